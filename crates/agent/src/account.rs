@@ -1,11 +1,11 @@
-//! What was used, and on whose behalf.
+//! Accounts that accumulate the usage and spend of model calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::report::Sum;
 
-/// What was used since it was last taken. What is added to an account within another one is added to
-/// both. Clones are the same.
+/// Usage accumulated since the account was last taken. An amount that is added to an inner account is also
+/// added to the accounts around it. Clones share the account.
 #[derive(Clone, Default)]
 pub(crate) struct Account(Arc<Inner>);
 
@@ -16,7 +16,7 @@ struct Inner {
 }
 
 impl Account {
-    /// An account of its own, within this one.
+    /// Returns a new account within this one.
     pub(crate) fn inner(&self) -> Self {
         Self(Arc::new(Inner {
             sum: Mutex::default(),

@@ -1,10 +1,10 @@
-//! Stopping a turn from outside.
+//! Cancellation of a turn.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A switch that is thrown once. Clones are the same switch.
+/// A cancellation signal. It is triggered once and never reset. Clones share the signal.
 #[derive(Debug, Clone)]
 pub struct Cancel(Arc<watch::Sender<bool>>);
 
@@ -15,20 +15,20 @@ impl Default for Cancel {
 }
 
 impl Cancel {
-    /// Throws it.
+    /// Triggers the signal.
     pub fn cancel(&self) {
         self.0.send_replace(true);
     }
 
-    /// Whether it was thrown.
+    /// True if the signal was triggered.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Resolves when it is thrown.
+    /// Resolves when the signal is triggered, or immediately if it was already.
     pub async fn cancelled(&self) {
-        // The sender lives as long as `self`.
+        // The sender lives as long as `self`: the wait cannot fail.
         let _ = self.0.subscribe().wait_for(|thrown| *thrown).await;
     }
 }

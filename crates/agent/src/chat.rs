@@ -1,4 +1,4 @@
-//! A chat with a team: turn after turn in one session.
+//! A chat with a team of agents: consecutive turns in one session.
 
 use std::sync::Arc;
 
@@ -16,31 +16,32 @@ use crate::shared::Shared;
 use crate::turn::{Task, Turn};
 use crate::{Cancel, Error, ErrorKind};
 
-/// Model calls of a side question: a model that calls a tool all the same is told that it may not.
+/// Maximum model calls of a side question. More than one, because a model may call a tool anyway: it receives
+/// an error as the result and is called again.
 const ASIDE_ITERATIONS: u32 = 3;
 
-/// What [`Chat::reload`] took over.
+/// The result of [`Chat::reload`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Which tools came, went or changed.
+    /// Describes which tools were added, removed or changed.
     pub changes: String,
-    /// So many tokens the provider reads anew with the next request, as far as is known: those of the
-    /// last one; 0 if nothing was sent.
+    /// Estimated tokens that the provider reads anew with the next request: the input tokens of the last
+    /// request; 0 if none was sent.
     pub tokens: u64,
 }
 
-/// A chat with a team.
+/// A chat with a team of agents.
 pub struct Chat {
     shared: Shared,
     agent: AgentDefinition,
     desk: Desk,
     total: Sum,
     pub(crate) reviews: Reviews,
-    /// Ends the forks when the chat ends.
+    /// Cancels the forks when the chat ends.
     forks: UntilDropped,
 }
 
-/// A switch that is thrown when this is dropped.
+/// Triggers its signal when it is dropped.
 #[derive(Default)]
 struct UntilDropped(Cancel);
 
@@ -51,11 +52,11 @@ impl Drop for UntilDropped {
 }
 
 impl Chat {
-    /// A new session with an agent of the team; its entry if none is named.
+    /// Begins a new session with `agent`, or with the team's entry agent if `agent` is `None`.
     ///
     /// # Errors
-    /// The agent is not there, its model cannot be found, its tools cannot be made ready, or the
-    /// session cannot be kept.
+    /// The agent does not exist, its model cannot be found, its tools cannot be initialized, or the session
+    /// cannot be stored.
     pub async fn begin(house: House, team: Arc<Team>, agent: Option<&str>) -> Result<Self, Error> {
         let agent = match agent {
             None => team.entry().clone(),
@@ -67,12 +68,12 @@ impl Chat {
         Ok(Self::at(shared, agent, desk).await)
     }
 
-    /// Goes on with a session, in this process or another: what was sent is sent again, byte for
-    /// byte, also if the agent's tools or its instruction are others now. If its model is another
-    /// one, everything is sent anew. The listener is warned of either.
+    /// Resumes a session of this or another process. Everything that was sent is sent again, byte for byte,
+    /// even if the agent's tools or instruction have changed since. If the agent's model has changed,
+    /// everything is rendered anew. The listener receives a warning in both cases.
     ///
     /// # Errors
-    /// As of [`Chat::begin`], and if there is no such session, or its agent is not in the team.
+    /// The errors of [`Chat::begin`]; also if the session does not exist, or its agent is not in the team.
     pub async fn resume(house: House, team: Arc<Team>, session: &str) -> Result<Self, Error> {
         let opened = house
             .sessions
@@ -111,13 +112,13 @@ impl Chat {
         this
     }
 
-    /// The session.
+    /// The ID of the session.
     #[must_use]
     pub fn session(&self) -> &str {
         self.desk.conversation.id()
     }
 
-    /// The agent.
+    /// The agent of the session.
     #[must_use]
     pub fn agent(&self) -> &AgentDefinition {
         &self.agent
@@ -131,18 +132,18 @@ impl Chat {
         &self.desk
     }
 
-    /// Thrown when the chat ends.
+    /// Triggered when the chat ends.
     pub(crate) fn over(&self) -> &Cancel {
         &self.forks.0
     }
 
-    /// The tools.
+    /// The tools of the agent.
     #[must_use]
     pub fn toolbox(&self) -> &Arc<dyn Toolbox> {
         &self.desk.toolbox
     }
 
-    /// What all turns of this chat used since it was begun or resumed here, and its forks.
+    /// Usage of all turns and forks of this chat since it was begun or resumed in this process.
     #[must_use]
     pub fn total(&self) -> Sum {
         let mut total = self.total;
@@ -150,30 +151,30 @@ impl Chat {
         total
     }
 
-    /// Takes up a message that the user typed, before it is said: the addresses in it may be fetched
-    /// without being asked about. A program that puts a message together from other texts does not call
-    /// this.
+    /// Records the URLs in a message that the user typed, so that tools may fetch them without an approval.
+    /// The caller calls it before the turn of that message. A program that assembles a message from other
+    /// texts does not call it.
     pub fn typed(&self, message: &str) {
         self.shared.typed.note(message);
     }
 
-    /// One turn. When `cancel` is thrown, or the future is dropped, what runs is stopped; the session
-    /// is kept and can go on. If a review is due behind it ([`AgentDefinition::review`]), that begins,
-    /// and is not waited for.
+    /// Runs one turn. When `cancel` is triggered or the future is dropped, running work is stopped; the
+    /// session is stored and can continue. If a review is due after the turn ([`AgentDefinition::review`]),
+    /// it starts in the background and is not awaited.
     ///
     /// # Errors
-    /// Nothing was said, the model could not be asked or did not answer, or the session could not be
-    /// kept. What was said stays in the session, and so does what had come of an answer; the chat can
-    /// go on.
+    /// The message is empty, the model could not be called or did not answer, or the session could not be
+    /// stored. The user's message and the part of the answer that was received stay in the session; the chat
+    /// can continue.
     pub async fn turn(&mut self, said: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
         self.turn_of(said, false, cancel).await
     }
 
-    /// As of [`Chat::turn`], for whoever does not want an answer that was given before: hooks that
-    /// answer turns are told so.
+    /// Runs one turn like [`Chat::turn`], without replaying an earlier answer: hooks that answer turns are
+    /// notified that the user wants a new one.
     ///
     /// # Errors
-    /// As of [`Chat::turn`].
+    /// The errors of [`Chat::turn`].
     pub async fn turn_afresh(&mut self, said: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
         self.turn_of(said, true, cancel).await
     }
@@ -184,7 +185,7 @@ impl Chat {
         is_fresh: bool,
         cancel: &Cancel,
     ) -> Result<TurnReport, Error> {
-        // Of a turn whose future was dropped.
+        // Usage of an earlier turn whose future was dropped.
         self.total += self.shared.take_sum();
         let task = Task {
             said,
@@ -210,12 +211,12 @@ impl Chat {
         })
     }
 
-    /// Summarizes what was said so far, and begins the conversation anew with the summary: the next
-    /// message begins with it. Whether it did; where it did not, the listener is warned, and the
-    /// conversation goes on as it was. What it costs is part of [`Chat::total`].
+    /// Summarizes the conversation and restarts it with the summary, with which the next message begins.
+    /// Returns true if it did. If not, the listener receives a warning and the conversation continues
+    /// unchanged. The cost is part of [`Chat::total`].
     ///
     /// # Errors
-    /// The session could not be kept; then it is as it was.
+    /// The session could not be stored; it is unchanged.
     pub async fn compact(&mut self, cancel: &Cancel) -> Result<bool, Error> {
         self.total += self.shared.take_sum();
         let task = Task {
@@ -229,17 +230,17 @@ impl Chat {
         compacted
     }
 
-    /// Takes back the last message of the user, with everything that came of it: answers, tool calls and
-    /// their results. Repeated, the one before. `None` if there is none. The session goes on with what
-    /// stood before, in this process and wherever it is resumed; so it can be repaired when its provider
-    /// refuses what it ends with. What tools did is not undone.
+    /// Removes the last message of the user and everything after it: answers, tool calls and their results.
+    /// Each repeated call removes the message before. Returns `None` if there is no message of the user. The
+    /// session continues from what precedes the removed message, in this process and wherever it is resumed.
+    /// This repairs a session whose end the provider refuses. Effects of tools are not undone.
     ///
     /// # Errors
-    /// The session could not be kept; then it is as it was.
+    /// The session could not be stored; it is unchanged.
     pub async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
         self.total += self.shared.take_sum();
         match self.desk.retract().await {
-            // Somebody else has gone on with it: their end is the end.
+            // Another writer has appended to the session: retract from its end instead.
             Err(error) if error.kind == ErrorKind::Conflict => {
                 self.desk.reopen(&self.shared, &self.agent).await?;
                 self.desk.retract().await
@@ -248,11 +249,11 @@ impl Chat {
         }
     }
 
-    /// Answers a question beside the conversation: on all that was said, without tools, and so that
-    /// nothing of it is part of the conversation. What it costs is part of [`Chat::total`].
+    /// Answers a side question on a fork of the whole conversation, without tools. Neither the question nor
+    /// the answer becomes part of the conversation. The cost is part of [`Chat::total`].
     ///
     /// # Errors
-    /// As of [`Chat::turn`].
+    /// The errors of [`Chat::turn`].
     pub async fn aside(&self, question: &str, cancel: &Cancel) -> Result<ForkReport, Error> {
         let fork = self.fork(ForkSpec {
             holder: "the side question".to_owned(),
@@ -266,29 +267,28 @@ impl Chat {
         fork.run(question, cancel).await
     }
 
-    /// Takes over tools that are others than those that the session began with: those that came,
-    /// went or changed since, as servers do. The session goes on with what was said, and its next
-    /// request is read anew from its beginning. `None` if they are the same: then it sends what it
-    /// would have sent.
+    /// Adopts tools that were added, removed or changed since the session began, for example by an MCP
+    /// server. The messages are kept; the provider reads the next request anew from its beginning. Returns
+    /// `None` if the tools are the same; the next request is then unchanged.
     ///
     /// # Errors
-    /// The tools cannot be made ready, or the session cannot be kept; then it is as it was.
+    /// The tools cannot be initialized, or the session cannot be stored; it is unchanged.
     pub async fn reload(&mut self) -> Result<Option<Reloaded>, Error> {
         let tokens = self.desk.usage.map_or(0, |usage| usage.total_input());
         let changes = self.desk.reload(&self.shared, &self.agent).await?;
         Ok(changes.map(|changes| Reloaded { changes, tokens }))
     }
 
-    /// Tells hooks that the user is waited for.
+    /// Emits the `on_user_input` hook event: the chat waits for the user.
     pub async fn awaits_user(&self) {
         self.desk.herald.tell(When::OnUserInput, |_| {}).await;
     }
 
-    /// Ends the session and begins a new one with the same agent. What the user allowed for the rest
-    /// of the chat stays allowed, and what was spent stays spent.
+    /// Ends the session and begins a new one with the same agent. Permissions that the user granted for the
+    /// rest of the chat stay granted; the spend so far continues to count.
     ///
     /// # Errors
-    /// As of [`Chat::begin`]; then the old session goes on.
+    /// The errors of [`Chat::begin`]; the old session then continues.
     pub async fn renew(&mut self) -> Result<(), Error> {
         let mut desk = Desk::begin(&self.shared, &self.agent, None, 0).await?;
         self.desk.leave(&self.shared, "clear").await;
@@ -299,8 +299,8 @@ impl Chat {
         Ok(())
     }
 
-    /// Ends the chat: what the tools kept for the session is let go, and a review that is not
-    /// [`Chat::reviewed`] is cancelled. The session itself is kept.
+    /// Ends the chat. Releases what tools hold for the session and cancels a review that was not awaited with
+    /// [`Chat::reviewed`]. The stored session is kept.
     pub async fn close(mut self) -> Sum {
         self.reviews.cancel().await;
         self.forks.0.cancel();
@@ -310,7 +310,7 @@ impl Chat {
     }
 }
 
-/// The agent of this name. `about` begins the message if there is none.
+/// Returns the agent with this name. `about` is the beginning of the error message.
 fn named(
     team: &Team,
     name: &str,

@@ -1,31 +1,31 @@
-//! What changes from turn to turn: it goes into the newest message, never into the system's text or
-//! the tools, so that what was sent before stays the prefix of what is sent next.
+//! Content that changes from turn to turn. It is added to the newest message, never to the system text or the
+//! tools, so that all sent bytes stay the prefix of the next request.
 
 use async_trait::async_trait;
 use cachalot_model::{Block, Message};
 
 use crate::AgentDefinition;
 
-/// Something that adds a paragraph to the user's message, before it is sent for the first time.
+/// A source of a paragraph that is added to the user's message before it is first sent.
 #[async_trait]
 pub trait ContextSource: Send + Sync {
-    /// What it is, for whoever has to know who has added something.
+    /// The name of the source, reported as the origin of the paragraph.
     fn name(&self) -> &'static str {
         "context"
     }
 
-    /// The paragraph for this agent and message; `None` for nothing. A failure is nothing, too.
+    /// Returns the paragraph for this agent and message, or `None`. A source that fails returns `None`, too.
     async fn paragraph(&self, agent: &AgentDefinition, message: &str) -> Option<String>;
 }
 
-/// What the user says, and behind it, told apart from it, these paragraphs as one block.
+/// A message of the user, followed by the paragraphs as one separate block.
 pub(crate) fn message(said: &str, paragraphs: &[String]) -> Message {
     let mut message = Message::user(said);
     message.content.extend(block(paragraphs));
     message
 }
 
-/// Paragraphs as a block of their own.
+/// The paragraphs as one block; `None` if there are none.
 pub(crate) fn block(paragraphs: &[String]) -> Option<Block> {
     if paragraphs.is_empty() {
         return None;

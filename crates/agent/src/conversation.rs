@@ -1,4 +1,4 @@
-//! A conversation with one model: a session, and the pieces that its messages are rendered to, once.
+//! A conversation with one model: a session, and the pieces to which its messages are rendered once.
 
 mod changes;
 mod keyed;
@@ -46,31 +46,31 @@ pub(crate) use unsent::{changed, is_as_good};
 /// Characters of the first message that become the title of the session.
 const TITLE: usize = 60;
 
-/// How often a message is written to a memory that is busy.
+/// Maximum attempts to write a message to a store that is busy.
 const WRITINGS: u32 = 2;
 
-/// The note of a session that holds the summary of what was said before it was begun anew.
+/// The session note that holds the summary of the conversation before it was restarted.
 const SUMMARY: &str = "summary";
 
-/// The field of a result that hooks have changed: it is kept and never sent, since no format sends
+/// The field that marks a tool result as changed by hooks. It is stored and never sent: no wire format sends
 /// fields that begin with `@`.
 pub(crate) const CHANGED: &str = "@changed";
 
-/// What a model is shown of an agent, once for a whole session.
+/// The parts of an agent that a model is shown once per session.
 #[derive(Debug, Clone)]
 pub(crate) struct Shown {
     pub(crate) tools: Vec<ToolDefinition>,
-    /// Tiers, the most stable first: what the agent is told, and what its toolsets say of themselves.
-    /// What changes from turn to turn is in no tier, but in the newest message.
+    /// System text in tiers, the most stable first: the agent's instruction, then the instructions of its
+    /// toolsets. Content that changes from turn to turn is in no tier, but in the newest message.
     pub(crate) system: Vec<String>,
 }
 
 impl Shown {
-    /// As this model is sent it.
+    /// Renders tools and system text for this model.
     fn rendered(&self, model: &Model) -> Frozen {
         let wire = model.wire();
-        // Each tier ends with a place for a marker. Where the system's text stands among the messages,
-        // many models take only one of them.
+        // Each tier ends with a possible cache breakpoint. Where the system text is one of the messages, many
+        // models accept only one system message.
         let tiers = match wire.layout().system {
             Some(_) => self.system.clone(),
             None if self.system.is_empty() => Vec::new(),
@@ -83,7 +83,7 @@ impl Shown {
     }
 }
 
-/// Tools and system text as they are sent.
+/// Rendered tools and system text.
 struct Frozen {
     tools: Vec<Rendered>,
     system: Vec<Rendered>,
@@ -93,28 +93,28 @@ pub(crate) struct Conversation {
     session: Session,
     model: Model,
     has_tools: bool,
-    /// The ids of all calls.
+    /// IDs of all tool calls.
     calls: BTreeSet<String>,
-    /// The ids of calls whose results are in the conversation, verbatim.
+    /// IDs of the calls whose results are in the conversation verbatim.
     results: Arc<BTreeSet<String>>,
     /// The newest message, before it is part of the session.
     held: Option<Message>,
     /// The messages of the session, for hooks that read them.
     transcript: Transcript,
-    /// Where its requests are marked.
+    /// Plans the cache breakpoints of the requests.
     plans: Plans,
-    /// What becomes of its prefix.
+    /// Monitors the requests for prefix breaks.
     watch: PrefixMonitor,
-    /// By which rules that is judged.
+    /// The rules by which `watch` diagnoses them.
     rules: diagnosis::Rules,
-    /// True if the rate of the routing key contains the next request already.
+    /// True if the request rate of the routing key already includes the next request.
     is_counted: bool,
-    /// True if the provider is asked to compare each request with the one before.
+    /// True if the provider is asked to compare each request with the previous one.
     is_compared: bool,
 }
 
 impl Conversation {
-    /// A new session. Tools and system text are rendered now, and never again.
+    /// Begins a new session. Tools and system text are rendered now and never again.
     pub(crate) async fn begin(
         house: &House,
         agent: &AgentDefinition,
@@ -127,7 +127,8 @@ impl Conversation {
         let Frozen { tools, system } = shown.rendered(&model);
         let prompt = Prompt::begin(&tools, &system);
         head.routing_key = routing_key(house, &model, &prompt);
-        // One request: no later turn, result of a tool or review reads what it writes.
+        // A session of exactly one request: no later turn, tool result or review reads what it writes to the
+        // provider's cache.
         let is_alone = house.single_turn
             && head.parent.is_none()
             && shown.tools.is_empty()
@@ -144,9 +145,9 @@ impl Conversation {
         Ok(this)
     }
 
-    /// A session that was begun before. What was sent stays as it was sent, unless the agent's model
-    /// is another one now: then everything is rendered anew. Notices tell of that, and of what has
-    /// changed around the session.
+    /// Resumes a session. All sent bytes stay as they are, unless the agent's model has changed: then
+    /// everything is rendered anew. The returned notices describe this and what else has changed around the
+    /// session.
     pub(crate) async fn resume(
         house: &House,
         agent: &AgentDefinition,
@@ -192,7 +193,7 @@ impl Conversation {
             tools: &frozen.tools,
             system: &frozen.system,
         };
-        // Another provider may take less.
+        // Another provider may accept fewer media.
         let said = session.prompt.messages().into_iter();
         let said = said.map(Arc::unwrap_or_clone).collect();
         let mut said = media::fit(said, Vec::new, model.media()).await;
@@ -208,7 +209,7 @@ impl Conversation {
 
     fn over(house: &House, agent: &AgentDefinition, session: Session, model: Model) -> Self {
         let occasion = Occasion {
-            // Other agents do not let it wait.
+            // A delegating agent does not pause between requests as a human does.
             human_paced: house.human_paced && session.head.parent.is_none(),
             keep: agent.prefix.keep,
             ..Occasion::default()
@@ -233,13 +234,13 @@ impl Conversation {
         this
     }
 
-    /// What was said is noted.
+    /// Records a message in the transcript, and the IDs of its calls and results.
     fn note(&mut self, message: &Arc<Message>) {
         self.transcript.add(message);
         let calls = message.tool_uses().map(|call| call.id.clone());
         self.calls.extend(calls);
-        // A failure, or what stands for a result that never came, is no result to refer to; nor is
-        // what hooks have made of one.
+        // Failures, substitutes for missing results, and results that hooks have changed cannot be referred
+        // to.
         let results = message.content.iter().filter_map(|block| match block {
             Block::ToolResult(result)
                 if !result.is_error && !result.extra.contains_key(CHANGED) =>
@@ -266,8 +267,8 @@ impl Conversation {
         &self.session.prompt
     }
 
-    /// The name of everything that stands before what is said next: what was sent, and the summary of
-    /// what was said before, with which the next message begins.
+    /// Digest of everything before the next message of the user: the sent prompt, and the summary with which
+    /// the next message begins.
     pub(crate) fn prefix(&self) -> Digest {
         let sent = self.keyed_prompt().tip().map(|id| id.0);
         let sent = sent.unwrap_or_else(|| Digest::of(&[]));
@@ -277,17 +278,17 @@ impl Conversation {
         }
     }
 
-    /// The conversation as keys of stored answers have it.
+    /// The prompt in the form that keys of stored answers use.
     pub(crate) fn keyed_prompt(&self) -> Cow<'_, Prompt> {
         keyed::prompt(&self.session.prompt, &self.model)
     }
 
-    /// What was said, for hooks that read it.
+    /// The messages, for hooks that read them.
     pub(crate) fn transcript(&self) -> &Transcript {
         &self.transcript
     }
 
-    /// The form that answers must have.
+    /// The output format that answers must have.
     pub(crate) fn form(&self) -> Option<OutputFormat> {
         self.model.parameters().output.clone()
     }
@@ -296,34 +297,34 @@ impl Conversation {
         &self.model
     }
 
-    /// The ids of all calls.
+    /// IDs of all tool calls.
     pub(crate) fn calls(&self) -> &BTreeSet<String> {
         &self.calls
     }
 
-    /// Whether the provider takes calls in this conversation.
+    /// True if the provider accepts tool calls in this conversation.
     pub(crate) fn may_call(&self) -> bool {
         self.has_tools || !needs_tools_for_calls(self.model.wire().format())
     }
 
-    /// The ids of calls whose results are in the conversation, verbatim.
+    /// IDs of the calls whose results are in the conversation verbatim.
     pub(crate) fn results(&self) -> Arc<BTreeSet<String>> {
         Arc::clone(&self.results)
     }
 
-    /// Calls the session by what it is about, once something is said in it.
+    /// Sets the title of the session to `about`, shortened; it is stored with the next message.
     pub(crate) fn entitle(&mut self, about: &str) {
         self.session.head.title = Some(shortened(about));
     }
 
-    /// Adds a message, durably.
+    /// Appends a message durably.
     pub(crate) async fn say(&mut self, message: Message) -> Result<(), Error> {
         let notes = self.session.head.notes.clone();
         self.say_all(vec![message], notes).await
     }
 
-    /// Adds messages, durably: all in one step, with the session's notes, or none. What the provider
-    /// would refuse of them is made to fit before.
+    /// Appends messages durably: all of them and the notes in one write, or nothing. Content that the
+    /// provider would refuse is adapted first.
     async fn say_all(
         &mut self,
         messages: Vec<Message>,
@@ -357,20 +358,20 @@ impl Conversation {
         Ok(())
     }
 
-    /// Whether nothing was said yet, or nothing since the session was begun anew.
+    /// True if the conversation has no messages: none since it began or was restarted.
     pub(crate) fn is_new(&self) -> bool {
         let last = self.session.prompt.last();
         last.is_none_or(|piece| piece.level != Level::Message)
     }
 
-    /// What was said before the session was begun anew, if nothing was said since.
+    /// The summary of the conversation before its restart, until the next message is added.
     pub(crate) fn summary(&self) -> Option<&str> {
         let summary = self.session.head.notes.get(SUMMARY);
         summary.filter(|_| self.is_new())?.as_str()
     }
 
-    /// Begins anew with a summary of what was said: the next message begins with it. The tools and the
-    /// system's text stay as they were sent.
+    /// Restarts the conversation with a summary, with which the next message begins. Sent tools and system
+    /// text are kept.
     pub(crate) async fn restart(&mut self, summary: &str) -> Result<(), Error> {
         let mut notes = self.session.head.notes.clone();
         notes.insert(SUMMARY.to_owned(), Value::from(summary));
@@ -384,17 +385,18 @@ impl Conversation {
         Ok(())
     }
 
-    /// Returns what became of the prefix of the last request, which was answered so; `None` of a first one.
+    /// Returns the diagnosis of the prefix of the last request, which got this reply; `None` for a first
+    /// request.
     pub(crate) fn diagnose(&mut self, reply: &Reply, seals: &Seals) -> Option<Diagnosis> {
         self.watch.answer(reply, &self.rules, seals)
     }
 
-    /// Notes what an answer used; it is kept with the next message.
+    /// Adds the usage and spend of an answer to the session's totals; they are stored with the next message.
     pub(crate) fn count(&mut self, usage: Usage, spent: Spend) {
         self.session.totals.count(usage, spent);
     }
 
-    /// The next request.
+    /// Returns the body of the next request.
     pub(crate) fn body(&mut self, now: Millis) -> Bytes {
         let (wire, parameters) = (self.model.wire(), self.parameters());
         if let Some(key) = parameters.routing_key()
@@ -425,7 +427,7 @@ impl Conversation {
         body
     }
 
-    /// Renders the members behind the messages of the next request.
+    /// Renders the JSON members after the messages of the next request.
     fn tail(&self, mut parameters: Parameters) -> Bytes {
         if let Some(comparison) = self.model.comparison().filter(|_| self.is_compared) {
             comparison.name(&mut parameters, self.watch.last_answer());
@@ -433,8 +435,8 @@ impl Conversation {
         self.model.wire().tail(&parameters, true)
     }
 
-    /// Returns the request under way without the wish to be compared, if this error refuses that wish.
-    /// From now on it is not made.
+    /// Returns the request in flight without the comparison parameter, if `error` refuses that parameter.
+    /// Later requests omit it, too.
     pub(crate) fn body_without_comparison(
         &mut self,
         error: &cachalot_model::Error,
@@ -449,7 +451,7 @@ impl Conversation {
         Some(self.send(SentRequest { tail, ..asked }))
     }
 
-    /// Renders the next request for another model. The session goes on with its own.
+    /// Renders the next request for another model. The session keeps its own model.
     pub(crate) async fn body_for(
         &self,
         model: &Model,
@@ -486,7 +488,7 @@ impl Conversation {
         contiguous(prompt, wire, plan, &wire.tail(parameters, true))
     }
 
-    /// What is worth knowing of the requests so far, and was not told before: each kind once.
+    /// Returns the notes on the requests so far that were not returned before, one of each kind.
     pub(crate) fn news(&mut self) -> &[Note] {
         self.plans.news()
     }
@@ -495,7 +497,8 @@ impl Conversation {
         parameters(&self.session.head, &self.model, self.has_tools)
     }
 
-    /// Says which parameter makes the next request another one to the provider than the last was.
+    /// Returns a notice of the parameter that has changed since the last request in a way that makes the
+    /// provider's cache miss.
     fn changed_parameter(&self) -> Option<String> {
         let before = self.session.namespace.as_ref()?;
         let now = Namespace::of(self.model.wire().format(), &self.parameters());
@@ -506,7 +509,7 @@ impl Conversation {
         ))
     }
 
-    /// Notes anew what the conversation holds.
+    /// Rebuilds the transcript and the ID sets from the session's messages.
     fn forget_and_note(&mut self) {
         self.transcript.forget();
         self.calls.clear();
@@ -516,7 +519,7 @@ impl Conversation {
         }
     }
 
-    /// The session as it is now, when somebody else has gone on with it.
+    /// Opens the session in its current state, after another writer has appended to it.
     pub(crate) async fn reopen(
         &self,
         house: &House,
@@ -526,7 +529,7 @@ impl Conversation {
         let id = self.id();
         let opened = house.sessions.open(id).await;
         let opened = opened.map_err(|error| Error::session(&error))?;
-        // The only session whose name begins so may be another one.
+        // `open` also accepts an abbreviated ID, which may match another session.
         match opened.filter(|session| session.head.id == id) {
             Some(session) => Self::resume(house, agent, shown, session).await,
             None => Err(Error::new(
@@ -537,33 +540,33 @@ impl Conversation {
     }
 }
 
-/// The routing key of a new session that begins with these tools and this system text: the same for all
-/// that share them.
+/// The routing key of a new session: the same for all sessions with these tools and this system text. `None`
+/// if the provider routes without one.
 fn routing_key(house: &House, model: &Model, prompt: &Prompt) -> Option<String> {
     let shared = prompt.tip().filter(|_| is_routed(model.provider()))?;
     Some(model.rates().assign(shared.0, house.clock.now()))
 }
 
-/// Returns true if the same agent has sent the same tools and system text so recently that a request
-/// could have read them: then later ones may, too.
+/// Returns true if the same agent has sent the same tools and system text within the last five minutes: a
+/// request could have read them from the provider's cache, so later ones may, too.
 async fn is_repeated(house: &House, head: &Head, prompt: &Prompt) -> bool {
     let found = house.sessions.has_recent(head, prompt, FIVE_MINUTES).await;
-    // It decides about the price, not about the answer.
+    // An error affects the price of the request only, not the answer.
     found.unwrap_or(false)
 }
 
-/// The parameters of a request of a session.
+/// The parameters of a session's requests.
 fn parameters(head: &Head, model: &Model, has_tools: bool) -> Parameters {
     let mut parameters = head.routed(model.parameters());
     if !has_tools {
-        // Providers refuse to be told how to call tools that there are none of.
+        // Providers refuse tool parameters in a request without tools.
         parameters.parallel_tool_calls = None;
         parameters.tool_choice = None;
     }
     parameters
 }
 
-/// What a new session says of itself.
+/// The metadata of a new session.
 fn head(
     house: &House,
     agent: &AgentDefinition,
@@ -585,7 +588,8 @@ fn head(
     }
 }
 
-/// Over what was sent in another process: what stands before the last answer.
+/// A monitor for a session whose last request was sent by another process; that request ends before the last
+/// answer.
 fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
     let messages = session.prompt.messages();
     let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
@@ -595,7 +599,7 @@ fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
     };
     let prompt = session.prompt.without_last(messages.len() - last);
     PrefixMonitor::resumed(SentRequest {
-        // A single turn may have set no marker; then there is nothing to read.
+        // A single-turn session may have set no breakpoint; then there is nothing to read.
         plan: match session.totals.has_kept_prefix() {
             true => plans.first(&prompt),
             false => Plan::none(),
@@ -604,24 +608,24 @@ fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
         namespace,
         format: session.head.format,
         tail: Bytes::from_static(b"}"),
-        // It was saved when its answer had come; the time of what is cached counts from a little
-        // earlier.
+        // The session was saved after its answer arrived; the lifetime of the provider's cache starts
+        // slightly earlier.
         at: Some(session.saved_at()),
     })
 }
 
-/// The agent's model, ready to be asked.
+/// The agent's model, checked to be ready for calls.
 fn model(house: &House, agent: &AgentDefinition) -> Result<Model, Error> {
     let model = house.models.find(&agent.model)?;
     model.ready()?;
     Ok(model)
 }
 
-/// The model in the format in which a session was held, if the session can go on in it.
+/// The model in the wire format of the session, if the session can continue in that format.
 fn continued(session: &Session, model: &Model) -> Option<Model> {
     let head = &session.head;
     let is_same = (head.provider.as_str(), head.model.as_str()) == (model.provider(), model.name());
-    // Chat Completions is what servers have in common; another server may not know other formats.
+    // All servers support Chat Completions; another server may not support other formats.
     let is_known =
         head.format == Format::Chat || head.base_url.as_deref() == Some(model.base_url());
     let same = is_same.then(|| model.continuing(head.format))?;
@@ -634,12 +638,12 @@ fn workspace(house: &House) -> String {
     house.tools.workspace.root().display().to_string()
 }
 
-/// Whether a format wants tools to be there if there were calls of some.
+/// True if the format requires tools in a request that contains tool calls.
 fn needs_tools_for_calls(format: Format) -> bool {
     matches!(format, Format::Messages | Format::Converse)
 }
 
-/// The first words of a message, without what looks like a credential.
+/// The beginning of a message, with credentials masked.
 fn title(message: &Message) -> String {
     match message.content.first() {
         Some(Block::Text { text, .. }) => shortened(text),

@@ -1,4 +1,4 @@
-//! Teams of agents, as YAML says.
+//! Teams of agents, read from YAML.
 //!
 //! ```yaml
 //! models:
@@ -9,8 +9,8 @@
 //!     instruction: Answer in one sentence.
 //! ```
 //!
-//! The first agent, or the one called `root`, is the entry. Problems have the codes of the sections
-//! that they are in, of the builtins that keys belong to, and of this room: `no-agents`, `unknown-agent`, `unknown-model`,
+//! The first agent, or the one called `root`, is the entry. Problems have the codes of their sections, of the
+//! builtins to which keys belong, and of this crate: `no-agents`, `unknown-agent`, `unknown-model`,
 //! `delegates-to-itself`, `bad-permission`, `conflicting-keys`, `unreadable-instruction`.
 
 mod agent;
@@ -42,7 +42,7 @@ pub use review::{
 
 use agent::Written as WrittenAgent;
 
-/// The keys of an agent file that are a team's.
+/// The keys of an agent file that belong to a team.
 pub const KEYS: [&str; 7] = [
     "agents",
     "models",
@@ -53,49 +53,49 @@ pub const KEYS: [&str; 7] = [
     "budget",
 ];
 
-/// A team: agents, and what they share.
+/// A team: agents, and the settings that they share.
 #[derive(Debug, Clone)]
 pub struct Team {
     /// The agents, in the order of the file; at least one.
     pub agents: Vec<AgentDefinition>,
-    /// What `models:` and `providers:` say.
+    /// The content of `models:` and `providers:`.
     pub configured: Configured,
-    /// `mcps:`, read by the room of tools.
+    /// `mcps:`, parsed when the toolboxes are created.
     pub mcps: Option<Node>,
-    /// `tools:`, read by the room of tools.
+    /// `tools:`, parsed when the toolboxes are created.
     pub tools: Option<Node>,
-    /// `settings:` of a file that holds nothing but a team, environment variables expanded; read by the
+    /// `settings:` of a file that holds nothing but a team, environment variables expanded; parsed by the
     /// command line.
     pub settings: Option<Node>,
     /// `permissions:`.
     pub permissions: Permissions,
-    /// `budget:`, for the whole chat.
+    /// `budget:` of the whole chat.
     pub budget: Budget,
-    /// Where the file is: relative paths are relative to it.
+    /// The directory of the file; relative paths in the file start there.
     pub directory: PathBuf,
-    /// What is not honoured, though nothing is wrong with it; in the order of the file.
+    /// Valid keys and values that have no effect, in the order of the file.
     pub warnings: Vec<Problem>,
-    /// Where each agent names its model.
+    /// The place of each agent's model name.
     model_places: Vec<Place>,
-    /// The entry.
+    /// Index of the entry agent.
     entry: usize,
 }
 
-/// How a file was written: what its sections cannot tell by themselves.
+/// The source of a file that is being read: its text and surroundings.
 #[derive(Clone, Copy)]
 pub struct Written<'a> {
     /// The text of the file.
     pub text: &'a str,
-    /// Where it is: relative paths in it are relative to that.
+    /// The directory of the file; relative paths in the file start there.
     pub directory: &'a Path,
-    /// What `${NAME}` in it stands for.
+    /// Values of the variables in `${NAME}` references.
     pub environment: &'a BTreeMap<String, String>,
-    /// The builtins that hooks may name, and that keys of agents may belong to.
+    /// The builtins that hooks may name, and to which keys of agents may belong.
     pub builtins: &'a Builtins,
 }
 
 impl Written<'_> {
-    /// Claims `key`, environment variables expanded.
+    /// Claims `key` and expands its environment variables.
     fn expanded(
         &self,
         section: &mut Section<'_>,
@@ -111,7 +111,7 @@ impl Written<'_> {
         ))
     }
 
-    /// Reads `models` and `providers`, environment variables expanded.
+    /// Reads `models` and `providers` and expands their environment variables.
     pub fn configured(&self, section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Configured {
         let mut expanded = |key| self.expanded(section, key, problems);
         let (models, providers) = (expanded("models"), expanded("providers"));
@@ -123,11 +123,11 @@ impl Team {
     /// Reads an agent file that holds nothing but a team.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in the order of the file.
+    /// All problems of the file, in its order.
     pub fn load(root: &Node, written: &Written<'_>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let team = Section::of(root, "an agent file", &mut problems).and_then(|mut section| {
-            // For people; they mean nothing to us.
+            // Keys for human readers; they have no effect.
             for key in ["version", "name", "description", "metadata"] {
                 section.claim(key);
             }
@@ -146,8 +146,8 @@ impl Team {
         }
     }
 
-    /// Reads the keys of a team out of a file that may hold more; `None` if there are no agents, or
-    /// something is wrong with one.
+    /// Reads the keys of a team from a file that may hold other keys. Returns `None` if there are no agents
+    /// or an agent is invalid.
     pub fn read(
         section: &mut Section<'_>,
         written: &Written<'_>,
@@ -170,7 +170,7 @@ impl Team {
             .map_or(place, |entry| entry.key_place.clone());
         let read = problems.len();
         let Some(entries) = section.map("agents", problems).filter(|e| !e.is_empty()) else {
-            // If there is something else than agents, that has been said.
+            // A value of another type was reported already.
             if problems.len() == read {
                 problems.push(no_agents(&place));
             }
@@ -207,20 +207,20 @@ impl Team {
         })
     }
 
-    /// The agent that a chat begins with.
+    /// The agent with which a chat begins.
     #[must_use]
     pub fn entry(&self) -> &AgentDefinition {
         &self.agents[self.entry]
     }
 
-    /// The agent of that name.
+    /// The agent with this name.
     #[must_use]
     pub fn agent(&self, name: &str) -> Option<&AgentDefinition> {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
-    /// Problems of rules under `permissions` that can be about no call: they name a tool or an argument
-    /// that no built-in tool has. Rules about tools of MCP servers are checked once these are connected.
+    /// Returns problems of `permissions` rules that can never match a call: they name a tool or an argument
+    /// that no built-in tool has. Rules about tools of MCP servers are checked when these are connected.
     #[must_use]
     pub fn check_permissions(&self) -> Vec<Problem> {
         let mut tools = cachalot_tools::builtin::signatures();
@@ -234,7 +234,7 @@ impl Team {
         self.permissions.check(&tools, has_servers)
     }
 
-    /// Whether a toolset may be an MCP server.
+    /// True if a toolset may be an MCP server.
     fn names_servers(&self) -> bool {
         let toolsets = self
             .agents
@@ -244,8 +244,8 @@ impl Team {
         entries.any(|entry| entry.get("type").and_then(Node::as_text) == Some("mcp"))
     }
 
-    /// What is wrong with the models that the agents name, as far as `models` can tell without asking
-    /// them.
+    /// Returns problems of the models that the agents name, as far as `models` can find them without a
+    /// request.
     #[must_use]
     pub fn check_models(&self, models: &Models) -> Vec<Problem> {
         let own = self.agents.iter().zip(&self.model_places);

@@ -1,4 +1,4 @@
-//! Delegation: a tool by which an agent gives a task to another one, in a session of its own.
+//! Delegation: a tool that gives a task to another agent, in a separate session.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::{Error, ErrorKind};
 /// The name of the tool.
 pub(crate) const NAME: &str = "transfer_task";
 
-/// How deep delegation may go: an agent, its sub-agent, its sub-agent's sub-agent, …
+/// Maximum depth of delegation: an agent, its sub-agent, the sub-agent's sub-agent, …
 const DEEPEST: u32 = 5;
 
-/// Whether a tool only hands a task on. What it does then is asked about call by call.
+/// True if the tool only delegates a task. Its sub-agent's calls are approved one by one.
 pub(crate) fn is_delegation(tool: &str) -> bool {
     tool == NAME
 }
 
-/// `transfer_task`.
+/// The tool `transfer_task`.
 pub(crate) struct TransferTask {
     about: About,
     shared: Shared,
-    /// Who gives tasks.
+    /// The delegating agent.
     giver: AgentDefinition,
     herald: Herald,
     trunk: Trunk,
@@ -41,7 +41,7 @@ pub(crate) struct TransferTask {
 }
 
 impl TransferTask {
-    /// The tool of an agent that has sub-agents and is not too deep; otherwise none.
+    /// Returns the tool of an agent that has sub-agents and is not at the maximum depth, otherwise `None`.
     pub(crate) fn of(
         agent: &AgentDefinition,
         shared: &Shared,
@@ -83,7 +83,7 @@ impl TransferTask {
         }))
     }
 
-    /// Whom a call gives a task to, if the agent may.
+    /// Returns the agent that a call names and its `fork` setting, if the delegating agent may use it.
     fn taker(&self, arguments: &Arguments) -> Option<(&AgentDefinition, bool)> {
         let name = text(arguments, "agent");
         let mut known = self.giver.sub_agents.iter();
@@ -92,7 +92,7 @@ impl TransferTask {
     }
 }
 
-/// A sub-agent, in a line for the model.
+/// Describes a sub-agent for the model, in one line.
 fn described(sub_agent: &SubAgent, shared: &Shared) -> Option<String> {
     let agent = shared.team.agent(&sub_agent.name)?;
     Some(match agent.description.trim() {
@@ -101,7 +101,7 @@ fn described(sub_agent: &SubAgent, shared: &Shared) -> Option<String> {
     })
 }
 
-/// What sub-agents see of the conversation.
+/// Describes for the model which sub-agents see the conversation.
 fn what_they_see(sub_agents: &[SubAgent]) -> String {
     let nothing =
         "The agent sees nothing of this conversation: say everything that it needs to know.";
@@ -133,7 +133,7 @@ impl Tool for TransferTask {
         &self.about
     }
 
-    /// Nothing by itself: the calls of the other agent tell what they write.
+    /// The tool itself writes nothing: the calls of the sub-agent declare their own effects.
     fn effects(&self, _: &Arguments, _: &Context) -> Effects {
         Effects {
             reads: Extent::Unknown,
@@ -141,7 +141,7 @@ impl Tool for TransferTask {
         }
     }
 
-    /// Forks of one answer go on beside each other: they ask nobody, and begin with the same prefix.
+    /// Forks of one answer run concurrently: they request no approvals and share a prefix.
     fn concurrency_safe(&self, arguments: &Arguments) -> bool {
         self.taker(arguments).is_some_and(|(_, is_fork)| is_fork)
     }
@@ -162,7 +162,7 @@ impl Tool for TransferTask {
             ),
         };
         self.switch(&self.giver.name, name, "transfer_task").await;
-        // Whoever ends the turn that made this call drops it, and all that it does.
+        // Cancelling the turn that made this call drops this future and everything within it.
         let ended = Box::pin(self.carry_out(agent, is_fork, &task, context)).await;
         self.switch(name, &self.giver.name, "transfer_task_return")
             .await;
@@ -207,8 +207,8 @@ impl TransferTask {
         ended.map_err(|error| failed("failed", &error))
     }
 
-    /// The agent at work: in a session of its own, with the conversation as it stands or without. It
-    /// may use no more than whoever gives the task.
+    /// Prepares the agent in a new session, on a fork of the conversation or with an empty one. It may use no
+    /// tool that the delegating agent may not use.
     async fn seat(
         &self,
         agent: &AgentDefinition,
@@ -237,7 +237,7 @@ impl TransferTask {
         })
     }
 
-    /// Tells the hooks of the agent that gave the task how it was answered.
+    /// Emits `subagent_stop` to the hooks of the delegating agent, with the answer.
     async fn tell_of_stop(&self, desk: &Desk, ended: &Result<Ended, Error>) {
         let told = self.herald.tell(When::SubagentStop, |input| {
             let session = desk.conversation.id().to_owned();
@@ -256,7 +256,7 @@ impl TransferTask {
         told.await;
     }
 
-    /// Tells hooks that another agent goes on.
+    /// Emits `on_agent_switch`: another agent continues.
     async fn switch(&self, from: &str, to: &str, kind: &'static str) {
         let told = self.herald.tell(When::OnAgentSwitch, |input| {
             input.switch = Some(Switch {

@@ -1,4 +1,4 @@
-//! An agent at work: its tools, its conversation and its hooks.
+//! An active session of an agent: its tools, its conversation and its hooks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,36 +21,36 @@ use crate::roster;
 use crate::shared::Shared;
 use crate::{Error, ErrorKind};
 
-/// An agent at work.
+/// An active session of an agent.
 pub(crate) struct Desk {
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) conversation: Conversation,
     pub(crate) herald: Herald,
-    /// What goes into the next message because the session has begun.
+    /// Output of session-start hooks for the next message.
     pub(crate) opening: Added,
     /// Variables that hooks have set for the commands of the session.
     environment: BTreeMap<String, String>,
-    /// What the last request used.
+    /// Usage of the last request.
     pub(crate) usage: Option<Usage>,
-    /// Whether the conversation was to be summarized, and could not: it would be paid for each time.
+    /// Set when a compaction failed, so that it is not attempted (and paid for) again.
     pub(crate) gave_up: bool,
-    /// Where forks of a turn begin.
+    /// The point from which forks of a turn start.
     pub(crate) trunk: Trunk,
-    /// Of a fork, what its parent's last request used: its first one uses no less.
+    /// In a fork, the usage of the parent's last request: a lower bound for its first request.
     inherited: Option<Usage>,
-    /// Whether what was said so far was sent by another, and not here yet: it is sent as it was before
-    /// it may be summarized.
+    /// Set in a fork until its first request is answered. The inherited conversation is sent unchanged once
+    /// before it may be compacted.
     pub(crate) is_unread: bool,
-    /// The others that begin with the same prefix, until the first request.
+    /// The forks with the same prefix, until the first request.
     flock: Option<Flock>,
-    /// Results of the calls that are open where the conversation begins, until something is said.
+    /// Results for the calls that are open where the fork begins, until its first message.
     pub(crate) closing: Vec<Block>,
     shown: Shown,
-    /// Whether the user was told that the conversation is nearly as long as it may be.
+    /// True if the user was warned that the conversation is close to the limit of the model.
     warned: bool,
 }
 
-/// What an agent works with.
+/// The tools of an agent and the text that its model is shown.
 pub(crate) struct Equipment {
     toolbox: Arc<dyn Toolbox>,
     pub(crate) shown: Shown,
@@ -58,8 +58,7 @@ pub(crate) struct Equipment {
 }
 
 impl Desk {
-    /// A new session of an agent, `depth` delegations deep. Hooks are told once it is
-    /// [`Desk::started`].
+    /// Begins a new session of an agent, `depth` delegations deep. Hooks are notified by [`Desk::started`].
     pub(crate) async fn begin(
         shared: &Shared,
         agent: &AgentDefinition,
@@ -75,7 +74,7 @@ impl Desk {
         Ok(Self::of(equipment, conversation, herald).listed(shared, agent))
     }
 
-    /// A session that was begun before.
+    /// Resumes a session.
     pub(crate) async fn resume(
         shared: &Shared,
         agent: &AgentDefinition,
@@ -117,7 +116,7 @@ impl Desk {
         }
     }
 
-    /// Where forks begin, as it stands.
+    /// The point from which forks start, in its current state.
     pub(crate) fn branch(&self) -> Branch {
         Branch {
             tip: self.conversation.tip(),
@@ -126,7 +125,7 @@ impl Desk {
         }
     }
 
-    /// The conversation goes on from there.
+    /// Makes the conversation continue from `branch`.
     pub(crate) fn goes_on_from(&mut self, branch: &Branch) {
         self.inherited = branch.usage;
         self.is_unread = true;
@@ -134,31 +133,31 @@ impl Desk {
         self.closing = branch.closing();
     }
 
-    /// Resolves when the next request may be sent; with something to hold until its response begins.
+    /// Waits until the next request may be sent. Returns a guard that the caller holds until the response
+    /// begins.
     pub(crate) async fn may_go(&mut self) -> Option<Lead> {
         self.flock.take()?.join().await
     }
 
-    /// Renders the next request for a fallback of the conversation's model. The conversation stays as it
-    /// is.
+    /// Renders the next request for a fallback of the conversation's model. The conversation is not changed.
     pub(crate) async fn body_for(&self, fallback: &Model) -> Result<Bytes, cachalot_model::Error> {
         fallback.ready()?;
         self.conversation.body_for(fallback, &self.shown).await
     }
 
-    /// So many tokens the last request sent, or that which the conversation goes on from.
+    /// Input tokens of the last request, or of the one from which the fork continues.
     pub(crate) fn last_input(&self) -> Option<u64> {
         let last = self.usage.or(self.inherited);
         last.map(|usage| usage.total_input())
     }
 
-    /// A request was answered.
+    /// Records that a request was answered.
     pub(crate) fn answered(&mut self, usage: Option<Usage>) {
         self.usage = usage;
         self.is_unread = false;
     }
 
-    /// Lets builtins know what the model is shown.
+    /// Publishes to builtins what the model is shown.
     pub(crate) fn listed(self, shared: &Shared, agent: &AgentDefinition) -> Self {
         self.list(shared, agent);
         self
@@ -178,7 +177,7 @@ impl Desk {
         }
     }
 
-    /// What the tool calls of the session are given.
+    /// The context of the session's tool calls.
     pub(crate) fn context(&self, of_all: &Context) -> Context {
         let mut context = of_all.clone();
         self.conversation.id().clone_into(&mut context.session);
@@ -188,7 +187,7 @@ impl Desk {
         context
     }
 
-    /// Tells hooks that the session has begun, or begun anew: `startup`, `resume`, `clear`, `compact`.
+    /// Emits the session-start hook event; `how` is `startup`, `resume`, `clear` or `compact`.
     pub(crate) async fn started(&mut self, how: &str) {
         let told = self.herald.tell(When::SessionStart, |input| {
             input.source = Some(how.to_owned());
@@ -201,7 +200,7 @@ impl Desk {
         self.opening.add(verdict);
     }
 
-    /// Goes on from where somebody else has gone with the session.
+    /// Continues from the stored state of the session after another writer has appended to it.
     pub(crate) async fn reopen(
         &mut self,
         shared: &Shared,
@@ -220,8 +219,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Takes over the tools as they are now. If they are others than those that the session goes on
-    /// with, says which, and the session goes on with them. If that fails, it goes on as it was.
+    /// Adopts the current tools. If they differ from those of the session, returns a description of the
+    /// difference, and the session continues with them. On an error the session is unchanged.
     pub(crate) async fn reload(
         &mut self,
         shared: &Shared,
@@ -237,11 +236,11 @@ impl Desk {
         if changes.is_some() {
             self.conversation.show(&shown).await?;
             self.shown = shown;
-            // What the last request used says nothing of the next one.
+            // The usage of the last request does not predict that of the next one.
             self.usage = None;
             self.inherited = None;
         }
-        // Also where they are named as before, they may come from servers that were begun anew.
+        // Tools with the same names may come from servers that were restarted.
         (self.toolbox, self.trunk) = (toolbox, trunk);
         let Some(changes) = changes else {
             return Ok(None);
@@ -250,7 +249,7 @@ impl Desk {
         Ok(Some(changes))
     }
 
-    /// Takes back the end of the conversation; hooks read what is left.
+    /// Removes the end of the conversation; hooks then read the rest.
     pub(crate) async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
         let retracted = self.conversation.retract().await?;
         if retracted.is_some() {
@@ -259,12 +258,12 @@ impl Desk {
         Ok(retracted)
     }
 
-    /// Whether the user was told that the conversation is nearly as long as it may be.
+    /// True if the user was warned that the conversation is close to the limit of the model.
     pub(crate) fn fullness(&mut self) -> &mut bool {
         &mut self.warned
     }
 
-    /// The conversation is a shorter one again.
+    /// Resets what depends on the length of the conversation, after it became shorter.
     pub(crate) fn emptied(&mut self) {
         self.warned = false;
         self.usage = None;
@@ -272,9 +271,10 @@ impl Desk {
         self.gave_up = false;
     }
 
-    /// The session is over, for this reason: what the tools kept for it is let go.
+    /// Ends the session with this reason and releases what the tools hold for it.
     pub(crate) async fn leave(&mut self, shared: &Shared, reason: &str) {
-        // Of a turn whose future was dropped. If it cannot be kept, nobody is there to be told.
+        // Message of an earlier turn whose future was dropped. If it cannot be stored, there is no caller to
+        // report to.
         let _ = self.conversation.say_held_back().await;
         self.herald
             .tell(When::SessionEnd, |input| {
@@ -289,10 +289,10 @@ impl Desk {
     }
 }
 
-/// Refuses a gated agent whose provider runs tools by itself: the gate does not see those calls.
+/// Refuses a gated agent whose provider runs tools itself: the gate does not see those calls.
 ///
 /// # Errors
-/// [`ErrorKind::Fork`], with the options; or there is no such model.
+/// [`ErrorKind::Fork`], naming the options; or the model does not exist.
 pub(crate) fn check_server_tools(
     shared: &Shared,
     agent: &AgentDefinition,
@@ -311,7 +311,7 @@ pub(crate) fn check_server_tools(
     ))
 }
 
-/// Says why a gated fork cannot start with a model.
+/// The error message for a gated fork that cannot start with a model.
 pub(crate) fn server_tools_message(holder: &str, model: &str, options: &[String]) -> String {
     format!(
         "{holder} may use only listed tools, but the model `{model}` is configured with `{}`, by which its provider may run tools of its own; take that out, or use a model without it",
@@ -319,7 +319,7 @@ pub(crate) fn server_tools_message(holder: &str, model: &str, options: &[String]
     )
 }
 
-/// The tools of an agent, and what its model is shown.
+/// Creates the tools of an agent and the text that its model is shown.
 pub(crate) async fn equip(
     shared: &Shared,
     agent: &AgentDefinition,
@@ -381,7 +381,7 @@ fn check_rules(shared: &Shared, tools: &[ToolDefinition], warn: &dyn Fn(&str)) {
             .map(|sign| if fits(sign) { sign } else { '_' })
             .collect();
         let prefix = format!("mcp_{name}_");
-        // A server that offers this agent nothing is not connected, or belongs to other agents.
+        // A server that offers no tools here is not connected or belongs to other agents.
         if !known.iter().any(|tool| tool.name.starts_with(&prefix)) {
             continue;
         }

@@ -1,41 +1,41 @@
-//! Why a turn could not be carried out.
+//! Errors of a turn.
 
 use std::fmt;
 
-/// What kind of failure it is.
+/// Error kinds of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Nothing was said.
+    /// The message is empty.
     Input,
-    /// The agent's definition names something that is not there: a model, an agent, a file.
+    /// The agent's definition names a model, an agent or a file that does not exist.
     Definition,
-    /// The model could not be asked, or did not answer.
+    /// The model could not be called or did not answer.
     Model,
-    /// The session could not be kept.
+    /// The session could not be stored.
     Session,
-    /// The session was continued elsewhere in the middle of the turn. The next turn goes on from there.
+    /// Another writer appended to the session during the turn. The next turn continues from there.
     Conflict,
-    /// Tools could not be made ready.
+    /// The tools could not be initialized.
     Tools,
-    /// A fork cannot be made, or has not what it is to inherit.
+    /// A fork cannot be made, or lacks something that it must inherit.
     Fork,
 }
 
-/// Why a turn could not be carried out.
+/// An error of a turn.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct Error {
-    /// What kind of failure it is.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// What happened, to what, and what to do.
+    /// The message: what failed, on what, and what to do.
     pub message: String,
-    /// The failure of the model, if it was one.
+    /// The model's error, if it caused this one.
     #[source]
     pub model: Option<cachalot_model::Error>,
 }
 
 impl Error {
-    /// A failure that is known by its kind and a sentence.
+    /// Creates an error from a kind and a message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,

@@ -1,4 +1,5 @@
-//! What a turn tells while it runs, and whom it asks. The command line shows it; tests collect it.
+//! Events that a turn reports while it runs, and approvals that it requests. The command line renders them;
+//! tests collect them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,104 +14,104 @@ use cachalot_tools::{Answer, Call};
 use crate::definition::Notify;
 use crate::{Provenance, ReviewReport};
 
-/// Something that happened in a turn. `agent` is the agent at work: sub-agents tell of themselves.
+/// An event of a turn. `agent` is the agent at work: sub-agents report their own events.
 #[derive(Debug, Clone)]
 pub enum Event<'a> {
-    /// A model is asked.
+    /// A model call starts.
     Asked {
         /// The agent.
         agent: &'a str,
-        /// Which model call of this turn, from 1.
+        /// The number of the model call in this turn, from 1; 0 for a call beside the conversation (a
+        /// compaction summary).
         iteration: u32,
     },
-    /// The answer goes on.
+    /// A part of the answer's text.
     Text {
         /// The agent.
         agent: &'a str,
-        /// The next piece.
+        /// The next delta.
         text: &'a str,
     },
-    /// The model thinks.
+    /// A part of the model's reasoning.
     Reasoning {
         /// The agent.
         agent: &'a str,
-        /// The next piece.
+        /// The next delta.
         text: &'a str,
     },
-    /// A model has answered.
+    /// A model call is complete.
     Answered {
         /// The agent.
         agent: &'a str,
-        /// What that used, if the provider said so.
+        /// The usage, if the provider reported it.
         usage: Option<&'a Usage>,
-        /// What that cost.
+        /// The cost of the call.
         cost: Cost,
-        /// How long it took.
+        /// The duration of the call.
         elapsed: Duration,
-        /// What was asked.
+        /// The request of the call.
         request: Request<'a>,
     },
-    /// A tool begins.
+    /// A tool call starts.
     ToolBegan {
         /// The agent.
         agent: &'a str,
         /// The call.
         call: &'a Call,
     },
-    /// A tool has answered, or the call was refused.
+    /// A tool call has ended, or was refused.
     ToolEnded {
         /// The agent.
         agent: &'a str,
         /// The result.
         answer: &'a Answer,
     },
-    /// A hook has answered in place of the model; its text was told before.
+    /// A hook has answered in place of the model; the text was reported before.
     Synthetic {
         /// The agent.
         agent: &'a str,
-        /// Where the answer comes from, and what was saved.
+        /// The origin of the answer, and the amount saved.
         provenance: &'a Provenance,
     },
-    /// What was said so far was summarized, and the conversation goes on from the summary.
+    /// The conversation was summarized and continues from the summary.
     Compacted {
         /// The agent.
         agent: &'a str,
-        /// How many tokens the conversation had, as far as is known.
+        /// Estimated tokens of the conversation.
         tokens: u64,
         /// The summary.
         summary: &'a str,
     },
-    /// A review of the conversation has ended, beside whatever the chat does.
+    /// A review of the conversation has ended. It ran beside the turns of the chat.
     Reviewed {
-        /// The agent whose conversation it was.
+        /// The agent of the reviewed conversation.
         agent: &'a str,
-        /// What it came to.
+        /// The result.
         report: &'a ReviewReport,
-        /// How much the user wants to be told of it.
+        /// The requested verbosity of the notice.
         notify: Notify,
     },
-    /// Something about how the provider is asked, or what it could not read again, for whoever wants
-    /// to know everything.
+    /// A detail about model calls and prefix breaks, for verbose output.
     Note {
         /// The agent.
         agent: &'a str,
-        /// What.
+        /// The text of the note.
         message: &'a str,
     },
-    /// Something that the user should know, and that is no failure.
+    /// A warning for the user; not a failure.
     Warning {
         /// The agent.
         agent: &'a str,
-        /// What.
+        /// The text of the warning.
         message: &'a str,
     },
-    /// Something happened in a fork of the chat, which goes on beside it: none of that is part of a
-    /// turn, and no text of it is an answer to the user. Forks of a turn (sub-agents with
-    /// `fork: true`) tell of themselves like any sub-agent.
+    /// An event of a fork of the chat, which runs beside the turns: it is not part of a turn, and its text is
+    /// no answer to the user. Forks of a turn (sub-agents with `fork: true`) report their events like any
+    /// sub-agent.
     Fork {
-        /// Whose it is: `the review`.
+        /// The holder of the fork: `the review`.
         holder: &'a str,
-        /// What happened.
+        /// The event.
         event: &'a Event<'a>,
     },
 }
@@ -122,58 +123,59 @@ pub struct Request<'a> {
     pub session: &'a str,
     /// The provider.
     pub provider: &'a str,
-    /// The model, as its provider calls it.
+    /// The model name as the provider uses it.
     pub model: &'a str,
-    /// The name of everything that was sent, as far as it is part of the session.
+    /// Digest of everything that was sent, as far as it is part of the session.
     pub prefix: Digest,
-    /// When it was sent.
+    /// The time when it was sent.
     pub at: Millis,
-    /// What was spared because the provider had read its beginning before.
+    /// The cost saved because the provider read its prefix from the cache.
     pub spared: Cost,
-    /// What became of its beginning; `None` of a first request, and of one beside the conversation.
+    /// The diagnosis of its prefix; `None` for a first request and for one beside the conversation.
     pub diagnosis: Option<&'a Diagnosis>,
 }
 
-/// Who is told what happens. Never blocks for long; called from any thread.
+/// A receiver of events. Its method must not block for long and is called from any thread.
 pub trait Listener: Send + Sync {
-    /// Told.
+    /// Receives an event.
     fn tell(&self, event: &Event<'_>);
 }
 
-/// Nobody is told.
+/// Ignores all events.
 impl Listener for () {
     fn tell(&self, _: &Event<'_>) {}
 }
 
-/// May this call be made?
+/// A request for the approval of a tool call.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
-    /// The agent that wants to.
+    /// The agent that makes the call.
     pub agent: &'a str,
     /// The call as the model made it.
     pub call: &'a Call,
-    /// Its arguments, cast and checked.
+    /// The arguments, cast and validated.
     pub arguments: &'a cachalot_tools::Arguments,
-    /// The rule under `permissions.ask` that wants it asked about; `None` if no rule speaks of it.
+    /// The rule under `permissions.ask` that matches the call, or the deny rule to which `doubt` refers;
+    /// `None` if no rule matches.
     pub rule: Option<&'a str>,
-    /// Why a hook wants it asked about, if one does.
+    /// The reason of a hook that requires an approval, if there is one.
     pub why: Option<&'a str>,
-    /// What the call could do that is asked about unless a rule names it.
+    /// The possible effect of the call that requires an approval unless a rule names it.
     pub concern: Option<&'a Concern>,
-    /// Why it cannot be told whether `rule`, which denies calls, denies this one. An approver that asks
-    /// no person must not let it.
+    /// The reason why `rule`, a deny rule, cannot be evaluated for this call. An approver that asks no human
+    /// must refuse such a call.
     pub doubt: Option<&'a str>,
-    /// The calls that [`Approval::Always`] approves, as a rule under `permissions.allow`; `None` if it
-    /// approves this one only.
+    /// The calls that [`Approval::Always`] covers, as a rule under `permissions.allow`; `None` if it covers
+    /// this call only.
     pub pattern: Option<&'a str>,
-    /// Names and values that hooks have for whoever is asked.
+    /// Names and values that hooks supply to the approver.
     pub notes: &'a BTreeMap<String, String>,
 }
 
 impl Question<'_> {
-    /// Why the call is refused where no user can be asked, and what lets it, for a message. `flag` is an
-    /// option of the command line that answers questions with yes, but for doubtful calls and writes of
-    /// protected files.
+    /// The message for a call that is refused because no user can be asked: the reason, and what would allow
+    /// it. `flag` is a command-line option that approves calls, except doubtful ones and writes of protected
+    /// files.
     #[must_use]
     pub fn unasked(&self, flag: Option<&str>) -> String {
         let tool = &self.call.name;
@@ -186,7 +188,7 @@ impl Question<'_> {
             (.., Some(concern)) if concern.kind == ConcernKind::WritesProtected => {
                 format!("it {concern}; {}", concern.remedy(tool))
             }
-            // It beats a rule that allows.
+            // An ask rule takes precedence over an allow rule.
             (Some(rule), ..) => format!(
                 "the rule `{rule}` under permissions.ask wants it asked about, whatever permissions.allow says{lets}"
             ),
@@ -197,27 +199,27 @@ impl Question<'_> {
     }
 }
 
-/// Something that a call could do, for which it is asked about whatever else lets it.
+/// A possible effect of a call that requires an approval, even if a rule allows the call in general.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Concern {
-    /// Of which kind.
+    /// The kind of effect.
     pub kind: ConcernKind,
-    /// What it could do, as in `sends data to docs.example`.
+    /// A description of the effect, such as `sends data to docs.example`.
     pub text: String,
 }
 
 /// A kind of [`Concern`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConcernKind {
-    /// It changes nothing here, and can carry data to another machine.
+    /// The call changes nothing locally, but can send data to another machine.
     SendsData,
-    /// It writes a file that decides what agents and hooks do. Nobody but the user, for this call, or a
-    /// rule that names the file allows it.
+    /// The call writes a file that controls agents or hooks. Only the user's approval of this call, or a rule
+    /// that names the file, allows it.
     WritesProtected,
 }
 
 impl Concern {
-    /// What lets the call be made, for a message.
+    /// Describes what would allow the call, for a message.
     #[must_use]
     pub fn remedy(&self, tool: &str) -> String {
         match self.kind {
@@ -237,31 +239,31 @@ impl std::fmt::Display for Concern {
     }
 }
 
-/// What somebody answered to a [`Question`].
+/// The answer to a [`Question`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
-    /// This once.
+    /// This call is approved.
     Yes,
-    /// For the rest of the chat this agent may make calls that [`Question::pattern`] covers and that
-    /// would be asked about for the same reason: the same rule, or that no rule is about them.
+    /// For the rest of the chat, this agent may make calls that [`Question::pattern`] covers and that would
+    /// need an approval for the same reason: the same rule, the same concern, or neither.
     Always,
-    /// No; with a reason for the model, if there is one.
+    /// The call is denied, with an optional reason for the model.
     No(Option<String>),
 }
 
-/// Somebody who can be asked.
+/// Answers requests for approval.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Asks. Calls of one turn are asked about one after the other.
+    /// Answers a request. The calls of one turn are presented one at a time.
     async fn approve(&self, question: &Question<'_>) -> Approval;
 
-    /// How much is asked, in the words that hooks are told it in.
+    /// The permission mode reported to hooks.
     fn mode(&self) -> PermissionMode {
         PermissionMode::Default
     }
 }
 
-/// Nobody is there to ask: what would have to be asked about is refused, saying so.
+/// Denies every request for approval, because no user can be asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Nobody;
 

@@ -1,4 +1,4 @@
-//! What has changed around a session since it was held last.
+//! Notices of what has changed around a session since it was last used.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Frozen, needs_tools_for_calls};
 use crate::{Error, ErrorKind};
 
-/// The directory is another one.
+/// Returns a notice if the working directory has changed.
 pub(super) fn workspace(head: &Head, now: &str) -> Option<String> {
     let before = head.workspace.as_deref().filter(|before| *before != now)?;
     Some(format!(
@@ -19,7 +19,7 @@ pub(super) fn workspace(head: &Head, now: &str) -> Option<String> {
     ))
 }
 
-/// Tools and system text are others. The session keeps those that it began with.
+/// Returns notices of changed tools and system text. The session keeps the old ones.
 pub(super) fn shown(prompt: &Prompt, now: &Frozen) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(which) = tools(prompt, now) {
@@ -36,7 +36,7 @@ pub(super) fn shown(prompt: &Prompt, now: &Frozen) -> Vec<String> {
     notices
 }
 
-/// In words which tools came, went or changed.
+/// Describes which tools were added, removed or changed; `None` if they are the same.
 pub(super) fn tools(prompt: &Prompt, now: &Frozen) -> Option<String> {
     difference(&of_level(prompt, Level::Tool), &now.tools)
 }
@@ -82,7 +82,7 @@ fn difference(before: &[Bytes], now: &[Rendered]) -> Option<String> {
     })
 }
 
-/// The name of a tool, in whatever format it was rendered.
+/// The name of a tool that was rendered in any wire format.
 pub(crate) fn name(tool: &Bytes) -> String {
     let tool: Value = serde_json::from_slice(tool).unwrap_or_default();
     let nested = ["/function/name", "/toolSpec/name", "/name"];
@@ -90,7 +90,8 @@ pub(crate) fn name(tool: &Bytes) -> String {
     name.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Whether what was said can only be sent with tools: there were calls, and the format wants it so.
+/// True if the messages can only be sent with tools: they contain tool calls, and the format then requires
+/// tools.
 pub(super) fn needs_tools(said: &Prompt, format: Format) -> bool {
     let called = || {
         let messages = said.messages();
@@ -101,7 +102,7 @@ pub(super) fn needs_tools(said: &Prompt, format: Format) -> bool {
     needs_tools_for_calls(format) && called()
 }
 
-/// A conversation with calls cannot go where there must be tools then, if the agent has none.
+/// Fails if the conversation contains tool calls, the format then requires tools, and the agent has none.
 pub(super) fn check_tools(session: &Session, now: &Frozen, format: Format) -> Result<(), Error> {
     if !now.tools.is_empty() || !needs_tools(&session.prompt, format) {
         return Ok(());

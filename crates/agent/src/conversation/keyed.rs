@@ -1,4 +1,4 @@
-//! The conversation as keys of stored answers have it.
+//! The form of a conversation that keys of stored answers use.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use cachalot_model::{Model, ToolDefinition};
 use cachalot_prompt::{Level, Prompt};
 use serde_json::Value;
 
-/// The prompt in the format that keys are made of, which is not the format in which the model is asked
-/// if that one was chosen by what the model accepts. So stored answers are found whatever was chosen
-/// when they were paid for. Items of OpenAI Responses also have names that differ from answer to answer,
-/// of which nothing depends.
+/// The prompt in the format that keys are made from. That is not the format of the requests if the request
+/// format was chosen by what the model accepts: stored answers are found whichever format was chosen when
+/// they were paid for. In OpenAI Responses, items also have IDs that differ from answer to answer and do not
+/// affect the result.
 pub(crate) fn prompt<'a>(prompt: &'a Prompt, model: &Model) -> Cow<'a, Prompt> {
     model
         .keyed_wire()
@@ -18,7 +18,8 @@ pub(crate) fn prompt<'a>(prompt: &'a Prompt, model: &Model) -> Cow<'a, Prompt> {
         .map_or(Cow::Borrowed(prompt), Cow::Owned)
 }
 
-/// `None` if something of it cannot be rendered in this format; then the keys have what is sent.
+/// Renders the prompt in this format. `None` if a part cannot be rendered in it; the key then uses the sent
+/// form.
 fn rendered(prompt: &Prompt, wire: &dyn Wire) -> Option<Prompt> {
     let (mut tools, mut system) = (Vec::<Rendered>::new(), Vec::<Rendered>::new());
     for node in prompt.nodes() {
@@ -36,7 +37,7 @@ fn rendered(prompt: &Prompt, wire: &dyn Wire) -> Option<Prompt> {
     Some(again)
 }
 
-/// A tool of OpenAI's formats.
+/// Parses a rendered tool of one of OpenAI's formats.
 fn tool(bytes: &[u8]) -> Option<ToolDefinition> {
     let mut piece: Value = serde_json::from_slice(bytes).ok()?;
     let mut function = match piece.get_mut("function") {
@@ -50,7 +51,8 @@ fn tool(bytes: &[u8]) -> Option<ToolDefinition> {
     })
 }
 
-/// The system text in one of OpenAI's formats: a message with a text, or with parts.
+/// Parses rendered system text of one of OpenAI's formats: a message whose content is a string or one text
+/// part.
 fn text(bytes: &[u8]) -> Option<String> {
     let message: Value = serde_json::from_slice(bytes).ok()?;
     let text = match message.get("content")? {

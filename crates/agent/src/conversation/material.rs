@@ -1,4 +1,4 @@
-//! What a summary is made of: the conversation as it was sent, or as much of it as the model takes.
+//! The input of a summary: the conversation as it was sent, or as much of it as the model accepts.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use cachalot_model::{Block, Message, Role, needs_notes, prepare};
 use super::{Conversation, Remains};
 use crate::Error;
 
-/// What stands for messages that were left out.
+/// Replaces messages that were left out.
 const LEFT_OUT: &str = "(The beginning of this conversation is left out: it is too long.)";
 
-/// What stands behind the beginning of a text of which the rest was left out.
+/// Replaces the end of a shortened text.
 const SHORTENED: &str = "\n(The rest of this text is left out: it is too long.)";
 
-/// Texts of so many bytes are short enough.
+/// Texts of at most this many bytes are not shortened.
 const SHORT: usize = 2_000;
 
-/// Each time, about this part of what is left is left out.
+/// Each call of [`Material::shorten`] removes about one part in this many.
 const PART: usize = 4;
 
-/// What a summary is asked for about.
+/// The input of a summary.
 pub(crate) struct Material {
     messages: Vec<Arc<Message>>,
-    /// How many messages at the end of the conversation are no part of it.
+    /// Number of messages at the end of the conversation that are excluded.
     newest: usize,
-    /// Whether nothing of it is left out, so that it is read as it was sent before.
+    /// True if nothing is left out: the provider can read it from its cache.
     is_whole: bool,
 }
 
 impl Conversation {
-    /// What was said, but for the newest messages.
+    /// All messages except the newest ones.
     pub(crate) fn material(&self, newest: usize) -> Material {
         Material {
             messages: self.session.prompt.without_last(newest).messages(),
@@ -39,8 +39,8 @@ impl Conversation {
         }
     }
 
-    /// A request that ends with a wish about some material. It does not become part of the
-    /// conversation.
+    /// Renders a request that ends with `wish`, an instruction about the material. It does not become part of
+    /// the conversation.
     pub(crate) fn body_about(&self, material: &Material, wish: &str) -> Result<Bytes, Error> {
         let wire = self.model.wire();
         let mut said = Vec::new();
@@ -66,26 +66,26 @@ impl Conversation {
 }
 
 impl Material {
-    /// Whether there is nothing to be summarized.
+    /// True if there is nothing to summarize.
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// What has to stand before the messages, if the first of them were left out.
+    /// The message that must precede the material if its first messages were left out.
     fn beginning(&self) -> Option<Message> {
         let first = self.messages.first()?;
         (first.role == Role::Assistant).then(|| Message::user(LEFT_OUT))
     }
 
-    /// What has to stand behind the messages, so that user and model take turns, if the last of them
-    /// was not answered.
+    /// The message that must follow the material if its last message was not answered, so that user and model
+    /// alternate.
     fn end(&self) -> Option<Message> {
         let last = self.messages.last()?;
         (last.role == Role::User).then(|| Remains::default().answer())
     }
 
-    /// Leaves out a part of it: the ends of texts that make up much of it, or else the oldest
-    /// messages. Whether there was something to leave out.
+    /// Removes a part of the material: the second half of its longest texts, or else the oldest messages.
+    /// Returns false if nothing can be removed.
     pub(crate) fn shorten(&mut self) -> bool {
         let part = self
             .messages
@@ -98,7 +98,7 @@ impl Material {
         is_shorter
     }
 
-    /// Leaves out the second half of texts of users and tools that are longer than so many bytes.
+    /// Removes the second half of each text of users and tools that has more than `longest` bytes.
     fn halve(&mut self, longest: usize) -> bool {
         let mut is_shorter = false;
         for message in &mut self.messages {
@@ -115,8 +115,8 @@ impl Material {
         is_shorter
     }
 
-    /// Leaves out the oldest messages: so many bytes, or more, since results cannot be without their
-    /// calls.
+    /// Removes at least `bytes` bytes of the oldest messages, if there are enough; more where results would
+    /// lose their calls.
     fn leave_out(&mut self, bytes: usize) -> bool {
         let mut left_out = 0;
         let mut from = None;
@@ -134,13 +134,13 @@ impl Material {
     }
 }
 
-/// About how many bytes a message has.
+/// Approximate size of a message in bytes.
 fn size(message: &Message) -> usize {
     let calls = message.tool_uses().map(|call| call.arguments.len());
     texts(message).map(str::len).sum::<usize>() + calls.sum::<usize>()
 }
 
-/// The texts of a message, and of the results in it.
+/// The texts of a message and of the tool results in it.
 fn texts(message: &Message) -> impl Iterator<Item = &str> {
     let blocks = message.content.iter().flat_map(|block| match block {
         Block::ToolResult(result) => result.content.as_slice(),
@@ -152,7 +152,7 @@ fn texts(message: &Message) -> impl Iterator<Item = &str> {
     })
 }
 
-/// As of [`texts`], to be changed.
+/// The same texts as [`texts`], mutable.
 fn texts_of(message: &mut Message) -> impl Iterator<Item = &mut String> {
     let blocks = message.content.iter_mut().flat_map(|block| match block {
         Block::ToolResult(result) => result.content.as_mut_slice(),

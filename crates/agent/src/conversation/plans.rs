@@ -1,23 +1,23 @@
-//! Where the requests of a conversation are marked, for the provider to keep what stands before.
+//! Planning of the cache breakpoints in the requests of a conversation.
 
 use cachalot_core::Millis;
 use cachalot_model::Model;
 use cachalot_prompt::{Note, Occasion, Pauses, Plan, Prompt, Rules, plan};
 
-/// Plans the markers of one request after the other.
+/// Plans the cache breakpoints of consecutive requests.
 pub(super) struct Plans {
     rules: Rules,
     occasion: Occasion,
-    /// What was noted so far, each kind once.
+    /// All notes so far, one of each kind.
     notes: Vec<Note>,
-    /// How many of them were told.
+    /// Number of notes that [`Plans::news`] has returned.
     told: usize,
-    /// Whether no other request was expected behind the last one.
+    /// True if the last request was expected to be the last one of the conversation.
     was_last: bool,
 }
 
 impl Plans {
-    /// For a model, and for a conversation whose requests are sent for this.
+    /// Creates a planner for a model and for a conversation that is used on this occasion.
     pub(super) fn new(model: &Model, occasion: Occasion) -> Self {
         Self {
             rules: Rules::for_model(model),
@@ -28,30 +28,30 @@ impl Plans {
         }
     }
 
-    /// Begins the pauses with the last request, which another process sent at this time.
+    /// Starts the record of pauses at the last request, which another process sent at `sent`.
     pub(super) fn resume(&mut self, sent: Millis) {
         self.occasion.pauses = Pauses::resumed(sent);
     }
 
-    /// Sets no markers in the next request, because none is expected to begin like it; but for the parts
-    /// up to the piece that other sessions have sent, if they have.
+    /// Sets no breakpoints in the next request, because no later request is expected to share its prefix. If
+    /// other sessions have sent a prefix of it, the part up to that piece (`sent_by_others`) is still marked.
     pub(super) fn expect_no_other(&mut self, sent_by_others: Option<u32>) {
         self.occasion.is_last = true;
         self.occasion.previous_end = sent_by_others;
     }
 
-    /// Returns true if no other request was expected behind the last one, nor is by a fallback that is
-    /// asked in its place.
+    /// True if no request was expected after the last one. This then also holds for a fallback that is called
+    /// in its place.
     pub(super) fn expected_no_other(&self) -> bool {
         self.was_last
     }
 
-    /// Of the next request.
+    /// Returns the plan of the next request.
     pub(super) fn next(&mut self, prompt: &Prompt, now: Millis) -> Plan {
         self.occasion.pauses.count(prompt, now);
         let planned = plan(prompt, &self.rules, &self.occasion);
         self.occasion.previous_end = planned.plan.end();
-        // If there is a second one, there may be a third.
+        // After a second request, a third one may follow.
         self.was_last = std::mem::take(&mut self.occasion.is_last);
         let kind = |note: &Note| std::mem::discriminant(note);
         for note in planned.notes {
@@ -62,7 +62,7 @@ impl Plans {
         planned.plan
     }
 
-    /// Of a request of which it is not known how it was marked, as if it had been the first.
+    /// Returns the plan of a request whose breakpoints are not known, as if it were the first one.
     pub(super) fn first(&self, prompt: &Prompt) -> Plan {
         let occasion = Occasion {
             previous_end: None,
@@ -71,8 +71,8 @@ impl Plans {
         plan(prompt, &self.rules, &occasion).plan
     }
 
-    /// Of a request beside the conversation, which ends with a message of its own and is sent once. It
-    /// reads what was sent, if it begins as that did.
+    /// Returns the plan of a request beside the conversation, which ends with a message of its own and is
+    /// sent once. If its beginning was sent before, it reads that from the provider's cache.
     pub(super) fn aside(&self, prompt: &Prompt, begins_as_sent: bool) -> Plan {
         let occasion = Occasion {
             previous_end: self.end().filter(|_| begins_as_sent),
@@ -82,17 +82,17 @@ impl Plans {
         plan(prompt, &self.rules, &occasion).plan
     }
 
-    /// Where the last request ended, if there was one.
+    /// The end of the last request; `None` if there was none.
     pub(super) fn end(&self) -> Option<u32> {
         self.occasion.previous_end
     }
 
-    /// Another conversation has sent the same up to there.
+    /// Continues from a prefix up to `end` that another conversation has sent.
     pub(super) fn go_on_from(&mut self, end: Option<u32>) {
         self.occasion.previous_end = end;
     }
 
-    /// What is worth knowing, and was not told before.
+    /// Returns the notes that were not returned before.
     pub(super) fn news(&mut self) -> &[Note] {
         let told = std::mem::replace(&mut self.told, self.notes.len());
         &self.notes[told..]

@@ -1,4 +1,4 @@
-//! Going on with other tools than those that a session began with.
+//! Replacement of the tools with which a session began.
 
 use cachalot_prompt::Target;
 
@@ -6,13 +6,12 @@ use super::{Conversation, Shown, changes};
 use crate::Error;
 
 impl Conversation {
-    /// Which tools are others now than those that the session goes on with; `None` if none.
+    /// Describes which tools differ from those of the session; `None` if none.
     pub(crate) fn changed_tools(&self, shown: &Shown) -> Option<String> {
         changes::tools(&self.session.prompt, &shown.rendered(&self.model))
     }
 
-    /// Goes on with these tools and this system text. What was said stays what it was; the provider
-    /// reads all of it anew.
+    /// Replaces tools and system text. The messages are kept; the provider reads all of them anew.
     pub(crate) async fn show(&mut self, shown: &Shown) -> Result<(), Error> {
         let model = self.model.for_tools(!shown.tools.is_empty())?;
         let frozen = shown.rendered(&model);

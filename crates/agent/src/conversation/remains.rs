@@ -1,5 +1,4 @@
-//! What a turn leaves behind that does not come to its end, and what stands in the conversation for
-//! what is missing.
+//! The state that an interrupted turn leaves behind, and the messages that replace what is missing.
 
 use std::collections::BTreeSet;
 
@@ -9,38 +8,38 @@ use cachalot_tools::{Answer, Output};
 use super::changed;
 use crate::said::is_visible;
 
-/// What stands for an answer that never came, so that user and model keep taking turns.
+/// Replaces an answer that never arrived, so that user and model keep alternating.
 const NO_ANSWER: &str = "(no answer: the turn ended before there was one)";
 
-/// What stands behind an answer of which only a part came.
+/// Follows an answer of which only a part arrived.
 const BROKEN_OFF: &str = "(the answer broke off here)";
 
-/// What stands for the result of a call that was interrupted.
+/// Replaces the result of an interrupted call.
 const INTERRUPTED: &str =
     "The call was interrupted. Whether it had an effect is not known; look before you repeat it.";
 
-/// What stands for a result that hooks were to see before the model, and did not.
+/// Replaces a result that hooks had to see before the model and did not.
 const WITHHELD: &str = "The call was made, but the turn was interrupted before its result could be passed on. Make it again if you need the result and repeating it does no harm.";
 
-/// What stands for the result of a call that was not begun.
+/// Replaces the result of a call that was not started.
 const NOT_BEGUN: &str = "The call was not made: the turn was interrupted before.";
 
-/// What stands for a result without content, which some providers refuse.
+/// Replaces a result without content, which some providers refuse.
 const EMPTY_RESULT: &str = "(nothing)";
 
-/// How far the calls of a batch have come.
+/// Progress of the calls of a batch.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Progress {
     pub(crate) began: BTreeSet<String>,
     pub(crate) ended: Vec<Answer>,
-    /// Of those that ended, the calls whose results hooks are still to see.
+    /// IDs of ended calls whose results hooks have not seen yet.
     pub(crate) unseen: BTreeSet<String>,
-    /// Those whose results hooks have changed.
+    /// IDs of calls whose results hooks have changed.
     pub(crate) changed: BTreeSet<String>,
 }
 
 impl Progress {
-    /// Hooks have seen the result of a call.
+    /// Records that hooks have seen, and possibly changed, the result of a call.
     pub(crate) fn seen(&mut self, answer: &Answer, is_changed: bool) {
         let id = &answer.call.id;
         self.unseen.remove(id);
@@ -55,17 +54,17 @@ impl Progress {
     }
 }
 
-/// What a turn left behind; nothing, if nobody knows.
+/// The state that an interrupted turn left behind; empty if it is unknown.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
     /// The answer as far as it was shown.
     pub(crate) text: String,
-    /// How far the calls have come.
+    /// Progress of the calls; `None` if it is unknown.
     pub(crate) progress: Option<Progress>,
 }
 
 impl Remains {
-    /// Results of calls that have none.
+    /// Results for the calls that have none.
     pub(super) fn results(&self, ids: Vec<String>) -> Message {
         let results = ids.into_iter().map(|id| {
             let output = self.output(&id);
@@ -89,13 +88,13 @@ impl Remains {
         }
     }
 
-    /// Whether a message stands for an answer that did not come to its end.
+    /// True if the message stands for an incomplete or missing answer.
     pub(crate) fn is_in(message: &Message) -> bool {
         let text = message.text();
         text == NO_ANSWER || text.ends_with(BROKEN_OFF)
     }
 
-    /// The answer, as far as it came.
+    /// The answer, as far as it arrived.
     pub(super) fn answer(&self) -> Message {
         match is_visible(&self.text) {
             true => Message::assistant(format!("{}\n\n{BROKEN_OFF}", self.text.trim_end())),
@@ -104,7 +103,8 @@ impl Remains {
     }
 }
 
-/// The results of calls, in their order, one for each. `changed` are those that hooks have changed.
+/// The results of the calls, in order, one per call. `changed` are the IDs of results that hooks have
+/// changed.
 pub(crate) fn results(calls: &[String], answers: &[Answer], changed: &BTreeSet<String>) -> Message {
     let results = calls.iter().map(|id| {
         let answer = answers.iter().find(|answer| answer.call.id == *id);

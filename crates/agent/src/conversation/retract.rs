@@ -1,4 +1,4 @@
-//! Taking back the end of a conversation.
+//! Removal of the end of a conversation.
 
 use cachalot_model::{Block, Message, Role};
 use cachalot_prefix::PrefixMonitor;
@@ -6,23 +6,23 @@ use cachalot_prefix::PrefixMonitor;
 use super::{Conversation, unsent};
 use crate::Error;
 
-/// The end of a conversation that was taken back.
+/// The removed end of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retracted {
-    /// What the user said in its first message.
+    /// The user's text in the first removed message.
     pub text: String,
-    /// Messages behind it that went with it: answers, tool calls, results.
+    /// Number of messages removed after it: answers, tool calls, results.
     pub others: usize,
 }
 
 impl Conversation {
-    /// Removes the last message of the user, and all messages behind it, durably. `None` if there is no
-    /// such message. What stands before keeps its bytes, so that the provider reads it from its cache.
+    /// Removes the last message of the user and all messages after it, durably. Returns `None` if there is no
+    /// such message. The bytes before it are kept, so that the provider reads them from its cache.
     ///
     /// # Errors
-    /// The session cannot be kept; then it is as it was.
+    /// The session cannot be stored; it is unchanged.
     pub(crate) async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
-        // Of a turn whose future was dropped.
+        // A held message belongs to an earlier turn whose future was dropped.
         self.hold(None);
         let messages = self.session.prompt.messages();
         let Some(at) = messages.iter().rposition(|message| is_said(message)) else {
@@ -37,7 +37,7 @@ impl Conversation {
         unsent::not_sent(&mut notes, self.unsent().saturating_sub(removed));
         let title = self.session.head.title.clone();
         if at == 0 {
-            // The next first message is what the session is about.
+            // The next first message sets the title.
             self.session.head.title = None;
         }
         if let Err(error) = self.session.retract(removed, notes).await {
@@ -51,13 +51,13 @@ impl Conversation {
     }
 }
 
-/// Whether the user said it: results of tools have the same role.
+/// True if the message is from the user and does not only hold tool results, which have the same role.
 fn is_said(message: &Message) -> bool {
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     message.role == Role::User && !message.content.iter().all(is_result)
 }
 
-/// What the user said in a message: a summary may stand before it, and context behind it.
+/// The user's text in a message. A summary may precede it, and context may follow it.
 fn words(message: &Message) -> String {
     let texts = message.content.iter().filter_map(|block| match block {
         Block::Text { text, .. } => Some(text),

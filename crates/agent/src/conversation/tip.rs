@@ -1,4 +1,4 @@
-//! Where a conversation stands, for forks that go on from there.
+//! Snapshots of a conversation from which forks continue.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use crate::fork::Inherit;
 use crate::house::House;
 use crate::{Error, ErrorKind};
 
-/// Where a conversation stands. Costs the same however long that is, and so does a clone.
+/// A snapshot of a conversation. Its size and the cost of a clone do not depend on the length of the
+/// conversation.
 #[derive(Clone)]
 pub(crate) struct Tip {
     pub(crate) prompt: Prompt,
     pub(crate) head: Head,
     pub(crate) model: Model,
-    /// The parameters of the last request, as far as they decide what the provider reads anew.
+    /// The parameters of the last request that decide whether the provider's cache can be read.
     pub(crate) sent: Option<Namespace>,
-    /// Where the last request ended.
+    /// The end of the last request.
     end: Option<u32>,
-    /// What became of the requests so far.
+    /// Monitor of the requests so far.
     watch: PrefixMonitor,
     /// True if the provider is asked to compare requests.
     is_compared: bool,
@@ -35,7 +36,7 @@ impl Tip {
         parameters(&self.head, &self.model, has_tools(&self.prompt))
     }
 
-    /// The ids of calls that have no results.
+    /// IDs of the calls without results.
     pub(crate) fn open_calls(&self) -> Vec<String> {
         match Tail::of(&self.prompt) {
             Tail::OpenCalls(ids) => ids,
@@ -44,14 +45,14 @@ impl Tip {
     }
 }
 
-/// Whether a model is shown tools.
+/// True if the prompt contains tools.
 pub(super) fn has_tools(prompt: &Prompt) -> bool {
     let first = prompt.backwards().last();
     first.is_some_and(|piece| piece.level == Level::Tool)
 }
 
 impl Conversation {
-    /// Where it stands.
+    /// Returns a snapshot.
     pub(crate) fn tip(&self) -> Tip {
         Tip {
             prompt: self.session.prompt.clone(),
@@ -64,11 +65,11 @@ impl Conversation {
         }
     }
 
-    /// A new session that goes on from there, as far as it is to inherit. `shown` are the tools that it
-    /// may use, and the system's text that goes with them.
+    /// Creates a new session that continues from a snapshot, as far as `inherit` covers it. `shown` are the
+    /// tools that the fork may use and the matching system text.
     ///
     /// # Errors
-    /// The model cannot be found or takes no such conversation, or the session cannot be kept.
+    /// The model cannot be found or does not accept such a conversation, or the session cannot be stored.
     pub(crate) async fn fork(
         house: &House,
         agent: &AgentDefinition,
@@ -86,7 +87,7 @@ impl Conversation {
         if inherit != Inherit::None {
             head.origin = Some(from.head.lineage());
             head.routing_key.clone_from(&from.head.routing_key);
-            // What was not sent is not sent here either, and a summary is still to be said.
+            // Messages that were not sent count as unsent here, too, and a summary is still to be sent.
             head.notes.clone_from(&from.head.notes);
         }
         if !has_tools(&prompt) && changes::needs_tools(&prompt, model.wire().format()) {
@@ -103,7 +104,7 @@ impl Conversation {
         let session = session.map_err(|error| Error::session(&error))?;
         let mut fork = Self::over(house, agent, session, model);
         fork.is_counted = is_alone;
-        // A provider that has refused it once is not asked again.
+        // A provider that refused the comparison once is not asked again.
         fork.is_compared &= is_alone || from.is_compared;
         if inherit == Inherit::Full {
             fork.plans.go_on_from(from.end);
@@ -113,7 +114,7 @@ impl Conversation {
     }
 }
 
-/// What a fork's first request begins with.
+/// The prompt with which the first request of a fork begins.
 fn prompt(from: &Tip, inherit: Inherit, shown: &Shown, model: &Model) -> Prompt {
     match inherit {
         Inherit::Full => from.prompt.clone(),
@@ -154,7 +155,7 @@ fn rendered(node: &Node) -> Rendered {
     }
 }
 
-/// The messages of a prompt behind another beginning, byte for byte.
+/// Appends the messages of the second prompt to the first, byte for byte.
 fn said_again(mut prompt: Prompt, said: &Prompt) -> Prompt {
     let mut message: Option<(Arc<Message>, Vec<Rendered>)> = None;
     let nodes = said.nodes().into_iter();
@@ -165,7 +166,7 @@ fn said_again(mut prompt: Prompt, said: &Prompt) -> Prompt {
             }
             message = Some((Arc::clone(source), Vec::new()));
         }
-        // A message that the format has no words for has no pieces.
+        // A message that the format cannot express has no pieces.
         if let Some((_, pieces)) = message.as_mut().filter(|_| !node.bytes.is_empty()) {
             pieces.push(rendered(node));
         }

@@ -1,9 +1,9 @@
-//! What is about to be sent for the first time: until then, hooks may rewrite it.
+//! Messages that were not sent yet; hooks may rewrite them.
 //!
-//! The newest message is held until hooks have seen it, then it becomes part of the session and is
-//! sent. A turn that ends before leaves messages in the session that no hook has seen and nobody was
-//! sent. How many they are, at its end, stands in the session's notes: the next time they are seen,
-//! too, and what was sent stays as it was sent all the same.
+//! The newest message is held until hooks have seen it. Then it becomes part of the session and is sent. A
+//! turn that ends earlier leaves messages in the session that were neither seen by a hook nor sent. A session
+//! note holds the number of such messages at the end. Hooks see them with the next request, while sent
+//! messages never change.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use super::{CHANGED, Conversation, Remains};
 use crate::said::is_visible;
 use crate::{Error, media};
 
-/// The note of a session that says how many messages at its end were not sent.
+/// The session note that holds the number of unsent messages at the end.
 const UNSENT: &str = "unsent";
 
-/// Notes that everything was sent.
+/// Notes that all messages were sent.
 pub(super) fn all_sent(notes: &mut Map<String, Value>) {
     notes.shift_remove(UNSENT);
 }
 
-/// Notes that so many messages at the end were not sent.
+/// Notes that the last `messages` messages were not sent.
 pub(super) fn not_sent(notes: &mut Map<String, Value>, messages: usize) {
     match messages {
         0 => all_sent(notes),
@@ -39,17 +39,18 @@ impl Conversation {
         self.held = message;
     }
 
-    /// The message that is held.
+    /// The held message.
     pub(crate) fn held(&self) -> Option<&Message> {
         self.held.as_ref()
     }
 
-    /// The message that is held. Whoever takes it says it, or it was never there.
+    /// Takes the held message. The caller must append it; otherwise it is lost.
     fn release(&mut self) -> Option<Message> {
         self.held.take()
     }
 
-    /// The conversation with what is held, and how many messages at its end were not sent.
+    /// Returns the messages of the conversation with the held one, and the number of unsent messages at the
+    /// end.
     pub(crate) fn with_held(&self) -> (Vec<Arc<Message>>, usize) {
         let mut messages = self.session.prompt.messages();
         messages.extend(self.held.clone().map(Arc::new));
@@ -57,14 +58,13 @@ impl Conversation {
         (messages, unsent)
     }
 
-    /// How many messages at the end of the session were not sent.
+    /// The number of unsent messages at the end of the session.
     pub(super) fn unsent(&self) -> usize {
         let noted = self.session.head.notes.get(UNSENT).and_then(Value::as_u64);
         usize::try_from(noted.unwrap_or(0)).unwrap_or(0)
     }
 
-    /// Says what is held, to be sent now, with `rewritten` in place of it and of what was not sent
-    /// before.
+    /// Appends the held message, to be sent now. `rewritten` replaces it and the unsent messages before it.
     pub(crate) async fn say_held(&mut self, rewritten: Option<Vec<Message>>) -> Result<(), Error> {
         let Some(held) = self.release() else {
             return Ok(());
@@ -101,7 +101,7 @@ impl Conversation {
         self.say_all(vec![message], notes).await
     }
 
-    /// Says what is held, which is not sent now.
+    /// Appends the held message, which is not sent now.
     pub(crate) async fn say_held_back(&mut self) -> Result<(), Error> {
         match self.release() {
             Some(held) => self.say_unsent(held).await,
@@ -109,21 +109,21 @@ impl Conversation {
         }
     }
 
-    /// Adds a message that is not sent now.
+    /// Appends a message that is not sent now.
     pub(crate) async fn say_unsent(&mut self, message: Message) -> Result<(), Error> {
         self.say_all_unsent(vec![message]).await
     }
 
-    /// Adds messages that are not sent now: all in one step, or none.
+    /// Appends messages that are not sent now: all in one write, or none.
     pub(crate) async fn say_all_unsent(&mut self, messages: Vec<Message>) -> Result<(), Error> {
         let mut notes = self.session.head.notes.clone();
         not_sent(&mut notes, self.unsent() + messages.len());
         self.say_all(messages, notes).await
     }
 
-    /// Makes the conversation one that can go on: what is held is said, calls without results get
-    /// some, and what was not answered gets an answer, from what a turn left behind as far as there is
-    /// something. Nothing that was sent is changed.
+    /// Repairs the conversation after an interrupted turn, so that it can continue: appends the held message,
+    /// adds results to calls without results and an answer to an unanswered message. Uses `remains` where it
+    /// has content. Nothing that was sent is changed.
     pub(crate) async fn mend(&mut self, remains: Remains) -> Result<(), Error> {
         self.say_held_back().await?;
         if let Tail::OpenCalls(ids) = self.session.tail() {
@@ -136,12 +136,12 @@ impl Conversation {
     }
 }
 
-/// What hooks have made of messages that were not sent yet, if a provider takes the conversation with
-/// it as it takes it without: the same speakers, calls and results. Results that are others now are
-/// marked. Of several messages of the user in place of the only one, one is made.
+/// Checks messages that hooks have rewritten before they were sent. They are accepted if the provider accepts
+/// the conversation with them as it does without: the same roles, calls and results. Changed results are
+/// marked. Several messages of the user that replace a single one are joined into one.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the defect.
 pub(crate) fn is_as_good(
     before: &[Arc<Message>],
     rewritten: Vec<Message>,
@@ -168,7 +168,7 @@ pub(crate) fn is_as_good(
     Ok(rewritten)
 }
 
-/// One message of the user, results first.
+/// Joins messages of the user into one, tool results first.
 fn joined(messages: Vec<Message>) -> Result<Message, &'static str> {
     let mut messages = messages.into_iter();
     let mut joined = messages.next().ok_or("there must be a message")?;
@@ -183,7 +183,7 @@ fn joined(messages: Vec<Message>) -> Result<Message, &'static str> {
     Ok(joined)
 }
 
-/// Of calls and results, in order.
+/// The IDs of calls (`true`) and results (`false`), in order.
 fn ids(message: &Message) -> Vec<(bool, &str)> {
     message.content.iter().filter_map(id).collect()
 }
@@ -203,8 +203,8 @@ fn says_something(block: &Block) -> bool {
     }
 }
 
-/// A result that is not what it was can be referred to by no later one. Handlers may have been told of
-/// it without our marks, so that those that were there are put back.
+/// Marks changed results: later calls cannot refer to them. Restores our marks of the message, because
+/// handlers may have received it without them.
 fn mark(message: &mut Message, before: &Message) {
     let results = before.content.iter().filter_map(|block| match block {
         Block::ToolResult(result) => Some(result),

@@ -1,4 +1,4 @@
-//! One agent.
+//! The definition of an agent.
 
 use std::path::Path;
 
@@ -11,15 +11,16 @@ use cachalot_prompt::PrefixSettings;
 
 use super::review::{self, ReviewDefinition};
 
-/// Model calls in a turn, unless the file says otherwise.
+/// Default of `max_iterations`: model calls per turn.
 pub const DEFAULT_ITERATIONS: u32 = 50;
-/// Identical consecutive batches of calls at which a turn is ended, unless the file says otherwise.
+/// Default of `max_consecutive_tool_calls`: the number of identical consecutive batches of calls at which a
+/// turn ends.
 pub const DEFAULT_REPETITIONS: u32 = 5;
-/// The part of what its model takes from which on a conversation is summarized, unless the file says
-/// otherwise.
+/// Default of `compaction_threshold`: the fraction of the model's context window at which the conversation is
+/// compacted.
 pub const DEFAULT_COMPACTION_THRESHOLD: f64 = 0.9;
 
-/// The keys of an agent that the runtime knows itself.
+/// The keys of an agent that belong to no builtin.
 const KEYS: [&str; 13] = [
     "model",
     "description",
@@ -36,41 +37,42 @@ const KEYS: [&str; 13] = [
     "prefix",
 ];
 
-/// One agent.
+/// The definition of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentDefinition {
-    /// Its name.
+    /// The agent's name.
     pub name: String,
     /// The model's name: a key of `models:`, `provider/model`, or a model's own name.
     pub model: String,
-    /// What it is good for: read by agents that delegate to it.
+    /// The agent's abilities; shown to agents that delegate to it.
     pub description: String,
-    /// What it is told before everything else.
+    /// The first part of the system text.
     pub instruction: String,
-    /// `toolsets:`, read by the room of tools.
+    /// `toolsets:`, parsed when the toolboxes are created.
     pub toolsets: Option<Node>,
-    /// Agents that it may delegate to; none twice.
+    /// Agents to which it may delegate; no duplicates.
     pub sub_agents: Vec<SubAgent>,
-    /// Model calls in a turn at most.
+    /// Maximum model calls per turn.
     pub max_iterations: u32,
-    /// Identical consecutive batches of calls at which a turn is ended.
+    /// Number of identical consecutive batches of calls at which a turn ends.
     pub max_repetitions: u32,
-    /// How many memories that match the user's message are put into the newest message.
+    /// Maximum number of long-term memories that match the user's message and are added to the newest
+    /// message.
     pub recall: u32,
-    /// The part of what its model takes from which on the conversation is summarized; 0: never.
+    /// The fraction of the model's context window at which the conversation is compacted; 0: never.
     pub compaction_threshold: f64,
-    /// What of its conversations is looked at in the background; `None`: nothing.
+    /// Background reviews of its conversations; `None`: no reviews.
     pub review: Option<ReviewDefinition>,
-    /// How long the provider is to keep what was sent, and when to warn that it did not.
+    /// Lifetime of the prefix in the provider's cache, and the limits for warnings about prefix breaks.
     pub prefix: PrefixSettings,
-    /// Its own hooks, in the order of the file.
+    /// The agent's own hooks, in the order of the file.
     pub hooks: Vec<Hook>,
-    /// Further keys, in the order of the file: each belongs to a builtin.
+    /// Other keys, in the order of the file; each belongs to a builtin.
     pub sections: Vec<Entry>,
 }
 
 impl AgentDefinition {
-    /// The value of a key that belongs to a builtin.
+    /// Returns the value of a key that belongs to a builtin.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&Node> {
         let entry = self.sections.iter().find(|entry| entry.key == name)?;
@@ -78,23 +80,24 @@ impl AgentDefinition {
     }
 }
 
-/// An agent that another one may delegate to.
+/// An agent to which another one may delegate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubAgent {
-    /// Its name.
+    /// The name of the agent.
     pub name: String,
-    /// Whether it goes on with the conversation of whoever delegates to it, instead of one of its own.
+    /// True if it runs on a fork of the delegating agent's conversation; false if it starts with an empty
+    /// one.
     pub fork: bool,
 }
 
-/// An agent, and where it is written.
+/// An agent with its places in the file.
 pub(super) struct Written {
     pub(super) definition: AgentDefinition,
-    /// Where its model is named.
+    /// The place of the model name.
     pub(super) model: Place,
-    /// Where each of its sub-agents is named.
+    /// The places of the sub-agent names.
     pub(super) sub_agents: Vec<Place>,
-    /// What of its hooks is not honoured, though nothing is wrong with it.
+    /// Valid hook settings that have no effect.
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -173,7 +176,7 @@ pub(super) fn limit(
     }
 }
 
-/// Claims `sub_agents`: names, each once, with their places. `{name: …, fork: true}` says more.
+/// Claims `sub_agents`: a list of distinct names, or of `{name: …, fork: true}`, with their places.
 fn sub_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<(SubAgent, Place)> {
     let mut named: Vec<(SubAgent, Place)> = Vec::new();
     for item in section.list("sub_agents", problems).unwrap_or_default() {
@@ -246,7 +249,7 @@ fn hooks(section: &mut Section<'_>, builtins: &Builtins, problems: &mut Vec<Prob
     cachalot_hooks::definition::read(node, &node.place.file, builtins, problems)
 }
 
-/// Claims what is left: keys of builtins. Of any other one it is said that nobody knows it.
+/// Claims the remaining keys, which belong to builtins. Reports every other key as unknown.
 fn sections(
     section: &mut Section<'_>,
     builtins: &Builtins,
@@ -274,7 +277,7 @@ fn sections(
     claimed
 }
 
-/// `instruction`, or the text of the file that `instruction_file` names.
+/// Claims `instruction`, or `instruction_file` and reads that file.
 fn instruction(section: &mut Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> String {
     let text = section.text("instruction", problems);
     let Some(node) = section.present("instruction_file") else {

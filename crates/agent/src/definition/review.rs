@@ -1,4 +1,4 @@
-//! `review`: what of a conversation is looked at in the background, how often, and by whom.
+//! The `review` key of an agent: the subject, frequency and model of background reviews.
 
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Section;
@@ -7,64 +7,63 @@ use cachalot_core::{Place, Problem};
 use super::agent::limit;
 use crate::fork::Inherit;
 
-/// After so many turns a review is due, unless the file says otherwise.
+/// Default number of turns after which a review is due.
 pub const DEFAULT_REVIEW_TURNS: u32 = 10;
-/// Model calls of a review, unless the file says otherwise.
+/// Default maximum model calls of a review.
 pub const DEFAULT_REVIEW_ITERATIONS: u32 = 16;
-/// Tokens that a review may read, those of the provider's cache included, unless the file says
-/// otherwise.
+/// Default maximum input tokens of a review, including those that the provider reads from its cache.
 pub const DEFAULT_REVIEW_INPUT_TOKENS: u64 = 600_000;
 
-/// What a review looks for.
+/// The subject of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReviewKind {
-    /// What should be remembered.
+    /// Facts to remember.
     Memory,
-    /// How something is done that will be done again.
+    /// Procedures that will be needed again.
     Skill,
     /// Both.
     Combined,
 }
 
-/// How much is told of a review.
+/// Verbosity of the notice about a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notify {
-    /// Nothing, unless it fails.
+    /// No notice, unless the review fails.
     Off,
     /// One line.
     On,
-    /// What it said, too.
+    /// One line and the text of the review.
     Verbose,
 }
 
-/// A name in the file, and where it stands.
+/// A name in the file, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// The name.
     pub name: String,
-    /// Where it stands.
+    /// The place of the name.
     pub place: Place,
 }
 
-/// `review` of an agent.
+/// The `review` key of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReviewDefinition {
-    /// A review is due when so many turns of the session are completed, and so many more, …;
-    /// 0: only when the user asks for it.
+    /// A review is due after every `every_turns` completed turns of the session; 0: only on request of the
+    /// user.
     pub every_turns: u32,
-    /// What it looks for.
+    /// The subject of the review.
     pub kind: ReviewKind,
-    /// The tools that it may use, if the file says so: see [`ReviewDefinition::tools`].
+    /// The `tools` list, if there is one; see [`ReviewDefinition::tools`].
     pub tools: Option<Vec<Named>>,
-    /// The model that is asked, if it is another one than the agent's.
+    /// The model, if it differs from the agent's.
     pub model: Option<Named>,
-    /// Tokens of input at most, those that the provider had read before included; `None`: no limit.
+    /// Maximum input tokens, including those read from the provider's cache; `None`: no limit.
     pub max_input_tokens: Option<u64>,
-    /// Model calls at most.
+    /// Maximum model calls.
     pub max_iterations: u32,
-    /// What it takes over of the conversation's requests.
+    /// The parts of the conversation's requests that it inherits.
     pub inherit: Inherit,
-    /// How much is told of it.
+    /// Verbosity of the notice about it.
     pub notify: Notify,
 }
 
@@ -84,7 +83,7 @@ impl Default for ReviewDefinition {
 }
 
 impl ReviewKind {
-    /// The tools that such a review may use, unless the file says otherwise.
+    /// The tools that a review of this kind may use by default.
     #[must_use]
     pub fn tools(self) -> &'static [&'static str] {
         match self {
@@ -109,7 +108,7 @@ impl ReviewKind {
 }
 
 impl ReviewDefinition {
-    /// The tools that it may use. The agent may lack some of them.
+    /// The tools that the review may use. The agent may lack some of them.
     #[must_use]
     pub fn tools(&self) -> Vec<&str> {
         match &self.tools {
@@ -119,7 +118,7 @@ impl ReviewDefinition {
     }
 }
 
-/// Reads `review` of an agent with this model.
+/// Reads `review` of an agent whose model is `own_model`.
 pub(super) fn read(
     section: &mut Section<'_>,
     own_model: Option<&str>,
@@ -181,7 +180,7 @@ const NOTICES: [(&str, Notify); 3] = [
     ("verbose", Notify::Verbose),
 ];
 
-/// Claims `key`, which is one of these words.
+/// Claims `key`, whose value is one of `words`.
 fn one_of<T: Copy>(
     section: &mut Section<'_>,
     key: &'static str,
@@ -204,7 +203,7 @@ fn one_of<T: Copy>(
     None
 }
 
-/// Claims `key`: a name.
+/// Claims `key`, whose value is a name.
 fn named(
     section: &mut Section<'_>,
     key: &'static str,
@@ -215,7 +214,7 @@ fn named(
     Some(Named { name, place })
 }
 
-/// Claims `tools`: names, each once.
+/// Claims `tools`: a list of names, without duplicates.
 fn tools(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Named>> {
     let mut named: Vec<Named> = Vec::new();
     for item in section.list("tools", problems)? {
