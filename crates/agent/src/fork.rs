@@ -1,9 +1,9 @@
-//! Forks: whoever goes on with a conversation beside it, without changing it.
+//! Forks: a fork runs one message on a copy-on-write snapshot of a conversation.
 //!
-//! A fork's first request is its parent's last one and a message of its own, so that the provider has
-//! read nearly all of it before. It is shown all tools of its parent, since they are the beginning of
-//! what both share; what it may use of them is its [`Gate`]'s to say, which stands before hooks, rules
-//! and the tools themselves. It has a session of its own, asks nobody, and what it costs is its own.
+//! The first request of a fork is its parent's last request plus its own message, so that the provider reads
+//! nearly all of it from its cache. A fork is shown all tools of its parent, because they are at the
+//! beginning of the shared prefix. Its [`Gate`] decides which of them it may use, before hooks, rules and the
+//! tools themselves. A fork has its own session and its own cost, and requests no approvals.
 
 mod allowance;
 mod branch;
@@ -39,94 +39,93 @@ pub use parity::{Difference, Inherited};
 use listed::Listed;
 use overheard::Overheard;
 
-/// What a fork takes over from its parent.
+/// The parts that a fork inherits from its parent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Inherit {
-    /// Everything: the provider reads all that was said as it was sent. What may be used of the tools
-    /// is the gate's to say.
+    /// The whole prompt: the provider reads the conversation as it was sent. The gate restricts the use of
+    /// the tools.
     #[default]
     Full,
-    /// The system's text and what was said; of the tools, those that may be used.
+    /// System text and messages; of the tools, those that the fork may use.
     Prompt,
-    /// When the session began and what it is called, and what was said; tools and system's text are
-    /// made anew, from the tools that may be used.
+    /// Metadata of the session (its origin and routing key) and the messages. System text and tools are
+    /// rendered anew, with the tools that the fork may use.
     Session,
-    /// Nothing, not even what was said.
+    /// Nothing; the messages are not inherited either.
     None,
 }
 
-/// What a fork is to be.
+/// The specification of a fork.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForkSpec {
-    /// Who it is, in denials, warnings and cost: `the review`.
+    /// The name of the fork in denials, warnings and costs: `the review`.
     pub holder: String,
-    /// The tools that it may use, by name; `None`: whatever the parent may use. Those that the parent
-    /// has not do not matter.
+    /// Names of the tools that it may use; `None`: all that the parent may use. Tools that the parent lacks
+    /// are ignored.
     pub tools: Option<Vec<String>>,
-    /// Whether the tools in the list need no approval, since the user wrote the list: only what a rule
-    /// or a hook wants asked about is refused, and writes of protected files. Otherwise everything is
-    /// refused that the parent would ask the user about.
+    /// True if the listed tools need no approval, because the user wrote the list. Calls for which a rule or
+    /// a hook requires an approval, and writes of protected files, are still refused. If false, every call is
+    /// refused that would need the user's approval in the parent.
     pub approved: bool,
-    /// What it takes over.
+    /// The parts that it inherits.
     pub inherit: Inherit,
-    /// Model calls at most, those of whoever works on its behalf included.
+    /// Maximum model calls, including those of its sub-agents.
     pub max_iterations: u32,
-    /// Tokens that all its requests together may send. A request that would send more is not made, as
-    /// far as its length is known from the one before, or can be told from its bytes. What requests
-    /// under way send counts.
+    /// Maximum input tokens of all its requests together. A request that would exceed it is not sent; its
+    /// size is taken from the previous request or estimated from its bytes. Requests in flight count.
     pub max_input_tokens: Option<u64>,
-    /// Tokens that all its answers together may have: once they have, no further request is made.
+    /// Maximum output tokens of all its answers together. Once they are reached, no further request is sent.
     pub max_output_tokens: Option<u64>,
 }
 
-/// A conversation that goes on beside its parent's, for one message.
+/// A fork of a conversation, for one message.
 pub struct Fork {
     spec: ForkSpec,
     agent: AgentDefinition,
-    /// Of the parent.
+    /// The state of the parent.
     shared: Shared,
     from: Branch,
     part: Part,
-    /// How deep delegation is.
+    /// Depth of delegation.
     depth: u32,
-    /// True if another model is asked, and so nothing is inherited of what was to be inherited.
+    /// True if another model is called, so that the fork inherits nothing although `spec` requested it.
     is_unread: bool,
 }
 
-/// What a fork is part of.
+/// The owner of a fork.
 enum Part {
-    /// Of a chat, beside its turns: until this is thrown.
+    /// A chat; the fork runs beside its turns until this signal is triggered.
     Chat(Cancel),
-    /// Of a turn, as a sub-agent: until it is dropped.
+    /// A turn; the fork is a sub-agent and runs until it is dropped.
     Turn,
 }
 
-/// What a fork came to.
+/// The result of a fork.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkReport {
-    /// The last text of the model; of an answer that was interrupted, what had come of it.
+    /// The last text of the model; of an interrupted answer, the part that was received.
     pub text: String,
-    /// Why it ended.
+    /// The reason why it ended.
     pub stop: Stop,
-    /// What it used, whoever worked on its behalf included.
+    /// Its usage, including its sub-agents.
     pub sum: Sum,
-    /// Its own session.
+    /// The ID of its session.
     pub session: String,
-    /// What its first request used, if there was one and the provider said so.
+    /// Usage of its first request, if there was one and the provider reported it.
     pub first: Option<Usage>,
-    /// What the parent's last request used, if that is known.
+    /// Usage of the parent's last request, if known.
     pub parent: Option<Usage>,
-    /// What it did not take over from its parent, in the order of [`Inherited`].
+    /// The parts that it did not inherit from its parent, in the order of [`Inherited`].
     pub differences: Vec<Difference>,
-    /// The tools that were called on its behalf and that it may not use, each once.
+    /// Tools that were called but are not allowed, without duplicates.
     pub denied: Vec<String>,
 }
 
-/// How a fork ended, and what it came to until then.
+/// The result of a fork that may have failed.
 pub(crate) struct Outcome {
     pub(crate) ended: Result<Ended, Error>,
     pub(crate) sum: Sum,
-    /// Empty if it did not come to one.
+    /// Empty if no session was created.
     pub(crate) session: String,
     pub(crate) first: Option<Usage>,
     pub(crate) parent: Option<Usage>,
@@ -151,11 +150,12 @@ impl Outcome {
 }
 
 impl Chat {
-    /// A fork of this chat as it stands. Costs the same however long the conversation is; the chat
-    /// goes on meanwhile. When it ends, or is dropped, its forks are cancelled.
+    /// Creates a fork of this chat in its current state. The cost does not depend on the length of the
+    /// conversation; the chat can continue meanwhile. When the chat ends or is dropped, its forks are
+    /// cancelled.
     ///
     /// # Errors
-    /// [`ErrorKind::Fork`] if it has no name, or may ask no model.
+    /// [`ErrorKind::Fork`] if `holder` is empty or `max_iterations` is 0.
     pub fn fork(&self, spec: ForkSpec) -> Result<Fork, Error> {
         let refused = |why: &str| Err(Error::new(ErrorKind::Fork, why));
         if !is_visible(&spec.holder) {
@@ -176,18 +176,18 @@ impl Chat {
     }
 }
 
-/// A fork that is ready to be told something.
+/// A fork that is ready to run its message.
 pub(crate) struct Seat {
     pub(crate) shared: Shared,
     pub(crate) agent: AgentDefinition,
     pub(crate) desk: Desk,
-    /// What it is told.
+    /// The message.
     pub(crate) said: String,
 }
 
 impl Fork {
-    /// A fork of a turn in the middle of its calls, which works as this agent, in the conversation of
-    /// `with`, with that one's model: it may use its own tools.
+    /// A fork of a turn in the middle of its calls. It runs as `agent`, in the conversation of `with` and
+    /// with that agent's model, and may use its own tools.
     pub(crate) fn of_turn(
         agent: &AgentDefinition,
         with: &AgentDefinition,
@@ -217,15 +217,16 @@ impl Fork {
         }
     }
 
-    /// Asks another model, by its name in the agent file.
+    /// Calls another model, named as in the agent file.
     ///
-    /// A model that differs from the parent's only in what the provider's cache does not depend on
-    /// (output limits, sampling, stop texts) inherits as any other fork does. Every other model has read
-    /// nothing: the fork inherits nothing, its message has to say what it needs to know, and the listener
-    /// is warned with the cost, unless the fork was to inherit nothing.
+    /// A model that differs from the parent's only in settings that the provider's cache does not depend on
+    /// (output limits, sampling, stop texts) inherits as usual. For any other model the fork inherits
+    /// nothing: the provider has nothing of the conversation in that model's cache. The message must then
+    /// contain all that the model needs, and the listener receives a warning with the cost, unless the fork
+    /// was to inherit nothing anyway.
     ///
     /// # Errors
-    /// There is no such model, or its key is missing.
+    /// The model does not exist, or its API key is missing.
     pub fn asking(mut self, model: &str) -> Result<Self, Error> {
         let found = self.shared.house.models.find(model)?;
         found.ready()?;
@@ -241,34 +242,34 @@ impl Fork {
         Ok(self)
     }
 
-    /// What it takes over from its parent.
+    /// The parts that it inherits from its parent.
     #[must_use]
     pub fn inherits(&self) -> Inherit {
         self.spec.inherit
     }
 
-    /// Has somebody else told what happens ([`Event::Fork`](crate::Event::Fork)) than who is told of
-    /// the chat.
+    /// Sends the events of the fork ([`Event::Fork`](crate::Event::Fork)) to `listener` instead of the chat's
+    /// listener.
     #[must_use]
     pub fn heard_by(mut self, listener: Arc<dyn Listener>) -> Self {
         self.shared.house.listener = listener;
         self
     }
 
-    /// Says something, and lets the model work on it. The message says, too, which tools may be used.
-    /// What the user would be asked about is refused. When `cancel` is thrown, the chat ends, or the
-    /// future is dropped, what runs is stopped.
+    /// Runs `message` on the fork. A list of the allowed tools is added to the message. Calls that would need
+    /// the user's approval are refused. When `cancel` is triggered, the chat ends or the future is dropped,
+    /// running work is stopped.
     ///
     /// # Errors
-    /// As of [`Chat::turn`], and [`ErrorKind::Fork`] if forks are to be strict
-    /// ([`crate::House::strict_forks`]) and this one has not what it is to inherit, or if it has a gate
-    /// and its model is configured with tools that the provider runs
+    /// The errors of [`Chat::turn`]. Also [`ErrorKind::Fork`] if forks are strict
+    /// ([`crate::House::strict_forks`]) and this one lacks something that it must inherit, or if it has a
+    /// gate and its model is configured with tools that the provider runs
     /// ([`Model::server_tools`](cachalot_model::Model::server_tools)).
     pub async fn run(self, message: &str, cancel: &Cancel) -> Result<ForkReport, Error> {
         self.outcome(message, cancel).await.report()
     }
 
-    /// As of [`Fork::run`], with what it came to also where it failed.
+    /// Runs like [`Fork::run`], and also returns usage and session if it fails.
     pub(crate) async fn outcome(self, message: &str, cancel: &Cancel) -> Outcome {
         let over = match &self.part {
             Part::Chat(over) => over.clone(),
@@ -340,7 +341,7 @@ impl Fork {
         }
     }
 
-    /// As a sub-agent of a turn, which is dropped with it.
+    /// Prepares the fork as a sub-agent of a turn; dropped with the turn.
     pub(crate) async fn seat(self, message: &str) -> Result<Seat, Error> {
         let overheard = self.overheard();
         let (seat, _) = Box::pin(self.sit(&overheard, message)).await?;
@@ -356,13 +357,13 @@ impl Fork {
         Arc::new(Overheard::new(outer, holder))
     }
 
-    /// What those who work for the fork share.
+    /// The state shared by everything that runs within the fork.
     fn apart(&self, overheard: &Arc<Overheard>) -> Shared {
         let mut house = self.shared.house.clone();
         house.listener = Arc::clone(overheard) as _;
         let listed = self.spec.tools.clone().filter(|_| self.spec.approved);
         house.approver = Arc::new(Listed(listed.unwrap_or_default()));
-        // They add what fits what the user says, and it is not the user who speaks here.
+        // Context sources react to messages of the user, and the message of a fork is not from the user.
         house.context.clear();
         let account = match self.part {
             Part::Chat(_) => self.shared.forks().inner(),
@@ -375,7 +376,7 @@ impl Fork {
         shared
     }
 
-    /// Makes everything ready, and finds out whether the fork has what it is to inherit.
+    /// Prepares the fork, and compares it with its parent.
     async fn sit(
         self,
         overheard: &Arc<Overheard>,
@@ -419,7 +420,7 @@ impl Fork {
         Ok((seat, differences))
     }
 
-    /// What may be used: what the fork is to use of what there is, and no more than the parent.
+    /// The gate of the fork: the listed tools that exist, and never more than the parent's gate allows.
     fn gate(&self, shown: &Shown) -> Option<Gate> {
         let outer = self.shared.house.tools.gate.as_ref();
         let there = shown.tools.iter().map(|tool| tool.name.as_str());
@@ -443,7 +444,7 @@ impl Fork {
         parts.chain(rule).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// What a sub-agent is told that goes on in a conversation that another agent began.
+    /// The instruction for a sub-agent that continues in another agent's conversation.
     fn instruction(&self) -> String {
         let (name, instruction) = (&self.agent.name, self.agent.instruction.trim());
         let begins = format!(
@@ -455,10 +456,10 @@ impl Fork {
         }
     }
 
-    /// The warning that the fork's model has read nothing of the session, with the cost of the first
+    /// The warning that the fork's model has not read the session, with the estimated cost of the first
     /// request.
     fn unread(&self, desk: &Desk, said: &str) -> String {
-        /// Bytes of a token, where no provider has counted.
+        /// Estimated bytes per token, where no provider has counted.
         const BYTES: u64 = 4;
         let model = desk.conversation.model();
         let bytes = desk.conversation.prompt().bytes() + said.len() as u64;
@@ -471,7 +472,7 @@ impl Fork {
         )
     }
 
-    /// Warns of what the fork is to inherit and does not, or refuses it.
+    /// Warns of parts that the fork must inherit and does not, or fails if forks are strict.
     async fn check(
         &self,
         shared: &Shared,
@@ -500,8 +501,8 @@ impl Fork {
     }
 }
 
-/// True if the provider's cache serves both models the same prefix: they differ at most in what is no part
-/// of a [`Namespace`] (output limits, sampling, stop texts).
+/// True if the provider's cache serves both models the same prefix: they differ at most in parameters that
+/// are not part of a [`Namespace`] (output limits, sampling, stop texts), and use the same key.
 fn reads_alike(one: &Model, other: &Model) -> bool {
     let of = |model: &Model| {
         let mut place = model.identity();
@@ -513,7 +514,7 @@ fn reads_alike(one: &Model, other: &Model) -> bool {
         if let Some(first) = tail.first_mut() {
             *first = b'{';
         }
-        // A budget for thinking may be cut to the output limit.
+        // The thinking budget may be reduced to the output limit: compare it as it is sent.
         let sent: Value = serde_json::from_slice(&tail).unwrap_or_default();
         let thinking = ["thinking", "additionalModelRequestFields"].map(|it| sent.get(it).cloned());
         (place, Namespace::of(wire.format(), parameters), thinking)
@@ -521,7 +522,7 @@ fn reads_alike(one: &Model, other: &Model) -> bool {
     one.has_same_key_as(other) && of(one) == of(other)
 }
 
-/// Leaves what may be used.
+/// Removes tools that the gate does not allow.
 fn narrow(shown: &mut Shown, gate: Option<&Gate>) {
     if let Some(gate) = gate {
         shown.tools.retain(|tool| gate.allows(&tool.name));

@@ -1,4 +1,4 @@
-//! Telling the hooks of an agent at work what happens.
+//! Emission of hook events for an active session.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::Error;
 use crate::definition::AgentDefinition;
 use crate::shared::Shared;
 
-/// So long, hooks may take once a turn was interrupted.
+/// Maximum time that hooks may take after a turn was interrupted.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// Tells the hooks of an agent in a session what happens, and the user what they say to that. Clones
-/// tell of the same turn.
+/// Emits the hook events of an agent's session, and forwards messages of hooks to the user. Clones belong to
+/// the same turn.
 #[derive(Clone)]
 pub(crate) struct Herald {
     shared: Shared,
@@ -25,22 +25,22 @@ pub(crate) struct Herald {
     session: Arc<str>,
     parent: Option<Arc<str>>,
     now: Arc<Mutex<Now>>,
-    /// What was said in the session, once it has begun.
+    /// The messages of the session, once it has begun.
     transcript: Arc<Mutex<Option<Transcript>>>,
 }
 
-/// Where a turn stands.
+/// The state of the current turn.
 #[derive(Debug, Clone, Default)]
 struct Now {
     turn: String,
     iteration: u32,
     said: Option<String>,
-    /// The hooks that changed what the model is sent, or said something in its place.
+    /// Names of the hooks that rewrote what the model is sent, or answered in its place.
     rewritten_by: Vec<String>,
 }
 
 impl Herald {
-    /// For a session that may not have begun.
+    /// Creates an emitter for a session that may not have begun yet.
     pub(crate) fn of(
         shared: &Shared,
         agent: &AgentDefinition,
@@ -60,7 +60,7 @@ impl Herald {
         })
     }
 
-    /// From now on, hooks are told what is said there.
+    /// Passes this transcript to hooks from now on.
     pub(crate) fn follow(&self, transcript: &Transcript) {
         let mut own = self
             .transcript
@@ -69,7 +69,7 @@ impl Herald {
         *own = Some(transcript.clone());
     }
 
-    /// A turn begins.
+    /// Records that a turn begins.
     pub(crate) fn begin_turn(&self, said: &str) {
         let turn = self.shared.name_turn(&self.session);
         self.set(|now| {
@@ -82,12 +82,12 @@ impl Herald {
         });
     }
 
-    /// Another model call of the turn is due.
+    /// Records the number of the next model call of the turn.
     pub(crate) fn iterate(&self, iteration: u32) {
         self.set(|now| now.iteration = iteration);
     }
 
-    /// The turn is over.
+    /// Records that the turn has ended.
     pub(crate) fn end_turn(&self) {
         self.set(|now| {
             now.turn.clear();
@@ -99,28 +99,28 @@ impl Herald {
         change(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The hooks that changed what the model is sent in this turn.
+    /// Names of the hooks that rewrote what the model is sent in this turn.
     pub(crate) fn rewritten_by(&self) -> Vec<String> {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         now.rewritten_by.clone()
     }
 
-    /// A digest of who is told of what.
+    /// A digest of the registered hooks.
     pub(crate) fn hooks(&self) -> Digest {
         self.hooks.identity()
     }
 
-    /// Whether anybody is to be told of it.
+    /// True if a hook handles this event.
     pub(crate) fn wants(&self, when: When) -> bool {
         self.hooks.want(when)
     }
 
-    /// Whether anybody is to be told of it for this tool.
+    /// True if a hook handles this event for this tool.
     pub(crate) fn wants_of(&self, when: When, tool: &str) -> bool {
         self.hooks.want_tool(when, tool)
     }
 
-    /// Tells whoever wants to know of a call of a tool.
+    /// Emits an event about a tool call, if a hook handles it.
     pub(crate) async fn tell_of(
         &self,
         when: When,
@@ -137,15 +137,14 @@ impl Herald {
         told.await
     }
 
-    /// Tells whoever wants to know. `fill` adds what the event is about, and is called only if
-    /// somebody does.
+    /// Emits an event. `fill` adds the fields of the event; it is called only if a hook handles the event.
     pub(crate) async fn tell(&self, when: When, fill: impl FnOnce(&mut Input)) -> Verdict {
         if !self.wants(when) {
             return Verdict::default();
         }
         let mut input = Box::new(self.input(when));
         fill(&mut input);
-        // In a box, so that turns within turns do not need room for it each.
+        // Boxed, so that nested turns do not each need space for it.
         Box::pin(self.fire(input)).await
     }
 
@@ -182,7 +181,8 @@ impl Herald {
         }
     }
 
-    /// What hooks say to the user, and what they spent.
+    /// Records the spend of hooks and the names of those that rewrote something, and forwards their messages
+    /// to the user.
     fn note(&self, verdict: &Verdict) {
         let rewriters = verdict.reports.iter().filter(|report| report.rewrites());
         let mut rewriters = rewriters.peekable();
@@ -196,13 +196,13 @@ impl Herald {
         self.shared.pay(verdict.spent);
     }
 
-    /// Warns the user, and tells hooks of it.
+    /// Warns the user, and notifies hooks of the warning.
     pub(crate) async fn warn(&self, message: &str) {
         self.shared.warn(&self.agent, message);
         self.notify("warning", None, message).await;
     }
 
-    /// The user is told something.
+    /// Emits a `notification` event: the user receives this message.
     pub(crate) async fn notify(
         &self,
         level: &'static str,
@@ -219,7 +219,7 @@ impl Herald {
         .await;
     }
 
-    /// Something failed, and the user is told.
+    /// Emits the hook events of an error that is reported to the user.
     pub(crate) async fn fail(&self, message: &str) {
         self.tell(When::OnError, |input| {
             input.error_message = Some(message.to_owned());
@@ -229,7 +229,7 @@ impl Herald {
     }
 }
 
-/// What hooks add to a message, and who does.
+/// Paragraphs that hooks add to a message, with the names of these hooks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Added {
     pub(crate) paragraphs: Vec<String>,
@@ -237,7 +237,7 @@ pub(crate) struct Added {
 }
 
 impl Added {
-    /// What the handlers of an event add.
+    /// Adds the paragraphs of the handlers of an event.
     pub(crate) fn add(&mut self, verdict: Verdict) {
         let adds = |report: &&cachalot_hooks::Report| {
             let said = report.said.as_ref();

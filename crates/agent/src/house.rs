@@ -1,4 +1,4 @@
-//! What turns need of the world, handed in by whoever puts the program together.
+//! Dependencies of turns, supplied by the program.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::definition::{AgentDefinition, Team};
 use crate::event::{Approver, Listener};
 use crate::{ContextSource, Error, Roster};
 
-/// Makes the tools of agents.
+/// Creates the tools of agents.
 #[async_trait]
 pub trait Toolboxes: Send + Sync {
-    /// The tools of an agent for a session: those of its toolsets, and `own`, which the runtime
-    /// brings. Tools that could not be made ready are warned of through `warn`.
+    /// Creates the tools of an agent for a session: those of its toolsets, and the runtime's tools in `own`.
+    /// Tools that cannot be initialized are reported through `warn`.
     ///
     /// # Errors
-    /// If a tool that the definition requires is not there.
+    /// A tool that the definition requires does not exist.
     async fn toolbox(
         &self,
         team: &Team,
@@ -31,57 +31,57 @@ pub trait Toolboxes: Send + Sync {
         warn: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Arc<dyn Toolbox>, Error>;
 
-    /// What an agent is told of its toolsets, behind its own instruction: by default nothing.
+    /// Returns the instructions of an agent's toolsets, which follow the agent's own. The default is none.
     fn instructions(&self, team: &Team, agent: &AgentDefinition) -> Vec<String> {
         let _ = (team, agent);
         Vec::new()
     }
 }
 
-/// What turns need of the world.
+/// Dependencies of turns.
 #[derive(Clone)]
 pub struct House {
-    /// Tools.
+    /// Creates the tools of agents.
     pub toolboxes: Arc<dyn Toolboxes>,
-    /// What every tool call is given; session and witness are set for each.
+    /// The context of every tool call; session and witness are set per call.
     pub tools: Context,
-    /// Models.
+    /// The model catalog.
     pub models: Models,
-    /// Where sessions are kept.
+    /// The session store.
     pub sessions: Sessions,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What is added to the newest message.
+    /// Sources of paragraphs for the newest message.
     pub context: Vec<Arc<dyn ContextSource>>,
-    /// Hooks. Without them nobody is told of anything, and agents that name some are refused.
+    /// Hooks. Without them, no events are emitted, and agents with hooks are refused.
     pub hooks: Option<HookSetup>,
-    /// Who is told.
+    /// Receives the events of turns.
     pub listener: Arc<dyn Listener>,
-    /// Who is asked.
+    /// Answers requests for approval.
     pub approver: Arc<dyn Approver>,
-    /// Names for sessions, apart from all others.
+    /// Generates unique session IDs.
     pub name_session: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Whether a person says when the next turn comes: what was sent is to be kept meanwhile.
+    /// True if a human decides when the next turn comes: the provider must keep the prefix in its cache
+    /// meanwhile.
     pub human_paced: bool,
-    /// True if chats end with their first turn (pipes, `agent.run`): no later turn reads what a request has
-    /// the provider keep.
+    /// True if chats end with their first turn (pipes, `agent.run`): no later turn reads what a request
+    /// writes to the provider's cache.
     pub single_turn: bool,
-    /// Files and folders that agents do not write unless the user says so, beside those known by their
-    /// names (`.git/config`, `.cachalot`, `.mcp.json`, …): agent files, the user's configuration.
+    /// Files and folders that agents may write only with the user's approval, in addition to those known by
+    /// name (`.git/config`, `.cachalot`, `.mcp.json`, …): agent files, the user's configuration.
     pub protected: Vec<PathBuf>,
-    /// Whether a fork that has not what it is to inherit is refused. Otherwise the listener is warned:
-    /// it costs more, and does the same.
+    /// True if a fork that lacks something that it must inherit is refused. If false, the listener receives a
+    /// warning: such a fork costs more and works the same.
     pub strict_forks: bool,
 }
 
-/// What hooks need of the world.
+/// Dependencies of hooks.
 #[derive(Clone)]
 pub struct HookSetup {
-    /// What handlers need.
+    /// The surroundings of handlers.
     pub surroundings: Surroundings,
-    /// How builtins see agents: the one that they were registered with, and that of no other team.
+    /// The builtins' view of the agents: the roster with which they were registered, of this team only.
     pub roster: Arc<Roster>,
-    /// Hooks that no agent names (the user's configuration, `hooks.d`, flags): they come behind the
-    /// agent's own.
+    /// Hooks that no agent names (the user's configuration, `hooks.d`, flags); they follow the agent's own.
     pub entries: Vec<Entry>,
 }

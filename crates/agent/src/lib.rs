@@ -1,16 +1,13 @@
 //! Agents: teams from YAML, the turn loop, permissions and delegation.
 //!
-//! The turn loop sees tools through [`cachalot_tools::Toolbox`] and knows nothing of how results
-//! come about. What a turn needs of the world (models, tools, sessions, somebody to ask) is handed
-//! in as a [`House`].
+//! The turn loop calls tools through [`cachalot_tools::Toolbox`] and does not know how results are produced.
+//! A [`House`] holds the dependencies of a turn: models, tools, sessions, an approver.
 //!
-//! Hooks are told of what happens in a turn, and what they return is honoured: the loop asks nobody
-//! else whether a message may be said, a call made or a model asked, or what is to be answered
-//! instead. What they are there for it does not know.
+//! Hooks receive the events of a turn, and the loop obeys their verdicts: a hook can reject a message, a call
+//! or a request, or answer in place of the model. The loop knows no purpose of any hook.
 //!
-//! Whatever happens in a turn (a failure, an interruption, a budget that is used up), its session
-//! stays one that every provider accepts: calls have results, user and model take turns, and nothing
-//! that was sent is changed.
+//! After any turn (failed, interrupted, over budget), the session is one that every provider accepts: calls
+//! have results, user and model alternate, and sent bytes are unchanged.
 #![allow(
     clippy::result_large_err,
     reason = "a failure carries the model's own, and there is at most one in a turn"

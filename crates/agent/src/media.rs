@@ -1,9 +1,9 @@
-//! Images and results as a provider takes them.
+//! Adaptation of images and tool results to the limits of a provider.
 //!
-//! A request that holds an image that a provider refuses is refused, and so is every later request of
-//! the same conversation. So a message is checked against [`MediaLimits`] before it becomes part of a
-//! session: an image that is too large is scaled down, one of another kind is encoded anew, and what
-//! cannot be shown becomes a text that says so. What is part of a session is not changed any more.
+//! A provider refuses every request that holds an image it does not accept, and therefore every later request
+//! of that conversation. So a message is checked against [`MediaLimits`] before it becomes part of a session:
+//! an image that is too large is scaled down, one of another type is encoded anew, and one that cannot be
+//! shown is replaced by a text. Messages of a session are not changed afterwards.
 
 mod picture;
 
@@ -13,14 +13,14 @@ use cachalot_model::{Block, ImageSource, MediaLimits, Message, ToolResult};
 
 use picture::{Picture, picture};
 
-/// Images may take up this share of a request: the rest is for text.
+/// The share of a request that images may use: three quarters; the rest is for text.
 const SHARE_OF_IMAGES: (usize, usize) = (3, 4);
 
-/// What a conversation holds already.
+/// Images that a conversation already holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Used {
     images: usize,
-    /// Bytes of images, in base64.
+    /// Base64 bytes of the images.
     bytes: usize,
 }
 
@@ -50,9 +50,9 @@ impl Used {
     }
 }
 
-/// Returns messages as the provider takes them behind the messages `before`.
+/// Adapts messages to the limits of the provider, given the messages `before` them.
 ///
-/// Images are decoded on a thread of their own; each is bounded in pixels and memory.
+/// Images are decoded on a blocking thread; each is bounded in pixels and memory.
 pub(crate) async fn fit(
     messages: Vec<Message>,
     before: impl FnOnce() -> Vec<Arc<Message>>,
@@ -68,14 +68,14 @@ pub(crate) async fn fit(
         let messages = messages.into_iter();
         messages.map(|message| fitting.message(message)).collect()
     });
-    // A decoder that panics is a fault of the decoder: then nothing is known of any image.
+    // If a decoder panics, all images of these messages are removed.
     fitting.await.unwrap_or_else(|_| {
         let kept = kept.into_iter();
         kept.map(without_images).collect()
     })
 }
 
-/// Whether there is nothing in it to check.
+/// True if the message holds nothing to check.
 fn is_small(message: &Message, limits: &MediaLimits) -> bool {
     message.content.iter().all(|block| match block {
         Block::Image(_) => false,
@@ -114,7 +114,7 @@ fn without_images(message: Message) -> Message {
     }
 }
 
-/// Goes through messages in their order.
+/// Adapts messages in their order.
 struct Fitting {
     limits: &'static MediaLimits,
     used: Used,
@@ -163,7 +163,7 @@ impl Fitting {
         ToolResult { content, ..result }
     }
 
-    /// An image that is shown, or a text in its place.
+    /// Appends the block; an image that cannot be shown is replaced by a text.
     fn block(&mut self, block: Block, content: &mut Vec<Block>) {
         let Block::Image(image) = block else {
             content.push(block);
@@ -291,7 +291,7 @@ mod tests {
                 "[… 5 bytes left out: the provider takes at most 10 bytes of text in one result; ask for less]"
             ]
         );
-        // What the user says is not cut.
+        // Text of the user is not cut.
         let said = Message::user("0123456789abcdef");
         assert_eq!(fitted(said.clone(), &[]).await, said);
     }

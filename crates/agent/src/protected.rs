@@ -1,5 +1,5 @@
-//! Files that decide what agents and hooks do: an agent that could change them would give itself what
-//! the user has not given it.
+//! Files that control agents and hooks. An agent that could change them would grant itself permissions that
+//! the user has not granted.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use cachalot_operation::touches::{Command, CommandText};
 use cachalot_operation::{Operation, UNKNOWN, Workspace, named_paths};
 
-/// Folders and files that are protected wherever they are, in lower case.
+/// Names of folders and files that are protected in every directory, in lower case.
 const ANYWHERE: [&str; 10] = [
     ".gitconfig",
     ".cachalot",
@@ -22,7 +22,7 @@ const ANYWHERE: [&str; 10] = [
     ".gitmodules",
 ];
 
-/// What of a `.git` is protected: the beginnings of names in it.
+/// Protected entries of a `.git` folder, as prefixes of their names.
 const IN_GIT: [&str; 6] = [
     "config",
     "hooks",
@@ -32,30 +32,30 @@ const IN_GIT: [&str; 6] = [
     "commondir",
 ];
 
-/// What of a `.claude` is protected: the beginnings of names in it.
+/// Protected entries of a `.claude` folder, as prefixes of their names.
 const IN_CLAUDE: [&str; 4] = ["settings", "hooks", "plugins", "managed"];
 
-/// Programs that write nothing, whatever their arguments: a command that consists of nothing else may
-/// name a protected file.
+/// Programs that write nothing, with any arguments. A command that consists only of these may name a
+/// protected file.
 const READERS: [&str; 21] = [
     "[", "cat", "cd", "cmp", "cut", "du", "echo", "egrep", "fgrep", "find", "grep", "head", "ls",
     "nl", "printf", "pwd", "rg", "stat", "tail", "test", "wc",
 ];
 
-/// Arguments by which one of them writes or runs something all the same.
+/// Arguments with which one of these programs writes or runs something after all, as prefixes.
 const NOT_READING: [&str; 6] = ["-delete", "-exec", "-fls", "-fprint", "-ok", "--pre"];
 
-/// A protected file that a call writes, or that a command names.
+/// A protected file that a call writes or a command names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// As the call has it.
+    /// The path as written in the call.
     pub(crate) path: String,
-    /// What a rule has to name to let the call be made, in lower case.
+    /// The name, in lower case, that a rule must contain to allow the call.
     pub(crate) name: String,
 }
 
-/// The first protected file that a call writes, or that one of its commands names. `own` are the files
-/// and folders that are protected beside those known by their names.
+/// Returns the first protected file that a call writes or one of its commands names. `own` are protected
+/// files and folders in addition to those known by name.
 pub(crate) fn named(
     operation: &Operation<'_>,
     workspace: &Workspace,
@@ -82,7 +82,8 @@ struct Protected<'a> {
 }
 
 impl Protected<'_> {
-    /// By what name a path is protected, if it is: as it is written, or where links lead.
+    /// Returns the name by which a path is protected, if it is. Checks the path as written and with all links
+    /// followed.
     fn name_of(&self, path: &Path) -> Option<String> {
         let lies = lexical(&self.workspace.root().join(path));
         let real = followed(&lies);
@@ -102,7 +103,8 @@ impl Protected<'_> {
         Some(name.to_string_lossy().to_lowercase())
     }
 
-    /// The protected file that a command may write: it names it, from any directory that it may be in.
+    /// Returns the protected file that a command names, from any directory in which it may run, and therefore
+    /// may write.
     fn named_in(&self, command: &Command) -> Option<Named> {
         if only_reads(&command.text) {
             return None;
@@ -130,7 +132,7 @@ impl Protected<'_> {
     }
 }
 
-/// Whether a command runs nothing but [`READERS`], and redirects no output.
+/// True if a command runs only [`READERS`] and redirects no output.
 fn only_reads(text: &CommandText) -> bool {
     let reads = |words: &[&str]| {
         let program = words.first().is_some_and(|word| READERS.contains(word));
@@ -142,7 +144,7 @@ fn only_reads(text: &CommandText) -> bool {
     match text {
         CommandText::Program(words) => reads(&words.iter().map(String::as_str).collect::<Vec<_>>()),
         CommandText::Line(line) => {
-            // Quotes and backslashes could hide what a word is.
+            // Expansions, substitutions and escapes could hide the actual words.
             let is_plain =
                 !line.contains(['>', '$', '`', '\\', '{', '(', '!']) && !line.contains("<<");
             is_plain
@@ -157,13 +159,13 @@ fn only_reads(text: &CommandText) -> bool {
     }
 }
 
-/// By what name a path is protected wherever it lies. A pattern of a shell counts as all that it may
-/// stand for.
+/// Returns the name by which a path is protected in every directory. A shell pattern counts as every name
+/// that it may match.
 fn by_name(path: &Path) -> Option<String> {
     let parts: Vec<String> = path
         .components()
         .filter_map(|part| match part {
-            // Windows takes no notice of dots and blanks at the end of a name.
+            // Windows ignores dots and blanks at the end of a name; the next step trims them.
             Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
             _ => None,
         })
@@ -182,7 +184,7 @@ fn by_name(path: &Path) -> Option<String> {
             Some(name) => Some((*name).to_owned()),
             None if stands_for(part, ".git") && begins(&IN_GIT) => Some(".git".to_owned()),
             None if stands_for(part, ".claude") && begins(&IN_CLAUDE) => Some(".claude".to_owned()),
-            // `$(git rev-parse --git-dir)/hooks/x`: a part that is not known may be `.git`.
+            // `$(git rev-parse --git-dir)/hooks/x`: an unknown part may be `.git`.
             None if part.contains(UNKNOWN)
                 && next.is_some()
                 && may_be(part, ".git")
@@ -193,7 +195,7 @@ fn by_name(path: &Path) -> Option<String> {
             None if part == ".config" && next.is_some_and(|next| stands_for(next, "git")) => {
                 Some(".config/git".to_owned())
             }
-            // A directory that has it is a repository, whose settings name programs.
+            // A directory with a `HEAD` file is a repository, whose configuration can name programs.
             None if part == "head"
                 && next.is_none()
                 && !parts[..at].contains(&".git".to_owned()) =>
@@ -205,13 +207,13 @@ fn by_name(path: &Path) -> Option<String> {
     })
 }
 
-/// Whether a name of which parts are not known may be this name.
+/// True if a name with unknown parts may be `name`.
 fn may_be(part: &str, name: &str) -> bool {
     matches(part.replace(UNKNOWN, "*").as_bytes(), name.as_bytes())
 }
 
-/// Whether a name, or a pattern of a shell, may stand for a name. A pattern that begins with a wildcard
-/// (`*`, `*.rs`) names no file in particular.
+/// True if a name, or a shell pattern, may match `name`. A pattern that begins with a wildcard (`*`, `*.rs`)
+/// is too general and does not count.
 fn stands_for(pattern: &str, name: &str) -> bool {
     if !pattern.contains(['*', '?', '[']) {
         return pattern == name;
@@ -229,7 +231,7 @@ fn stands_for_prefix(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// A bracket stands for any one character.
+/// Matches a shell pattern; a bracket expression matches any single character.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern.first(), name.first()) {
         (None, None) => true,
@@ -246,7 +248,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// A path without `.` and `..`, by its text alone.
+/// Removes `.` and `..` from a path, without access to the file system.
 fn lexical(path: &Path) -> PathBuf {
     let mut lies = PathBuf::new();
     for part in path.components() {
@@ -261,7 +263,7 @@ fn lexical(path: &Path) -> PathBuf {
     lies
 }
 
-/// Where a path leads with all links followed, as far as it exists.
+/// Resolves all links of a path, as far as it exists.
 fn followed(path: &Path) -> PathBuf {
     let mut rest: Vec<OsString> = Vec::new();
     let mut above = path;
@@ -269,7 +271,7 @@ fn followed(path: &Path) -> PathBuf {
         if let Ok(real) = above.canonicalize() {
             return rest.iter().rev().fold(real, |real, name| real.join(name));
         }
-        // A link to what is not there yet leads to where a write creates it.
+        // A write through a dangling link creates its target.
         if let Ok(target) = above.read_link() {
             let beside = above.parent().unwrap_or(Path::new("")).join(target);
             let there = rest.iter().rev().fold(beside, |path, name| path.join(name));

@@ -1,4 +1,4 @@
-//! Answers that no model gave: marked in the session, and in no request.
+//! Answers that no model gave: marked in the session, and sent without the mark.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,34 @@ use cachalot_hooks::Synthetic;
 use cachalot_model::Message;
 use serde::{Deserialize, Serialize};
 
-/// The field of a message that is kept and never sent: no format sends fields that begin with `@`.
+/// The field of a message with its origin. It is stored and never sent: no wire format sends fields that
+/// begin with `@`.
 const FIELD: &str = "@synthetic";
 
-/// Where an answer comes from that no model gave.
+/// The origin of an answer that no model gave.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// In a few words, if the hook that answered said so.
+    /// A short description, if the hook supplied one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<String>,
-    /// Names and values that the hook gave with it.
+    /// Names and values that the hook supplied.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// What was not spent because of it.
+    /// The spend that the answer saved.
     #[serde(default)]
     pub saved: Spend,
 }
 
 impl Provenance {
-    /// Of a message of a session; `None` if a model, or the user, said it.
+    /// Reads the origin of a session's message; `None` if a model or the user wrote it.
     #[must_use]
     pub fn of(message: &Message) -> Option<Self> {
         let field = message.extra.get(FIELD)?;
-        // Whatever it says, a message that is marked was not a model's.
+        // A marked message is never a model's, even if its mark cannot be parsed.
         Some(serde_json::from_value(field.clone()).unwrap_or_default())
     }
 
-    /// An answer as the session keeps it.
+    /// Builds the session message of a hook's answer.
     pub(crate) fn message(synthetic: &Synthetic) -> (Self, Message) {
         let this = Self {
             provenance: synthetic.provenance.clone(),

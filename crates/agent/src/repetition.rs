@@ -1,4 +1,4 @@
-//! Noticing a model that makes the same calls again and again.
+//! Detection of a model that repeats the same calls.
 
 use cachalot_tools::Call;
 
@@ -10,7 +10,7 @@ pub(crate) struct Repetition {
 }
 
 impl Repetition {
-    /// How often in a row this batch has been made now, this time included. Ids do not count.
+    /// Returns how many times in a row this batch was made, including this time. Call IDs are ignored.
     pub(crate) fn note(&mut self, calls: &[Call]) -> u32 {
         let is_same = self.last.len() == calls.len()
             && self

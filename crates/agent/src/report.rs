@@ -1,4 +1,4 @@
-//! What a turn came to.
+//! Results of turns.
 
 use cachalot_core::Spend;
 use cachalot_model::Usage;
@@ -6,29 +6,29 @@ use cachalot_prefix::diagnosis::Diagnosis;
 
 use crate::Provenance;
 
-/// Why a turn ended.
+/// The reason why a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// The model had nothing more to do.
+    /// The model completed its answer.
     End,
-    /// The model, or a filter of its provider, refused.
+    /// The model, or a content filter of its provider, refused.
     Refusal,
-    /// The answer reached the limit of its tokens.
+    /// The answer reached its token limit.
     Length,
-    /// So many model calls were made, and no more are allowed in a turn.
+    /// The turn reached this maximum of model calls.
     Iterations(u32),
-    /// The model made the same calls so many times in a row.
+    /// The model made the same calls this many times in a row.
     Repetition(u32),
-    /// A budget is used up; says which.
+    /// A budget is exhausted; contains the description.
     Budget(String),
-    /// It was cancelled.
+    /// The turn was cancelled.
     Interrupted,
-    /// A hook did not let it begin or go on; says why.
+    /// A hook prevented the turn from starting or continuing; contains the reason.
     Hook(String),
 }
 
 impl Stop {
-    /// What to tell the user, if the turn did not simply end.
+    /// Returns the notice for the user, if the turn did not simply end.
     #[must_use]
     pub fn notice(&self) -> Option<String> {
         Some(match self {
@@ -50,38 +50,39 @@ impl Stop {
     }
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnReport {
-    /// The last text of the model, or of a hook that answered for it, in this turn; of an answer that
-    /// was interrupted, what had come of it.
+    /// The last text of this turn, by the model or by a hook in its place; of an interrupted answer, the part
+    /// that was received.
     pub text: String,
-    /// Why it ended.
+    /// The reason why the turn ended.
     pub stop: Stop,
-    /// What it used, sub-agents included.
+    /// Usage of the turn, including sub-agents.
     pub sum: Sum,
-    /// Where the text comes from, if no model gave it.
+    /// The origin of the text, if no model gave it.
     pub synthetic: Option<Provenance>,
-    /// Where the provider could not read what it had been sent before in this session, and why.
+    /// Prefix breaks: requests whose beginning the provider could not read from its cache although it was
+    /// sent before, with causes.
     pub breaks: Vec<Diagnosis>,
 }
 
-/// What turns used, cost and saved.
+/// Usage, cost and savings of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Model calls that were answered.
+    /// Answered model calls.
     pub model_calls: u32,
-    /// How many of them a fallback answered, in place of the model that was asked first.
+    /// Number of these that a fallback answered in place of the first model.
     pub fallback_calls: u32,
-    /// Tool calls that have results, those that were refused included.
+    /// Tool calls with results, including refused ones.
     pub tool_calls: u32,
-    /// Answers that hooks gave, and that a model would have been paid for.
+    /// Answers by hooks that saved a model call.
     pub saved_answers: u32,
-    /// Tokens.
+    /// Token usage.
     pub usage: Usage,
-    /// What was paid, for models.
+    /// Spend on models.
     pub paid: Spend,
-    /// What was saved, by tools that need not run and models that need not be asked.
+    /// Spend that was saved by tool calls and model calls that were not made.
     pub saved: Spend,
 }
 

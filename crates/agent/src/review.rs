@@ -1,5 +1,5 @@
-//! Reviews: after some turns, a fork looks back over the conversation and keeps what will matter
-//! later. It runs beside the chat, whose next turns do not wait for it.
+//! Reviews: after a number of turns, a fork reviews the conversation and stores what will be useful later. It
+//! runs beside the chat, whose next turns do not wait for it.
 
 mod digest;
 mod words;
@@ -23,33 +23,34 @@ use crate::report::{Stop, Sum};
 use crate::shared::Shared;
 use crate::{Cancel, Chat, Error, ErrorKind, Provenance};
 
-/// How long a review that was cancelled may take to end in order.
+/// Maximum time that a cancelled review may take to end in order.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What a review came to.
+/// The result of a review.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReviewReport {
-    /// What it looked for.
+    /// The subject of the review.
     pub kind: ReviewKind,
-    /// Calls that stored or changed a memory.
+    /// Calls that stored or changed a long-term memory.
     pub memories: u32,
     /// Calls that stored or changed a skill.
     pub skills: u32,
-    /// What it said at its end.
+    /// The final text of the review.
     pub text: String,
-    /// Why it did not come to its end.
+    /// The reason why it did not complete.
     pub failure: Option<String>,
-    /// What it used.
+    /// Its usage.
     pub sum: Sum,
-    /// What its first request used, if the provider said so.
+    /// Usage of its first request, if the provider reported it.
     pub first: Option<Usage>,
-    /// What the last request of the chat before it used; `None` if it does not take over all of that.
+    /// Usage of the chat's last request before the review; `None` if the review does not inherit all of that
+    /// request.
     pub parent: Option<Usage>,
-    /// The tools that it called and may not use, each once.
+    /// Tools that it called but may not use, without duplicates.
     pub denied: Vec<String>,
-    /// Its own session; empty if it has none.
+    /// The ID of its session; empty if it has none.
     pub session: String,
-    /// How long it took.
+    /// Duration of the review.
     pub elapsed: Duration,
 }
 
@@ -58,7 +59,7 @@ impl ReviewReport {
         match fork.ended {
             Ok(ended) => {
                 self.failure = match &ended.stop {
-                    // It has done what it could with what it may use.
+                    // The review did what its limits allow.
                     Stop::Iterations(_) | Stop::Repetition(_) => None,
                     Stop::Interrupted => Some("it was cancelled".to_owned()),
                     stop => stop.notice(),
@@ -74,7 +75,7 @@ impl ReviewReport {
         self.session = fork.session;
     }
 
-    /// What came of it, in a word: `none`, `memory`, `skill`, `memory+skill` or `error`.
+    /// A one-word result: `none`, `memory`, `skill`, `memory+skill` or `error`.
     #[must_use]
     pub fn result(&self) -> &'static str {
         match (&self.failure, self.memories, self.skills) {
@@ -87,24 +88,24 @@ impl ReviewReport {
     }
 }
 
-/// The reviews of a chat: one at a time.
+/// The reviews of a chat; at most one runs at a time.
 #[derive(Default)]
 pub(crate) struct Reviews {
     running: Option<Running>,
-    /// Turns that were completed since the last one, as far as is known.
+    /// Turns completed since the last review, as far as known.
     completed: u32,
 }
 
 struct Running {
     task: JoinHandle<()>,
     cancel: Cancel,
-    /// Whether its end is told, or about to be: whoever hears of it may ask for the next one.
+    /// Set before the end of the review is reported, so that a listener may start the next one at once.
     is_over: Arc<AtomicBool>,
 }
 
 impl Reviews {
-    /// Counts on from the turns of a session that goes on: in another process, one began each time
-    /// that so many were completed.
+    /// Continues the count from the turns of a resumed session, assuming that a review started after every
+    /// `every_turns` turns in the other process.
     pub(crate) fn going_on(definition: Option<&ReviewDefinition>, desk: &Desk) -> Self {
         let turns = definition.map_or(0, |review| review.every_turns);
         Self {
@@ -116,7 +117,7 @@ impl Reviews {
         }
     }
 
-    /// A session begins.
+    /// Resets the count for a new session.
     pub(crate) fn begin(&mut self) {
         self.completed = 0;
     }
@@ -129,7 +130,7 @@ impl Reviews {
         running.is_some_and(|running| !is_over(running))
     }
 
-    /// Resolves when none runs.
+    /// Waits until no review runs.
     async fn ended(&mut self) {
         if let Some(running) = &mut self.running {
             // A review that panicked has ended, too.
@@ -138,7 +139,7 @@ impl Reviews {
         self.running = None;
     }
 
-    /// Ends the one that runs.
+    /// Cancels the running review.
     pub(crate) async fn cancel(&mut self) {
         if let Some(running) = &self.running {
             running.cancel.cancel();
@@ -151,12 +152,12 @@ impl Reviews {
 }
 
 impl Chat {
-    /// Begins a review of the conversation as it stands, in the background; of which `focus` is to be
-    /// looked at above all. The listener is told of its end. An agent without `review` is reviewed as
-    /// by its defaults.
+    /// Starts a review of the current conversation in the background. `focus` is a subject to emphasize. The
+    /// listener receives an event at its end, unless `notify` is off and the review has succeeded. An agent
+    /// without `review` uses the default definition.
     ///
     /// # Errors
-    /// One is running, nothing was said yet, or the conversation cannot be forked.
+    /// A review is running, the conversation is empty, or it cannot be forked.
     pub fn review(&mut self, focus: Option<&str>) -> Result<(), Error> {
         let refused = |why: &str| Err(Error::new(ErrorKind::Input, why));
         if self.reviews.is_running() {
@@ -180,21 +181,20 @@ impl Chat {
         Ok(())
     }
 
-    /// Whether a review is running.
+    /// True if a review is running.
     #[must_use]
     pub fn is_reviewing(&self) -> bool {
         self.reviews.is_running()
     }
 
-    /// Resolves when no review is running. To let go of the future is to wait no longer; the review
-    /// goes on.
+    /// Waits until no review is running. Dropping the future does not stop the review.
     pub async fn reviewed(&mut self) {
         self.reviews.ended().await;
     }
 
-    /// A turn was completed. Begins a review if one is due: `every_turns` turns or more were completed
-    /// since the last one. One that cannot begin stays due; the user is warned each time that another
-    /// would be.
+    /// Counts a completed turn, and starts a review if one is due: at least `every_turns` turns were
+    /// completed since the last one. A review that cannot start stays due; the user receives a warning every
+    /// `every_turns` turns.
     pub(crate) fn completed_turn(&mut self) {
         let completed = self.reviews.completed.saturating_add(1);
         self.reviews.completed = completed;
@@ -214,20 +214,20 @@ impl Chat {
         {
             let warning = format!("no review, although one is due: {error}");
             self.shared().warn(&self.agent().name, &warning);
-            // The turn has its answer, and hooks may take their time.
+            // The turn is answered, and hooks may be slow: do not wait for them.
             let herald = self.desk().herald.clone();
             tokio::spawn(async move { herald.notify("warning", None, &warning).await });
         }
     }
 
-    /// Warns of what will keep reviews from their work.
+    /// Warns of settings that prevent reviews from working.
     pub(crate) async fn check_review(&self) {
         let Some(review) = &self.agent().review else {
             return;
         };
         let model = review.model.as_ref().map(|model| model.name.as_str());
         let model = model.unwrap_or(&self.agent().model);
-        // A model that cannot be found is told of when it is asked.
+        // A model that does not exist is reported when it is called.
         let found = self.shared().house.models.find(model);
         let options = found.map_or_else(|_| Vec::new(), |model| model.server_tools());
         if !options.is_empty() {
@@ -240,8 +240,7 @@ impl Chat {
     }
 }
 
-/// So many turns a model brought to their end since the session began, or the summary that it goes on
-/// from.
+/// Number of turns that a model completed since the session began or was restarted with a summary.
 fn completed_turns(messages: &[Arc<Message>]) -> u32 {
     let (mut completed, mut is_open) = (0_u32, false);
     for message in messages {
@@ -255,7 +254,7 @@ fn completed_turns(messages: &[Arc<Message>]) -> u32 {
     completed
 }
 
-/// Whether a message is an answer of a model that calls for nothing, and came to its end.
+/// True if the message is a complete answer of a model without tool calls.
 fn is_last_word(message: &Message) -> bool {
     let is_call = |block: &Block| matches!(block, Block::ToolUse(_));
     message.role == Role::Assistant
@@ -294,7 +293,7 @@ fn warnings(review: &ReviewDefinition, desk: &Desk, shared: &Shared) -> Vec<Stri
     warnings
 }
 
-/// Whether the user would be asked about a call of a tool that stores something.
+/// True if a call of this storing tool would need the user's approval.
 fn would_be_asked_about(tool: &str, shared: &Shared) -> bool {
     let arguments = serde_json::Map::from_iter([("action".to_owned(), Value::from("store"))]);
     let operation = Operation {
@@ -310,7 +309,7 @@ fn would_be_asked_about(tool: &str, shared: &Shared) -> bool {
     judged != Decision::Allow
 }
 
-/// The tools that a review may use, and those of them that the agent does not have.
+/// Returns the tools that a review may use, and the listed ones that the agent lacks.
 fn tools(review: &ReviewDefinition, desk: &Desk) -> (Vec<String>, Vec<String>) {
     let known = desk.toolbox.definitions();
     let is_known = |name: &&str| known.iter().any(|tool| tool.name == **name);
@@ -319,7 +318,7 @@ fn tools(review: &ReviewDefinition, desk: &Desk) -> (Vec<String>, Vec<String>) {
     (owned(allowed), owned(missing))
 }
 
-/// What a tool keeps.
+/// The kind of content that a tool stores.
 fn stores(tool: &str) -> Option<ReviewKind> {
     match tool {
         "memory" => Some(ReviewKind::Memory),
@@ -328,7 +327,7 @@ fn stores(tool: &str) -> Option<ReviewKind> {
     }
 }
 
-/// A review that is about to run.
+/// A review that is ready to run.
 struct Review {
     fork: Fork,
     message: String,
@@ -346,7 +345,7 @@ impl Review {
         let mut fork = chat.fork(ForkSpec {
             holder: "the review".to_owned(),
             tools: Some(tools),
-            // By default, a review does what the agent may do without being asked about.
+            // By default, a review may only make calls that need no approval.
             approved: definition.tools.is_some(),
             inherit: definition.inherit,
             max_iterations: definition.max_iterations,
@@ -377,7 +376,7 @@ impl Review {
         })
     }
 
-    /// Runs to its end, and tells of it.
+    /// Runs the review to its end and reports it.
     async fn run(self, cancel: Cancel, is_over: Arc<AtomicBool>) {
         let began = Instant::now();
         let outcome = self.fork.outcome(&self.message, &cancel).await;
@@ -396,7 +395,7 @@ impl Review {
             elapsed: began.elapsed(),
         };
         report.take(outcome);
-        // What the chat had sent says nothing of a review that does not go on with all of it.
+        // The chat's usage is no reference for a review that does not inherit its whole prompt.
         report.parent = report.parent.filter(|_| self.inherit == Inherit::Full);
         is_over.store(true, Ordering::Release);
         if self.notify != Notify::Off || report.failure.is_some() {
@@ -409,7 +408,7 @@ impl Review {
     }
 }
 
-/// Counts what a review keeps, and passes on what it is told.
+/// Counts what a review stores, and forwards its events.
 struct Kept {
     outer: Arc<dyn Listener>,
     memories: AtomicU32,
@@ -454,7 +453,7 @@ impl Listener for Kept {
     }
 }
 
-/// Whether a call of `memory` only looks.
+/// True if a call of `memory` only searches.
 fn is_search(call: &Call) -> bool {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     arguments.get("action").and_then(Value::as_str) == Some("search")

@@ -1,4 +1,4 @@
-//! How builtins see the agents of a team.
+//! The builtins' view of the agents of a team.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,18 +14,18 @@ use cachalot_tools::Context;
 use crate::definition::{AgentDefinition, Team};
 use cachalot_operation::Permissions;
 
-/// How builtins see the agents of a team. Made before the team is read, since its files name
-/// builtins, which are handed this; filled when a chat begins. For one team: names of agents are
-/// unique in a team only.
+/// The builtins' view of the agents of a team. It is created before the team is read, because builtins hold
+/// it and the team's files name builtins. It is filled when a chat begins. It serves one team only, because
+/// agent names are unique only within a team.
 #[derive(Default)]
 pub struct Roster {
     agents: Mutex<BTreeMap<String, Arc<Listed>>>,
     fingerprints: Arc<Fingerprints>,
-    /// How many turns began.
+    /// Number of turns so far.
     turns: AtomicU64,
 }
 
-/// By agent and session.
+/// Fingerprints by agent and session.
 type Fingerprints = Mutex<BTreeMap<(String, String), Digest>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -33,8 +33,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Roster {
-    /// Fills it with the agents of a team and their models. Agents that are there already are
-    /// replaced; what is known of sessions stays.
+    /// Adds the agents of a team and their models. Replaces agents with the same names; fingerprints of
+    /// sessions are kept.
     pub fn enter(&self, team: &Team, models: &Models) {
         let listed = team.agents.iter().map(|agent| {
             let listed = Listed {
@@ -47,19 +47,20 @@ impl Roster {
         lock(&self.agents).extend(listed);
     }
 
-    /// Notes what else than the conversation decides what an agent answers in a session.
+    /// Stores the fingerprint of a session: a digest of everything except the conversation that affects the
+    /// agent's answers.
     pub(crate) fn note(&self, agent: &str, session: &str, shown: Digest) {
         let of = (agent.to_owned(), session.to_owned());
         lock(&self.fingerprints).insert(of, shown);
     }
 
-    /// A session is over.
+    /// Removes the fingerprint of a session that has ended.
     pub(crate) fn forget(&self, agent: &str, session: &str) {
         let of = (agent.to_owned(), session.to_owned());
         lock(&self.fingerprints).remove(&of);
     }
 
-    /// A number that no other turn has.
+    /// Returns a unique number for a turn.
     pub(crate) fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed)
     }
@@ -98,9 +99,9 @@ impl AgentView for Listed {
     }
 }
 
-/// What a model is shown before the messages (tools and the system's text, as they are sent, which may
-/// not be those that its agent has by now), which model with which parameters it is, which hooks have
-/// a say, what the agent may do, and where its tools come from.
+/// A digest of everything except the messages that affects answers in a session: tools and system text as
+/// they are sent (which may differ from the agent's current ones), the model and its parameters, the hooks,
+/// the agent's permissions, and the origins of its tools.
 pub(crate) fn fingerprint(
     prompt: &Prompt,
     model: &Model,
@@ -122,8 +123,8 @@ pub(crate) fn fingerprint(
     ])
 }
 
-/// Where an agent's tools come from: what the file says of toolsets and servers, and the variables that
-/// it names there. A model sees the same tools of a server for tests and of the real one.
+/// A digest of the origins of an agent's tools: the definitions of toolsets and servers, and the values of
+/// the environment variables that they name. A test server and a production server may offer identical tools.
 pub(crate) fn origins(team: &Team, agent: &AgentDefinition, tools: &Context) -> Digest {
     let sections = [&team.mcps, &agent.toolsets].into_iter().flatten();
     let mut written: String = sections
@@ -137,7 +138,7 @@ pub(crate) fn origins(team: &Team, agent: &AgentDefinition, tools: &Context) -> 
         .collect();
     written.extend(named.iter().map(String::as_str));
     match tools.seals.key() {
-        // A value may be a secret that can be guessed.
+        // A value may be a secret with low entropy: use a keyed digest.
         Some(key) if !named.is_empty() => key.digest(written.as_bytes()),
         _ => Digest::of(written.as_bytes()),
     }

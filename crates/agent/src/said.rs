@@ -1,5 +1,5 @@
-//! A model's answer as it goes into the conversation: so that every provider takes it back, whatever
-//! the model wrote.
+//! Normalization of a model's answer before it becomes part of the conversation, so that every provider
+//! accepts it in later requests.
 
 use std::collections::BTreeSet;
 
@@ -7,35 +7,35 @@ use cachalot_model::{Block, Message, Reply, StopReason, ToolUse};
 use cachalot_tools::Call;
 use serde_json::{Map, Value, json};
 
-/// What stands for an answer that says nothing: providers refuse a message without content.
+/// Replaces an empty answer: providers refuse a message without content.
 const NOTHING: &str = "(an empty answer)";
 
-/// The longest name of a tool that all providers take.
+/// Maximum length of a tool name that all providers accept.
 const LONGEST_NAME: usize = 64;
 
-/// What a model said.
+/// A normalized answer of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Said {
-    /// As it goes into the conversation.
+    /// The message for the conversation.
     pub(crate) message: Message,
-    /// The calls in it, as the model wrote them, with the ids that they have in the message.
+    /// The calls as the model wrote them, with their IDs in `message`.
     pub(crate) calls: Vec<Call>,
-    /// Its text.
+    /// The text of the answer.
     pub(crate) text: String,
-    /// Whether it says nothing and calls nothing.
+    /// True if the answer has neither text nor calls.
     pub(crate) is_empty: bool,
 }
 
 impl Said {
-    /// What this reply says. `taken` are the ids of earlier calls; `may_call`, whether the provider takes
-    /// calls in this conversation at all.
+    /// Normalizes a reply. `taken` are the IDs of earlier calls. `may_call` is true if the provider accepts
+    /// calls in this conversation.
     pub(crate) fn of(reply: Reply, taken: &BTreeSet<String>, may_call: bool) -> Self {
         let Reply {
             mut message, stop, ..
         } = reply;
         let text = message.text();
         let has_text = is_visible(&text);
-        // A call in a refused answer may be half a call, and must not run.
+        // A call in a refused answer may be incomplete and must not run.
         let calls_nothing = stop == StopReason::Refusal || !may_call;
         if calls_nothing && message.tool_uses().next().is_some() {
             message = Message::assistant(text.clone());
@@ -47,7 +47,7 @@ impl Said {
             blocks.any(|block| matches!(block, Block::Other { .. }))
         };
         if is_empty && !has_others(&message) {
-            // Reasoning goes, too: none may stand alone.
+            // Reasoning is dropped, too: providers refuse reasoning alone.
             message = Message::assistant(NOTHING);
         }
         Self {
@@ -59,13 +59,13 @@ impl Said {
     }
 }
 
-/// Whether there is a character that is no white space.
+/// True if the text has a character that is not whitespace.
 pub(crate) fn is_visible(text: &str) -> bool {
     text.contains(|sign: char| !sign.is_whitespace())
 }
 
-/// The calls of a message. In the message itself they get ids of their own, names that providers
-/// take, and arguments that are objects.
+/// Returns the calls of a message as the model wrote them. In the message itself, they get unique IDs, names
+/// that providers accept, and arguments that are JSON objects.
 fn calls(message: &mut Message, taken: &BTreeSet<String>) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     for block in &mut message.content {
@@ -87,8 +87,8 @@ fn calls(message: &mut Message, taken: &BTreeSet<String>) -> Vec<Call> {
     calls
 }
 
-/// An id that no other call has: several servers count calls from 0 in each answer, and others refuse
-/// a conversation with two calls of one id.
+/// Returns an ID that no other call has. Several servers count calls from 0 in each answer, and others refuse
+/// a conversation in which two calls have the same ID.
 fn another_id(number: usize, is_taken: impl Fn(&str) -> bool) -> String {
     let mut number = number;
     loop {
@@ -100,8 +100,8 @@ fn another_id(number: usize, is_taken: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// A name that no tool can have, or arguments that are no JSON, would have every later request
-/// refused. What the model wrote is told to it by the call's result.
+/// Replaces invalid tool names and arguments that are not JSON objects, with which every later request would
+/// be refused. The result of the call describes the error to the model.
 fn make_acceptable(tool_use: &mut ToolUse) {
     let fits = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
     let name = &tool_use.name;
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((uses[1].name.as_str(), uses[2].name.len()), ("_", 64));
         assert_eq!(uses[1].arguments, r#"{"invalid_arguments":"[1]"}"#);
         assert_eq!(uses[2].arguments, "{}");
-        // The tools are asked for what the model wrote.
+        // The toolbox receives the calls as the model wrote them.
         assert_eq!(said.calls[0].name, "functions.read file");
         assert_eq!(said.calls[0].arguments, "{\"path\": \"no");
     }

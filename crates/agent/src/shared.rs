@@ -1,4 +1,4 @@
-//! What all turns of a chat share, those of sub-agents included.
+//! State shared by all turns of a chat, including those of sub-agents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,32 +21,32 @@ use crate::report::Sum;
 use crate::typed::TypedUrls;
 use crate::{Error, ErrorKind};
 
-/// A permission that the user gave for the rest of the chat.
+/// A permission that the user granted for the rest of the chat.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Always {
-    /// The agent that has it.
+    /// The agent to which it was granted.
     pub(crate) agent: String,
-    /// The rule, or the concern, that asks about the calls; without one, no rule is about them.
+    /// The rule or concern that required the approval; `None` if there was neither.
     pub(crate) rule: Option<String>,
-    /// The pattern that the user was shown.
+    /// The pattern that the user approved.
     pub(crate) calls: Remembered,
 }
 
-/// What all turns of a chat share. Clones are the same.
+/// State shared by all turns of a chat. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) house: House,
     pub(crate) team: Arc<Team>,
-    /// Counts against the budget of the whole chat.
+    /// Meter of the budget of the whole chat.
     pub(crate) meter: Meter,
-    /// What a fork may use, for whoever works on its behalf.
+    /// Limits of the fork to which this state belongs, including its sub-agents.
     pub(crate) allowance: Option<Allowance>,
     account: Account,
-    /// Of forks of the chat: none of it is part of a turn.
+    /// Usage of forks of the chat, which is not part of any turn.
     forks: Account,
     always: Arc<Mutex<Vec<Always>>>,
     pub(crate) typed: TypedUrls,
-    /// Those of each agent, once they were asked for.
+    /// Assembled hooks by agent name.
     hooks: Arc<Mutex<BTreeMap<String, Hooks>>>,
 }
 
@@ -74,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// The hooks of an agent: its own, and behind them those that no agent names.
+    /// Returns the hooks of an agent: its own, followed by those that no agent names.
     pub(crate) fn hooks(&self, agent: &AgentDefinition) -> Result<Hooks, Error> {
         if let Some(known) = lock(&self.hooks).get(&agent.name) {
             return Ok(known.clone());
@@ -90,7 +90,7 @@ impl Shared {
             Error::new(ErrorKind::Definition, message)
         };
         let Some(setup) = &self.house.hooks else {
-            // To leave out a hook that forbids something would be worse than not to begin.
+            // Fail instead of skipping a hook that might forbid something.
             return match agent.hooks.is_empty() && agent.sections.is_empty() {
                 true => Ok(Hooks::default()),
                 false => Err(wrong(
@@ -108,7 +108,7 @@ impl Shared {
         })
     }
 
-    /// A name for a turn, apart from all others.
+    /// Returns a unique ID for a turn.
     pub(crate) fn name_turn(&self, session: &str) -> String {
         let number = self
             .house
@@ -119,13 +119,13 @@ impl Shared {
         format!("{session}.{now}.{}", number.unwrap_or_default())
     }
 
-    /// The directory that tools work in.
+    /// The working directory of tools.
     pub(crate) fn directory(&self) -> PathBuf {
         let setup = self.house.hooks.as_ref();
         setup.map_or_else(PathBuf::new, |setup| setup.surroundings.directory.clone())
     }
 
-    /// Counts what was paid for models beside those of turns.
+    /// Records spend on models outside of turns' own model calls.
     pub(crate) fn pay(&self, spent: Spend) {
         if spent.calls == 0 && spent.cost.is_zero() {
             return;
@@ -138,7 +138,7 @@ impl Shared {
         });
     }
 
-    /// What has been used since it was last taken.
+    /// Usage since it was last taken.
     pub(crate) fn sum(&self) -> Sum {
         self.account.sum()
     }
@@ -147,17 +147,17 @@ impl Shared {
         self.account.add(part);
     }
 
-    /// What is used on behalf of this.
+    /// The account of this state.
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// What forks of the chat used.
+    /// The account of forks of the chat.
     pub(crate) fn forks(&self) -> &Account {
         &self.forks
     }
 
-    /// The same for somebody with an account and a house of their own.
+    /// Returns the same state with another account and other dependencies.
     pub(crate) fn with(&self, account: Account, house: House) -> Self {
         Self {
             account,
@@ -166,14 +166,14 @@ impl Shared {
         }
     }
 
-    /// The same for whoever may use no more than this gate lets through.
+    /// Returns the same state restricted by `gate`.
     pub(crate) fn behind(&self, gate: Option<&Gate>) -> Self {
         let mut this = self.clone();
         this.house.tools.gate = gate.cloned();
         this
     }
 
-    /// Adds calls that have results.
+    /// Counts calls that have results.
     pub(crate) fn add_answers<'a>(&self, answers: impl IntoIterator<Item = &'a Answer>) {
         for answer in answers {
             self.add(Sum {
@@ -184,7 +184,7 @@ impl Shared {
         }
     }
 
-    /// What has been used since it was last asked.
+    /// Takes the usage accumulated since the last call.
     pub(crate) fn take_sum(&self) -> Sum {
         self.account.take()
     }
@@ -196,8 +196,8 @@ impl Shared {
         }
     }
 
-    /// Whether the user gave this agent a permission that covers a call, for calls that are asked about
-    /// for this reason.
+    /// True if the user granted this agent a permission that covers the call and was required for the same
+    /// reason.
     pub(crate) fn is_always(
         &self,
         agent: &str,

@@ -1,37 +1,37 @@
-//! Addresses that the user typed in the messages of a chat.
+//! URLs that the user typed in the messages of a chat.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use url::Url;
 
-/// Addresses that the user typed. Clones are the same.
+/// URLs that the user typed. Clones share the set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TypedUrls(Arc<Mutex<BTreeSet<String>>>);
 
 impl TypedUrls {
-    /// Takes up the addresses in a message of the user's.
+    /// Adds the URLs in a message of the user.
     pub(crate) fn note(&self, message: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend(urls_in(message));
     }
 
-    /// Forgets all of them: another session begins.
+    /// Removes all URLs, for a new session.
     pub(crate) fn clear(&self) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.clear();
     }
 
-    /// Whether the user typed exactly this address, query included. A fragment is never sent, and does
-    /// not matter.
+    /// True if the user typed exactly this URL, including its query. Fragments are ignored, because they are
+    /// never sent.
     pub(crate) fn holds(&self, url: &str) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         requested(url).is_some_and(|url| known.contains(&url))
     }
 }
 
-/// An address as it is requested: two spellings of it are the same if the same bytes are sent. Percent
-/// signs stay as they are.
+/// Normalizes a URL to the form in which it is requested: two spellings are equal if they send the same
+/// bytes. Percent-encoding is kept.
 fn requested(url: &str) -> Option<String> {
     let mut url = Url::parse(url.trim()).ok()?;
     url.set_fragment(None);
@@ -39,9 +39,9 @@ fn requested(url: &str) -> Option<String> {
     is_web.then(|| url.into())
 }
 
-/// The addresses in a text, each also without the punctuation that may not belong to it.
+/// The URLs in a text, each also without trailing punctuation that may not belong to it.
 fn urls_in(text: &str) -> impl Iterator<Item = String> {
-    // Of the same length in bytes.
+    // ASCII lower case keeps the byte offsets.
     let lower = text.to_ascii_lowercase();
     let starts: Vec<usize> = ["http://", "https://"]
         .iter()

@@ -1,4 +1,4 @@
-//! What a fork may use.
+//! Limits on the usage of a fork.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use super::ForkSpec;
 use crate::account::Account;
 use crate::report::Stop;
 
-/// What a fork may use in all, whoever works on its behalf included. Clones count together.
+/// Limits on the total usage of a fork, including its sub-agents. Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct Allowance {
     holder: Arc<str>,
@@ -21,12 +21,12 @@ pub(crate) struct Allowance {
 #[derive(Default)]
 struct UnderWay {
     calls: u32,
-    /// About so many tokens of input.
+    /// Estimated input tokens.
     input: u64,
 }
 
-/// What is set aside for a request, until this is dropped: when what it used was counted, or it came
-/// to nothing.
+/// The reservation for one request. It is dropped after the usage of the request was added to the account, or
+/// when the request failed.
 #[must_use]
 pub(crate) struct Reserved {
     under_way: Arc<Mutex<UnderWay>>,
@@ -46,7 +46,7 @@ fn lock(under_way: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
 }
 
 impl Allowance {
-    /// Of a fork whose use is counted in this account.
+    /// Creates the limits of a fork whose usage is counted in `account`.
     pub(super) fn of(spec: &ForkSpec, account: &Account) -> Self {
         Self {
             holder: spec.holder.as_str().into(),
@@ -58,12 +58,13 @@ impl Allowance {
         }
     }
 
-    /// Sets aside what a request uses that sends about so many tokens, in one step.
+    /// Reserves one model call with about `next` input tokens, atomically.
     ///
     /// # Errors
-    /// Why it may not be made.
+    /// The limit that the request would exceed.
     pub(crate) fn reserve(&self, next: u64) -> Result<Reserved, Stop> {
-        // What a request used is counted before its reservation is dropped: never is it missing.
+        // Usage is added to the account before the reservation is dropped, so that it is never missing in
+        // between.
         let mut under_way = lock(&self.under_way);
         self.check(&under_way, next)?;
         under_way.calls = under_way.calls.saturating_add(1);

@@ -1,4 +1,4 @@
-//! Where forks begin.
+//! Fork points: the states from which forks start.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,28 +7,28 @@ use cachalot_model::{Block, Extra, ToolResult, Usage};
 use super::Flock;
 use crate::conversation::{Tip, changed};
 
-/// What stands for the result of a call that the fork does not see the result of.
+/// Replaces the result of a call whose result the fork does not see.
 const ELSEWHERE: &str = "The call is carried out elsewhere; its result does not come back here.";
 
-/// Where a fork begins. Cheap to clone.
+/// The state from which a fork starts. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Branch {
     pub(crate) tip: Tip,
-    /// What the last request used.
+    /// Usage of the last request.
     pub(crate) usage: Option<Usage>,
-    /// The others that begin here.
+    /// The warm-up that all forks from this state share.
     pub(crate) flock: Flock,
 }
 
 impl Branch {
-    /// Results for the calls that are open here: the fork's first message begins with them.
+    /// Returns results for the calls that are open here; the fork's first message begins with them.
     ///
-    /// A fork that is made by a tool call could also begin before the answer that makes the call. But
-    /// then the message that was answered would stand there unanswered, and something that the model
-    /// never said would have to follow it, before the fork could say anything. So the answer stays,
-    /// with everything that was thought in it: what was sent is the beginning in either case, this
-    /// keeps the most of what was said, and every provider takes results with something said behind
-    /// them. All results have the same text, so that forks of one answer have them in common, too.
+    /// A fork that a tool call starts could also start before the answer with that call. But then the
+    /// answered message would be unanswered in the fork, and an answer that the model never gave would have
+    /// to follow it before the fork's message. Therefore the answer stays, including its reasoning. The sent
+    /// prefix is the same in both cases, this variant keeps more of the conversation, and every provider
+    /// accepts results followed by text. All results have the same text, so that forks of one answer share
+    /// them, too.
     pub(crate) fn closing(&self) -> Vec<Block> {
         let open = self.tip.open_calls().into_iter();
         open.map(|id| {
@@ -38,7 +38,7 @@ impl Branch {
                 is_error: false,
                 extra: Extra::new(),
             };
-            // It is no result to refer to.
+            // Later calls cannot refer to this substitute.
             changed(&mut result);
             Block::ToolResult(result)
         })
@@ -46,17 +46,17 @@ impl Branch {
     }
 }
 
-/// Where forks of a turn begin, while its calls are made. Clones are the same.
+/// The fork point of a turn while its calls run. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Trunk(Arc<Mutex<Option<Branch>>>);
 
 impl Trunk {
-    /// The calls of another answer are made.
+    /// Sets the fork point for the calls of another answer.
     pub(crate) fn grow(&self, branch: Branch) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(branch);
     }
 
-    /// Where forks begin; `None` before there were calls.
+    /// Returns the fork point; `None` before the first calls.
     pub(crate) fn branch(&self) -> Option<Branch> {
         self.0
             .lock()

@@ -1,24 +1,24 @@
-//! Several that begin with the same prefix: the first goes alone.
+//! Prefix warm-up: of several requests with the same prefix, the first is sent alone.
 
 use tokio::sync::watch;
 
-/// Requests that begin with the same prefix. The first one goes alone; the others wait until its
-/// response begins, and find then what it has had read. If it fails before, they go all the same.
-/// Clones are the same flock.
+/// Coordinates requests with the same prefix. The first request is sent alone; the others wait until its
+/// response begins, and then read the prefix that it wrote to the provider's cache. If the first request
+/// fails before that, the others are sent anyway. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Flock(std::sync::Arc<watch::Sender<Stage>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nobody has gone.
+    /// No request was sent.
     Gathered,
-    /// One has gone, and the others wait.
+    /// The first request was sent, and the others wait.
     Led,
-    /// All may go.
+    /// All requests may be sent.
     Free,
 }
 
-/// Held by the first until its response begins. Dropping it lets the others go.
+/// Guard of the first request, held until its response begins. Dropping it releases the others.
 pub(crate) struct Lead(Flock);
 
 impl Default for Flock {
@@ -28,7 +28,7 @@ impl Default for Flock {
 }
 
 impl Flock {
-    /// Resolves when a request may go; with something to hold for the first one.
+    /// Waits until a request may be sent. The first caller gets a guard.
     pub(crate) async fn join(&self) -> Option<Lead> {
         let leads = self.0.send_if_modified(|stage| {
             let is_first = *stage == Stage::Gathered;
@@ -40,7 +40,7 @@ impl Flock {
         if leads {
             return Some(Lead(self.clone()));
         }
-        // The sender lives as long as `self`.
+        // The sender lives as long as `self`: the wait cannot fail.
         let _ = self.0.subscribe().wait_for(|it| *it == Stage::Free).await;
         None
     }
@@ -78,7 +78,7 @@ mod tests {
         drop(lead);
         assert!(matches!(poll(second.as_mut()), Poll::Ready(None)));
         assert!(matches!(poll(third.as_mut()), Poll::Ready(None)));
-        // Whoever comes later waits for nobody.
+        // Requests that come later do not wait.
         assert!(matches!(poll(pin!(flock.join())), Poll::Ready(None)));
     }
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn one_that_never_went_leads_nobody() {
         let flock = Flock::default();
-        // Never polled: it has not gone.
+        // The future was never polled, so it is not the first request.
         drop(flock.join());
         assert!(matches!(poll(pin!(flock.join())), Poll::Ready(Some(_))));
     }

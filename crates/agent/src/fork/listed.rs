@@ -1,12 +1,13 @@
-//! Who answers for a fork what the user would be asked.
+//! Answers to the approval requests of a fork.
 
 use async_trait::async_trait;
 use cachalot_hooks::input::PermissionMode;
 
 use crate::event::{Approval, Approver, ConcernKind, Nobody, Question};
 
-/// Answers for a fork: the tools in the list are approved, unless a rule or a hook wants the call asked
-/// about, or it writes a protected file. `skill_manage` does no more than write such files.
+/// Answers the approval requests of a fork: calls of the listed tools are approved, unless a rule or a hook
+/// requires the user's approval, or the call writes a protected file. `skill_manage` is exempt from the last
+/// condition, because writing such files is its purpose.
 pub(super) struct Listed(pub(super) Vec<String>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Who listens to a fork.
+//! The listener of a fork.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,20 +7,21 @@ use cachalot_tools::Gate;
 
 use crate::event::{Event, Listener};
 
-/// Passes on what happens in a fork, and keeps what its report tells.
+/// Forwards the events of a fork, and records what its report needs.
 pub(super) struct Overheard {
     outer: Arc<dyn Listener>,
-    /// Whose it is told to be; `None`: its agent's, as of a sub-agent.
+    /// The holder under which events are forwarded; `None` forwards them as the agent's own, as for a
+    /// sub-agent.
     holder: Option<String>,
     noted: Mutex<Noted>,
 }
 
-/// What a fork's report tells of what happened in it.
+/// Recorded facts for the report of a fork.
 #[derive(Default)]
 struct Noted {
-    /// Set when it begins.
+    /// Set when the fork starts.
     gate: Option<Gate>,
-    /// What the first request used, once it was answered.
+    /// Usage of the first request, once it was answered.
     first: Option<Option<Usage>>,
     denied: Vec<String>,
 }
@@ -34,17 +35,17 @@ impl Overheard {
         }
     }
 
-    /// From now on, calls that this gate does not let through are noted.
+    /// Records from now on the calls that this gate denies.
     pub(super) fn watch(&self, gate: Option<&Gate>) {
         self.noted().gate = gate.cloned();
     }
 
-    /// What the first request used.
+    /// Usage of the first request.
     pub(super) fn first(&self) -> Option<Usage> {
         self.noted().first.flatten()
     }
 
-    /// The tools that were called and denied, each once.
+    /// The tools that were called and denied, without duplicates.
     pub(super) fn denied(&self) -> Vec<String> {
         self.noted().denied.clone()
     }

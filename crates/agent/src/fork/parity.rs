@@ -1,4 +1,5 @@
-//! Whether a fork has what it inherits: found out before it is sent, and named where it has not.
+//! Comparison of a fork with its parent before the first request, to report the parts that it does not
+//! inherit.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,24 +12,24 @@ use serde_json::{Map, Value};
 use super::Inherit;
 use crate::conversation::{Tip, tool_name};
 
-/// So many characters of either side are told.
+/// Characters of each side that a [`Difference`] shows.
 const SHOWN: usize = 60;
 
-/// So many of them stand before the first that differs.
+/// Number of these characters before the first difference.
 const BEFORE: usize = 20;
 
-/// Something that a fork did not take over from its parent.
+/// A part that a fork did not inherit from its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What.
+    /// The part.
     pub what: Inherited,
-    /// As the parent has it, shortened.
+    /// The parent's value, shortened.
     pub parent: String,
-    /// As the fork has it, shortened.
+    /// The fork's value, shortened.
     pub fork: String,
 }
 
-/// `reasoning (`high` became `low`)`
+/// Renders, for example, `reasoning (`high` became `low`)`.
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, parent, fork } = self;
@@ -36,29 +37,29 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a fork can take over.
+/// The parts that a fork can inherit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Inherited {
-    /// The system's text.
+    /// The system text.
     System,
-    /// The tools, and how they may be called.
+    /// The tools, and the parameters that control tool calls.
     Tools,
-    /// When the session began.
+    /// The time when the session began.
     SessionStart,
-    /// What the session is called.
+    /// The ID of the session.
     SessionId,
-    /// How much the model should think.
+    /// The reasoning effort or budget.
     Reasoning,
-    /// What stands before answers: the form that they must have, of which providers make a text of
-    /// their own in front of ours.
+    /// The output format: providers turn it into text of their own that precedes the conversation.
     Prefill,
-    /// Where and how the provider is asked: its address, and the fields that are sent as they are.
+    /// The base URL, and the request fields that are sent verbatim.
     ProviderPins,
-    /// The name under which the provider finds what it has read before.
+    /// Parameters that select the provider's cache, such as the routing key, and all parameters without an
+    /// entry of their own.
     Scope,
-    /// The model, its provider, and the format in which it is asked.
+    /// The model, its provider, and the wire format.
     Model,
-    /// What was said.
+    /// The messages.
     History,
 }
 
@@ -80,7 +81,7 @@ impl fmt::Display for Inherited {
 }
 
 impl Inherit {
-    /// Whether a fork that inherits so much is to have this as its parent has it.
+    /// True if a fork with this setting must inherit `what`.
     pub(super) fn covers(self, what: Inherited) -> bool {
         match self {
             Self::Full => true,
@@ -91,7 +92,7 @@ impl Inherit {
     }
 }
 
-/// What a fork has otherwise than its parent, in the order of the list.
+/// Returns the differences between a fork and its parent, in the order of [`Inherited`].
 pub(super) fn differences(parent: &Tip, fork: &Tip) -> Vec<Difference> {
     let mut found = Vec::new();
     if parent.prompt.tip() != fork.prompt.tip() {
@@ -123,7 +124,7 @@ fn difference(what: Inherited, parent: &str, fork: &str) -> Option<Difference> {
     if parent == fork {
         return None;
     }
-    // A character more is left out of what is told than one that is part of both.
+    // Positions count characters: the excerpts start in the common part of both texts.
     let common = parent
         .chars()
         .zip(fork.chars())
@@ -137,7 +138,7 @@ fn difference(what: Inherited, parent: &str, fork: &str) -> Option<Difference> {
     })
 }
 
-/// A part of a text, in one line.
+/// An excerpt of a text, in one line.
 fn shortened(text: &str, from: usize) -> String {
     let part: String = text.chars().skip(from).take(SHOWN).collect();
     let begins = if from > 0 { "…" } else { "" };
@@ -179,7 +180,7 @@ fn tools(parent: &Prompt, fork: &Prompt) -> Option<Difference> {
         names.join(", ")
     };
     let (parent, fork) = (names(ours), names(theirs));
-    // They may be described otherwise, under the same names.
+    // Tools with the same names may have other descriptions.
     Some(Difference {
         what: Inherited::Tools,
         parent: shortened(&parent, 0),
@@ -187,7 +188,8 @@ fn tools(parent: &Prompt, fork: &Prompt) -> Option<Difference> {
     })
 }
 
-/// A fork goes on with what was said: what stands behind it is the fork's own.
+/// The history is inherited if the fork's messages start with the parent's. Later messages are the fork's
+/// own.
 fn history(parent: &Prompt, fork: &Prompt) -> Option<Difference> {
     let (ours, theirs) = (pieces(parent, Level::Message), pieces(fork, Level::Message));
     if theirs.starts_with(&ours) {
@@ -201,7 +203,8 @@ fn history(parent: &Prompt, fork: &Prompt) -> Option<Difference> {
     })
 }
 
-/// What else the provider goes by. What was sent last counts, not what would be sent now.
+/// Compares the parameters on which the provider's cache depends. For the parent, those of its last request
+/// count.
 fn settings(parent: &Tip, fork: &Tip) -> Vec<Difference> {
     let [ours, theirs] = [parent.parameters(), fork.parameters()];
     let namespace = |tip: &Tip, parameters| Namespace::of(tip.model.wire().format(), parameters);
@@ -222,7 +225,7 @@ fn settings(parent: &Tip, fork: &Tip) -> Vec<Difference> {
             what: inherited(name),
             parent: match digest(before, name) == digest(&would_be, name) {
                 true => value(&ours, name),
-                // Of what was sent in another process, only the digest is known.
+                // Only the digest is known of parameters that another process sent.
                 false => format!("another {name}"),
             },
             fork: value(&theirs, name),
@@ -249,8 +252,7 @@ fn value(parameters: &Map<String, Value>, name: &str) -> String {
     }
 }
 
-/// Under which entry of the list a field of a request goes. Whatever is not known decides where the
-/// provider looks.
+/// The part to which a request field belongs. Unknown fields count as [`Inherited::Scope`].
 fn inherited(field: &str) -> Inherited {
     match field {
         "model" | "format" => Inherited::Model,

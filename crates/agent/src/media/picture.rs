@@ -1,4 +1,4 @@
-//! One image: decoded to be checked, and encoded anew where the provider would refuse it.
+//! Checks one image by decoding it, and encodes it anew where the provider would refuse it.
 
 use std::io::Cursor;
 
@@ -14,16 +14,16 @@ use image::{
     Limits,
 };
 
-/// The most pixels of an image that is decoded: 64 megapixels, 256 MiB.
+/// Maximum pixels of an image that is decoded: 64 megapixels, 256 MiB.
 const MOST_PIXELS: u64 = 64 << 20;
 
-/// The most memory that a decoder may use.
+/// Maximum memory that a decoder may use: 640 MiB.
 const MOST_MEMORY: u64 = 640 << 20;
 
-/// Smaller images say nothing any more.
+/// Minimum edge in pixels to which an image is scaled down: smaller ones are not legible.
 const SMALLEST_EDGE: u32 = 16;
 
-/// The quality of JPEG.
+/// JPEG quality.
 const QUALITY: u8 = 85;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -31,18 +31,18 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// An image that a provider takes.
+/// An image that the provider accepts.
 #[derive(Debug)]
 pub(super) struct Picture {
     pub(super) image: Image,
-    /// Tells the model what was done to it.
+    /// A note for the model about how the image was changed.
     pub(super) note: Option<String>,
 }
 
-/// Returns the image as the provider takes it, in at most `room` bytes of base64.
+/// Returns the image in a form that the provider accepts, in at most `room` bytes of base64.
 ///
 /// # Errors
-/// Why it cannot be shown.
+/// The reason why it cannot be shown.
 pub(super) fn picture(image: Image, limits: &MediaLimits, room: usize) -> Result<Picture, String> {
     let (stated, base64) = match &image.source {
         ImageSource::Inline { media_type, base64 } => (media_type.as_str(), base64.as_str()),
@@ -110,7 +110,7 @@ fn inline(media_type: &str, bytes: &[u8], extra: Extra) -> Image {
     }
 }
 
-/// The media type and the base64 of a `data:` URL.
+/// Splits a `data:` URL into media type and base64.
 fn inline_parts(url: &str) -> Option<(&str, &str)> {
     let (head, base64) = url.strip_prefix("data:")?.split_once(',')?;
     let media_type = head.strip_suffix(";base64")?;
@@ -130,13 +130,13 @@ fn decoded(base64: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The length of so many bytes in base64.
+/// The base64 length of `bytes` bytes.
 fn encoded_length(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }
 
-/// What kind of image it is, by its first bytes: what a server says of it may be wrong, and then the
-/// provider refuses it.
+/// Detects the image format by the first bytes. The stated media type may be wrong, and the provider would
+/// then refuse the image.
 fn known(bytes: &[u8]) -> Option<ImageFormat> {
     let format = image::guess_format(bytes).ok()?;
     [
@@ -149,14 +149,14 @@ fn known(bytes: &[u8]) -> Option<ImageFormat> {
     .then_some(format)
 }
 
-/// An image as it was given, decoded.
+/// A decoded input image.
 struct Original {
     image: DynamicImage,
     format: ImageFormat,
     is_animated: bool,
 }
 
-/// An image in a format and a size that is taken.
+/// An image in an accepted format and size.
 struct Encoded {
     media_type: &'static str,
     bytes: Vec<u8>,
@@ -180,7 +180,7 @@ impl Original {
         let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
         reader.limits(limits);
         let mut decoder = reader.into_decoder().map_err(damaged)?;
-        // Cameras say in the metadata which side is up, and what is encoded anew has none.
+        // Metadata may contain an orientation, which a new encoding does not keep.
         let orientation = decoder.orientation().map_err(damaged)?;
         let mut image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
         image.apply_orientation(orientation);
@@ -191,8 +191,8 @@ impl Original {
         })
     }
 
-    /// In a format and a size that is taken: as PNG if it was not JPEG and that is small enough, as
-    /// JPEG otherwise.
+    /// Encodes the image in an accepted format and size: as PNG if the original is not a JPEG and the PNG is
+    /// small enough, otherwise as JPEG. Scales it down until it fits.
     fn encoded(&self, limits: &MediaLimits, most: usize) -> Result<Encoded, String> {
         let (width, height) = (self.image.width(), self.image.height());
         let mut edge = width.max(height).min(limits.image_edge);
@@ -239,7 +239,7 @@ impl Original {
 
 fn png(image: &DynamicImage) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    // 16 bits a channel are of no use to a model.
+    // Models do not benefit from 16 bits per channel.
     let written = match image.color().has_alpha() {
         true => image
             .to_rgba8()
@@ -264,7 +264,7 @@ fn jpeg(image: &DynamicImage) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The image on white paper: JPEG has no transparency.
+/// Draws the image on a white background: JPEG has no transparency.
 fn on_white(image: &DynamicImage) -> image::RgbImage {
     let image = image.to_rgba8();
     image::RgbImage::from_fn(image.width(), image.height(), |x, y| {
@@ -277,7 +277,7 @@ fn on_white(image: &DynamicImage) -> image::RgbImage {
     })
 }
 
-/// Whether it has several frames. What cannot be read behind the first one is none.
+/// True if the image has several frames. Frames that cannot be decoded do not count.
 fn is_animated(bytes: &[u8], format: ImageFormat) -> bool {
     match format {
         ImageFormat::Gif => GifDecoder::new(Cursor::new(bytes))
@@ -362,7 +362,7 @@ mod tests {
         picture(samples::inline("image/png", bytes), &limits(), 1_000_000)
     }
 
-    /// Decodes what came out, and checks that the provider takes it.
+    /// Decodes the result, and checks that the provider accepts it.
     fn checked(picture: &Picture) -> (String, DynamicImage) {
         let ImageSource::Inline { media_type, base64 } = &picture.image.source else {
             panic!("{picture:?}");
@@ -486,7 +486,7 @@ mod tests {
 
     #[test]
     fn a_decompression_bomb_is_not_decoded() {
-        // 50,000 × 50,000 pixels in the header, and hardly any data.
+        // The header specifies 50,000 × 50,000 pixels, with hardly any data.
         let mut bomb = samples::png(8, 8);
         bomb[16..20].copy_from_slice(&50_000_u32.to_be_bytes());
         bomb[20..24].copy_from_slice(&50_000_u32.to_be_bytes());

@@ -1,18 +1,18 @@
-//! A conversation as a text, for a model that was not part of it.
+//! A conversation as text, for a model that was not part of it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cachalot_model::{Block, Message, Role};
 
-/// So many of the newest messages are told as they are.
+/// Number of newest messages that are included verbatim.
 const VERBATIM: usize = 24;
-/// So many characters of each earlier message of the user are told, and so many of all together.
+/// Maximum characters of each earlier message of the user, and bytes of all of them together.
 const OF_EACH: usize = 240;
 const OF_ALL: usize = 8_000;
 
-/// The newest messages as they are, and in front of them what the user said earlier, in short. What
-/// was said is set off by a margin, so that nothing in it can pass for somebody else's words.
+/// Returns the newest messages verbatim, preceded by a shortened list of earlier messages of the user. Quoted
+/// lines have a margin, so that no text in them can pass for another speaker.
 pub(super) fn digest(messages: &[Arc<Message>]) -> String {
     let (earlier, newest) = messages.split_at(messages.len().saturating_sub(VERBATIM));
     let mut text = String::from(
@@ -22,7 +22,7 @@ pub(super) fn digest(messages: &[Arc<Message>]) -> String {
     if !earlier.is_empty() {
         text.push_str("\nThe user, earlier, in short:\n");
         for words in earlier {
-            // Writing to a text cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "  | - {words}");
         }
     }
@@ -32,7 +32,7 @@ pub(super) fn digest(messages: &[Arc<Message>]) -> String {
     text
 }
 
-/// What the user said, shortened, oldest first; of too much, the newest.
+/// Shortened messages of the user, oldest first; if they exceed the limit, the oldest are dropped.
 fn earlier_words(messages: &[Arc<Message>]) -> Vec<String> {
     let mut left = OF_ALL;
     let said = messages.iter().filter(|message| is_said_by_user(message));
@@ -49,7 +49,7 @@ fn earlier_words(messages: &[Arc<Message>]) -> Vec<String> {
     words
 }
 
-/// Whether a message is what a user said, and not the results of calls.
+/// True if the message is from the user and holds no tool results.
 pub(super) fn is_said_by_user(message: &Message) -> bool {
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     message.role == Role::User && !message.content.iter().any(is_result)
@@ -87,7 +87,7 @@ fn tell(message: &Message, text: &mut String) {
                 paragraph(text, who, &said.collect::<String>());
             }
             Block::Image(_) => paragraph(text, who, "(a picture)"),
-            // Thoughts are the model's own, and what only a provider knows is for it alone.
+            // Reasoning belongs to the model, and opaque blocks to their provider.
             Block::Reasoning(_) | Block::Other { .. } => {}
         }
     }

@@ -1,8 +1,8 @@
-//! What a review is told.
+//! The message of a review.
 
 use crate::definition::ReviewKind;
 
-/// How it begins. What follows it is said at the end of the conversation, or behind a digest of it.
+/// The beginning of the message. The message follows the conversation, or a digest of it.
 const OPENING: &str = "Look back over this conversation. It goes on without you: the user does not read what you write now, and none of it becomes part of the conversation.";
 
 const MEMORY: &str = "Look for what will matter in later conversations and is not remembered yet:
@@ -16,7 +16,7 @@ const SKILL: &str = "Look for a way of doing something that will be needed again
 
 const END: &str = "Most conversations hold nothing of the kind. Then change nothing, and answer: Nothing to keep. Otherwise say in one sentence what you kept.";
 
-/// What a review is told, of which the user wants this looked at above all.
+/// Returns the message of a review; `focus` is a subject that the user wants to emphasize.
 pub(super) fn message(kind: ReviewKind, focus: Option<&str>) -> String {
     let mut paragraphs = vec![OPENING.to_owned()];
     if matches!(kind, ReviewKind::Memory | ReviewKind::Combined) {
