@@ -1,4 +1,4 @@
-//! The turn loop: assemble, call, run tools, repeat.
+//! The turn loop: assemble a request, call the model, run tools, repeat.
 
 mod ask;
 mod calls;
@@ -34,85 +34,86 @@ use halt::Halt;
 use open::Opened;
 use send::Sent;
 
-/// So many answers in a row may be cut off in the middle of a call before the turn ends.
+/// Maximum consecutive answers that are cut off in the middle of a call; then the turn ends.
 const MOST_CUT_OFF: u32 = 3;
 
-/// What a turn is about.
+/// Input of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Task<'a> {
-    /// What is said.
+    /// The user's message.
     pub(crate) said: &'a str,
-    /// Whether another agent says it.
+    /// Set when the message comes from another agent or a fork, not from the user.
     pub(crate) is_implicit: bool,
-    /// Whether an answer that was given before does not count.
+    /// Set when stored answers must not be replayed.
     pub(crate) is_fresh: bool,
 }
 
-/// A turn of one agent.
+/// State of one turn: from the user's message to the final answer, over any number of model calls.
 pub(crate) struct Turn<'a> {
     shared: &'a Shared,
     agent: &'a AgentDefinition,
     desk: &'a mut Desk,
     task: Task<'a>,
     halt: Halt,
-    /// The last text that was said to the user.
+    /// Last complete text shown to the user.
     text: String,
-    /// The answer under way, as far as it was shown.
+    /// Text of the answer that is streaming, as far as it was shown.
     partial: String,
-    /// The calls under way.
+    /// Progress of the running calls.
     progress: Arc<Mutex<Option<Progress>>>,
-    /// What hooks are told of the user's message.
+    /// `prompt` field of hook events in this turn.
     prompt: Prompt,
-    /// What stands behind the user's words in the message that is sent.
+    /// Paragraphs that follow the user's text in the message.
     paragraphs: Vec<String>,
-    /// Who added something to the messages of this turn beside [`Prompt::context`].
+    /// Names of hooks and sources that added something to this turn's messages, other than through
+    /// [`Prompt::context`].
     added_by: Vec<String>,
-    /// The calls so far, as hooks are told of them.
+    /// Calls of this turn, in the form used in hook events.
     calls: Vec<TurnCall>,
-    /// Why the last answer of a model ended.
+    /// Stop reason of the last model answer.
     finish: Option<StopReason>,
-    /// Whose answer the last one was, if no model's.
+    /// Origin of the last answer, if no model gave it.
     synthetic: Option<Provenance>,
-    /// Where the provider could not read what it had been sent before.
+    /// Prefix breaks of this turn, oldest first.
     breaks: Vec<Diagnosis>,
-    /// The same of the last answer, before it is told.
+    /// Prefix break of the last answer, until it is reported.
     broken: Option<Diagnosis>,
-    /// How often a stop hook did not accept an answer, so that the turn went on.
+    /// Number of answers that stop hooks rejected, so that the turn continued.
     continuations: u32,
-    /// Whether the conversation was to be summarized because the model did not take it.
+    /// Set when the model refused the conversation as too long, and it was to be compacted.
     has_overflowed: bool,
-    /// What had been spent before the turn, and in it on what is no part of answering.
+    /// Spend before the turn, and spend within it that is not part of answering.
     before: Spend,
-    /// Model calls that fallbacks had answered before the turn.
+    /// Model calls answered by fallbacks before the turn.
     fallback_calls_before: u32,
-    /// The model that gave the last answer, if it was not the agent's own but a fallback.
+    /// The fallback model that gave the last answer, if it was not the agent's own model.
     fallback: Option<Model>,
 }
 
-/// How a turn ended, and with which text.
+/// The outcome of a turn.
 pub(crate) struct Ended {
     pub(crate) text: String,
     pub(crate) stop: Stop,
-    /// Why the last answer of a model ended.
+    /// Stop reason of the last model answer.
     pub(crate) finish: Option<StopReason>,
     pub(crate) synthetic: Option<Provenance>,
-    /// Where the provider could not read what it had been sent before.
+    /// Prefix breaks of the turn, oldest first.
     pub(crate) breaks: Vec<Diagnosis>,
 }
 
-/// What came of the rounds of a turn.
+/// The outcome of the rounds of a turn.
 enum Round {
-    /// The model had the last word, or nothing was said at all.
+    /// The last message is the model's (or a hook's in its place), or no message was added.
     Over(Ended),
-    /// The last word is not the model's, or has not come.
+    /// The last answer is missing or incomplete: the conversation must be repaired.
     Stopped(Stop),
 }
 
-/// What comes after an answer.
+/// The next step after an answer.
 enum Next {
     /// Another model call.
     Call,
-    /// Nothing.
+    /// The end of the turn.
     End(Box<Round>),
 }
 
@@ -154,14 +155,14 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Carries the turn out, unless it is cancelled or its time is up before: then the conversation
-    /// is left so that it can go on.
+    /// Runs the turn until it ends, is cancelled, or exceeds the time budget. In every case the conversation
+    /// can continue afterwards.
     pub(crate) async fn run_until(mut self, cancel: &Cancel) -> Result<Ended, Error> {
         self.halt = Halt::when(cancel, &self.shared.meter);
         self.run().await
     }
 
-    /// Carries the turn out.
+    /// Runs the turn.
     pub(crate) async fn run(mut self) -> Result<Ended, Error> {
         if !is_visible(self.task.said) {
             let nothing = "nothing was said: the message is empty";
@@ -210,7 +211,7 @@ impl<'a> Turn<'a> {
         Ok(Round::Stopped(Stop::Iterations(most)))
     }
 
-    /// One model call, and what it calls for.
+    /// Makes one model call and runs the tool calls of its answer.
     async fn round(
         &mut self,
         iteration: u32,
@@ -243,7 +244,7 @@ impl<'a> Turn<'a> {
             });
         }
         if let Err(Stop::Hook(why)) = heard {
-            // The results of the calls are part of the session, or no provider would take it back.
+            // The calls need results in the session; otherwise providers refuse it.
             let stop = self.run_calls(calls::ended(said.calls)).await;
             return stopped(stop.err().unwrap_or(Stop::Hook(why)));
         }
@@ -267,7 +268,7 @@ impl<'a> Turn<'a> {
         Ok(Next::Call)
     }
 
-    /// Sends what is held until the model answers it, or what comes in place of its answer.
+    /// Sends the held message and returns the model's answer, or the next step if there is none.
     async fn reply(&mut self, iteration: u32) -> Result<Result<Reply, Next>, Error> {
         let stopped = |stop| Ok(Err(Next::end(Round::Stopped(stop))));
         loop {
@@ -298,8 +299,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Ends a turn whose last word was the model's, or a hook's in its place, unless a hook wants it
-    /// to go on.
+    /// Ends a turn whose last answer is complete, unless a stop hook continues it.
     async fn unless_done(&mut self, stop: Stop) -> Next {
         match self.goes_on(&stop).await {
             Ok(true) => Next::Call,
@@ -308,12 +308,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Sets aside what the next model call sends, as far as can be told, so that others that are made
-    /// at the same time do not count on it: of the chat's budget, and of what a fork may use. To be
-    /// held until the call was counted.
+    /// Reserves the estimated input of the next model call, so that concurrent calls do not spend it: in the
+    /// chat's budget, and in the limits of a fork. The caller holds the reservation until the call is
+    /// counted.
     ///
     /// # Errors
-    /// Why no further model call may be made.
+    /// The limit that prevents another model call.
     fn reserve(&self) -> Result<(Reservation, Option<Reserved>), Stop> {
         let next = self.next_input();
         let model = self.desk.conversation.model();

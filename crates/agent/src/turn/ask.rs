@@ -1,4 +1,4 @@
-//! One model call.
+//! One model call of a turn.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use super::Turn;
 use crate::event::{Event, Request};
 use crate::report::{Stop, Sum};
 
-/// Of so many percent of what the model takes, the user is told that there is not much left.
+/// Percentage of the context window at which the user receives a warning.
 const NEARLY_FULL: u64 = 80;
 
 impl Turn<'_> {
-    /// Asks the model what comes next. What comes is shown as it comes.
+    /// Calls the model with the next request. The answer is shown while it streams.
     pub(super) async fn ask(&mut self, iteration: u32) -> Result<Reply, cachalot_model::Error> {
         let mut lead = self.desk.may_go().await;
         let Self {
@@ -42,7 +42,7 @@ impl Turn<'_> {
         let is_shown = AtomicBool::new(false);
         let mut on = |delta: Delta| {
             is_shown.store(true, Ordering::Relaxed);
-            // The response has begun: others that begin with the same prefix may go.
+            // The response has begun: requests that wait for this prefix may be sent.
             drop(lead.take());
             match &delta {
                 Delta::Text(text) => {
@@ -91,7 +91,7 @@ impl Turn<'_> {
         let reply = answered?;
         self.fallback = asked_last;
         let diagnosis = match self.fallback {
-            // The agent's provider has not answered, and tells nothing of what it has read.
+            // The agent's provider has not answered, so its cache usage is unknown.
             Some(_) => None,
             None => {
                 let seals = &self.shared.house.tools.seals;
@@ -110,7 +110,7 @@ impl Turn<'_> {
         self.fallback.as_ref().unwrap_or(own)
     }
 
-    /// Asks the model something beside the conversation. Nothing is shown.
+    /// Calls the model with a request beside the conversation. The answer is not shown.
     pub(super) async fn ask_aside(&mut self, body: Bytes) -> Result<Reply, cachalot_model::Error> {
         let agent = self.agent.name.as_str();
         let iteration = 0;
@@ -124,7 +124,7 @@ impl Turn<'_> {
         Ok(reply)
     }
 
-    /// Counts an answer, and tells of it.
+    /// Records the usage and cost of an answer, and reports it to the listener.
     fn account(
         &mut self,
         reply: &Reply,
@@ -168,8 +168,8 @@ impl Turn<'_> {
         });
     }
 
-    /// If the provider could not read what it had been sent before, that is noted, and the user is
-    /// warned if it cost much. The answer is part of the session: it is not lost if the turn has to end.
+    /// Reports the prefix break of the last answer as a note, or as a warning if it was expensive. It is
+    /// called after the answer was added to the session, so that the answer is not lost if the turn must end.
     pub(super) async fn tell_of_break(&mut self) {
         let Some(broken) = self.broken.take() else {
             return;
@@ -185,10 +185,11 @@ impl Turn<'_> {
         self.breaks.push(broken);
     }
 
-    /// Tells hooks, and the user, what came of a model call. Its answer is part of the session.
+    /// Emits `after_llm_call` to hooks, and warns the user of a conversation that is almost too long. The
+    /// answer is part of the session already.
     ///
     /// # Errors
-    /// The turn has to end before hooks have had their say, or because of one.
+    /// The turn must end, before its hooks have completed or because a hook ended it.
     pub(super) async fn heard(&mut self, answer: &Heard) -> Result<(), Stop> {
         let Heard { usage, cost, .. } = *answer;
         let told = self
@@ -200,7 +201,7 @@ impl Turn<'_> {
                     finish: Some(answer.finish.clone()),
                     ..Answer::default()
                 });
-                // The request: the conversation without the answer to it.
+                // The messages of the request: the conversation without the answer.
                 input.messages = self.desk.conversation.prompt().messages();
                 input.messages.pop();
             })
@@ -217,7 +218,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Warns the user, and tells hooks of it, unless the turn has to end before.
+    /// Warns the user, and notifies hooks of the warning, unless the turn must end before.
     pub(super) async fn warn(&self, message: &str) {
         self.shared.warn(&self.agent.name, message);
         let herald = &self.desk.herald;
@@ -227,7 +228,7 @@ impl Turn<'_> {
             .await;
     }
 
-    /// What hooks are told of an answer.
+    /// The data of an answer for hook events.
     pub(super) fn heard_of(&self, reply: &Reply) -> Heard {
         Heard {
             usage: reply.usage,
@@ -238,16 +239,16 @@ impl Turn<'_> {
     }
 }
 
-/// An answer of a model, as hooks are told of it.
+/// The data of an answer for hook events.
 pub(super) struct Heard {
     usage: Option<Usage>,
     cost: Cost,
     finish: StopReason,
-    /// All of its text.
+    /// The complete text.
     pub(super) text: String,
 }
 
-/// What to say when a conversation comes near to what its model takes; once in a session.
+/// Returns a warning when a conversation approaches the context window of its model; once per session.
 fn nearly_full(
     usage: Usage,
     takes: Option<u64>,

@@ -1,4 +1,4 @@
-//! The tool calls of one answer.
+//! Tool calls of one answer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,10 +14,10 @@ use crate::herald::Herald;
 use crate::report::Stop;
 use crate::shared::Shared;
 
-/// A call, and why it must not be made, if so.
+/// A call, with the reason if it must not be made.
 pub(super) type Judged = (Call, Option<String>);
 
-/// Calls that were made before, again and again: none is made.
+/// Rejects all calls of a batch that was repeated too often.
 pub(super) fn repeated(calls: Vec<Call>, times: u32) -> Vec<Judged> {
     let why = format!(
         "The call was not made: it is the same as before, {times} times in a row, and its result would not change."
@@ -28,7 +28,7 @@ pub(super) fn repeated(calls: Vec<Call>, times: u32) -> Vec<Judged> {
         .collect()
 }
 
-/// Calls of an answer; the last of one that was cut off may be half a call, and is not made.
+/// Accepts the calls of an answer. Rejects the last call of an answer that was cut off: it may be incomplete.
 pub(super) fn complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<Judged> {
     let mut calls: Vec<Judged> = calls.into_iter().map(|call| (call, None)).collect();
     if let Some((_, why)) = calls.last_mut().filter(|_| is_cut_off) {
@@ -40,28 +40,28 @@ pub(super) fn complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<Judged> {
     calls
 }
 
-/// What the model is told of calls behind the end of the turn.
+/// The result of calls after a hook has ended the turn.
 const ENDED: &str = "The call was not made: a hook has ended the turn.";
 
-/// Calls of an answer after which a hook ended the turn: none is made.
+/// Rejects all calls of an answer after which a hook ended the turn.
 pub(super) fn ended(calls: Vec<Call>) -> Vec<Judged> {
     let judged = |call| (call, Some(ENDED.to_owned()));
     calls.into_iter().map(judged).collect()
 }
 
-/// What came of the calls of an answer.
+/// The outcome of the calls of an answer.
 struct Made {
     answers: Vec<Answer>,
-    /// As hooks are told of them.
+    /// The calls, in the form used in hook events.
     calls: Vec<TurnCall>,
-    /// Who added something to their results.
+    /// Names of hooks that added something to the results.
     added_by: Vec<String>,
-    /// Why a hook wants the turn to end.
+    /// The reason of a hook that ends the turn.
     denial: Option<String>,
 }
 
 impl Turn<'_> {
-    /// Makes the calls that may be made, and holds the results of all; unless the turn has to end.
+    /// Makes the permitted calls and holds the results of all calls, unless the turn must end.
     pub(super) async fn run_calls(&mut self, calls: Vec<Judged>) -> Result<(), Stop> {
         self.set_progress(Some(Progress::default()));
         let ids: Vec<String> = calls.iter().map(|(call, _)| call.id.clone()).collect();
@@ -121,14 +121,14 @@ impl Turn<'_> {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 
-    /// `None` if no calls are under way.
+    /// Accesses the progress of the calls; `None` if no calls are running.
     pub(super) fn with_progress<T>(&self, look: impl FnOnce(&mut Progress) -> T) -> Option<T> {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.as_mut().map(look)
     }
 }
 
-/// A call as hooks are told of it at the end.
+/// A call in the form used in hook events at the end of the turn.
 fn told((answer, read_only): (&Answer, &bool)) -> TurnCall {
     TurnCall {
         name: answer.call.name.clone(),
@@ -139,7 +139,7 @@ fn told((answer, read_only): (&Answer, &bool)) -> TurnCall {
     }
 }
 
-/// Notes how far the calls have come, and passes it on to the listener.
+/// Records the progress of the calls, and reports it to the listener.
 struct Told {
     shared: Shared,
     herald: Herald,
@@ -178,7 +178,7 @@ impl Watcher for Told {
             }
         });
         if is_unseen {
-            // It is told of once hooks have seen it.
+            // The result is reported after hooks have seen it.
             return;
         }
         self.shared.house.listener.tell(&Event::ToolEnded {

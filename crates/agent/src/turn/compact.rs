@@ -1,4 +1,4 @@
-//! Summarizing what was said, so that a conversation that has become too long can go on.
+//! Compaction: summarizes a conversation that has become too long, so that it can continue.
 
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Compaction;
@@ -12,18 +12,18 @@ use crate::report::Stop;
 use crate::said::is_visible;
 use crate::{Cancel, Error};
 
-/// What the model is asked for. It stands behind the conversation, so that all of that is read as it
-/// was sent before.
+/// The instruction that asks the model for a summary. It follows the conversation, so that the provider reads
+/// that from its cache.
 const WISH: &str = "This conversation is about to be continued from a summary alone. Write that summary now: what the user wants, what was decided and why, what was done (with the names of files, commands and values that matter), what is known to be true, what failed, and what is still to be done. Leave out what no longer matters. Write plain text, call no tool, and write nothing but the summary.";
 
-/// Why a conversation is summarized.
+/// The trigger of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// The user wants it.
+    /// The user requested it.
     Manual,
-    /// It has become long.
+    /// The conversation reached `compaction_threshold`.
     Threshold,
-    /// The model does not take it any more.
+    /// The model refused the conversation as too long.
     Overflow,
 }
 
@@ -44,22 +44,22 @@ impl Why {
     }
 }
 
-/// What may come of wanting a summary.
+/// The outcome of a request for a summary.
 enum Summary {
     Is(String),
-    /// There is none, and why.
+    /// There is no summary, for this reason.
     Not(String),
 }
 
-/// Whether a conversation goes on from a summary.
+/// The outcome of a compaction.
 pub(super) enum Compacted {
     Is,
-    /// It is as it was, and why.
+    /// The conversation is unchanged, for this reason.
     Not(String),
 }
 
 impl Turn<'_> {
-    /// Summarizes the conversation because the user wants it; whether it was.
+    /// Compacts the conversation at the user's request. Returns true if it did.
     pub(crate) async fn compact(mut self, cancel: &Cancel) -> Result<bool, Error> {
         self.halt = super::Halt::when(cancel, &self.shared.meter);
         self.settle().await?;
@@ -83,7 +83,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Summarizes the conversation if it has become so long as the agent says.
+    /// Compacts the conversation if it has reached the agent's threshold.
     pub(super) async fn compact_if_full(&mut self) -> Result<Result<(), Stop>, Error> {
         let threshold = self.agent.compaction_threshold;
         let takes = self.desk.conversation.model().limits().context;
@@ -101,7 +101,7 @@ impl Turn<'_> {
         Ok(Ok(()))
     }
 
-    /// Whether it was summarized. Where it was not, the user is told why.
+    /// Returns true if the conversation was compacted; otherwise warns the user with the reason.
     async fn told_of(&mut self, compacted: Compacted) -> bool {
         let Compacted::Not(reason) = compacted else {
             return true;
@@ -113,11 +113,11 @@ impl Turn<'_> {
         false
     }
 
-    /// Summarizes the conversation, and begins it anew with the summary, if there is one.
+    /// Summarizes the conversation, and restarts it with the summary if there is one.
     pub(super) async fn compact_now(&mut self, why: Why) -> Result<Result<Compacted, Stop>, Error> {
         let before = spent(self.shared);
         let summary = self.summarize(why).await;
-        // Whoever gives the turn's answer again does not save that.
+        // Replaying this turn's answer later does not save this spend.
         self.leave_out_of_worth(before);
         match summary {
             Ok(Summary::Is(summary)) => self.begin_anew(why, summary).await,
@@ -149,7 +149,7 @@ impl Turn<'_> {
         let told = self.tell(When::AfterCompaction, |input| {
             input.compaction = Some(compaction);
         });
-        // What was said is summarized, whatever comes.
+        // The compaction is complete; the verdict of hooks has no effect.
         let _ = told.await;
         let started = self.halt.clone().unless(self.desk.started("compact")).await;
         if why == Why::Overflow {
@@ -159,7 +159,7 @@ impl Turn<'_> {
         Ok(started.map(|()| Compacted::Is))
     }
 
-    /// A summary: a hook's, or the model's.
+    /// Returns a summary by a hook or by the model.
     async fn summarize(&mut self, why: Why) -> Result<Summary, Stop> {
         let compaction = self.compaction(why);
         let told = self.tell(When::PreCompact, |input| {
@@ -183,16 +183,16 @@ impl Turn<'_> {
         }
     }
 
-    /// What a summary is asked for about.
+    /// Returns the input of the summary.
     pub(super) fn material(&self, why: Why) -> Material {
         let conversation = &self.desk.conversation;
         match why {
             Why::Manual | Why::Threshold => conversation.material(0),
-            // What is said now is asked again behind the summary.
+            // The current message is sent again after the summary.
             Why::Overflow if !self.has_begun() => conversation.material(1),
             Why::Overflow => {
                 let mut material = conversation.material(0);
-                // It is known to be too long as it is.
+                // The unshortened material is known to be too long.
                 material.shorten();
                 material
             }
@@ -242,7 +242,7 @@ fn unwanted(reason: &str) -> Summary {
     Summary::Not(format!("a hook does not want it: {reason}"))
 }
 
-/// Whether so many tokens are this part of what a model takes, or more.
+/// True if `used` tokens are at least the fraction `part` of the context window `takes`.
 #[expect(
     clippy::cast_precision_loss,
     reason = "no model takes so many tokens that a float could not count them"

@@ -1,4 +1,4 @@
-//! The end of a turn, however it comes.
+//! The end of a turn, for any reason.
 
 use std::sync::PoisonError;
 
@@ -14,7 +14,7 @@ use crate::said::is_visible;
 use crate::shared::Shared;
 use crate::{Error, ErrorKind};
 
-/// What a model is told by a stop hook that does not say why it should go on.
+/// The message for the model if a stop hook continues the turn without a reason.
 const GO_ON: &str = "Go on: you are not done yet.";
 
 /// Maximum number of answers in a turn that stop hooks may reject. Each costs a model call. Claude Code
@@ -22,7 +22,7 @@ const GO_ON: &str = "Go on: you are not done yet.";
 const MOST_CONTINUATIONS: u32 = 8;
 
 impl Turn<'_> {
-    /// What becomes of a turn whose last word was the model's.
+    /// Returns the stop of a turn whose last message is a model's answer. Fails if the first answer is empty.
     pub(super) async fn answered(
         &mut self,
         stop: &StopReason,
@@ -50,17 +50,17 @@ impl Turn<'_> {
                     ),
                 ));
             }
-            // It has done something, and has nothing to say about it.
+            // The model has made calls and adds no text.
             (true, _) => self.warn("the model said nothing more").await,
         }
         Ok(Stop::End)
     }
 
-    /// Tells hooks that nothing more is to be done; whether the turn goes on because one of them does
-    /// not think so. Then what that one says is held.
+    /// Emits `stop`. Returns true if a hook continues the turn; the hook's reason is then held as the next
+    /// message.
     ///
     /// # Errors
-    /// The turn has to end before they have had their say, or although they do not accept the answer.
+    /// The turn must end before the hooks have completed, or although they reject the answer.
     pub(super) async fn goes_on(&mut self, stop: &Stop) -> Result<bool, Stop> {
         if !self.desk.herald.wants(When::Stop) {
             return Ok(false);
@@ -88,11 +88,11 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Warns that hooks were not waited for to the end, although the answer is there.
+    /// Warns that hooks were cancelled before they completed, although the answer is complete.
     pub(super) fn cut_off(&self, when: When, stop: Stop) -> Stop {
         let notice = stop.notice().unwrap_or_default();
         let event = when.name();
-        // No hook hears of it: none is waited for any more.
+        // No hook event is emitted: the turn no longer waits for hooks.
         self.shared.warn(
             &self.agent.name,
             &format!(
@@ -102,7 +102,7 @@ impl Turn<'_> {
         stop
     }
 
-    /// What hooks are told of how the turn was answered.
+    /// `answer` field of hook events for the answer of the turn.
     pub(super) fn answer_of_turn(&self) -> Answer {
         let mut added_by = self.added_by.clone();
         added_by.extend(self.desk.herald.rewritten_by());
@@ -119,19 +119,19 @@ impl Turn<'_> {
         }
     }
 
-    /// What was paid and saved since the turn began, but for what is no part of answering.
+    /// Spend and savings since the turn began, without what is not part of answering.
     fn worth(&self) -> Spend {
         since(self.before, self.shared)
     }
 
-    /// What was paid and saved since then is no part of answering.
+    /// Excludes the spend since `then` from the worth of the answer.
     pub(super) fn leave_out_of_worth(&mut self, then: Spend) {
         self.before += since(then, self.shared);
     }
 
-    /// The turn has made as many model calls as it may.
+    /// Emits `on_max_iterations`: the turn has reached its maximum of model calls.
     pub(super) async fn limit_reached(&self, most: u32) {
-        // The turn ends in any case.
+        // The turn ends; the verdict of hooks has no effect.
         let _ = self
             .tell(When::OnMaxIterations, |input| {
                 input.max_iterations = Some(most);
@@ -139,7 +139,7 @@ impl Turn<'_> {
             .await;
     }
 
-    /// Ends a turn whose last word was not the model's, or did not come to its end.
+    /// Ends a turn whose last answer is missing or incomplete, and repairs the conversation.
     pub(super) async fn stopped(&mut self, stop: Stop) -> Result<Ended, Error> {
         if is_visible(&self.partial) {
             self.text = self.partial.clone();
@@ -154,11 +154,11 @@ impl Turn<'_> {
         Ok(self.ended(stop))
     }
 
-    /// The model failed. What had come of its answer was shown, and is kept.
+    /// Handles an error of the model: keeps the part of the answer that was shown, and returns the error.
     pub(super) async fn broken_off(&mut self, error: cachalot_model::Error) -> Error {
         let remains = self.remains();
         if is_visible(&remains.text) {
-            // If that fails, too, the model's failure is still what has to be told.
+            // An error of this repair is less important than the model's error.
             let _ = self.desk.conversation.mend(remains).await;
         }
         Error::from(error)
@@ -175,7 +175,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells hooks that the turn is over, however it ended.
+    /// Emits `turn_end`, however the turn ended.
     pub(super) async fn farewell(&self, ended: &Result<Ended, Error>) {
         let herald = &self.desk.herald;
         let told = async {
@@ -199,7 +199,7 @@ impl Turn<'_> {
     }
 }
 
-/// What was paid and saved so far.
+/// Spend and savings so far.
 pub(super) fn spent(shared: &Shared) -> Spend {
     let Sum { paid, saved, .. } = shared.sum();
     let mut spent = paid;
@@ -207,7 +207,7 @@ pub(super) fn spent(shared: &Shared) -> Spend {
     spent
 }
 
-/// What was paid and saved since so much was.
+/// Spend and savings since `then`.
 fn since(then: Spend, shared: &Shared) -> Spend {
     let now = spent(shared);
     Spend {
@@ -216,7 +216,7 @@ fn since(then: Spend, shared: &Shared) -> Spend {
     }
 }
 
-/// Why a turn ended, in a word for hooks.
+/// The reason why a turn ended, as the word used in hook events.
 fn reason(ended: &Result<Ended, Error>) -> &'static str {
     let Ok(ended) = ended else {
         return "error";

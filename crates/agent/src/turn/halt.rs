@@ -1,4 +1,4 @@
-//! What ends a turn from outside.
+//! Interruption of a turn from outside.
 
 use std::future::Future;
 
@@ -8,8 +8,8 @@ use crate::Cancel;
 use crate::herald::GRACE;
 use crate::report::Stop;
 
-/// What ends a turn from outside: its switch, and the budget's time. Neither for a sub-agent: whoever
-/// ends the turn that it works for drops it.
+/// Interrupts a turn from outside: by its cancellation signal, or when the time budget is used up. Sub-agents
+/// have neither: they are dropped with the turn that runs them.
 #[derive(Clone, Default)]
 pub(super) struct Halt(Option<(Cancel, Meter)>);
 
@@ -18,8 +18,8 @@ impl Halt {
         Self(Some((cancel.clone(), meter.clone())))
     }
 
-    /// Does what may take long, unless the turn has to end before: then it is dropped. What is
-    /// written to a session is not done like this, since it is better done than half done.
+    /// Runs `work`, unless the turn must end before: then `work` is dropped. Writes to a session are not run
+    /// this way, because a completed write is better than a partial one.
     pub(super) async fn unless<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         let Some((cancel, meter)) = &self.0 else {
             return Ok(work.await);
@@ -32,8 +32,8 @@ impl Halt {
         }
     }
 
-    /// Does what belongs to the end of a turn. Once the turn has to end from outside, it may take a
-    /// little longer, and is dropped then.
+    /// Runs work at the end of a turn. Once the turn is interrupted, the work may take a little longer
+    /// ([`GRACE`]), and is then dropped.
     pub(super) async fn with_grace<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let Some((cancel, meter)) = &self.0 else {
             return Some(work.await);
@@ -53,7 +53,7 @@ impl Halt {
     }
 }
 
-/// Resolves when the budget's time is used up; says so.
+/// Waits until the time budget is used up, and returns the message.
 async fn time_over(meter: &Meter) -> String {
     loop {
         match meter.time_left() {

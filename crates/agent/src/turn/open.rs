@@ -1,4 +1,4 @@
-//! The beginning of a turn: what the user says, what hooks say to that, and what is added to it.
+//! The beginning of a turn: the user's message, the hooks that handle it, and the added context.
 
 use cachalot_hooks::input::Prompt;
 use cachalot_hooks::{Event as When, Input, Synthetic, Verdict};
@@ -13,23 +13,23 @@ use crate::report::{Stop, Sum};
 use crate::said::is_visible;
 use crate::{Error, ErrorKind, context};
 
-/// What came of the user's message.
+/// The outcome of the user's message.
 pub(super) enum Opened {
-    /// It is held, and goes to the model.
+    /// The message is held, to be sent to the model.
     Held,
-    /// A hook has answered it.
+    /// A hook has answered the message.
     Answered,
-    /// A hook does not let it be said.
+    /// A hook has rejected the message.
     Denied(String),
-    /// The turn has to end.
+    /// The turn must end.
     Stopped(Stop),
 }
 
 impl Turn<'_> {
-    /// Makes the conversation fit for what the user says.
+    /// Repairs the conversation so that the user's message can follow.
     pub(super) async fn settle(&mut self) -> Result<(), Error> {
         if !self.desk.closing.is_empty() {
-            // What is said closes the calls that are open.
+            // The user's message brings results for the open calls.
             return Ok(());
         }
         match self.desk.conversation.mend(Remains::default()).await {
@@ -38,13 +38,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Goes on from where somebody else has gone with the session.
+    /// Continues from the stored session after another writer has appended to it.
     pub(super) async fn reopen(&mut self) -> Result<(), Error> {
         Box::pin(self.desk.reopen(self.shared, self.agent)).await?;
         self.desk.conversation.mend(Remains::default()).await
     }
 
-    /// Tells hooks what the user says, and holds it as it is to be sent.
+    /// Emits the events of the user's message, and holds the message that is to be sent.
     pub(super) async fn open(&mut self) -> Result<Opened, Error> {
         self.prompt = self.prompt_of_task();
         for when in [When::UserPromptSubmit, When::PreUserTurn] {
@@ -98,14 +98,14 @@ impl Turn<'_> {
         self.tell(when, |input| {
             input.prompt = Some(self.prompt.clone());
             if when == When::TurnStart {
-                // Who adds something sees whether it was said already.
+                // Hooks that add context can check whether it was sent already.
                 input.messages = self.desk.conversation.prompt().messages();
             }
         })
         .await
     }
 
-    /// Tells hooks, unless the turn has to end before.
+    /// Emits an event, unless the turn must end before.
     pub(super) async fn tell(
         &self,
         when: When,
@@ -128,10 +128,10 @@ impl Turn<'_> {
         added
     }
 
-    /// The user's message: what was said before the session was begun anew, what the user says, and
-    /// what changes from turn to turn behind it.
+    /// Builds the user's message: the summary before the restart if there is one, the user's text, and the
+    /// paragraphs that change from turn to turn.
     fn message(&mut self, added: Added) -> Message {
-        // What was said when the session began is part of the context.
+        // The opening paragraphs are part of `prompt.context`.
         self.desk.opening = Added::default();
         self.paragraphs.clone_from(&self.prompt.context);
         self.paragraphs.extend(added.paragraphs);
@@ -142,7 +142,7 @@ impl Turn<'_> {
         message
     }
 
-    /// Holds the user's message anew, with what was said since because the session has begun anew.
+    /// Holds the user's message again, with the paragraphs that hooks added at the restart of the session.
     pub(super) fn hold_message(&mut self) {
         let opening = std::mem::take(&mut self.desk.opening);
         self.paragraphs.splice(0..0, opening.paragraphs);
@@ -160,7 +160,7 @@ impl Turn<'_> {
         message
     }
 
-    /// An answer of a hook, if there is something in it.
+    /// Returns a hook's answer if it has text; otherwise warns.
     pub(super) async fn usable(&self, synthetic: Option<Synthetic>) -> Option<Synthetic> {
         let synthetic = synthetic?;
         if is_visible(&synthetic.content) {
@@ -171,8 +171,7 @@ impl Turn<'_> {
         None
     }
 
-    /// The turn is answered by a hook: what the user says and the answer are kept, and nobody is
-    /// asked.
+    /// Answers the turn with a hook's answer: stores the user's message and the answer, without a model call.
     async fn answer_turn(&mut self, synthetic: &Synthetic) -> Result<Opened, Error> {
         let said = self.message(Added::default());
         match self.answer(Some(said.clone()), synthetic).await {
@@ -185,7 +184,7 @@ impl Turn<'_> {
         Ok(Opened::Answered)
     }
 
-    /// Goes on elsewhere than hooks were told.
+    /// Continues from a session that has changed since hooks received its prefix.
     pub(super) async fn reopened_behind_hooks(&mut self) -> Result<(), Error> {
         self.reopen().await?;
         self.prompt.prefix = Some(self.desk.conversation.prefix());
@@ -194,7 +193,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Says what a hook answers in place of a model, behind what it answers to.
+    /// Appends a hook's answer in place of a model's, after the message that it answers.
     pub(super) async fn answer(
         &mut self,
         said: Option<Message>,

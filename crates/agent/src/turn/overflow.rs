@@ -1,5 +1,5 @@
-//! A conversation that its model does not take: it is summarized in the middle of a turn, and the turn
-//! goes on from there.
+//! Recovery from a conversation that the model refuses as too long: it is compacted in the middle of the
+//! turn, and the turn continues.
 
 use cachalot_model::{Error as ModelError, ErrorKind};
 
@@ -9,21 +9,21 @@ use crate::Error;
 use crate::report::Stop;
 use crate::said::is_visible;
 
-/// What the model is told with a message that it had begun to answer.
+/// A note for the model on a message that it had begun to answer before the compaction.
 const UNDER_WAY: &str = "This message was said before the summary above was written: what was done for it until then stands in the summary, and need not be done again.";
 
-/// Who added to the message, as hooks are told.
+/// The name under which hook events report the added summary.
 const SUMMARY: &str = "a summary of a conversation that was too long";
 
-/// About how many bytes make a token, where only an estimate is wanted.
+/// Estimated bytes per token.
 const TOKEN: u64 = 4;
 
 impl Turn<'_> {
-    /// Makes the conversation one that the model takes, once in a turn, if that is why it did not
-    /// answer. Then the user's message is held, to be sent again.
+    /// Compacts the conversation if the model refused it as too long, at most once per turn. The user's
+    /// message is then held, to be sent again.
     ///
     /// # Errors
-    /// The failure of the model, if it is another one, or nothing helps.
+    /// The model's error, if it is another one or compaction does not help.
     pub(super) async fn make_room(&mut self, error: ModelError) -> Result<Result<(), Stop>, Error> {
         if error.kind != ErrorKind::TooLong || is_visible(&self.partial) {
             return Err(self.broken_off(error).await);
@@ -53,7 +53,7 @@ impl Turn<'_> {
         Err(error)
     }
 
-    /// How long the conversation is, and how long it may be, as far as that is known.
+    /// Describes the length of the conversation and its limit, as far as known.
     fn length(&self) -> String {
         let conversation = &self.desk.conversation;
         let bytes = conversation.prompt().bytes();
@@ -64,8 +64,8 @@ impl Turn<'_> {
         format!("{bytes} bytes, about {} tokens{takes}", bytes / TOKEN)
     }
 
-    /// About so many tokens the next request sends: those of the last one, or what its bytes come to
-    /// where that is not known.
+    /// Estimated input tokens of the next request: those of the last request, or an estimate from its bytes
+    /// if that is unknown.
     pub(super) fn next_input(&self) -> u64 {
         if let Some(last) = self.desk.last_input() {
             return last;
@@ -79,7 +79,7 @@ impl Turn<'_> {
         conversation.prompt().bytes().saturating_add(said) / TOKEN
     }
 
-    /// The user's message stands behind a summary now, and is sent again.
+    /// Holds the user's message again, after the summary.
     pub(super) fn stand_behind_summary(&mut self) {
         if self.has_begun() {
             self.paragraphs.push(UNDER_WAY.to_owned());
@@ -89,7 +89,7 @@ impl Turn<'_> {
         self.hold_message();
     }
 
-    /// Whether something was answered in this turn.
+    /// True if something was answered in this turn.
     pub(super) fn has_begun(&self) -> bool {
         self.finish.is_some() || self.synthetic.is_some()
     }

@@ -1,4 +1,4 @@
-//! Whether a call may be made: the rules, what hooks decided, and the user.
+//! Permission of a call: by the rules, the hooks' decisions, and the user.
 
 use cachalot_hooks::{Decision as Heard, Event as When};
 
@@ -13,13 +13,13 @@ use crate::event::{Approval, Concern, ConcernKind, Question};
 use crate::protected;
 use crate::shared::Always;
 
-/// Why the user has to be asked.
+/// The reason why the user must be asked.
 struct Reason {
-    /// The rule that wants it, or that may deny the call.
+    /// The rule that requires an approval, or may deny the call.
     rule: Option<String>,
-    /// Why it cannot be told whether the rule denies the call.
+    /// The reason why it is unclear if the rule denies the call.
     doubt: Option<String>,
-    /// What the call could do that is asked about unless a rule names it.
+    /// The possible effect of the call that requires an approval unless a rule names it.
     concern: Option<Concern>,
 }
 
@@ -32,7 +32,8 @@ impl Reason {
         }
     }
 
-    /// What "always" holds for: calls that the same rule asks about, or else the same concern.
+    /// The scope of an "always" approval: calls for which the same rule, or else the same concern, requires
+    /// an approval.
     fn asked_for(&self) -> Option<String> {
         let concern = self.concern.as_ref().map(ToString::to_string);
         self.rule.clone().or(concern)
@@ -40,11 +41,11 @@ impl Reason {
 }
 
 impl Turn<'_> {
-    /// Lets a call be made, by the rules and what hooks decided. A rule that denies or asks beats a
-    /// hook that allows; a hook that asks beats a rule that allows.
+    /// Permits a call by the rules and the hooks' decisions. A rule that denies or asks takes precedence over
+    /// a hook that allows; a hook that asks takes precedence over a rule that allows.
     ///
     /// # Errors
-    /// Why the call must not be made.
+    /// The reason why the call must not be made.
     pub(super) async fn judge(&self, candidate: &mut Candidate) -> Result<(), String> {
         let Some(asked) = self.question(candidate)? else {
             return Ok(());
@@ -54,7 +55,7 @@ impl Turn<'_> {
         candidate.decide(&heard)?;
         if self.rewrite(candidate, &heard) {
             self.guard_anew(candidate).await?;
-            // What it is now may be denied, or wrong.
+            // The rewritten call may be denied or invalid.
             self.question(candidate)?;
         }
         match is_allowed || candidate.ready().is_none() {
@@ -63,10 +64,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Why the user has to be asked, if the user has to be.
+    /// Returns the reason why the user must be asked; `None` if that is not necessary.
     ///
     /// # Errors
-    /// Why the call must not be made.
+    /// The reason why the call must not be made.
     fn question(&self, candidate: &Candidate) -> Result<Option<Reason>, String> {
         let Some(operation) = candidate.ready() else {
             return Ok(None);
@@ -113,14 +114,14 @@ impl Turn<'_> {
         Ok((!is_always).then_some(reason))
     }
 
-    /// What the call could do for which it is asked about, unless a rule that the user wrote names it.
+    /// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
     fn concern(&self, candidate: &Candidate) -> Option<Concern> {
         let operation = candidate.ready()?;
         let house = &self.shared.house;
         let workspace = &house.tools.workspace;
         if let Some(named) = protected::named(&operation, workspace, &house.protected) {
             let permissions = &self.shared.team.permissions;
-            // A rule for the tool that manages skills names what that writes.
+            // A rule for the tool `skill_manage` covers the files that it writes.
             let names = [named.name.as_str(), "skill_manage"];
             let is_named = names
                 .iter()
@@ -169,8 +170,8 @@ impl Turn<'_> {
         })
     }
 
-    /// Whether the call sends no more than addresses that the user typed. Tools of servers are sent all
-    /// of their arguments.
+    /// True if the call sends only URLs that the user typed. Calls of MCP tools never qualify, because the
+    /// server receives all arguments.
     fn is_typed(&self, candidate: &Candidate) -> bool {
         let Verdict::Ready {
             origin: Origin::BuiltIn,
@@ -184,10 +185,10 @@ impl Turn<'_> {
         !touches.urls.is_empty() && urls.all(|url| self.shared.typed.holds(url))
     }
 
-    /// Asks the user.
+    /// Requests the user's approval.
     ///
     /// # Errors
-    /// Why the call must not be made.
+    /// The reason why the call must not be made.
     async fn approve(&self, candidate: &Candidate, asked: Reason) -> Result<(), String> {
         let Some(operation) = candidate.ready() else {
             return Ok(());
@@ -195,7 +196,7 @@ impl Turn<'_> {
         let call = &candidate.prepared.call;
         let why = candidate.decision.as_ref();
         let workspace = &self.shared.house.tools.workspace;
-        // What a rule may deny, or a hook wants asked about, is asked about each time.
+        // Approvals for doubtful denials and for hooks that ask cannot be remembered.
         let calls = match asked.doubt.is_none() && !candidate.is(Heard::Ask) {
             true => Permissions::remember(&operation, workspace),
             false => None,

@@ -1,5 +1,4 @@
-//! What a call goes through before it is made: its arguments are rewritten, guarded, and judged by
-//! hooks and rules.
+//! The phases before a call is made: its arguments are rewritten, guarded, and judged by hooks and rules.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +11,21 @@ use serde_json::{Map, Value};
 use super::Turn;
 use crate::herald::Added;
 
-/// A call that may be made, or not.
+/// A call that is being judged.
 pub(super) struct Candidate {
     pub(super) prepared: Prepared,
-    /// What hooks want the model to be told with its result.
+    /// Paragraphs that hooks add to the result for the model.
     pub(super) added: Added,
-    /// What hooks decided, the strongest.
+    /// The strongest decision of hooks so far, with its reason.
     pub(super) decision: Option<(Decision, String)>,
-    /// What hooks have for whoever is asked.
+    /// Names and values that hooks supply to the approver.
     pub(super) notes: BTreeMap<String, String>,
-    /// Why a hook ends the turn behind the call.
+    /// The reason of a hook that ends the turn after the call.
     pub(super) ends_turn: Option<String>,
 }
 
 impl Candidate {
-    /// A call that was looked up.
+    /// Creates a candidate from a call that was looked up.
     pub(super) fn of(prepared: Prepared) -> Self {
         Self {
             prepared,
@@ -37,7 +36,7 @@ impl Candidate {
         }
     }
 
-    /// A call that is not made.
+    /// Creates a candidate that is refused.
     pub(super) fn refused(call: Call, why: String) -> Self {
         Self::of(Prepared {
             call,
@@ -45,7 +44,8 @@ impl Candidate {
         })
     }
 
-    /// As hooks are told of it. Of a call that is wrong, as far as it can be read.
+    /// The call in the form used in hook events. `None` if the call is invalid and its arguments cannot be
+    /// parsed.
     pub(super) fn told(&self) -> Option<ToolUse> {
         let call = &self.prepared.call;
         let (input, origin, read_only, touches) = match &self.prepared.verdict {
@@ -71,7 +71,7 @@ impl Candidate {
         })
     }
 
-    /// The call as rules see it, if it can be made.
+    /// The operation that rules judge, if the call can be made.
     pub(super) fn ready(&self) -> Option<Operation<'_>> {
         match &self.prepared.verdict {
             Verdict::Ready {
@@ -89,10 +89,10 @@ impl Candidate {
         }
     }
 
-    /// Takes over what hooks decided.
+    /// Records the decisions of hooks.
     ///
     /// # Errors
-    /// Why the call must not be made.
+    /// The reason why the call must not be made.
     pub(super) fn decide(&mut self, heard: &Heard) -> Result<(), String> {
         if let Some(why) = &heard.ends_turn {
             self.ends_turn.get_or_insert_with(|| why.clone());
@@ -111,7 +111,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Whether hooks decided so.
+    /// True if this is the hooks' decision.
     pub(super) fn is(&self, decision: Decision) -> bool {
         self.decision
             .as_ref()
@@ -126,7 +126,7 @@ fn category(origin: &Origin) -> &'static str {
     }
 }
 
-/// The server of a tool, and the tool's name there, as far as it can be told from its name here.
+/// Returns the server of a tool, and the tool's name there as far as its name here reveals it.
 fn of_server(origin: &Origin, name: &str) -> Option<(String, String)> {
     let Origin::Mcp(server) = origin else {
         return None;
@@ -141,9 +141,8 @@ fn of_server(origin: &Origin, name: &str) -> Option<(String, String)> {
 }
 
 impl Turn<'_> {
-    /// Lets a call be made, or makes a result of why not. What the gate does not let through, no hook
-    /// and no rule hears of, and nobody is asked about. Hooks can rewrite what is let through, but
-    /// not the name of the tool.
+    /// Permits a call, or builds an error result with the reason. Calls that the gate denies reach no hook,
+    /// rule or approver. Hooks can rewrite the arguments of other calls, but not the name of the tool.
     pub(super) async fn permit(&self, call: Call) -> Candidate {
         if let Some(denial) = self.shared.house.tools.denial(&call.name) {
             return Candidate::of(Prepared {
@@ -158,8 +157,10 @@ impl Turn<'_> {
         candidate
     }
 
+    /// Runs the phases of a call.
+    ///
     /// # Errors
-    /// Why the call must not be made.
+    /// The reason why the call must not be made.
     async fn phases(&self, candidate: &mut Candidate) -> Result<(), String> {
         self.transform(candidate).await?;
         self.guard(candidate).await?;
@@ -167,7 +168,7 @@ impl Turn<'_> {
         self.judge(candidate).await
     }
 
-    /// Hooks rewrite the arguments. They may right what is wrong with them, too.
+    /// Lets hooks rewrite the arguments, including invalid ones.
     async fn transform(&self, candidate: &mut Candidate) -> Result<(), String> {
         let heard = self.tell_of(When::ToolInputTransform, candidate).await;
         candidate.decide(&heard)?;
@@ -175,13 +176,13 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Hooks look at the arguments as they are now.
+    /// Lets guard hooks check the current arguments.
     pub(super) async fn guard(&self, candidate: &mut Candidate) -> Result<(), String> {
         if candidate.ready().is_none() {
             return Ok(());
         }
         let heard = self.tell_of(When::ToolGuard, candidate).await;
-        // What a guard allows is not allowed for that: others have their say.
+        // A guard's "allow" has no effect: later phases still decide.
         let heard = Heard {
             decision: heard.decision.filter(|(is, _)| *is != Decision::Allow),
             ..heard
@@ -203,8 +204,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Hooks look at arguments that others rewrote: also those that guard by `pre_tool_use`, as other
-    /// runtimes have it. What they rewrite now is left out, or it might have no end.
+    /// Lets hooks check rewritten arguments, including hooks that guard in `pre_tool_use`, as in other
+    /// runtimes. Further rewrites are ignored, which guarantees termination.
     pub(super) async fn guard_anew(&self, candidate: &mut Candidate) -> Result<(), String> {
         self.guard(candidate).await?;
         if candidate.ready().is_none() {
@@ -214,7 +215,7 @@ impl Turn<'_> {
         candidate.decide(&heard)
     }
 
-    /// Tells hooks of a call.
+    /// Emits an event about a call.
     pub(super) async fn tell_of(&self, when: When, candidate: &Candidate) -> Heard {
         let herald = &self.desk.herald;
         if !herald.wants_of(when, &candidate.prepared.call.name) {
@@ -226,7 +227,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Rewrites the arguments as hooks want them, and has them checked anew; whether they want others.
+    /// Rewrites the arguments as hooks request, and validates them again. Returns true if they changed.
     pub(super) fn rewrite(&self, candidate: &mut Candidate, heard: &Heard) -> bool {
         let Some(mut tool) = candidate.told() else {
             return false;

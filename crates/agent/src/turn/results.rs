@@ -1,4 +1,4 @@
-//! What tools have answered, before the model sees it.
+//! Processing of tool results by hooks, before the model receives them.
 
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::{ToolResponse, ToolUse};
@@ -12,20 +12,20 @@ use crate::conversation::Progress;
 use crate::event::Event;
 use crate::herald::Added;
 
-/// What hooks made of the results of calls.
+/// The outcome of hooks for the results of calls.
 #[derive(Default)]
 pub(super) struct Shown {
-    /// Of each call, whether its tool changes nothing.
+    /// For each call, true if its tool is read-only.
     pub(super) read_only: Vec<bool>,
-    /// Who added something.
+    /// Names of hooks that added something.
     pub(super) added_by: Vec<String>,
-    /// Why a hook wants the turn to end.
+    /// The reason of a hook that ends the turn.
     pub(super) denial: Option<String>,
 }
 
 impl Turn<'_> {
-    /// Shows hooks the results of calls, one after the other. The results of calls that were not made
-    /// are not shown: nothing else than ourselves has made them.
+    /// Passes the results of calls to hooks, one at a time. Results of refused calls are not passed, because
+    /// the runtime itself made them.
     pub(super) async fn show(&self, answers: &mut [Answer], calls: Vec<Candidate>) -> Shown {
         let mut shown = Shown::default();
         for (answer, mut call) in answers.iter_mut().zip(calls) {
@@ -99,7 +99,7 @@ impl Turn<'_> {
         });
     }
 
-    /// Shows hooks the results that came before the turn had to end, for as long as that may take.
+    /// Passes to hooks the results that arrived before the turn had to end, within the grace period.
     pub(super) async fn show_unseen(&self, progress: &mut Progress) {
         if progress.unseen.is_empty() {
             return;
@@ -126,7 +126,7 @@ impl Turn<'_> {
     }
 }
 
-/// A result as hooks are told of it.
+/// A result in the form used in hook events.
 fn response(output: &Output) -> ToolResponse {
     let texts = output.content.iter().filter_map(|block| match block {
         Block::Text { text, .. } => Some(text.as_str()),
@@ -138,7 +138,7 @@ fn response(output: &Output) -> ToolResponse {
     }
 }
 
-/// Puts a text where the first one was, and leaves the others out. What is no text stays.
+/// Replaces the first text of a result and removes the others. Other content stays.
 fn replace_text(output: &mut Output, text: &str) {
     let is_text = |block: &Block| matches!(block, Block::Text { .. });
     let first = output.content.iter().position(is_text).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! What is about to be sent: hooks see it, and may rewrite it, before it becomes part of the session.
+//! Sending of the next request: hooks receive the new messages, and may rewrite them, before they become part
+//! of the session.
 
 use cachalot_hooks::Event as When;
 use cachalot_model::Message;
@@ -8,21 +9,21 @@ use crate::conversation::is_as_good;
 use crate::report::Stop;
 use crate::{Error, ErrorKind};
 
-/// What came of what was about to be sent.
+/// The outcome of the messages that were about to be sent.
 pub(super) enum Sent {
-    /// It is part of the session, and goes to the model.
+    /// They are part of the session, and the model is called.
     Asking,
-    /// A hook has answered it.
+    /// A hook has answered.
     Answered,
-    /// The turn has to end.
+    /// The turn must end.
     Stopped(Stop),
 }
 
 impl Turn<'_> {
-    /// Tells hooks what is about to be sent, and makes it part of the session as they want it.
+    /// Emits `before_llm_call`, and adds the held message to the session as hooks have rewritten it.
     pub(super) async fn send(&mut self, iteration: u32) -> Result<Sent, Error> {
         match self.send_once().await {
-            // Only what the user says can be said anywhere.
+            // Only the user's message can follow another writer's messages.
             Err((error, Some(held))) if error.kind == ErrorKind::Conflict && iteration == 1 => {
                 self.reopened_behind_hooks().await?;
                 self.desk.conversation.hold(Some(held));
@@ -32,7 +33,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The failure comes with what was held.
+    /// Sends once. An error carries the held message.
     async fn send_once(&mut self) -> Result<Sent, (Error, Option<Message>)> {
         match self.desk.herald.wants(When::BeforeLlmCall) {
             true => Box::pin(self.send_as_wanted()).await,
