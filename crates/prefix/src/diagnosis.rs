@@ -1,9 +1,9 @@
-//! Why the provider could not read from its cache what it had been sent before.
+//! Diagnosis of prefix breaks: reasons why the provider could not read a prefix from its cache although it
+//! was sent before.
 //!
-//! [`diagnose`] compares a request with the one that it should have continued: byte by byte, and by
-//! the providers' rules. It computes from what it is given and looks at nothing else. Tokens are
-//! those that the provider has reported, shared out by bytes; without a report, four bytes are taken
-//! for a token.
+//! [`diagnose`] compares a request with the one that it should have continued: byte by byte, and by the
+//! providers' rules. It uses only its arguments. Token counts are those that the provider has reported,
+//! distributed by bytes; without a report, four bytes count as one token.
 
 mod causes;
 mod detect;
@@ -33,7 +33,7 @@ pub(crate) use messages::said_by_user;
 pub use rules::Rules;
 pub use verdict::Verdict;
 
-/// A request, as far as the provider's cache looks at it.
+/// A request as the provider's cache sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Sending<'a> {
     /// The pieces.
@@ -42,30 +42,29 @@ pub struct Sending<'a> {
     pub namespace: &'a Namespace,
     /// The cache markers.
     pub plan: &'a Plan,
-    /// The body's other members; `}` if they are not known, and then no values of them are shown.
+    /// The other members of the body; `}` if they are unknown, and then no values of them are shown.
     pub tail: &'a [u8],
 }
 
-/// What is known of a request beside its bytes.
+/// Facts about a request in addition to its bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Observed<'a> {
-    /// The pieces behind which the provider was asked to remember the prefix, by the request before
-    /// and by those that it continued: the indexes of marked pieces. Of no account for providers
-    /// that cache by themselves.
+    /// Indexes of the pieces that the previous request, and those that it continued, marked as ends of cached
+    /// prefixes. Ignored for providers that cache without markers.
     pub written: &'a [u32],
-    /// Prefixes of the request before whose tokens the provider has counted.
+    /// Prefixes of the previous request whose tokens the provider has counted.
     pub known: &'a [Known],
-    /// What the request before used.
+    /// Usage of the previous request.
     pub previous: Option<Usage>,
-    /// What this request used.
+    /// Usage of this request.
     pub usage: Option<Usage>,
     /// The provider's own comparison of the two requests.
     pub verdict: Option<Verdict>,
-    /// Whether the provider has ever told, of this request or an earlier one, that it read something
-    /// from a cache or wrote it there. Where it has not, that it read nothing is not held against it:
-    /// it may have no word for it.
+    /// True if the provider has ever reported, for this request or an earlier one, that it read from a cache
+    /// or wrote to one. If false, a report of no cache read is not evidence of a break: the provider may not
+    /// report cache reads at all.
     pub tells: bool,
-    /// How long after the request before it was sent.
+    /// Time between the previous request and this one.
     pub elapsed: Option<Duration>,
 }
 
@@ -78,14 +77,13 @@ pub struct Known {
     pub tokens: u64,
 }
 
-/// The prefixes of a conversation whose tokens the provider has counted: from the usage of its answers.
-/// Tools, system text and messages have tokens of different lengths, so each stretch is measured by
-/// itself.
+/// The prefixes of a conversation whose tokens the provider has counted, from the usage of its answers.
+/// Tools, system text and messages differ in bytes per token, so each stretch is measured separately.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counted(Vec<Known>);
 
 impl Counted {
-    /// Prefixes that are kept at most.
+    /// Maximum number of prefixes.
     const MOST: usize = 256;
 
     /// The prefixes, shortest first.
@@ -94,12 +92,12 @@ impl Counted {
         &self.0
     }
 
-    /// Forgets prefixes that are longer than this, in bytes: the conversation goes on differently.
+    /// Removes prefixes longer than `bytes`: the conversation continues differently after them.
     pub fn cut(&mut self, bytes: u64) {
         self.0.retain(|known| known.bytes <= bytes);
     }
 
-    /// Adds what an answer to this request reports.
+    /// Adds the counts that an answer to this request reports.
     pub fn add(&mut self, request: &Sending<'_>, usage: Usage) {
         let bytes = request.prompt.bytes();
         let frozen = request.prompt.frozen().bytes();
@@ -111,7 +109,8 @@ impl Counted {
             let bytes = marked.map_or(0, |node| node.total);
             self.insert(bytes, usage.cache_read + usage.cache_write());
         }
-        // Two lengths of the messages give their density, and that the length of what stands before.
+        // Two prefixes that end in the messages give the tokens per byte of messages, and thereby the tokens
+        // of tools and system text.
         let mut messages = self.0.iter().filter(|known| known.bytes > frozen);
         if let (Some(first), Some(last)) = (messages.next(), messages.next_back())
             && !self.0.iter().any(|known| known.bytes == frozen)
@@ -138,37 +137,37 @@ impl Counted {
     }
 }
 
-/// Why the provider could not read from its cache what it might have, in the providers' words.
+/// Reasons why the provider did not read as much from its cache as it might have, in the providers' terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// It could read everything, as far as is known.
+    /// It could read everything, as far as known.
     None,
-    /// Another model.
+    /// The model changed.
     ModelChanged,
-    /// Other tools.
+    /// The tools changed.
     ToolsChanged,
-    /// Another system text.
+    /// The system text changed.
     SystemChanged,
-    /// Something that had been sent among the messages is not what it was.
+    /// A message that was sent before changed.
     MessagesChanged,
-    /// Another parameter that the cache depends on.
+    /// Another parameter on which the cache depends changed.
     ParametersChanged,
-    /// What was cached had been forgotten in the meantime.
+    /// The cached prefix had expired.
     Expired,
     /// The prefix is too short to be cached.
     BelowMinimum,
-    /// What was cached lies too far before the next marker.
+    /// The cached prefix ends too many blocks before the next marker.
     LookbackExceeded,
-    /// The provider caches at markers only, and there were none.
+    /// The provider caches only at markers, and there were none.
     NotMarked,
-    /// The provider read less than it might have; nothing in the request says why.
+    /// The provider read less than it might have, and the request does not show why.
     EvictedOrUnknown,
 }
 
 impl Reason {
-    /// As the providers write it: `system_changed`.
+    /// The reason in the providers' spelling: `system_changed`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -198,13 +197,13 @@ impl fmt::Display for Reason {
 pub struct At {
     /// `tools`, `system`, `messages` or `parameters`.
     pub level: &'static str,
-    /// Which piece of its level, from 0; of a parameter, always 0.
+    /// Index of the piece within its level, from 0; always 0 for a parameter.
     pub index: usize,
-    /// The first byte that differs, within the piece; 0 if the whole piece is another.
+    /// The first byte within the piece that differs; 0 if the whole piece was replaced.
     pub offset: usize,
-    /// The same within the prefix: the bytes of all pieces before, without what joins them, count too.
+    /// The same position within the prefix: bytes of all pieces before it count, without separators.
     pub in_prefix: u64,
-    /// The parameter.
+    /// The name of the parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,
 }
@@ -219,8 +218,8 @@ impl fmt::Display for At {
     }
 }
 
-/// What stood at the place where two requests differ, and what stands there now: at most 80
-/// characters each, with secrets masked. Empty if nothing stood or stands there.
+/// The text at the place where two requests differ, before and after: at most 80 characters each, with
+/// secrets masked. Empty if there was or is no text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// Before.
@@ -229,24 +228,25 @@ pub struct Change {
     pub after: String,
 }
 
-/// What became of a cached prefix.
+/// The diagnosis of a cached prefix.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// Why not everything could be read.
+    /// The reason why not everything could be read.
     pub reason: Reason,
-    /// Where the requests differ first; `None` if this one continues the one before.
+    /// The first difference; `None` if this request continues the previous one.
     pub at: Option<At>,
-    /// What has probably caused it.
+    /// The likely cause.
     pub cause: Option<LikelyCause>,
-    /// What differs.
+    /// The difference itself.
     pub change: Option<Change>,
-    /// How many tokens the provider might have read, had the prefix stayed the same.
+    /// Tokens that the provider might have read if the prefix had stayed the same.
     pub expected_read_tokens: u64,
-    /// How many it says that it has read.
+    /// Tokens that the provider reports as read.
     pub actual_read: Option<u64>,
-    /// How many were paid for anew.
+    /// Tokens that were paid for again.
     pub lost_tokens: u64,
-    /// What that cost, over reading them; `None` if nothing was lost or there is no price.
+    /// The additional cost of these tokens compared with reading them; `None` if nothing was lost or there is
+    /// no price.
     pub lost_cost: Option<Cost>,
     /// True if the provider's own comparison gives the reason.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -254,14 +254,15 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Whether anything is wrong: with the request's bytes, or with what was read.
+    /// True if something is wrong with the request's bytes or with the amount that was read.
     #[must_use]
     pub fn is_break(&self) -> bool {
         !matches!(self.reason, Reason::None | Reason::BelowMinimum)
     }
 
-    /// Whether the user is warned of it: it cost more than `warn_above`, in US dollars, or 20,000 tokens
-    /// where there is no price. Never for an eviction by the provider, which the user cannot change.
+    /// True if the user should be warned: the break cost more than `warn_above`, in US dollars, or 20,000
+    /// tokens where there is no price. Always false for an eviction by the provider, which the user cannot
+    /// influence.
     #[must_use]
     pub fn is_worth_warning(&self, warn_above: f64) -> bool {
         const MANY_TOKENS: u64 = 20_000;
@@ -275,7 +276,7 @@ impl Diagnosis {
     }
 }
 
-/// One sentence for a user.
+/// Renders one sentence for a user.
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -306,12 +307,12 @@ impl fmt::Display for Diagnosis {
 
 /// Compares a request with the one before it.
 ///
-/// A request that is shorter, and in which nothing differs, breaks nothing. Neither does a difference
-/// behind which the provider has read all the same: then the place is told, and no reason. Secrets that `seals`
-/// knows, and whatever looks like a credential, is masked in what is shown.
+/// A request that is shorter, and otherwise equal, is no break. Neither is a difference behind which the
+/// provider has read anyway: the diagnosis then has a place, but no reason. Secrets known to `seals`, and
+/// text that looks like a credential, are masked.
 ///
-/// The provider's own comparison has precedence: what it finds equal is no difference, and what it finds
-/// different is one, as long as tokens were lost.
+/// The provider's own comparison takes precedence: a difference that it does not report is ignored, and one
+/// that it reports counts if tokens were lost.
 #[must_use]
 pub fn diagnose(
     previous: &Sending<'_>,
@@ -333,7 +334,7 @@ pub fn diagnose(
     }
 }
 
-/// Diagnoses by the two requests alone.
+/// Compares the two requests, without the provider's comparison.
 fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
     let reach::Reach {
         previous,
@@ -344,7 +345,7 @@ fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
     let parameter = previous.namespace.difference(next.namespace);
     let broken =
         divergence(previous.prompt, next.prompt).filter(|broken| !is_shorter(next.prompt, broken));
-    // A parameter that costs a level costs it from its first piece on.
+    // A changed parameter that invalidates a level invalidates it from its first piece on.
     let parameter = parameter.filter(|field| {
         broken
             .as_ref()
@@ -417,7 +418,7 @@ fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
     }
 }
 
-/// Whether the break is only that the request ends earlier.
+/// True if the only difference is that the request ends earlier.
 fn is_shorter(next: &Prompt, broken: &Break) -> bool {
     broken.level == Level::Message
         && broken.cause == cachalot_prompt::continuation::Cause::Missing
@@ -429,7 +430,7 @@ fn is_shorter(next: &Prompt, broken: &Break) -> bool {
             <= broken.index
 }
 
-/// What is wrong, before it is counted what that costs.
+/// A diagnosis before its tokens and costs are computed.
 struct Found {
     reason: Reason,
     at: Option<At>,
@@ -504,7 +505,7 @@ fn of_bytes(broken: &Break, reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosi
     found.with(reach, &read)
 }
 
-/// The bytes go on as they should: what the rules and the provider's report say.
+/// Diagnoses two requests whose bytes do not differ, by the rules and the provider's report.
 fn without_break(reach: &reach::Reach<'_>) -> Diagnosis {
     let all = reach.everything();
     let (reason, cause) = reach.silent_loss();
@@ -522,7 +523,7 @@ fn without_break(reach: &reach::Reach<'_>) -> Diagnosis {
             ..diagnosis
         },
         Reason::EvictedOrUnknown => diagnosis,
-        // Whether or not the provider has said so, this is what it could not read.
+        // The provider could not read these tokens, even if it does not report cache reads.
         _ => {
             let lost = match diagnosis.actual_read {
                 Some(_) => diagnosis.lost_tokens,

@@ -1,4 +1,5 @@
-//! Why the provider's prompt cache could not read what it had been sent before.
+//! Diagnosis of prefix breaks: reasons why a provider's prompt cache could not be read although the prefix
+//! was sent before.
 //!
 //! - [`request`] reads the request body of any client as a chain of pieces.
 //! - [`log`] reads request logs and finds the conversations in them.

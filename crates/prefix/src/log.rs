@@ -1,10 +1,10 @@
-//! Logs of requests: JSON lines of whatever client.
+//! Request logs: JSON lines of any client.
 //!
-//! A line is the body of a request, or an envelope with one in `request`, `body` or `params` (an object,
-//! or its text). An envelope may also say when it was sent (`timestamp`, `time`, `at`, `ts` or `created`:
-//! seconds or milliseconds since 1970, or ISO 8601), to which session it belongs (`session`,
-//! `session_id`, `conversation_id`), and what came back (`response`, with its `usage`).
-//! Transcripts of Claude Code, which have answers only, are read as far as that goes ([`TranscriptLine`]).
+//! A line is the body of a request, or an envelope with one in `request`, `body` or `params` (an object, or
+//! its text). An envelope may also contain the time when it was sent (`timestamp`, `time`, `at`, `ts` or
+//! `created`: seconds or milliseconds since 1970, or ISO 8601), the session to which it belongs (`session`,
+//! `session_id`, `conversation_id`), and the answer (`response`, with its `usage`). Transcripts of Claude
+//! Code, which contain answers only, are read as far as possible ([`TranscriptLine`]).
 
 mod analysis;
 mod answer;
@@ -31,35 +31,35 @@ pub use order::InOrder;
 pub use threads::{MOST_OPEN, MOST_OPEN_BYTES};
 pub use transcript::TranscriptLine;
 
-/// The longest line that is read, in bytes.
+/// Maximum length of a line in bytes.
 pub const LONGEST_LINE: usize = 64 << 20;
 
 /// A request of a log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Logged {
-    /// The number of its line, from 1; 0 if it comes from elsewhere.
+    /// The number of its line, from 1; 0 if it is from another source.
     pub line: u64,
     /// The request.
     pub request: Request,
-    /// When it was sent.
+    /// The time when it was sent.
     pub at: Option<Millis>,
-    /// The session that it belongs to, as the log calls it.
+    /// The session to which it belongs, as named in the log.
     pub session: Option<String>,
-    /// What its answer used.
+    /// Usage of its answer.
     pub usage: Option<Usage>,
-    /// The id of its answer.
+    /// The ID of its answer.
     pub answer: Option<String>,
-    /// The id of the answer with whose request the client asked the provider to compare it.
+    /// The ID of the earlier answer that the client named, so that the provider compares the two requests.
     pub compared_with: Option<String>,
     /// The result of that comparison.
     pub verdict: Option<Verdict>,
-    /// Whether it was answered with an error, and so nothing was cached for it.
+    /// True if it was answered with an error: nothing was cached for it.
     pub failed: bool,
 }
 
 impl Logged {
-    /// The last request of a session of our own: its pieces are all that is kept of it.
+    /// Creates an entry from the last request of one of our sessions, of which only the pieces are stored.
     #[must_use]
     pub fn of_session(session: &Session) -> Self {
         let head = &session.head;
@@ -77,31 +77,31 @@ impl Logged {
     }
 }
 
-/// Why a line of a log gives no request.
+/// The reason why a line of a log contains no request.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {reason}")]
 #[non_exhaustive]
 pub struct LogError {
     /// The number of the line, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The defect of the line.
     pub reason: Reason,
 }
 
-/// What is wrong with a line of a log.
+/// Defects of a line in a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It is no request; the next line may be one.
+    /// It is not a request; the next line may be one.
     #[error(transparent)]
     NotARequest(#[from] request::Error),
-    /// It is a line of a transcript, which has no requests.
+    /// It is a line of a transcript, which contains no requests.
     #[error("it is a line of a transcript, which has answers and no requests")]
     Transcript(Box<TranscriptLine>),
-    /// It is longer than [`LONGEST_LINE`], and was passed over.
+    /// It is longer than [`LONGEST_LINE`], and was skipped.
     #[error("it is longer than {} MiB", LONGEST_LINE >> 20)]
     TooLong,
-    /// It cannot be read, and nothing that follows can be.
+    /// It cannot be read, and neither can the lines after it.
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] io::Error),
 }
@@ -112,7 +112,7 @@ impl From<Malformed> for Reason {
     }
 }
 
-/// Reads a log line by line. Empty lines are passed over. Holds one line at a time.
+/// Reads a log line by line. Skips empty lines. Holds one line at a time.
 pub struct LogReader<R> {
     from: R,
     line: Vec<u8>,
@@ -122,7 +122,7 @@ pub struct LogReader<R> {
 }
 
 impl<R: BufRead> LogReader<R> {
-    /// Reads from here.
+    /// Creates a reader.
     pub fn new(from: R) -> Self {
         Self {
             from,
@@ -133,12 +133,12 @@ impl<R: BufRead> LogReader<R> {
         }
     }
 
-    /// The same, put in the order in which requests were sent.
+    /// Returns an iterator that sorts the requests by the time when they were sent.
     pub fn in_order(self) -> InOrder<R> {
         InOrder::new(self)
     }
 
-    /// The next line that is not empty; `None` at the end.
+    /// Returns the next line that is not empty; `None` at the end.
     fn next_line(&mut self) -> Result<Option<&[u8]>, Reason> {
         loop {
             self.line.clear();
@@ -169,7 +169,7 @@ impl<R: BufRead> Iterator for LogReader<R> {
         if self.over {
             return None;
         }
-        // The line is borrowed from the reader.
+        // The line borrows from the reader, so the forms are taken out meanwhile.
         let mut forms = std::mem::take(&mut self.forms);
         let read = match self.next_line() {
             Ok(None) => {
@@ -194,7 +194,7 @@ impl<R: BufRead> Iterator for LogReader<R> {
     }
 }
 
-/// Reads up to the end of the line, and forgets it.
+/// Skips the rest of the line.
 fn pass_line(from: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = from.fill_buf()?;

@@ -1,4 +1,4 @@
-//! Each request of a conversation, compared with the one before it.
+//! Diagnosis of a running conversation: compares each request with the one before it.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ pub struct SentRequest {
     pub prompt: Prompt,
     /// The parameters that the provider's cache depends on.
     pub namespace: Namespace,
-    /// The markers.
+    /// The cache markers.
     pub plan: Plan,
     /// The format of the pieces.
     pub format: Format,
-    /// What stands behind the messages; `}` if it is not known.
+    /// The body after the messages; `}` if it is unknown.
     pub tail: Bytes,
-    /// When it was sent, if that is known.
+    /// The time when it was sent, if known.
     pub at: Option<Millis>,
 }
 
 impl SentRequest {
-    /// The same as the provider compares it.
+    /// Returns the request in the form that the provider compares.
     fn normal(&self) -> Self {
         let Compared { prompt, plan } = Compared::new(self.format, &self.prompt, &self.plan);
         Self {
@@ -51,27 +51,27 @@ impl SentRequest {
     }
 }
 
-/// Watches over the prefix of a conversation: says of each request why the provider could not read
-/// what it had been sent before. A clone watches over a fork, whose first request is compared with
-/// the last one of its parent.
+/// Monitors the prefix of a conversation: diagnoses for each request why the provider could not read a prefix
+/// that was sent before. A clone monitors a fork, whose first request is compared with the last request of
+/// its parent.
 #[derive(Debug, Clone, Default)]
 pub struct PrefixMonitor {
-    /// The last request that was answered, and what it used.
+    /// The last answered request, with its usage.
     last: Option<(SentRequest, Option<Usage>)>,
-    /// The id of its answer.
+    /// The ID of its answer.
     answer: Option<String>,
-    /// The request under way.
+    /// The request in flight.
     asked: Option<SentRequest>,
-    /// What the provider has counted of it.
+    /// Prefixes whose tokens the provider has counted.
     counted: Counted,
-    /// The pieces that were marked by the last request and by those that it continued.
+    /// Indexes of the pieces that were marked by the last request and by those that it continued.
     written: Vec<u32>,
-    /// Whether the provider has ever told that it read something from a cache, or wrote it there.
+    /// True if the provider has ever reported a cache read or write.
     tells: bool,
 }
 
 impl PrefixMonitor {
-    /// Over a conversation whose last request was this one, in whichever process.
+    /// Creates a monitor for a conversation whose last request was sent by this or another process.
     #[must_use]
     pub fn resumed(last: SentRequest) -> Self {
         let written = last.plan.marks().iter().map(|mark| mark.node).collect();
@@ -85,26 +85,27 @@ impl PrefixMonitor {
         }
     }
 
-    /// Returns the id of the last answer, by which the provider can be asked to compare the next request.
+    /// Returns the ID of the last answer, with which the provider can be asked to compare the next request.
     #[must_use]
     pub fn last_answer(&self) -> Option<&str> {
         self.answer.as_deref()
     }
 
-    /// Returns the request under way.
+    /// Returns the request in flight.
     #[must_use]
     pub fn asked(&self) -> Option<&SentRequest> {
         self.asked.as_ref()
     }
 
-    /// A request is sent.
+    /// Records that a request is sent.
     pub fn ask(&mut self, request: SentRequest) {
         self.asked = Some(request);
     }
 
-    /// It was answered. What became of the prefix; `None` of a first request, which continues nothing.
-    /// The provider's own comparison counts if the request named the last answer. Of a provider that has no word for what it read from a cache, nothing
-    /// is said that its words alone would show. Secrets that `seals` knows are masked in what is shown.
+    /// Diagnoses the request in flight by its answer. Returns `None` for a first request, which continues
+    /// nothing. The provider's own comparison counts if the request named the last answer. If the provider
+    /// does not report cache reads, breaks that only such a report could show are not diagnosed. Secrets
+    /// known to `seals` are masked.
     pub fn answer(&mut self, reply: &Reply, rules: &Rules, seals: &Seals) -> Option<Diagnosis> {
         let asked = self.asked.take()?;
         let usage = reply.usage;
@@ -130,12 +131,12 @@ impl PrefixMonitor {
             if divergence(&last.prompt, &asked.prompt).is_none() {
                 return diagnose(&last.sending(), &asked.sending(), &observed, rules, seals);
             }
-            // The bytes differ; whether the provider sees that is another question.
+            // The bytes differ, but the provider may not see the difference: compare the normal forms.
             let (before, now) = (last.normal(), asked.normal());
             diagnose(&before.sending(), &now.sending(), &observed, rules, seals)
         });
         if diagnosis.as_ref().is_some_and(|found| found.at.is_some()) {
-            // What was kept of the old prefix is of no use to the new one, as far as is known.
+            // Cached parts of the old prefix are not useful for the new one, as far as known.
             self.written.clear();
             self.counted = Counted::default();
         }

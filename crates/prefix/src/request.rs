@@ -1,13 +1,12 @@
-//! Request bodies of any client, as chains of pieces.
+//! Request bodies of any client, parsed into chains of pieces.
 //!
-//! The pieces are the bytes of the body: each tool, each block of the system's text, each message (or
-//! item) as the client wrote it, with the cache markers taken out. Text that stands for a list (a
-//! `system`, `instructions` or `input` that is a string) is one piece, the string. Messages with the
-//! role `system` or `developer` that stand first belong to the system's text, as in our own prompts.
-//! Requests are compared by [`Compared`], the same pieces in their normal form.
-//! In the Messages format a content that is one text is written as the list that it stands for: the
-//! provider takes both for the same, and clients write the list only to mark it.
-//! The pieces are in the order in which providers hash them, whatever the order in the body.
+//! The pieces are the bytes of the body: each tool, each block of the system text, each message (or item) as
+//! the client wrote it, without cache markers. A string in place of a list (`system`, `instructions` or
+//! `input`) is one piece. Leading messages with the role `system` or `developer` belong to the system text,
+//! as in our own prompts. Requests are compared in the form of [`Compared`], which has the same pieces in
+//! their normal form. In the Messages format, a content that is a string is rewritten as the equivalent list
+//! with one text: the provider treats both alike, and clients write the list only to mark it. The pieces are
+//! in the order in which providers hash them, which may differ from the order in the body.
 
 mod forms;
 mod piece;
@@ -39,24 +38,25 @@ pub struct Request {
     pub model: String,
     /// The pieces: the bytes of the body, without cache markers.
     pub prompt: Prompt,
-    /// The markers that were found where they may stand, at most four.
+    /// The cache markers in permitted places, at most four.
     pub plan: Plan,
-    /// All markers that were found.
+    /// All cache markers.
     pub markers: Vec<Marker>,
     /// The parameters of the body that the provider's cache depends on.
     pub namespace: Namespace,
-    /// What the provider compares.
+    /// The form that the provider compares.
     pub compared: Compared,
-    /// All other members, as in [`Wire::tail`](cachalot_model::wire::Wire::tail): begins with a comma
-    /// unless it is empty, ends with the closing brace.
+    /// All other members, in the form of [`Wire::tail`](cachalot_model::wire::Wire::tail): begins with a
+    /// comma unless it is empty, ends with the closing brace.
     pub tail: Bytes,
-    /// Tell the messages from others, whatever becomes of their form, in order.
+    /// Fingerprints of the messages, independent of their form, in order.
     pub(crate) prints: Vec<u64>,
 }
 
 impl Request {
-    /// By whose rules it is cached, as far as its body tells: a format's own provider, or, where
-    /// Anthropic's markers are set in a format that has none of its own, a gateway that takes them.
+    /// Returns the provider whose caching rules apply, as far as the body reveals it: the format's own
+    /// provider, or, where Anthropic's markers are set in a format that has none, a gateway that accepts
+    /// them.
     #[must_use]
     pub fn provider(&self) -> &'static str {
         let takes_points =
@@ -70,7 +70,7 @@ impl Request {
         }
     }
 
-    /// It, to be diagnosed.
+    /// Returns the input of a diagnosis.
     #[must_use]
     pub fn sending(&self) -> Sending<'_> {
         Sending {
@@ -81,7 +81,7 @@ impl Request {
         }
     }
 
-    /// What a session of our own has sent last, as far as that is kept.
+    /// Creates a request from the last request of one of our sessions, as far as that is stored.
     pub(crate) fn of_session(session: &Session) -> Self {
         let head = &session.head;
         Self {
@@ -104,19 +104,19 @@ impl Request {
     }
 }
 
-/// A request as its provider compares it with earlier ones: its pieces in their
-/// [normal form](cachalot_prompt::normal), without tools whose loading is deferred. Anthropic's search
-/// and fetch tools stand before the system text, where that provider renders them.
+/// A request in the form in which its provider compares it with earlier ones: its pieces in their [normal
+/// form](cachalot_prompt::normal), without tools whose loading is deferred. Anthropic's search and fetch
+/// tools precede the system text, where that provider renders them.
 #[derive(Debug, Clone)]
 pub struct Compared {
     /// The pieces.
     pub prompt: Prompt,
-    /// The markers of the request, in these pieces.
+    /// The cache markers of the request, relative to these pieces.
     pub plan: Plan,
 }
 
 impl Compared {
-    /// Of the pieces as they were sent, and their markers.
+    /// Creates the compared form from the pieces as they were sent, and their markers.
     #[must_use]
     pub fn new(format: Format, prompt: &Prompt, plan: &Plan) -> Self {
         Self::with(&mut NormalForms::default(), format, prompt, plan)
@@ -139,13 +139,13 @@ impl Compared {
         let tools = tools.into_iter().map(|piece| (Level::Tool, piece));
         let web_tools = web_tools.into_iter().map(|piece| (Level::System, piece));
         let mut compared = Prompt::default();
-        // Which piece each piece of the request became.
+        // Pairs of a piece's index in the request and its index in the compared form.
         let mut places: Vec<(u32, u32)> = Vec::with_capacity(prompt.len());
         for (level, (depth, bytes, mark_at)) in tools.chain(web_tools).chain(others) {
             places.push((depth, u32::try_from(compared.len()).unwrap_or(u32::MAX)));
             compared = compared.with(level, &bytes, mark_at, None);
         }
-        // A marker on a tool that is not rendered marks the end of what stands before it.
+        // A marker on a tool that is not rendered marks the end of the piece before it.
         let place = |node: u32| {
             let before = places.iter().filter(|(depth, _)| *depth <= node);
             before.max_by_key(|(depth, _)| *depth).map(|(_, at)| *at)
@@ -161,7 +161,7 @@ impl Compared {
     }
 }
 
-/// Returns whether a tool is loaded later only, and so is no part of the prefix.
+/// Returns true if the tool is loaded later and is therefore not part of the prefix.
 pub(crate) fn is_deferred(tool: &[u8]) -> bool {
     let mut found = false;
     let read = Scanner::new(tool).members(|name, scanner| {
@@ -176,18 +176,18 @@ fn is_web_tool(tool: &[u8]) -> bool {
     begins("web_search_") || begins("web_fetch_")
 }
 
-/// A cache marker as a client has set it.
+/// A cache marker, as set by a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
-    /// The index of the piece that it is in.
+    /// The index of its piece.
     pub node: u32,
-    /// How long the prefix is to be kept.
+    /// The requested lifetime of the prefix.
     pub time: MarkerTime,
-    /// What it is on.
+    /// The kind of place where it is set.
     pub place: MarkerPlace,
 }
 
-/// Why a text is no request. Holds none of it.
+/// The reason why a text is not a request. Contains no part of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -205,7 +205,7 @@ pub enum Error {
         /// The reason.
         reason: &'static str,
     },
-    /// It is JSON, and not the body of a request to a model.
+    /// It is JSON, but not the body of a request to a model.
     #[error("it is no request: {0}")]
     NotARequest(&'static str),
 }
@@ -219,20 +219,20 @@ impl From<Malformed> for Error {
     }
 }
 
-/// Reads the body of a request: OpenAI Chat Completions, OpenAI Responses or Anthropic Messages; which
-/// of them is told by its members. Requests of Bedrock's Converse that have one of its own members
+/// Parses the body of a request: OpenAI Chat Completions, OpenAI Responses or Anthropic Messages, which are
+/// distinguished by their members. Requests of Bedrock's Converse that have a member specific to it
 /// (`toolConfig`, `inferenceConfig`, `additionalModelRequestFields`) are refused as such.
 ///
-/// Takes time and memory in proportion to the body, and no more stack however it is nested. What
-/// stands within strings is not checked.
+/// Takes time and memory proportional to the body, and constant stack for any nesting. The content of strings
+/// is not checked.
 ///
 /// # Errors
-/// It is no JSON, or no request of these formats.
+/// The body is not JSON, or not a request in one of these formats.
 pub fn read(body: &[u8]) -> Result<Request, Error> {
     read_with(&mut NormalForms::default(), body)
 }
 
-/// As of [`read`], with the normal forms of pieces that were read before.
+/// Parses like [`read`], reusing normal forms of pieces that were read before.
 pub(crate) fn read_with(forms: &mut NormalForms, body: &[u8]) -> Result<Request, Error> {
     let text = std::str::from_utf8(body).map_err(|error| Error::NotText {
         at: error.valid_up_to(),
@@ -246,15 +246,15 @@ struct Body<'a> {
     tools: Vec<Piece<'a>>,
     system: Vec<Piece<'a>>,
     messages: Option<Vec<Piece<'a>>>,
-    /// What the messages are called: `messages`, or `input`.
+    /// True if the messages are in `input` instead of `messages`.
     input: bool,
-    /// The format, as far as a member is of one format only.
+    /// The format, if a member that is specific to one format was found.
     format: Option<Format>,
-    /// A member that only requests of Bedrock's Converse have.
+    /// True if a member was found that only requests of Bedrock's Converse have.
     is_converse: bool,
-    /// All other members, as they are written.
+    /// All other members, as written.
     others: Vec<(&'a [u8], &'a [u8])>,
-    /// Where a marker of the whole request stands: the last piece gets it.
+    /// The lifetime of a marker on the whole request, which applies to the last piece.
     automatic: Option<MarkerTime>,
 }
 
@@ -385,14 +385,14 @@ impl<'a> Body<'a> {
             None if in_tools(b"\"function\"") => Format::Chat,
             None if says(b"tool") || matches!(first, b"system" | b"developer") => Format::Chat,
             None if self.other("thinking").is_some() => Format::Messages,
-            // A model behind a gateway is called `anthropic/claude-…`, and spoken to in its format.
+            // Behind a gateway, a model is named `anthropic/claude-…` and called in the gateway's format.
             None if model.contains("claude") && !model.contains('/') => Format::Messages,
             None => Format::Chat,
         }
     }
 }
 
-/// Tell the messages of a prompt from others: of each its longest string.
+/// Computes fingerprints of a prompt's messages, each from the longest string of the message.
 fn prints(prompt: &Prompt) -> Vec<u64> {
     let nodes = prompt.nodes();
     let messages = nodes.iter().filter(|node| node.level == Level::Message);
@@ -404,7 +404,7 @@ fn prints(prompt: &Prompt) -> Vec<u64> {
     prints.collect()
 }
 
-/// Reads a message. Roles and types are no strings that tell it from others.
+/// Scans a message for strings. Skips roles and types, which do not distinguish messages.
 fn pass_words(scanner: &mut Scanner<'_>, depth: u32) -> Scanned<()> {
     const DEEPEST: u32 = 2;
     if scanner.peek() != Some(b'{') {
@@ -419,7 +419,7 @@ fn pass_words(scanner: &mut Scanner<'_>, depth: u32) -> Scanned<()> {
     })
 }
 
-/// The pieces of a list, or the one piece that a string is.
+/// Parses the pieces of a list, or the single piece of a string.
 fn pieces<'a>(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned<Vec<Piece<'a>>> {
     let mut pieces = Vec::new();
     if scanner.peek() == Some(b'[') {
@@ -433,7 +433,7 @@ fn pieces<'a>(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned
     Ok(pieces)
 }
 
-/// Members that one format has and the other format with `messages` has not.
+/// Returns the format of a member that only one of the two formats with `messages` has.
 fn format_of_member(name: &[u8]) -> Option<Format> {
     match name {
         b"anthropic_version" | b"anthropic_beta" | b"stop_sequences" | b"output_config"

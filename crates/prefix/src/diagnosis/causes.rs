@@ -1,4 +1,4 @@
-//! The causes that are visible in the bytes of requests, and what to do about each.
+//! The likely causes of prefix breaks that are visible in the bytes of requests, with a remedy for each.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 macro_rules! causes {
     ($($name:ident $code:literal: $what:literal, $remedy:literal;)*) => {
-        /// Why a prefix was not read from the provider's cache, as far as requests show it.
+        /// The likely cause of a prefix break, as far as requests show it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum LikelyCause {
@@ -14,22 +14,22 @@ macro_rules! causes {
         }
 
         impl LikelyCause {
-            /// All of them.
+            /// All causes.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// A stable name, for programs.
+            /// Returns a stable name, for programs.
             #[must_use]
             pub fn code(self) -> &'static str {
                 match self { $(Self::$name => $code,)* }
             }
 
-            /// What it is, in words that may follow a colon.
+            /// Returns a description that can follow a colon.
             #[must_use]
             pub fn what(self) -> &'static str {
                 match self { $(Self::$name => $what,)* }
             }
 
-            /// What to do about it: a sentence.
+            /// Returns the remedy, as a sentence.
             #[must_use]
             pub fn remedy(self) -> &'static str {
                 match self { $(Self::$name => $remedy,)* }

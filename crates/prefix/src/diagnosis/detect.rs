@@ -1,4 +1,4 @@
-//! What has probably caused a difference: patterns over the two pieces and what stands around them.
+//! Detection of the likely cause of a difference, by patterns in the two pieces and their context.
 
 use std::collections::BTreeSet;
 
@@ -10,26 +10,26 @@ use super::{LikelyCause, Sending, messages};
 use cachalot_prompt::continuation::{self, Break, sent_pieces};
 use cachalot_prompt::{Level, Node, Prompt};
 
-/// Providers take no longer routing keys than this, in characters.
+/// Maximum length of a routing key that providers accept, in characters.
 const LONGEST_KEY: usize = 64;
 
-/// The place where two prompts differ first.
+/// The first place where two prompts differ.
 pub(super) struct Site<'a> {
     pub(super) level: Level,
-    /// The pieces that have bytes.
+    /// The pieces of the previous request that have bytes.
     pub(super) previous: Vec<&'a Node>,
-    /// The same of the request that follows.
+    /// The pieces of the next request that have bytes.
     pub(super) next: Vec<&'a Node>,
-    /// The index of the first of them that differs.
+    /// The index in both lists of the first piece that differs.
     pub(super) at: usize,
-    /// The piece of this level that stood there, and the one that stands there now.
+    /// The pieces of this level at that index, before and after.
     pub(super) before: Option<&'a Node>,
     pub(super) after: Option<&'a Node>,
-    /// The first byte that differs, within the two.
+    /// The first byte within these pieces that differs.
     pub(super) offset: usize,
-    /// How many bytes stand before the two.
+    /// Number of bytes before these pieces.
     pub(super) bytes_before: u64,
-    /// The last piece that both have.
+    /// The last piece of the common prefix.
     pub(super) last_common: Option<&'a Node>,
 }
 
@@ -58,12 +58,12 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The text of the piece that stood there; empty if there was none.
+    /// The text of the piece before; empty if there was none.
     pub(super) fn text_before(&self) -> &'a str {
         self.before.map_or("", text)
     }
 
-    /// The text of the piece that stands there now; empty if there is none.
+    /// The text of the piece after; empty if there is none.
     pub(super) fn text_after(&self) -> &'a str {
         self.after.map_or("", text)
     }
@@ -86,7 +86,7 @@ fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// The cause of a difference in bytes.
+/// Returns the likely cause of a difference in bytes.
 pub(super) fn cause(site: &Site<'_>) -> Option<LikelyCause> {
     match site.level {
         Level::Tool => tools(site),
@@ -95,7 +95,7 @@ pub(super) fn cause(site: &Site<'_>) -> Option<LikelyCause> {
     }
 }
 
-/// Parameters, by the cause that a change of one is.
+/// Parameter names by the cause that a change of them is.
 const PARAMETERS: [(&[&str], LikelyCause); 7] = [
     (&["model"], LikelyCause::ModelSwitched),
     (
@@ -156,9 +156,9 @@ const PARAMETERS: [(&[&str], LikelyCause); 7] = [
     ),
 ];
 
-/// The cause of a difference in a parameter.
+/// Returns the cause of a difference in a parameter.
 pub(super) fn parameter(name: &str, next: &Sending<'_>) -> LikelyCause {
-    // A further field of ours is called `extra.` and its name.
+    // Additional fields of our requests are named `extra.` plus their name.
     let name = name.strip_prefix("extra.").unwrap_or(name);
     let found = PARAMETERS.iter().find(|(names, _)| names.contains(&name));
     match found.map_or(LikelyCause::OtherParameter, |(_, cause)| *cause) {
@@ -167,7 +167,7 @@ pub(super) fn parameter(name: &str, next: &Sending<'_>) -> LikelyCause {
     }
 }
 
-/// Whether the routing key among a body's other members is longer than providers take.
+/// True if the routing key in a body's other members is longer than providers accept.
 pub(super) fn has_long_key(tail: &[u8]) -> bool {
     match super::snippet::member(tail, "prompt_cache_key") {
         Some(Value::String(key)) => key.chars().count() > LONGEST_KEY,
@@ -175,7 +175,7 @@ pub(super) fn has_long_key(tail: &[u8]) -> bool {
     }
 }
 
-/// What a tool is called: tools of providers go by their type.
+/// The name of a tool; tools that a provider runs are named by their type.
 fn tool_name(tool: &Value) -> &str {
     let name = tool
         .get("name")
@@ -262,17 +262,17 @@ fn is_string(node: Option<&Node>) -> bool {
     node.is_some_and(|node| node.bytes.first() == Some(&b'"'))
 }
 
-/// Whether the content of a message is a list.
+/// True if the content of a message is a list.
 pub(super) fn has_parts(message: &Value) -> bool {
     message.get("content").is_some_and(Value::is_array)
 }
 
-/// Whether two pieces say the same, and are written otherwise.
+/// True if two pieces contain the same JSON value in different spellings.
 pub(super) fn is_reserialized(before: &Value, after: &Value) -> bool {
     !before.is_null() && (before == after || told(before) == told(after))
 }
 
-/// Whether two pieces differ in nothing but white space within their strings.
+/// True if two pieces differ only in white space within their strings.
 pub(super) fn is_whitespace(before: &str, after: &str) -> bool {
     fn seen(text: &str) -> String {
         let mut seen = String::with_capacity(text.len());
@@ -292,7 +292,7 @@ pub(super) fn is_whitespace(before: &str, after: &str) -> bool {
     !before.is_empty() && !after.is_empty() && seen(before) == seen(after)
 }
 
-/// A value in which arguments that are JSON in a text are read.
+/// Returns the value with the JSON text in `arguments` members parsed.
 fn told(value: &Value) -> Value {
     match value {
         Value::Object(members) => members
@@ -310,7 +310,7 @@ fn told(value: &Value) -> Value {
     }
 }
 
-/// A word that changes by itself.
+/// Returns the cause if the difference is in a word that changes by itself.
 pub(super) fn volatile(site: &Site<'_>) -> Option<LikelyCause> {
     let (before, after) = (site.text_before(), site.text_after());
     let (was, is) = (word_at(before, site.offset), word_at(after, site.offset));
@@ -322,7 +322,7 @@ pub(super) fn volatile(site: &Site<'_>) -> Option<LikelyCause> {
                 .all(|byte| byte.is_ascii_digit() || byte == b'.')
     };
     if trimmed(was) == trimmed(is) && !was.is_empty() {
-        // What differs is a sign behind a word that stayed.
+        // The difference is in punctuation behind an unchanged word.
         return None;
     }
     if in_credential(before, site.offset) || in_credential(after, site.offset) {
@@ -343,10 +343,10 @@ pub(super) fn volatile(site: &Site<'_>) -> Option<LikelyCause> {
     }
 }
 
-/// Around a place, so many bytes are searched for a credential.
+/// Number of bytes before and after a place that are searched for a credential.
 const SEARCHED: usize = 1_024;
 
-/// Whether something that looks like a credential stands at a place.
+/// True if something that looks like a credential is at this place.
 fn in_credential(text: &str, at: usize) -> bool {
     let start = floor(text, at.saturating_sub(SEARCHED));
     let end = floor(text, at.saturating_add(SEARCHED));
@@ -359,14 +359,14 @@ fn in_credential(text: &str, at: usize) -> bool {
     })
 }
 
-/// Whether one of the last words before a place names a day or a month.
+/// True if one of the last words before a place names a day or a month.
 fn follows_a_date(text: &str, at: usize) -> bool {
     let before = text.get(..at).unwrap_or_default();
     let mut words = before.rsplit([' ', ',', '"', '\\']).take(4);
     words.any(is_part_of_date)
 }
 
-/// Words of sections of system texts, by the cause that a change in such a section is.
+/// Typical words of sections in system texts, by the cause that a change in such a section is.
 const SECTIONS: [(LikelyCause, &[&str]); 8] = [
     (
         LikelyCause::GitStatus,
@@ -451,11 +451,11 @@ const SECTIONS: [(LikelyCause, &[&str]); 8] = [
     ),
 ];
 
-/// How far before a difference the heading of its section is looked for, in bytes.
+/// Maximum distance, in bytes, of a section's typical word before a difference.
 const SECTION: usize = 800;
 
-/// The section of a system text that a difference is in: by the last of the known words before it,
-/// or in what has come or gone.
+/// Returns the cause for the section of a system text in which the difference is: by the last typical word
+/// before it, or within the added or removed line.
 fn section(site: &Site<'_>) -> Option<LikelyCause> {
     let (before, after) = (site.text_before(), site.text_after());
     let longer = if before.len() > after.len() {
@@ -478,7 +478,7 @@ fn section(site: &Site<'_>) -> Option<LikelyCause> {
     found.max_by_key(|(at, _)| *at).map(|(_, cause)| cause)
 }
 
-/// The last boundary between characters up to a place.
+/// The last character boundary at or before a place.
 pub(super) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len()))
         .rev()

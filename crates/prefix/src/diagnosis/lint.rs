@@ -1,4 +1,4 @@
-//! What will break a prefix, told before it is sent.
+//! Linting: findings that will cause a prefix break, before the request is sent.
 
 use std::ops::Range;
 
@@ -14,40 +14,40 @@ use cachalot_prompt::Level;
 use cachalot_prompt::MOST_MARKS;
 use cachalot_prompt::normal;
 
-/// Something that will keep a prefix from being read, or a request from being taken.
+/// A finding: something that will prevent a prefix from being read, or a request from being accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it would be called in a diagnosis.
+    /// The cause that a diagnosis would name.
     pub cause: LikelyCause,
     /// `tools`, `system`, `messages` or `parameters`.
     pub level: &'static str,
-    /// Which piece of its level, from 0.
+    /// Index of the piece within its level, from 0.
     pub index: usize,
-    /// The word that is likely to change, if it is one. Credentials are not shown.
+    /// The word that is likely to change, if the finding is about one. Credentials are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
-    /// Where that stands, in bytes of the piece.
+    /// The byte position of the word within the piece.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
-    /// Whether it is a fault, or only good to know.
+    /// True for a fault; false for information.
     pub is_fault: bool,
 }
 
-/// Something in a text that may differ the next time, or should not be there.
+/// A part of a text that may differ in the next request, or should not be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Suspect<'a> {
-    /// What it would be called in a diagnosis.
+    /// The cause that a diagnosis would name.
     pub cause: LikelyCause,
-    /// Where it stands, in bytes.
+    /// The position in bytes.
     pub offset: usize,
-    /// What stands there; `None` of a credential, which is not shown.
+    /// The word; `None` for a credential, which is not shown.
     pub word: Option<&'a str>,
-    /// Whether it is a fault. If not, nothing says that it will be another one the next time.
+    /// True for a fault. If false, the text does not indicate that the word will change.
     pub is_fault: bool,
 }
 
-/// What in a text is likely to differ the next time, and credentials: the first of each kind, a fault
-/// rather than what is none.
+/// Finds words in a text that are likely to differ in the next request, and credentials: the first of each
+/// cause, preferring faults.
 #[must_use]
 pub fn lint_text(text: &str) -> Vec<Suspect<'_>> {
     let made_up = |range: &Range<usize>| text[range.clone()].bytes().any(|b| b.is_ascii_digit());
@@ -86,11 +86,12 @@ pub fn lint_text(text: &str) -> Vec<Suspect<'_>> {
     found
 }
 
-/// Checks one request: its markers, its length, and the words in its tools and system text that are
-/// likely to differ the next time. In the order of the pieces; what is about the whole stands last.
+/// Checks one request: its markers, its length, and the words in its tools and system text that are likely to
+/// differ in the next request. Findings are in the order of the pieces; those about the whole request come
+/// last.
 ///
-/// Words and length are those of the [normal form](cachalot_prompt::normal), which is what the provider
-/// reads; offsets are those of the piece as the client wrote it.
+/// Words and length are taken from the [normal form](cachalot_prompt::normal), which is what the provider
+/// reads; offsets refer to the piece as the client wrote it.
 #[must_use]
 pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
     let mut findings = words(request);
@@ -143,9 +144,10 @@ fn words(request: &Request) -> Vec<Finding> {
     found.collect()
 }
 
-/// Finds a suspect of the normal form in the piece as it is written; `None` if it is written with escapes.
+/// Returns the position of a suspect of the normal form in the piece as written; `None` if it is written with
+/// escapes.
 fn written_at(written: &str, read: &str, suspect: &Suspect<'_>) -> Option<usize> {
-    /// The number of characters of a credential that tell it from others.
+    /// Number of characters that distinguish a credential from others.
     const TELLING: usize = 12;
     let rest = read.get(suspect.offset..)?;
     let end = rest
@@ -155,7 +157,7 @@ fn written_at(written: &str, read: &str, suspect: &Suspect<'_>) -> Option<usize>
     written.find(suspect.word.unwrap_or(&rest[..end]))
 }
 
-/// The level of a piece, and which of its level it is.
+/// Returns the level of a piece and its index within that level.
 fn place(request: &Request, depth: u32) -> (&'static str, usize) {
     let nodes = request.prompt.nodes();
     let level = nodes

@@ -1,4 +1,4 @@
-//! What has probably caused a difference among the messages.
+//! Detection of the likely cause of a difference in the messages.
 
 use serde_json::Value;
 
@@ -7,14 +7,14 @@ use super::Sending;
 use super::detect::{Site, has_parts, is_reserialized, is_whitespace, text, volatile};
 use cachalot_prompt::{Level, Node};
 
-/// A difference of messages, both read.
+/// A difference of two messages, parsed.
 struct Pair<'a> {
     site: &'a Site<'a>,
     before: Value,
     after: Value,
 }
 
-/// Each knows one cause; the first that finds its own wins, so the most specific come first.
+/// Detectors of one cause each, the most specific first; the first match wins.
 const DETECTORS: [fn(&Pair<'_>) -> Option<LikelyCause>; 14] = [
     reasoning,
     images,
@@ -49,7 +49,7 @@ fn role(message: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// The texts of a message, one after the other; of a string, itself.
+/// The concatenated texts of a message; for a string, the string itself.
 fn said(message: &Value) -> String {
     let content = ["content", "output"]
         .iter()
@@ -68,14 +68,14 @@ fn said(message: &Value) -> String {
     }
 }
 
-/// What the user says in a piece; `None` if it is somebody else's.
+/// Returns the user's text in a piece; `None` if the piece is not from the user.
 pub(crate) fn said_by_user(node: &Node) -> Option<String> {
     let message: Value = serde_json::from_slice(&node.bytes).ok()?;
     let users = message.is_string() || role(&message) == "user" && !is_tool_result(&message);
     users.then(|| said(&message))
 }
 
-/// How many objects in a value are of one of these types.
+/// Counts the objects in a value that have one of these types.
 fn count(value: &Value, types: &[&str]) -> usize {
     match value {
         Value::Object(members) => {
@@ -144,7 +144,7 @@ fn whitespace(pair: &Pair<'_>) -> Option<LikelyCause> {
         .then_some(LikelyCause::Whitespace)
 }
 
-/// A message of the same speaker says something else.
+/// Matches a message of the same role with other content.
 fn edited(pair: &Pair<'_>) -> Option<LikelyCause> {
     if pair.site.before.is_none() || role(&pair.before) != role(&pair.after) {
         return None;
@@ -159,7 +159,7 @@ fn edited(pair: &Pair<'_>) -> Option<LikelyCause> {
     })
 }
 
-/// Whether one of two requests has pictures and the other one has none.
+/// True if exactly one of two requests has images.
 pub(super) fn images_differ(previous: &Sending<'_>, next: &Sending<'_>) -> bool {
     let has = |sending: &Sending<'_>| {
         let mut nodes = sending.prompt.backwards();
@@ -168,16 +168,16 @@ pub(super) fn images_differ(previous: &Sending<'_>, next: &Sending<'_>) -> bool 
     has(previous) != has(next)
 }
 
-/// The first message whose thinking the provider has read in one request and drops in the next.
+/// The first message whose thinking the provider reads in one request and drops in the next.
 pub(super) struct Dropped {
-    /// Which message, from 0.
+    /// Index of the message, from 0.
     pub(super) index: usize,
-    /// Its piece.
+    /// Index of its piece.
     pub(super) depth: u32,
 }
 
-/// Finds thinking that stood behind the last question of one request and stands before that of the
-/// next, in a message that both have.
+/// Finds thinking in a message that both requests contain: after the last question of the previous request,
+/// and before the last question of the next one.
 pub(super) fn dropped_thinking(previous: &Sending<'_>, next: &Sending<'_>) -> Option<Dropped> {
     let question = |sending: &Sending<'_>| {
         let mut nodes = sending.prompt.backwards();
@@ -210,7 +210,7 @@ pub(super) fn dropped_thinking(previous: &Sending<'_>, next: &Sending<'_>) -> Op
     })
 }
 
-/// Whether the user says something, and not only what tools answered.
+/// True if the user wrote the message: it does not only hold tool results.
 fn is_question(node: &Node) -> bool {
     let message: Value = serde_json::from_slice(&node.bytes).unwrap_or_default();
     let blocks = message.get("content").and_then(Value::as_array);
@@ -224,7 +224,7 @@ fn parts(pair: &Pair<'_>) -> Option<LikelyCause> {
     (other && said(&pair.before) == said(&pair.after)).then_some(LikelyCause::StringOrParts)
 }
 
-/// How clients mark what they remind the model of.
+/// Tags with which clients mark reminders for the model.
 const REMINDERS: [&str; 5] = [
     "<system-reminder",
     "<system_reminder",
@@ -233,7 +233,7 @@ const REMINDERS: [&str; 5] = [
     "<available_skills",
 ];
 
-/// How clients mark the state of things at a turn.
+/// Tags with which clients mark the context of a turn.
 const CONTEXTS: [&str; 7] = [
     "<environment",
     "<turn-context",
@@ -254,7 +254,7 @@ fn reminder(pair: &Pair<'_>) -> Option<LikelyCause> {
     moved.then_some(LikelyCause::ReminderMoved)
 }
 
-/// The difference stands within a block of context.
+/// Matches a difference within a block of context.
 fn context(pair: &Pair<'_>) -> Option<LikelyCause> {
     let (before, after) = (pair.site.text_before(), pair.site.text_after());
     let (had, has) = (
@@ -277,19 +277,19 @@ fn among(nodes: &[&Node], node: Option<&Node>) -> bool {
     })
 }
 
-/// What stood there stands further behind now.
+/// Matches if the old piece is now further behind.
 fn inserted(pair: &Pair<'_>) -> Option<LikelyCause> {
     let behind = pair.site.next.get(pair.site.at + 1..)?;
     among(behind, pair.site.before).then_some(LikelyCause::ContextInserted)
 }
 
-/// What stands there now stood further behind.
+/// Matches if the new piece was further behind before.
 fn window(pair: &Pair<'_>) -> Option<LikelyCause> {
     let behind = pair.site.previous.get(pair.site.at + 1..)?;
     among(behind, pair.site.after).then_some(LikelyCause::SlidingWindow)
 }
 
-/// Words of summaries that stand for a conversation.
+/// Typical words of summaries that replace a conversation.
 const SUMMARY: [&str; 7] = [
     "summary",
     "summarized",
@@ -319,7 +319,7 @@ fn is_tool_result(message: &Value) -> bool {
         || count(message, &["tool_result"]) > 0
 }
 
-/// The call that a message answers first.
+/// The ID of the first call that a message answers.
 fn answered(message: &Value) -> Option<&str> {
     fn call(value: &Value) -> Option<&str> {
         let names = ["tool_call_id", "call_id", "tool_use_id"];
@@ -331,7 +331,7 @@ fn answered(message: &Value) -> Option<&str> {
 }
 
 fn tool_result(pair: &Pair<'_>) -> Option<LikelyCause> {
-    /// What is shorter may stand anywhere.
+    /// Minimum length in bytes of a result that identifies it: shorter texts occur by chance.
     const TELLING: usize = 16;
     let same = answered(&pair.before) == answered(&pair.after);
     if !same || !is_tool_result(&pair.before) || !is_tool_result(&pair.after) {
@@ -360,9 +360,9 @@ fn merged(pair: &Pair<'_>) -> Option<LikelyCause> {
     (users && grown && !before.is_empty()).then_some(LikelyCause::MessagesMerged)
 }
 
-/// The first messages end alike, and begin otherwise.
+/// Matches first messages that end alike and begin differently.
 fn goal_first(pair: &Pair<'_>) -> Option<LikelyCause> {
-    /// What two messages end with by chance, in bytes.
+    /// Maximum length in bytes of a common end that two messages may have by chance.
     const CHANCE: usize = 100;
     let (before, after) = (pair.site.text_before(), pair.site.text_after());
     let first = pair
@@ -377,7 +377,7 @@ fn goal_first(pair: &Pair<'_>) -> Option<LikelyCause> {
     (first && early && word && most && shared > CHANCE).then_some(LikelyCause::GoalFirst)
 }
 
-/// The last message was the beginning of an answer, and the answer begins otherwise.
+/// Matches if the last message was a prefilled beginning of an answer, which has changed.
 fn prefill(pair: &Pair<'_>) -> Option<LikelyCause> {
     let last = pair.site.at + 1 == pair.site.previous.len();
     (last && role(&pair.before) == "assistant").then_some(LikelyCause::PrefillChanged)

@@ -1,4 +1,4 @@
-//! How far a provider can read: in bytes by its rules, in tokens by its reports.
+//! Computation of the prefix that a provider can read: in bytes by its rules, in tokens by its reports.
 
 use cachalot_core::Cost;
 use cachalot_model::Usage;
@@ -10,20 +10,20 @@ use super::{Known, LikelyCause, Observed, Reason, Rules, Sending};
 use cachalot_prompt::Mark;
 use cachalot_prompt::{Level, Node};
 
-/// Bytes of a token, where nobody has reported any.
+/// Estimated bytes per token, where no provider has reported counts.
 const BYTES_OF_TOKEN: u64 = 4;
 
-/// What providers' counts differ by beside their granularity: frames of messages, hidden prompts.
+/// Tolerance for differences of providers' counts beyond their granularity, such as message frames and hidden
+/// prompts.
 const SLACK: u64 = 128;
 
-/// The share of an estimated stretch that its estimate is off by, at most: a tenth, and no more tokens
-/// than this.
+/// Maximum error of an estimated stretch in tokens; below it, the error is a tenth of the stretch.
 const LARGEST_ERROR: u64 = 1_000;
 
-/// A request that follows so soon may have been sent before the one before was answered.
+/// A request that follows within this many seconds may have been sent before the previous one was answered.
 const AT_ONCE_SECONDS: u64 = 2;
 
-/// What a request could read, and what it read.
+/// Computes the part of a request that could be read, and compares it with the part that was.
 pub(super) struct Reach<'a> {
     pub(super) previous: &'a Sending<'a>,
     pub(super) next: &'a Sending<'a>,
@@ -38,26 +38,26 @@ pub(super) struct Readable {
 }
 
 impl Reach<'_> {
-    /// What stands before the first piece of a level.
+    /// The readable part before the first piece of a level.
     pub(super) fn before_level(&self, level: Level) -> Readable {
         let nodes = self.next.prompt.backwards();
         let mut before = nodes.skip_while(|node| node.level >= level);
         self.limited(before.next())
     }
 
-    /// What stands before a piece of the request.
+    /// The readable part before a piece of the request.
     pub(super) fn before_piece(&self, depth: u32) -> Readable {
         let mut nodes = self.next.prompt.backwards();
         self.limited(nodes.find(|node| node.depth < depth))
     }
 
-    /// What stands before the place where the requests differ.
+    /// The readable part before the difference.
     pub(super) fn up_to(&self, site: &Site<'_>) -> Readable {
         let read = self.limited(site.last_common);
         if self.rules.lookback.is_some() {
             return read;
         }
-        // Who caches by themselves read into the piece.
+        // A provider that caches without markers reads into the differing piece.
         Readable {
             bytes: read.bytes + site.offset as u64,
         }
@@ -67,7 +67,7 @@ impl Reach<'_> {
         self.limited(self.previous.prompt.last().map(AsRef::as_ref))
     }
 
-    /// The part of a prefix, given by its last piece, that can be read.
+    /// The readable part of a prefix that ends with this piece.
     fn limited(&self, last: Option<&Node>) -> Readable {
         let Some(last) = last else {
             return Readable::default();
@@ -81,8 +81,8 @@ impl Reach<'_> {
         }
     }
 
-    /// The last piece, up to the one at `depth`, behind which the prefix is kept and to which one of
-    /// the markers looks back.
+    /// Returns the last piece, up to the one at `depth`, that ends a cached prefix and is within the
+    /// look-back of a marker.
     fn read_at(&self, depth: u32, lookback: u32) -> Option<&Node> {
         let mut marks = self.next.plan.marks().iter().rev().peekable();
         let mut left = 0;
@@ -102,37 +102,38 @@ impl Reach<'_> {
         None
     }
 
-    /// How many tokens the provider says that it has read; `None` of a provider that has no word for
-    /// that: its nothing says nothing.
+    /// Tokens that the provider reports as read; `None` for a provider that does not report cache reads,
+    /// because its zero has no meaning.
     pub(super) fn actual(&self) -> Option<u64> {
         let usage = self.observed.usage.filter(|_| self.observed.tells)?;
         Some(usage.cache_read)
     }
 
-    /// Whether the provider has read behind a place, and as much as it might have: what differs
-    /// there makes no difference to it.
+    /// True if the provider has read beyond a place and as much as it might have: the difference there does
+    /// not affect its cache.
     pub(super) fn is_refuted(&self, place: &Readable) -> bool {
         let (expected, place) = (self.expected(), self.tokens(place));
-        // Where the two are near each other, what was read must be nearer to the whole.
+        // If the two are close, the count must be closer to the whole.
         let is_nearer =
             |actual: u64| actual.saturating_sub(place) > expected.saturating_sub(actual);
         self.has_read_enough() && self.actual().is_some_and(is_nearer)
     }
 
-    /// True if the provider says that it has read what it might have.
+    /// True if the provider reports that it has read what it might have.
     pub(super) fn has_read_enough(&self) -> bool {
         let enough = self.enough(self.expected_bytes());
         self.actual().is_some_and(|actual| actual >= enough)
     }
 
-    /// How many tokens the provider might have read, had nothing changed.
+    /// Tokens that the provider might have read without any change.
     pub(super) fn expected(&self) -> u64 {
         self.tokens(&Readable {
             bytes: self.expected_bytes(),
         })
     }
 
-    /// The same where the model changed: what is too short for the new one was paid for all the same.
+    /// The same for a changed model: tokens count even if the prefix is too short for the new model's cache,
+    /// because they are paid for again.
     pub(super) fn expected_of_another_model(&self) -> u64 {
         let was_cached = self
             .observed
@@ -155,7 +156,7 @@ impl Reach<'_> {
         bytes.min(self.next.prompt.bytes())
     }
 
-    /// How many tokens it has; none if it is too short to be cached.
+    /// Tokens of the prefix; 0 if it is too short to be cached.
     pub(super) fn tokens(&self, read: &Readable) -> u64 {
         let tokens = self.scaled(read.bytes);
         match self.rules.minimum {
@@ -168,8 +169,8 @@ impl Reach<'_> {
         self.estimated(bytes).0
     }
 
-    /// How many tokens a prefix has, and by how many that may be wrong: between two lengths that the
-    /// provider has counted, bytes are shared out evenly.
+    /// Estimates the tokens of a prefix and the error of the estimate. Between two prefixes that the provider
+    /// has counted, tokens are interpolated by bytes.
     fn estimated(&self, bytes: u64) -> (u64, u64) {
         let known = self.observed.known;
         let total = |sending: &Sending<'_>, usage: Option<Usage>| {
@@ -179,7 +180,7 @@ impl Reach<'_> {
         };
         let whole = total(self.previous, self.observed.previous)
             .or_else(|| total(self.next, self.observed.usage));
-        // Of two of the same length, the one up to a marker is exact.
+        // For two prefixes with the same length, the one up to a marker is exact.
         let points = || whole.into_iter().chain(known.iter().copied());
         let before = points().filter(|point| point.bytes <= bytes);
         let before = before.max_by_key(|point| point.bytes).unwrap_or_default();
@@ -188,7 +189,7 @@ impl Reach<'_> {
         }
         let behind = points().filter(|point| point.bytes > bytes && point.tokens >= before.tokens);
         let behind = behind.min_by_key(|point| point.bytes);
-        // Beyond what was counted, as dense as all of it.
+        // Beyond the counted prefixes, the average density applies.
         let (over, of) = match (behind, whole) {
             (Some(behind), _) => (behind.tokens - before.tokens, behind.bytes - before.bytes),
             (None, Some(whole)) => (whole.tokens, whole.bytes),
@@ -203,7 +204,7 @@ impl Reach<'_> {
         (before.tokens.saturating_add(rest), error)
     }
 
-    /// How many tokens must have been read for nothing to be lost.
+    /// Tokens that must have been read for nothing to be lost.
     fn enough(&self, bytes: u64) -> u64 {
         let (tokens, error) = self.estimated(bytes);
         let expected = self.tokens(&Readable { bytes });
@@ -215,7 +216,7 @@ impl Reach<'_> {
         expected.saturating_sub(error + self.rules.granularity + SLACK)
     }
 
-    /// What so many tokens cost over reading them.
+    /// The additional cost of `lost` tokens compared with reading them.
     pub(super) fn cost_of(&self, lost: u64) -> Option<Cost> {
         let price = self.rules.price.as_ref().filter(|_| lost > 0)?;
         let all = match self.observed.usage {
@@ -233,8 +234,8 @@ impl Reach<'_> {
         Some(Cost::of_picodollars(cost))
     }
 
-    /// What was paid for tokens that might have been read: as the provider says that it wrote them,
-    /// or as it was asked to.
+    /// Usage as it was paid for tokens that might have been read: written as the provider reports it, or as
+    /// the request's markers asked for.
     fn paid_anew(&self, lost: u64, others: Usage) -> Usage {
         let mut paid = others;
         if let Some(usage) = self.observed.usage.filter(|usage| usage.cache_write() > 0) {
@@ -260,7 +261,7 @@ impl Reach<'_> {
         paid
     }
 
-    /// Why less than everything was or can be read, though the bytes go on.
+    /// Returns the reason why less than everything was or can be read, although the bytes do not differ.
     pub(super) fn silent_loss(&self) -> (Reason, Option<LikelyCause>) {
         let actual = self.actual();
         let could = self.scaled(self.next.prompt.bytes());
@@ -306,8 +307,8 @@ impl Reach<'_> {
         (Reason::EvictedOrUnknown, None)
     }
 
-    /// Whether the time of what might have been read is over. Each marker has its own: what was to be
-    /// kept for longer than the pause has been read, as far as is known.
+    /// True if the lifetime of the last marker is over. Each marker has its own lifetime: the prefix of a
+    /// marker that is still alive must have been read, if the provider reports cache reads.
     fn has_expired(&self) -> bool {
         let marks = self.previous.plan.marks();
         let last = marks.last();
@@ -326,7 +327,7 @@ impl Reach<'_> {
         elapsed.is_some_and(|elapsed| elapsed.as_secs() > keeps)
     }
 
-    /// How many tokens stand before the last marker of the request before whose time is not over.
+    /// Tokens before the last marker of the previous request whose lifetime is not over.
     fn kept(&self) -> u64 {
         self.tokens(&Readable {
             bytes: self.kept_bytes(),
@@ -339,7 +340,7 @@ impl Reach<'_> {
         last.map_or(0, |mark| total_at(self.previous, mark.node))
     }
 
-    /// How many tokens a request loses for a reason that its bytes do not show.
+    /// Tokens that a request loses for a reason that its bytes do not show.
     pub(super) fn lost_silently(&self, reason: Reason) -> u64 {
         match reason {
             Reason::NotMarked => {
@@ -362,7 +363,7 @@ fn total_at(sending: &Sending<'_>, index: u32) -> u64 {
     node.map_or(0, |node| node.total)
 }
 
-/// How many blocks a piece has that count in a look-back: the elements of its content, or itself.
+/// Number of blocks of a piece that count in a look-back: the elements of its content, or 1.
 fn blocks(node: &Node, rules: &Rules) -> u32 {
     let message: Value = match node.level {
         Level::Message => serde_json::from_slice(&node.bytes).unwrap_or_default(),

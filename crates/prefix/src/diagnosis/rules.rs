@@ -1,4 +1,4 @@
-//! What a diagnosis has to know of a provider.
+//! Provider rules that a diagnosis needs.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use serde_json::Value;
 use super::snippet::member;
 use crate::request::Request;
 
-/// A provider's rules for one model, as far as a diagnosis needs them.
+/// The rules of a provider for one model, as far as a diagnosis needs them.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Rules {
-    /// How many blocks the provider looks back from each marker, the marked one included, if it
-    /// caches at markers only; `None` where it caches by itself.
+    /// Number of blocks that the provider looks back from each marker, including the marked one; `None` for a
+    /// provider that caches without markers.
     pub lookback: Option<u32>,
-    /// Whether consecutive calls of tools are one block of those, and consecutive results.
+    /// True if consecutive tool calls count as one block, and consecutive tool results, too.
     pub runs_count_once: bool,
-    /// The shortest prefix that it caches, in tokens.
+    /// The shortest prefix that the provider caches, in tokens.
     pub minimum: Option<u64>,
-    /// What tokens cost.
+    /// The price of tokens.
     pub price: Option<Price>,
-    /// How exactly the provider reports what it read, in tokens: it rounds down to multiples of this.
+    /// Granularity of the reported cache reads in tokens: counts are rounded down to multiples of it.
     pub granularity: u64,
-    /// How long the provider keeps a prefix that nobody reads, where requests set no markers with a
-    /// lifetime of their own; `None` if it does not publish that.
+    /// The lifetime of a prefix that is not read, where requests set no markers with a lifetime of their own;
+    /// `None` if the provider does not publish it.
     pub lifetime: Option<Duration>,
-    /// Whether nothing is cached without an explicit breakpoint (`prompt_cache_options.mode`).
+    /// True if nothing is cached without an explicit breakpoint (`prompt_cache_options.mode`).
     pub explicit_only: bool,
-    /// Whether the provider drops the thinking of earlier turns when the user writes.
+    /// True if the provider drops the thinking of earlier turns when the user writes.
     pub drops_thinking: bool,
-    /// Whether messages are cached apart for requests with and without pictures.
+    /// True if requests with and without images have separate caches of messages.
     pub images_apart: bool,
 }
 
-/// The published rules of prompt caches.
+/// Published rules of prompt caches.
 static PUBLISHED: LazyLock<accounting::Rules> = LazyLock::new(accounting::Rules::published);
 
-/// What providers that publish nothing keep at most that nobody reads.
+/// Maximum lifetime of an unread prefix that is assumed for providers that publish none.
 const LONGEST_UNMARKED: Duration = Duration::from_secs(600);
 
 impl Rules {
-    /// Of a provider that takes markers so, for a model of which this is known.
+    /// Creates the rules from a provider's marking and the catalog entry of a model, if there is one.
     #[must_use]
     pub fn new(marking: &Marking, listed: Option<&Listed>) -> Self {
         let at_markers = marking.style == Style::CacheControl;
@@ -60,7 +60,7 @@ impl Rules {
         }
     }
 
-    /// The same with what the providers publish of a model beside its markers.
+    /// Adds the rules that providers publish for a model, beyond its markers.
     fn published(mut self, format: Format, name: &str) -> Self {
         let at_markers = self.lookback.is_some();
         if !at_markers && PUBLISHED.openai.knows(name) {
@@ -78,8 +78,8 @@ impl Rules {
         self
     }
 
-    /// The same for a request with these further members: it may ask for another retention, and for
-    /// explicit breakpoints only.
+    /// Applies the other members of a request: they may request another retention, and explicit breakpoints
+    /// only.
     #[must_use]
     pub fn asked_by(mut self, tail: &[u8]) -> Self {
         let options = member(tail, "prompt_cache_options").unwrap_or_default();
@@ -94,7 +94,7 @@ impl Rules {
         self
     }
 
-    /// Of a model of ours.
+    /// Returns the rules for a configured model.
     #[must_use]
     pub fn for_model(model: &Model) -> Self {
         let listed = Listed {
@@ -105,7 +105,7 @@ impl Rules {
         Self::new(model.marking(), Some(&listed)).published(model.wire().format(), model.name())
     }
 
-    /// Of a request of which nothing is known but its body.
+    /// Returns the rules for a request of which only the body is known.
     #[must_use]
     pub fn of_request(request: &Request, catalog: &Catalog) -> Self {
         let marking = Marking::find(request.provider(), &request.model, request.format);

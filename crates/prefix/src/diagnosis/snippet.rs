@@ -1,4 +1,4 @@
-//! What is shown of a difference.
+//! Excerpts that show a difference.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::Change;
 use super::detect::{Site, floor};
 
-/// What is shown, in characters, and how much of that stands before the difference.
+/// Maximum length of an excerpt in characters, and the maximum part of it before the difference.
 const LONGEST: usize = 80;
 const BEFORE: usize = 40;
 
-/// Around what is shown, so many bytes are searched for secrets.
+/// Number of bytes before and after a place that are searched for secrets.
 const SEARCHED: usize = 2_048;
 
-/// What a difference in bytes looks like.
+/// Returns excerpts of a difference in bytes.
 pub(super) fn change(site: &Site<'_>, seals: &Seals) -> Change {
     let (before, after) = (site.text_before(), site.text_after());
     let both = |shown: fn(&str, usize, &Seals) -> String| Change {
@@ -26,13 +26,13 @@ pub(super) fn change(site: &Site<'_>, seals: &Seals) -> Change {
     };
     let lines = both(shown);
     match lines.before == lines.after {
-        // What differs is the end of the line.
+        // The difference is the end of the line.
         true => both(written),
         false => lines,
     }
 }
 
-/// What a difference in a parameter looks like.
+/// Returns excerpts of a difference in a parameter.
 pub(super) fn parameter(name: &str, before: &[u8], after: &[u8], seals: &Seals) -> Option<Change> {
     let of = |tail: &[u8]| {
         let value = member(tail, name);
@@ -48,7 +48,7 @@ pub(super) fn parameter(name: &str, before: &[u8], after: &[u8], seals: &Seals) 
     (change.before != change.after).then_some(change)
 }
 
-/// A member of a body's tail.
+/// Returns a member of a body's tail.
 pub(super) fn member(tail: &[u8], name: &str) -> Option<Value> {
     let mut members = tail.to_vec();
     *members.first_mut().filter(|first| **first == b',')? = b'{';
@@ -68,18 +68,18 @@ fn masked(text: &str, seals: &Seals) -> String {
     mask_credentials(&seals.redact(text)).into_owned()
 }
 
-/// The line around a place in JSON text, read.
+/// The line around a place in JSON text, unescaped.
 fn shown(text: &str, at: usize, seals: &Seals) -> String {
     around(text, at, seals, true)
 }
 
-/// What stands around a place in JSON text, as it is written: ends of lines are visible.
+/// The text around a place in JSON text, escaped as written, so that line ends are visible.
 fn written(text: &str, at: usize, seals: &Seals) -> String {
     around(text, at, seals, false)
 }
 
-/// What stands around a place in JSON text; of a string, if it is to be read, its line. Secrets are
-/// masked before anything is cut off: half a secret would not be known for one.
+/// The text around a place in JSON text; with `read`, the unescaped line if the place is in a string. Secrets
+/// are masked before the text is cut, because a part of a secret is not recognized as one.
 fn around(text: &str, at: usize, seals: &Seals, read: bool) -> String {
     let at = floor(text, at);
     let start = floor(text, at.saturating_sub(SEARCHED));
@@ -87,17 +87,17 @@ fn around(text: &str, at: usize, seals: &Seals, read: bool) -> String {
     let whole = masked(&text[start..end], seals);
     let left = masked(&text[start..at], seals);
     if !whole.starts_with(&left) {
-        // A secret stands across the place.
+        // A secret spans the place.
         return MASK.to_owned();
     }
     match is_in_string(text, at) {
         true if read => line(&whole, left.len()),
-        // Where the structure differs, a line says nothing.
+        // A line is not meaningful if the structure differs.
         _ => as_written(&whole, left.len()).to_owned(),
     }
 }
 
-/// Whether a place in JSON text is between quotes.
+/// True if a place in JSON text is between quotes.
 fn is_in_string(text: &str, at: usize) -> bool {
     let (mut within, mut escaped) = (false, false);
     for byte in text.as_bytes().iter().take(at) {
@@ -111,7 +111,7 @@ fn is_in_string(text: &str, at: usize) -> bool {
     within
 }
 
-/// Of a string in JSON text, the part of the line around a place that can be shown, read.
+/// The part of a line around a place in a JSON string that can be shown, unescaped.
 fn line(text: &str, at: usize) -> String {
     let (left, right) = text.split_at(floor(text, at));
     let begins = [("\\n", 2), ("\"", 1)];
@@ -123,18 +123,18 @@ fn line(text: &str, at: usize) -> String {
     let end = left.len() + ends.min().unwrap_or(right.len());
     let (text, at) = (&text[start..end], left.len() - start);
     let shown = part(text, at, |_| 1);
-    // What is cut out of the middle of a text may begin within an escape; then it is shown as written.
+    // Text cut from the middle may begin within an escape; it is then shown as written.
     let read = serde_json::from_str(&format!("\"{shown}\""));
     read.unwrap_or_else(|_| as_written(text, at).to_owned())
 }
 
-/// The part of a JSON text around a place that can be shown as it is written.
+/// The part of a JSON text around a place that can be shown, as written.
 fn as_written(text: &str, at: usize) -> &str {
     part(text, at, |sign| sign.chars().count())
 }
 
-/// The part of a JSON text around a place that can be shown, if each sign is so wide. No escape is cut
-/// in two.
+/// The part of a JSON text around a place that fits, if `width` is the width of each sign. Escapes are not
+/// split.
 fn part(text: &str, at: usize, width: impl Fn(&str) -> usize) -> &str {
     let signs = signs(text);
     let middle = signs.partition_point(|sign| sign.end <= at);
@@ -159,8 +159,8 @@ fn part(text: &str, at: usize, width: impl Fn(&str) -> usize) -> &str {
     &text[start..end]
 }
 
-/// The signs of a JSON text: its characters, and what stands for one (`\n`, `\u00e9`, and
-/// two of those for one beyond U+FFFF).
+/// The signs of a JSON text: its characters, and escapes (`\n`, `\u00e9`, and a pair of those for a character
+/// beyond U+FFFF).
 fn signs(text: &str) -> Vec<Range<usize>> {
     let mut signs = Vec::new();
     let mut at = 0;
@@ -175,7 +175,7 @@ fn signs(text: &str) -> Vec<Range<usize>> {
     signs
 }
 
-/// How long the escape is that a text begins with.
+/// Length of the escape at the beginning of a text.
 fn escape(text: &str) -> Option<usize> {
     let sign = text.strip_prefix('\\')?.chars().next()?;
     let digits = text.get(2..6);
@@ -186,7 +186,7 @@ fn escape(text: &str) -> Option<usize> {
     })
 }
 
-/// Whether a text begins with half of a character beyond U+FFFF.
+/// True if a text begins with an escaped surrogate: half of a character beyond U+FFFF.
 fn is_half(text: &str) -> bool {
     let digits = text.strip_prefix("\\u").and_then(|rest| rest.get(..4));
     let code = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());

@@ -1,10 +1,10 @@
-//! The provider's own comparison of a request with an earlier one.
+//! A provider's own comparison of a request with an earlier one.
 //!
-//! A request names an earlier answer ([`Comparison`](cachalot_model::Comparison)). Its own answer has
+//! A request names an earlier answer ([`Comparison`](cachalot_model::Comparison)). Its own answer then has
 //! `diagnostics` (Anthropic; null if nothing differs) or `prompt_cache_diagnostics` (OpenAI).
 //!
-//! Both compare requests, whether or not the cache was hit, and report the first difference only. Their
-//! counts of tokens are estimates: they are used only where the answer reports no usage.
+//! Both compare requests, independently of cache hits, and report only the first difference. Their token
+//! counts are estimates: they are used only where the answer reports no usage.
 
 use serde_json::{Map, Value};
 
@@ -18,13 +18,13 @@ pub struct Verdict {
     pub reason: Reason,
     /// The cause, if the provider names it more precisely than the reason.
     pub cause: Option<LikelyCause>,
-    /// Tokens behind the difference, as the provider estimates them.
+    /// Tokens behind the difference, as estimated by the provider.
     pub missed_tokens: u64,
 }
 
 impl Verdict {
-    /// Reads the members of an answer to a request that named an earlier answer. `None`: the answer has no
-    /// comparison, or one without a result (still running, not found, not available).
+    /// Parses the members of an answer to a request that named an earlier answer. Returns `None` if the
+    /// answer has no comparison, or one without a result (still running, not found, not available).
     #[must_use]
     pub fn read(answer: &Map<String, Value>) -> Option<Self> {
         let (word, missed) = match answer.get("prompt_cache_diagnostics") {
@@ -66,11 +66,11 @@ impl Verdict {
         })
     }
 
-    /// Corrects a diagnosis that was made from the two requests.
+    /// Corrects a diagnosis that is based on the two requests.
     pub(super) fn applied_to(self, own: Diagnosis, reach: &Reach<'_>) -> Diagnosis {
         if self.reason == Reason::None {
-            // The difference that we see is none to the provider. Tokens may be lost all the same: what
-            // was cached is forgotten after a while.
+            // The provider does not see the difference that we see. Tokens may be lost anyway, because cached
+            // prefixes expire.
             return match own.at {
                 Some(_) => without_break(reach),
                 None => own,

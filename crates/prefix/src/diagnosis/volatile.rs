@@ -1,15 +1,15 @@
-//! Words that are likely to differ the next time: times, dates, ids, counts.
+//! Words that are likely to differ in the next request: times, dates, IDs, counts.
 
 use std::ops::Range;
 
-/// What kind of word.
+/// The kind of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Volatile {
-    /// A time of day, or a number of seconds since 1970.
+    /// A time of day, or a Unix timestamp.
     Time,
     /// A date.
     Date,
-    /// A UUID, or a long word of digits and letters in disorder.
+    /// A UUID, or a long word of irregularly mixed digits and letters.
     Identifier,
 }
 
@@ -35,12 +35,12 @@ const NAMES: [&str; 19] = [
     "december",
 ];
 
-/// Whether a byte belongs to a word such as `2026-11-21T02:42:00.123+01:00` or `sess_01AB-cd`.
+/// True if a byte belongs to a word such as `2026-11-21T02:42:00.123+01:00` or `sess_01AB-cd`.
 fn of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-:.+/".contains(&byte)
 }
 
-/// The word around a place in a text. Letters that belong to an escape (`\n`) are no part of it.
+/// The word around a place in a text. The letter of an escape (`\n`) is not part of it.
 pub(crate) fn word_at(text: &str, at: usize) -> &str {
     let bytes = text.as_bytes();
     let at = at.min(bytes.len());
@@ -54,12 +54,12 @@ pub(crate) fn word_at(text: &str, at: usize) -> &str {
     text.get(start.min(end)..end).unwrap_or_default()
 }
 
-/// A word without the signs around it.
+/// A word without surrounding punctuation.
 pub(crate) fn trimmed(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_ascii_alphanumeric())
 }
 
-/// What kind of word it is, if it is likely to change.
+/// The kind of a word, if it is likely to change.
 pub(crate) fn kind(word: &str) -> Option<Volatile> {
     let word = trimmed(word);
     if is_time(word) || is_epoch(word) {
@@ -73,13 +73,13 @@ pub(crate) fn kind(word: &str) -> Option<Volatile> {
     }
 }
 
-/// Whether it is the name of a day or a month, in full or cut short.
+/// True if the word is the name of a day or a month, in full or abbreviated.
 pub(crate) fn is_part_of_date(word: &str) -> bool {
     let word = trimmed(word).to_ascii_lowercase();
     word.len() >= 3 && NAMES.iter().any(|name| name.starts_with(&word))
 }
 
-/// `10:41`, `10:41:07.123Z`, or the same behind a date and a `T`.
+/// Matches `10:41`, `10:41:07.123Z`, or the same after a date and a `T`.
 fn is_time(word: &str) -> bool {
     let of_day = word.rsplit_once(['T', 't']).map_or(word, |(_, time)| time);
     let mut parts = of_day.split(':');
@@ -94,7 +94,8 @@ fn is_time(word: &str) -> bool {
     hour.is_some_and(whole) && digits(hour, 1) && digits(parts.next(), 2)
 }
 
-/// Seconds or milliseconds since 1970 of this century's first half.
+/// Matches a Unix timestamp in seconds (10 digits) or milliseconds (13 digits) that begins with 1 or 2: the
+/// years 2001 to 2065.
 fn is_epoch(word: &str) -> bool {
     let digits = word.split('.').next().unwrap_or(word);
     matches!(digits.len(), 10 | 13)
@@ -102,7 +103,7 @@ fn is_epoch(word: &str) -> bool {
         && matches!(digits.as_bytes()[0], b'1' | b'2')
 }
 
-/// `2026-11-21`, `2026/11/21`, `21.11.2026`.
+/// Matches `2026-11-21`, `2026/11/21`, `21.11.2026`.
 fn is_date(word: &str) -> bool {
     ['-', '/', '.'].into_iter().any(|between| {
         let parts: Vec<&str> = word.split(between).collect();
@@ -116,7 +117,8 @@ fn is_date(word: &str) -> bool {
     })
 }
 
-/// A UUID, hexadecimal digits, or letters and digits that take turns as in no word of a language.
+/// Matches a UUID, a long hexadecimal number, or a word in which letters and digits alternate as in no
+/// natural language.
 fn is_identifier(word: &str) -> bool {
     let id = word.rsplit(['_', ':', '/']).next().unwrap_or(word);
     let signs = id.bytes().filter(|byte| *byte != b'-').count();
@@ -138,18 +140,19 @@ fn is_identifier(word: &str) -> bool {
     plain && signs >= 16 && digits >= 3 && id.split('-').any(mixed)
 }
 
-/// A word that may differ the next time.
+/// A word that may differ in the next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) kind: Volatile,
-    /// Where it stands, in bytes.
+    /// The position in bytes.
     pub(crate) range: Range<usize>,
-    /// Whether the text says that it is of now, or it tells so by itself.
+    /// True if the text describes it as current, or the word itself implies it.
     pub(crate) is_current: bool,
 }
 
-/// The times, dates and ids in a text, in order. Times of day and numbers are none unless the text
-/// says that they are of now: opening hours and telephone numbers stay. So do the names of revisions.
+/// Finds the times, dates and IDs in a text, in order. Times of day and numbers count only if the text
+/// describes them as current, which excludes opening hours and telephone numbers. IDs of revisions are
+/// excluded, too.
 pub(crate) fn find(text: &str) -> Vec<Word> {
     let words = words(text);
     let mut found = Vec::new();
@@ -185,7 +188,7 @@ pub(crate) fn find(text: &str) -> Vec<Word> {
     found
 }
 
-/// A range of a text without the signs around it.
+/// A range of a text without surrounding punctuation.
 fn without_signs(text: &str, range: Range<usize>) -> Range<usize> {
     let word = trimmed(&text[range.clone()]);
     let behind = text[range.clone()].find(word).unwrap_or(0);
@@ -193,7 +196,7 @@ fn without_signs(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + word.len()
 }
 
-/// The words of a text. Escapes are none.
+/// The words of a text, without escapes.
 fn words(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
@@ -213,12 +216,12 @@ fn words(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Whether it is a date and a time in one, or a number of milliseconds since 1970.
+/// True if the word is a date with a time, or a Unix timestamp in milliseconds.
 fn is_timestamp(word: &str) -> bool {
     word.contains(['T', 't']) || word.bytes().take_while(u8::is_ascii_digit).count() == 13
 }
 
-/// Words of a line before a time or date that say that it is of now.
+/// Words that describe a following time or date as current.
 const NOW: [&str; 16] = [
     "now",
     "today",
@@ -238,15 +241,15 @@ const NOW: [&str; 16] = [
     "as of",
 ];
 
-/// Words before an id that stays what it is.
+/// Words before an ID that does not change.
 const REVISIONS: [&str; 10] = [
     "commit", "revision", "rev", "sha", "sha1", "sha256", "hash", "digest", "checksum", "md5",
 ];
 
-/// The last words of the line before a place in a text, which may be JSON: in lower case, a blank
-/// around each, colons as words that end with them.
+/// The last words of the line before a place in a text, which may be JSON: in lower case, separated and
+/// surrounded by blanks, with colons kept at the end of words.
 fn context(text: &str, at: usize) -> String {
-    /// So many bytes and words before it tell what something is.
+    /// Maximum number of bytes and words before a place that are considered.
     const BYTES: usize = 120;
     const WORDS: usize = 8;
     let start = super::detect::floor(text, at.saturating_sub(BYTES));
@@ -274,7 +277,7 @@ fn says_now(context: &str) -> bool {
     })
 }
 
-/// Whether an id is that of something that does not change.
+/// True if an ID belongs to something immutable, such as a commit.
 fn is_revision(word: &str, context: &str) -> bool {
     let before = context.split([' ', ':']).filter(|word| !word.is_empty());
     let own = word
@@ -286,8 +289,8 @@ fn is_revision(word: &str, context: &str) -> bool {
     REVISIONS.contains(&own.as_str()) || last.any(|word| REVISIONS.contains(&word))
 }
 
-/// Where a date ends that begins with these words and has the month in letters: `21 November 2026`,
-/// `Nov 21, 2026`. A day of the week before it is passed over.
+/// Returns the end of a date with the month in letters, if these words begin with one: `21 November 2026`,
+/// `Nov 21, 2026`. A preceding day of the week is not part of it.
 fn date_in_words(text: &str, words: &[Range<usize>]) -> Option<usize> {
     let parts: Vec<&str> = words
         .iter()
@@ -304,7 +307,7 @@ fn date_in_words(text: &str, words: &[Range<usize>]) -> Option<usize> {
     (dated && whole && is_year(year_digits)).then_some(words[2].end)
 }
 
-/// `21`, `21st`.
+/// Matches `21`, `21st`.
 fn is_day(word: &str) -> bool {
     let word = trimmed(word);
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
@@ -312,7 +315,7 @@ fn is_day(word: &str) -> bool {
     matches!(digits, 1 | 2) && matches!(ending, "" | "st" | "nd" | "rd" | "th")
 }
 
-/// The name of a month, in full or its first three letters.
+/// Matches the name of a month, in full or its first three letters.
 fn is_month(word: &str) -> bool {
     let word = trimmed(word).to_ascii_lowercase();
     let mut months = NAMES[7..].iter();

@@ -1,4 +1,4 @@
-//! What a log says of its prefixes.
+//! Analysis of the prefixes in a log.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::BufRead;
@@ -20,16 +20,17 @@ use crate::diagnosis::{
 use cachalot_prompt::NodeId;
 use cachalot_prompt::{Forest, Tree};
 
-/// So many examples are kept of breaks that are alike, the dearest.
+/// Maximum number of examples per group of similar breaks.
 const EXAMPLES: usize = 3;
 
-/// So many lines that are no requests are named.
+/// Maximum number of lines without a request that are listed.
 const NAMED_LINES: usize = 20;
 
-/// So many different pieces are told apart; of a longer log, what is shared is at least what is said.
+/// Maximum number of different pieces that are recognized. For a longer log, the shared part is
+/// underestimated.
 const MOST_PIECES: usize = 1 << 18;
 
-/// A break, and where in the log it is.
+/// A break, with its place in the log.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Broken {
@@ -37,62 +38,62 @@ pub struct Broken {
     pub line: u64,
     /// The line of the request that it should have continued.
     pub previous_line: u64,
-    /// The session, or the line that the conversation began with.
+    /// The session, or the first line of the conversation.
     pub session: String,
     /// The model.
     pub model: String,
-    /// What is wrong.
+    /// The diagnosis.
     pub diagnosis: Diagnosis,
 }
 
-/// Breaks that are alike.
+/// A group of similar breaks: with the same reason and cause.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Breaks {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// What has probably caused them.
+    /// The likely cause.
     pub cause: Option<LikelyCause>,
-    /// How many.
+    /// Number of breaks.
     pub count: u64,
-    /// How many tokens were paid for anew.
+    /// Tokens that were paid for again.
     pub lost_tokens: u64,
-    /// What that cost; what has no price is counted.
+    /// The additional cost; losses without a price are counted in it.
     pub lost_cost: Cost,
-    /// The dearest of them, the dearest first.
+    /// The breaks with the most lost tokens, in descending order.
     pub examples: Vec<Broken>,
 }
 
-/// What a log says of its prefixes.
+/// The analysis of the prefixes in a log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Analysis {
-    /// How many requests there are.
+    /// Number of requests.
     pub requests: u64,
-    /// The number of them that are known by their answers only, from a transcript.
+    /// Number of requests that are known only by their answers, from a transcript.
     pub answers_only: u64,
-    /// How many of them were answered with an error: they are compared with none.
+    /// Number of requests that were answered with an error; they are not compared.
     pub failed: u64,
-    /// How many conversations; a fork is one of its own.
+    /// Number of conversations; a fork counts as a separate one.
     pub conversations: u64,
-    /// How many sessions the log names.
+    /// Number of sessions that the log names.
     pub sessions: u64,
-    /// How many lines are no requests, and of the first of them why.
+    /// Number of lines without a request, and the reasons for the first of them.
     pub skipped: (u64, Vec<(u64, String)>),
-    /// How many requests came with a report of what they used, and the sum of those.
+    /// Number of requests with reported usage, and the sum of that usage.
     pub reported: (u64, Usage),
-    /// How many bytes the pieces of all requests have.
+    /// Bytes of the pieces of all requests.
     pub sent_bytes: u64,
-    /// How many bytes the different pieces have.
+    /// Bytes of the distinct pieces.
     pub different_bytes: u64,
-    /// The prefixes: of each conversation its last request, and what a break has left behind.
+    /// The prefixes: the last request of each conversation, and the parts that breaks have left behind.
     pub tree: Tree,
-    /// What is wrong, the dearest first.
+    /// The breaks, the most expensive group first.
     pub breaks: Vec<Breaks>,
 }
 
 impl Analysis {
-    /// How many times the different bytes are sent; 1 if nothing is shared.
+    /// Returns how many times the distinct bytes were sent on average; 1 if nothing is shared.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio to be read")]
     pub fn dedup_ratio(&self) -> f64 {
@@ -102,7 +103,7 @@ impl Analysis {
         self.sent_bytes as f64 / self.different_bytes as f64
     }
 
-    /// How many tokens were paid for anew, and what that cost.
+    /// Returns the tokens that were paid for again, and their additional cost.
     #[must_use]
     pub fn lost(&self) -> (u64, Cost) {
         let mut sum = (0_u64, Cost::default());
@@ -114,11 +115,11 @@ impl Analysis {
     }
 }
 
-/// Reads logs, request by request, and tells what is wrong with their prefixes.
+/// Analyzes logs, request by request.
 ///
-/// Needs memory for the conversations that are open ([`super::MOST_OPEN`],
-/// [`super::MOST_OPEN_BYTES`]), for the names of at most 262,144 pieces, and for a few examples of
-/// each kind of break; however long the log is.
+/// Memory is bounded independently of the length of the log: by the open conversations ([`super::MOST_OPEN`],
+/// [`super::MOST_OPEN_BYTES`]), the digests of at most 262,144 pieces, and a few examples of each group of
+/// breaks.
 pub struct Analyzer {
     catalog: Catalog,
     seals: Arc<Seals>,
@@ -127,7 +128,7 @@ pub struct Analyzer {
     in_tree: usize,
     forest: Forest,
     names: HashSet<String>,
-    /// The models of whose answers one has told that something was read from a cache, or written.
+    /// The models for which an answer has reported a cache read or write.
     telling: HashSet<String>,
     transcripts: Transcripts,
     breaks: BTreeMap<(Reason, Option<LikelyCause>), Breaks>,
@@ -135,7 +136,7 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// With the prices and limits of a catalog; what `seals` knows is masked in what is shown.
+    /// Creates an analyzer with the prices and limits of a catalog. Text known to `seals` is masked.
     #[must_use]
     pub fn new(catalog: Catalog, seals: Arc<Seals>) -> Self {
         Self {
@@ -165,11 +166,11 @@ impl Analyzer {
         }
     }
 
-    /// Takes a whole log. Lines that are no requests are counted. Requests that stand near each other
-    /// (32 of them, or 16 MiB) are taken in the order in which they say that they were sent.
+    /// Reads a whole log. Counts lines that are not requests. Sorts requests within a window (32 requests, or
+    /// 16 MiB) by the time when they were sent, where the log contains it.
     ///
     /// # Errors
-    /// It cannot be read any further; what came before is taken.
+    /// The log cannot be read any further; everything before was analyzed.
     pub fn read(&mut self, log: impl BufRead) -> Result<(), LogError> {
         let mut unreadable = None;
         for logged in LogReader::new(log).in_order() {
@@ -193,7 +194,7 @@ impl Analyzer {
         }
     }
 
-    /// Takes the next request.
+    /// Adds the next request.
     pub fn take(&mut self, logged: Logged) {
         self.count(&logged);
         if logged.failed {
@@ -229,7 +230,7 @@ impl Analyzer {
         }
     }
 
-    /// Takes the next line of a transcript.
+    /// Adds the next line of a transcript.
     fn take_line(&mut self, number: u64, line: TranscriptLine) {
         let answer = match line.0 {
             Line::Answer(answer) => answer,
@@ -251,7 +252,7 @@ impl Analyzer {
         }
     }
 
-    /// What there is to say when the log is at its end.
+    /// Returns the result at the end of the log.
     #[must_use]
     pub fn finish(mut self) -> Analysis {
         let open = self.open.close();
@@ -280,7 +281,7 @@ impl Analyzer {
         analysis.failed += u64::from(logged.failed);
         analysis.sent_bytes += prompt.bytes();
         for node in prompt.backwards() {
-            // What is known has only known pieces before it.
+            // All pieces before a known one are known.
             if self.seen.contains(&node.id) {
                 break;
             }
@@ -353,7 +354,7 @@ impl Analyzer {
         if self.in_tree + prompt.len() <= MOST_PIECES {
             let before = self.forest.pieces();
             self.forest.insert_request(name, prompt, said_by_user);
-            // The name is kept, however little is new.
+            // The name takes memory, even if nothing else is new.
             self.in_tree += self.forest.pieces() - before + 1;
         }
     }
@@ -391,7 +392,7 @@ impl Analyzer {
             None => Cost::default(),
         };
         breaks.examples.push(broken);
-        // Of several that cost the same, the first stays.
+        // The sort is stable: of examples with equal losses, the first stays.
         breaks
             .examples
             .sort_by_key(|example| std::cmp::Reverse(example.diagnosis.lost_tokens));

@@ -1,30 +1,30 @@
-//! What a log says of an answer.
+//! Parsing of answers in logs.
 
 use serde_json::{Map, Value};
 
 use crate::diagnosis::Verdict;
 
-/// An answer within an envelope within an envelope, and no further.
+/// Maximum nesting of an answer: in an envelope within an envelope.
 const DEEPEST: u32 = 2;
 
-/// Members that an answer or its usage may be in.
+/// Members that may contain an answer or its usage.
 const INNER: [&str; 3] = ["body", "response", "message"];
 
-/// What is known of an answer.
+/// The known facts about an answer.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// As it is written.
+    /// The usage as written in the log.
     pub(super) usage: Option<Value>,
-    /// Whether it is an error.
+    /// True if it is an error.
     pub(super) failed: bool,
-    /// Its id.
+    /// The ID of the answer.
     pub(super) id: Option<String>,
     /// The provider's comparison of the request with an earlier one, if it named one.
     pub(super) verdict: Option<Verdict>,
 }
 
 impl Answer {
-    /// Reads an object, its text, an envelope around one, or a stream of events.
+    /// Parses an object, the text of one, an envelope around one, or a stream of events.
     pub(super) fn read(response: &[u8]) -> Self {
         serde_json::from_slice(response)
             .map_or_else(|_| Self::default(), |value| Self::of(value, DEEPEST))
@@ -66,7 +66,7 @@ impl Answer {
         }
     }
 
-    /// Server-sent events: what the later ones say of the usage counts.
+    /// Parses server-sent events; later events override the usage of earlier ones.
     fn of_events(text: &str) -> Self {
         let mut usage = Map::new();
         let (mut id, mut verdict) = (None, None);
@@ -76,7 +76,7 @@ impl Answer {
             else {
                 continue;
             };
-            // Anthropic's first event has the comparison, OpenAI's last.
+            // Anthropic sends the comparison in the first event, OpenAI in the last.
             id = id.or(event.id);
             verdict = event.verdict.or(verdict);
             if let Some(Value::Object(members)) = event.usage {
@@ -92,7 +92,7 @@ impl Answer {
     }
 }
 
-/// Whether an object tells of an error: by its status, or by a member that says so.
+/// True if an object is an error, by its status or by its `error` member.
 fn is_error(object: &Map<String, Value>) -> bool {
     let status = ["status", "status_code"].iter();
     let mut status = status.filter_map(|name| object.get(*name)?.as_u64());

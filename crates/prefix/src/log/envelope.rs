@@ -1,4 +1,4 @@
-//! What a line of a log says around a request.
+//! Parsing of a log line: the envelope around a request.
 
 use cachalot_core::Millis;
 use cachalot_core::json::{OBJECT, Scanned, Scanner};
@@ -9,10 +9,10 @@ use super::answer::Answer;
 use super::{Logged, Reason, moment};
 use crate::request::{self, NormalForms};
 
-/// A body within an envelope within an envelope, and no further.
+/// Maximum nesting of a body: in an envelope within an envelope.
 const DEEPEST: u32 = 2;
 
-/// What a line says around a request, each as it is written.
+/// The members of an envelope, as written.
 #[derive(Clone, Copy, Default)]
 struct Envelope<'a> {
     request: Option<&'a [u8]>,
@@ -24,7 +24,7 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads an object; `None` as soon as it turns out to be a request itself.
+    /// Parses an object; returns `None` as soon as it turns out to be a request itself.
     fn read(text: &'a [u8]) -> Scanned<Option<Self>> {
         let mut found = Self::default();
         let mut scanner = Scanner::new(text);
@@ -44,7 +44,8 @@ impl<'a> Envelope<'a> {
     fn member(&mut self, name: &[u8], value: &'a [u8]) {
         let place = match name {
             b"request" | b"body" => &mut self.request,
-            // A batch of Anthropic's; elsewhere they may be anything.
+            // A request of Anthropic's batch API. Elsewhere `params` may be anything, so the other names take
+            // precedence.
             b"params" if self.request.is_none() => &mut self.request,
             b"response" => &mut self.response,
             b"usage" => &mut self.usage,
@@ -56,7 +57,7 @@ impl<'a> Envelope<'a> {
         *place = Some(value);
     }
 
-    /// These, and what they leave out from those.
+    /// Returns these members, completed from `inner`. `request` is always that of `inner`.
     fn or(self, inner: Self) -> Self {
         Self {
             request: inner.request,
@@ -69,7 +70,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// A line.
+/// Parses a line.
 pub(super) fn read(forms: &mut NormalForms, line: &[u8]) -> Result<Logged, Reason> {
     read_within(forms, line, Envelope::default(), DEEPEST)
 }
@@ -105,7 +106,7 @@ fn read_request(
     around: Envelope<'_>,
 ) -> Result<Logged, Reason> {
     let request = request::read_with(forms, body)?;
-    // What a body says of its session stands among its other members.
+    // The body may contain its session among its other members.
     let mut within = Envelope::default();
     let mut compared_with = None;
     let mut members = request.tail.to_vec();
@@ -151,7 +152,7 @@ fn value(raw: &[u8]) -> Option<Value> {
     serde_json::from_slice(raw).ok()
 }
 
-/// A text or a number, as text.
+/// Returns a string or a number as text.
 fn text_of(raw: &[u8]) -> Option<String> {
     match value(raw)? {
         Value::String(text) => Some(text).filter(|text| !text.is_empty()),
@@ -168,8 +169,7 @@ fn moment_of(raw: &[u8]) -> Option<Millis> {
     }
 }
 
-/// The session that a user's name holds, as some clients of Anthropic write it:
-/// `user_…_session_…`.
+/// Extracts the session from a user ID, in the form that some clients of Anthropic use: `user_…_session_…`.
 fn session_of(metadata: &[u8]) -> Option<String> {
     let metadata = value(metadata)?;
     let of = |name: &str| metadata.get(name).and_then(Value::as_str);

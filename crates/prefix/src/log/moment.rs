@@ -1,11 +1,12 @@
-//! Moments as logs write them.
+//! Parsing of timestamps in logs.
 
 use cachalot_core::Millis;
 
-/// Seconds up to here, milliseconds beyond: the year 5138, or March 1973.
+/// Numbers below this limit are seconds, others milliseconds: the year 5138 in seconds, March 1973 in
+/// milliseconds.
 const MOST_SECONDS: f64 = 100_000_000_000.0;
 
-/// Seconds or milliseconds since 1970.
+/// Parses seconds or milliseconds since 1970.
 pub(super) fn of_number(number: f64) -> Option<Millis> {
     let millis = if number.abs() < MOST_SECONDS {
         number * 1_000.0
@@ -20,8 +21,8 @@ pub(super) fn of_number(number: f64) -> Option<Millis> {
     sensible.then_some(millis.round() as Millis)
 }
 
-/// A number, or ISO 8601: `2026-11-21T02:42:00.123Z`, with an offset (`+02:00`), a blank for the `T`,
-/// without a zone (then it is UTC), or a date alone.
+/// Parses a number, or ISO 8601: `2026-11-21T02:42:00.123Z`, with an offset (`+02:00`), with a blank instead
+/// of the `T`, without a zone (UTC), or a date alone.
 pub(super) fn of_text(text: &str) -> Option<Millis> {
     let text = text.trim();
     if let Ok(number) = text.parse() {
@@ -42,7 +43,7 @@ pub(super) fn of_text(text: &str) -> Option<Millis> {
     Some(days(year, month, day) * 86_400_000 + of_day - offset)
 }
 
-/// A time without its zone, and how far that is ahead of UTC.
+/// Splits a time into the part without its zone, and the zone's offset from UTC.
 fn zone(time: &str) -> Option<(&str, Millis)> {
     if let Some(time) = time.strip_suffix(['Z', 'z']) {
         return Some((time, 0));
@@ -80,7 +81,7 @@ fn of_day(time: &str) -> Option<Millis> {
     within.then_some(millis.round() as Millis)
 }
 
-/// Days since 1970-01-01 of a Gregorian date, by years that begin in March.
+/// Days from 1970-01-01 to a Gregorian date, computed with years that begin in March.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month_from_march = (month + 9) % 12;

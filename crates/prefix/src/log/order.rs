@@ -1,8 +1,8 @@
-//! Requests in the order in which they were sent.
+//! Sorting of requests by the time when they were sent.
 //!
-//! Many logs are written when answers are complete, so a long answer stands behind a short one that was
-//! asked for later. Requests that say when they were sent are put in order as far as they stand near
-//! each other; one that does not say so stays behind the one before it.
+//! Many logs are written when answers are complete, so a long answer follows a short one that was requested
+//! later. Requests with a timestamp are sorted within a window; one without a timestamp stays behind its
+//! predecessor.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -11,12 +11,12 @@ use cachalot_core::Millis;
 
 use super::{LogError, LogReader, Logged};
 
-/// So many requests are held back at most, and so many bytes of them.
+/// Maximum number of requests in the window, and of their bytes.
 const WINDOW: usize = 32;
 const WINDOW_BYTES: u64 = 16 << 20;
 
-/// The requests of a log in the order in which they say that they were sent, as far as they stand near
-/// each other: 32 requests, or 16 MiB of them. What is wrong with a line is told as it is read.
+/// Returns the requests of a log sorted by the time when they were sent, within a window of 32 requests or 16
+/// MiB. Errors of lines are returned as they are read.
 pub struct InOrder<R> {
     from: LogReader<R>,
     window: Window,
@@ -48,10 +48,10 @@ impl<R: BufRead> Iterator for InOrder<R> {
     }
 }
 
-/// The last requests of a log.
+/// The window of the last requests.
 #[derive(Default)]
 struct Window {
-    /// By when they were sent, then as they came.
+    /// Requests by timestamp, then by their order in the log.
     held: BTreeMap<(Millis, u64), Logged>,
     bytes: u64,
     came: u64,
@@ -59,7 +59,7 @@ struct Window {
 }
 
 impl Window {
-    /// Takes the next request of the log.
+    /// Adds the next request of the log.
     fn push(&mut self, logged: Logged) {
         let at = logged.at.unwrap_or(self.last);
         self.last = at;
@@ -68,13 +68,13 @@ impl Window {
         self.held.insert((at, self.came), logged);
     }
 
-    /// The one that was sent first, if too many are held.
+    /// Removes the earliest request if the window is too large.
     fn overflow(&mut self) -> Option<Logged> {
         let full = self.held.len() > WINDOW || self.bytes > WINDOW_BYTES;
         full.then(|| self.pop()).flatten()
     }
 
-    /// The one that was sent first.
+    /// Removes the earliest request.
     fn pop(&mut self) -> Option<Logged> {
         let (_, logged) = self.held.pop_first()?;
         self.bytes -= bytes(&logged);

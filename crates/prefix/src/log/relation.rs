@@ -1,8 +1,8 @@
-//! Whether a request was to go on with a conversation, or branches off from it.
+//! Distinguishes requests that break the prefix of a conversation from requests that fork it.
 //!
-//! What was said last was never part of a prefix that had to be kept: other words in its place make
-//! a branch. Neither had an answer that was never sent back. What was kept tells: a request that
-//! holds on to what stood behind a difference has changed something in the middle.
+//! The newest message was never part of a prefix that had to be kept: another message in its place is a fork.
+//! The same holds for an answer that was never sent back. The pieces that were kept decide: a request that
+//! still contains what followed the difference has changed something in the middle.
 
 use super::Logged;
 use super::threads::Thread;
@@ -10,25 +10,25 @@ use super::turns::Turns;
 use crate::diagnosis::{Diagnosis, LikelyCause};
 use cachalot_prompt::{Level, Node};
 
-/// Bytes that two messages begin or end with in common, and not by chance: of one of them, a part was
-/// changed.
+/// Minimum bytes that two messages begin or end with in common if one is an edited version of the other; less
+/// occurs by chance.
 const TELLING: usize = 96;
 
-/// So many messages come at most with an answer and what is said next: a request has so many more than
-/// the one before.
+/// Maximum number of messages by which a request exceeds the one before it: an answer and the next user
+/// messages.
 const OF_A_TURN: usize = 3;
 
-/// A request, and the conversation that it may belong to.
+/// A request, and the conversation to which it may belong.
 pub(super) struct Relation<'a> {
     pub(super) thread: &'a Thread,
     pub(super) next: &'a Logged,
     pub(super) turns: &'a Turns,
-    /// With how many pieces in common both begin.
+    /// Number of pieces in the common prefix.
     pub(super) same: usize,
 }
 
 impl Relation<'_> {
-    /// Whether the difference is a break: the request was to go on with the conversation.
+    /// True if the difference is a break: the request was to continue the conversation.
     pub(super) fn is_break(&self, diagnosis: &Diagnosis, kin: bool) -> bool {
         match diagnosis.at.as_ref().map(|at| at.level == "messages") {
             None => false,
@@ -38,20 +38,20 @@ impl Relation<'_> {
         }
     }
 
-    /// How many pieces stand before the messages.
+    /// Number of pieces before the messages.
     fn frozen(&self) -> usize {
         self.next.request.compared.prompt.frozen().len()
     }
 
-    /// Whether what was said last is still said.
+    /// True if the request contains the newest message of the conversation.
     fn has_newest(&self) -> bool {
         let newest = self.thread.prints.last();
         newest.is_none_or(|newest| self.next.request.prints.contains(newest))
     }
 
-    /// Whether messages that stood behind the difference are still there.
+    /// True if the request contains messages that followed the difference.
     fn keeps_what_follows(&self) -> bool {
-        // Siblings may say several things last, and only some of them differ.
+        // Sibling requests may end with several messages, of which only some differ.
         if self.in_newest() && !self.is_answered() {
             return false;
         }
@@ -63,7 +63,7 @@ impl Relation<'_> {
         goes_on || before.iter().filter(|print| now.contains(print)).count() > 1
     }
 
-    /// Whether what was said last was changed and then answered, or all is put in other words.
+    /// True if the newest message was changed and then answered, or rewritten.
     fn changes_the_end(&self, diagnosis: &Diagnosis, kin: bool) -> bool {
         if self.moves_the_last() {
             return false;
@@ -77,25 +77,25 @@ impl Relation<'_> {
         }
     }
 
-    /// Whether all that is different is an instruction that always stands last. That costs nothing
-    /// where the provider caches by itself.
+    /// True if the only difference is an instruction that always comes last. That costs nothing where the
+    /// provider caches without markers.
     fn moves_the_last(&self) -> bool {
         let thread = self.thread;
         let last = self.same + 1 == thread.prompt.len() && thread.plan.marks().is_empty();
         last && thread.prints.last() == self.next.request.prints.last()
     }
 
-    /// Whether the difference is in what was said last.
+    /// True if the difference is in the newest messages.
     fn in_newest(&self) -> bool {
         self.same >= self.thread.turns.newest
     }
 
-    /// Whether there is an answer behind the difference.
+    /// True if an answer follows the difference.
     fn is_answered(&self) -> bool {
         self.turns.newest > self.same
     }
 
-    /// Whether what was said last was answered in another form.
+    /// True if the newest message was edited and then answered.
     pub(super) fn is_rewritten(&self) -> bool {
         let (before, now) = (&self.thread.prints, &self.next.request.prints);
         let a_turn = (before.len()..=before.len() + OF_A_TURN).contains(&now.len());
@@ -113,7 +113,7 @@ impl Relation<'_> {
     }
 }
 
-/// How many bytes two texts begin or end with in common, whatever is more.
+/// Bytes that two texts begin or end with in common, the larger of both.
 fn in_common(one: &[u8], other: &[u8]) -> usize {
     let begins = one.iter().zip(other).take_while(|(a, b)| a == b).count();
     let ends = one.iter().rev().zip(other.iter().rev());

@@ -1,10 +1,10 @@
-//! The conversations of a log that may still go on.
+//! The open conversations of a log, which later requests may continue.
 //!
-//! A log tells to which session a request belongs, or it does not; and one session may hold several
-//! conversations (sub-agents, titles). So a request continues the conversation whose last request it
-//! begins with. Where there is none, it is compared with the one with which it has the longest prefix
-//! in common, among those of its session and its model that have a message in common with it. Memory
-//! goes by what is open, and what has not been heard of for longest is closed.
+//! A log may or may not contain the session of a request, and one session may hold several conversations
+//! (sub-agents, titles). A request therefore continues the conversation whose last request is a prefix of it.
+//! If there is none, it is compared with the conversation with the longest common prefix, among those of its
+//! session and model that share a message with it. Memory is bounded: the least recently used conversations
+//! are closed.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,49 +23,48 @@ use cachalot_prompt::Namespace;
 use cachalot_prompt::Plan;
 use cachalot_prompt::{NodeId, Prompt};
 
-/// So many conversations are open at most.
+/// Maximum number of open conversations.
 pub const MOST_OPEN: usize = 1_024;
 
-/// What open conversations hold at most together, in bytes of their requests.
+/// Maximum bytes of the requests that all open conversations hold.
 pub const MOST_OPEN_BYTES: u64 = 256 << 20;
 
-/// So many conversations are looked at for one request that have a message in common with it, and so
-/// many others of its session, those that were heard of last.
+/// Maximum number of conversations that are compared with one request because they share a message with it,
+/// and of others of its session; the most recently used ones.
 const CANDIDATES: usize = 16;
 const OTHERS: usize = 4;
 
-/// So many conversations are found by one message, or by whatever else they have in common: those that
-/// were heard of last.
+/// Maximum number of conversations per index key; the most recently used ones.
 const ALIKE: usize = 8;
 
-/// The longest tail that is kept: members that are longer are shown to nobody.
+/// Maximum length of a tail that is kept; values of a longer one are not shown.
 const LONGEST_TAIL: usize = 64 << 10;
 
-/// A conversation: its last request, and what is left of those before.
+/// A conversation: its last request, and a summary of earlier ones.
 pub(super) struct Thread {
     pub(super) session: Option<String>,
-    /// The line of its first request, and of its last.
+    /// The lines of its first and of its last request.
     pub(super) lines: (u64, u64),
     pub(super) prompt: Prompt,
     pub(super) namespace: Namespace,
     pub(super) plan: Plan,
     pub(super) tail: Bytes,
     pub(super) usage: Option<Usage>,
-    /// What the provider has counted of it.
+    /// Prefixes whose tokens the provider has counted.
     pub(super) counted: Counted,
     pub(super) at: Option<Millis>,
-    /// The pieces up to which the provider was asked to remember the prefix.
+    /// Indexes of the pieces that were marked as ends of cached prefixes.
     pub(super) written: Vec<u32>,
     pub(super) turns: Turns,
-    /// The id of its last answer.
+    /// The ID of its last answer.
     answer: Option<String>,
-    /// Tell its messages from others, in order.
+    /// Fingerprints of its messages, in order.
     pub(super) prints: Vec<u64>,
     lane: u64,
 }
 
 impl Thread {
-    /// A conversation that begins with this request.
+    /// Creates a conversation from its first request.
     pub(super) fn begin(logged: Logged, turns: Turns) -> Self {
         let lane = lane(&logged.request);
         let mut counted = Counted::default();
@@ -109,13 +108,14 @@ impl Thread {
         }
     }
 
-    /// The provider's comparison of a request with the last one of this conversation.
+    /// Returns the provider's comparison of a request with the last one of this conversation.
     pub(super) fn verdict_on(&self, logged: &Logged) -> Option<Verdict> {
         let is_meant = logged.compared_with.is_some() && logged.compared_with == self.answer;
         logged.verdict.filter(|_| is_meant)
     }
 
-    /// The same after one more request, which has so many pieces in common with the last.
+    /// Returns the conversation after one more request, of which the first `common` pieces are those of the
+    /// last request.
     pub(super) fn followed(mut self, logged: Logged, turns: Turns, common: usize) -> Self {
         self.written.retain(|depth| (*depth as usize) < common);
         let nodes = logged.request.compared.prompt.nodes();
@@ -136,7 +136,7 @@ impl Thread {
         next
     }
 
-    /// What people call it.
+    /// The name shown to users.
     pub(super) fn name(&self) -> String {
         match (&self.session, self.lines.0) {
             (Some(session), _) => session.clone(),
@@ -148,7 +148,7 @@ impl Thread {
         self.prompt.bytes() + self.tail.len() as u64
     }
 
-    /// By what it is found.
+    /// The keys under which it is indexed.
     fn keys(&self) -> HashSet<u64> {
         let session = self.session.as_deref();
         let places = [self.prompt.tip(), before(&self.prompt, self.turns.newest)];
@@ -164,7 +164,7 @@ impl Thread {
     }
 }
 
-/// The name of the first so many pieces.
+/// The ID of the prefix with this number of pieces.
 fn before(prompt: &Prompt, pieces: usize) -> Option<NodeId> {
     let mut nodes = prompt.backwards();
     nodes
@@ -172,23 +172,23 @@ fn before(prompt: &Prompt, pieces: usize) -> Option<NodeId> {
         .map(|node| node.id)
 }
 
-/// What requests must have in common to be of one conversation, whatever else they share.
+/// A hash of what requests of one conversation must have in common: model and format.
 fn lane(request: &Request) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&request.model, format!("{:?}", request.format)).hash(&mut hasher);
     hasher.finish()
 }
 
-/// What conversations are found by, within their session.
+/// Index keys of conversations, within their session.
 #[derive(Hash)]
 enum Key<'a> {
-    /// The id of the last answer, whatever the session.
+    /// The ID of the last answer, in any session.
     Answer(&'a str),
     /// A message.
     Message(u64),
-    /// Where the last request ends, or what was said in it last begins.
+    /// The end of the last request, or the beginning of its newest messages.
     End(NodeId),
-    /// The model.
+    /// The session, with model and format.
     Session(u64),
 }
 
@@ -198,11 +198,11 @@ fn key(session: Option<&str>, key: Key<'_>) -> u64 {
     hasher.finish()
 }
 
-/// How many pieces two prompts begin with in common.
+/// Number of pieces in the common prefix of two prompts.
 pub(super) fn common(one: &Prompt, other: &Prompt) -> usize {
     let (one, other) = (one.nodes(), other.nodes());
     let (mut same, mut least) = (0, one.len().min(other.len()));
-    // A name vouches for everything before it, so the place is found by halving.
+    // The ID of a piece covers all pieces before it, so a binary search finds the place.
     while same < least {
         let middle = (same + least).div_ceil(2);
         if one[middle - 1].id == other[middle - 1].id {
@@ -214,21 +214,20 @@ pub(super) fn common(one: &Prompt, other: &Prompt) -> usize {
     same
 }
 
-/// What a request was found to belong to.
+/// The conversation to which a request belongs.
 #[derive(Clone, Copy)]
 pub(super) struct Match {
     pub(super) id: u64,
-    /// Whether the two have messages enough in common; if not, only their beginning or the session
-    /// says so.
+    /// True if the two share enough messages; if false, they share only a beginning or the session.
     pub(super) kin: bool,
-    /// True if the request begins with all of the last one, or if the provider has compared the two.
+    /// True if the last request is a prefix of this request, or the provider has compared the two.
     pub(super) goes_on: bool,
 }
 
 /// The open conversations.
 #[derive(Default)]
 pub(super) struct Threads {
-    /// By numbers that rise: what was heard of last has the highest.
+    /// Conversations by ascending number; the most recently used has the highest.
     threads: BTreeMap<u64, Thread>,
     index: HashMap<u64, Vec<u64>>,
     bytes: u64,
@@ -240,12 +239,12 @@ impl Threads {
         self.threads.get(&id)
     }
 
-    /// The conversations with a key, those that were heard of last first.
+    /// The conversations with a key, the most recently used first.
     fn with(&self, key: u64) -> impl Iterator<Item = u64> {
         self.index.get(&key).into_iter().flatten().rev().copied()
     }
 
-    /// The conversation that a request belongs to.
+    /// Finds the conversation to which a request belongs.
     pub(super) fn find(&self, logged: &Logged, turns: &Turns) -> Option<Match> {
         if let Some(named) = self.named(logged) {
             return Some(named);
@@ -256,8 +255,8 @@ impl Threads {
         if let Some(whole) = whole.filter(|whole| length(whole.id) >= turns.answered) {
             return Some(whole);
         }
-        // It goes on from something older than what was answered last: another conversation may be
-        // the one before it, with something changed in the middle.
+        // The request continues from something older than the last answer: another conversation may be its
+        // predecessor, with a change in the middle.
         let changed = self.changed(logged, turns, lane);
         let instead = |changed: &Match| {
             let whole = whole.and_then(|whole| self.get(whole.id));
@@ -269,7 +268,7 @@ impl Threads {
         changed.filter(instead).or(whole)
     }
 
-    /// The conversation with whose last request the client asked the provider to compare this one.
+    /// Finds the conversation whose last request the client named for the provider's comparison.
     fn named(&self, logged: &Logged) -> Option<Match> {
         let answer = logged.compared_with.as_deref()?;
         let mut found = self.with(key(None, Key::Answer(answer)));
@@ -285,7 +284,7 @@ impl Threads {
         })
     }
 
-    /// The conversation whose last request is the longest that this one begins with.
+    /// Finds the conversation with the longest last request that is a prefix of this request.
     fn continued(&self, logged: &Logged, lane: u64) -> Option<Match> {
         let session = logged.session.as_deref();
         let mut behind = None;
@@ -308,7 +307,7 @@ impl Threads {
                 }
                 other = other.or(Some(found));
             }
-            // To another model a conversation goes with an answer of the one before.
+            // A conversation moves to another model only after an answer of the previous one.
             if other.is_some() && behind.is_some_and(is_answer) {
                 return other;
             }
@@ -317,7 +316,7 @@ impl Threads {
         None
     }
 
-    /// The conversation that begins most like this request.
+    /// Finds the conversation with the most similar beginning.
     fn changed(&self, logged: &Logged, turns: &Turns, lane: u64) -> Option<Match> {
         let frozen = logged.request.compared.prompt.frozen().tip();
         let named = logged.session.is_some();
@@ -347,11 +346,11 @@ impl Threads {
         })
     }
 
-    /// Conversations that have a message in common with a request, those that it may have changed the
-    /// end of, and others of its session.
+    /// Returns conversations that share a message with a request, those whose end it may have changed, and
+    /// others of its session.
     fn candidates(&self, logged: &Logged, turns: &Turns, lane: u64) -> Vec<u64> {
         let session = logged.session.as_deref();
-        // The newest messages tell conversations apart that have begun alike.
+        // The newest messages distinguish conversations with the same beginning.
         let prints = logged.request.prints.iter().rev();
         let messages = prints.flat_map(|print| self.with(key(session, Key::Message(*print))));
         let nodes = logged.request.compared.prompt.backwards();
@@ -368,7 +367,7 @@ impl Threads {
         found
     }
 
-    /// Takes a conversation out.
+    /// Removes and returns a conversation.
     pub(super) fn take(&mut self, id: u64) -> Option<Thread> {
         let thread = self.threads.remove(&id)?;
         self.bytes -= thread.bytes();
@@ -383,7 +382,7 @@ impl Threads {
         Some(thread)
     }
 
-    /// Puts a conversation in; what had to be closed for it.
+    /// Adds a conversation; returns those that were closed to make room.
     pub(super) fn put(&mut self, thread: Thread) -> Vec<Thread> {
         self.last += 1;
         let id = self.last;
@@ -406,13 +405,13 @@ impl Threads {
         closed
     }
 
-    /// Closes the rest, in the order in which they were heard of last.
+    /// Closes the remaining conversations, the least recently used first.
     pub(super) fn close(&mut self) -> Vec<Thread> {
         std::mem::take(self).threads.into_values().collect()
     }
 }
 
-/// Takes so many as are looked at of those that were not found yet.
+/// Adds at most [`CANDIDATES`] new elements.
 fn take_new(found: &mut Vec<u64>, others: impl Iterator<Item = u64>) {
     let most = found.len() + CANDIDATES;
     for id in others {
@@ -425,14 +424,14 @@ fn take_new(found: &mut Vec<u64>, others: impl Iterator<Item = u64>) {
     }
 }
 
-/// How many messages of a conversation a request has.
+/// Number of messages of a conversation that a request contains.
 fn shared(thread: &Thread, logged: &Logged) -> usize {
     let prints: HashSet<&u64> = logged.request.prints.iter().collect();
     let messages = thread.prints.iter();
     messages.filter(|print| prints.contains(print)).count()
 }
 
-/// Whether a request has something to say behind what was said last in a conversation.
+/// True if a request has messages after the newest message of the conversation.
 fn is_continued(thread: &Thread, logged: &Logged) -> bool {
     let prints = &logged.request.prints;
     let answered = &prints[..prints.len().saturating_sub(1)];

@@ -1,10 +1,10 @@
-//! Transcripts of Claude Code: answers with their usage, without the requests that they answer.
+//! Transcripts of Claude Code: answers with their usage, without the requests.
 //!
-//! Nothing can be compared, so only usage shows a break: a request that wrote what the one before it had
-//! read or written already. The cause is the provider's own comparison if the answer has one, else a
-//! summary in between, another model, or a pause; nothing else is inferred. The format is internal to
-//! Claude Code and changes: members that are read are those that public parsers know (ccusage, issues 901
-//! to 1617).
+//! Requests cannot be compared, so a break is detected only by usage: an answer whose request wrote again
+//! what the one before it had read or written. The cause is the provider's own comparison if the answer has
+//! one; otherwise a compaction in between, another model, or a pause. No other cause is inferred. The format
+//! is internal to Claude Code and changes: the members read here are those known to public parsers (ccusage,
+//! issues 901 to 1617).
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -18,13 +18,13 @@ use super::analysis::Broken;
 use super::moment;
 use crate::diagnosis::{Diagnosis, LikelyCause, Reason, Verdict};
 
-/// Tokens that are not worth a word.
+/// Maximum loss in tokens that is ignored.
 const SLACK: u64 = 128;
 
-/// The maximum number of answers that are remembered; of a longer log, a repeated one may count twice.
+/// Maximum number of answers that are remembered. In a longer log, a repeated answer may count twice.
 const MOST_ANSWERS: usize = 1 << 18;
 
-/// The model of answers that no model gave.
+/// The model name in answers that no model gave.
 const SYNTHETIC: &str = "<synthetic>";
 
 /// A line of a transcript.
@@ -52,7 +52,7 @@ pub(super) struct Place {
 /// An answer of a model.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
-    /// Its name; parts of one answer, and copies in later transcripts, have the same.
+    /// The ID of the answer; its parts, and copies in later transcripts, have the same ID.
     id: String,
     pub(super) place: Place,
     pub(super) model: String,
@@ -75,7 +75,7 @@ impl Place {
         &self.session
     }
 
-    /// False if the lines of several conversations may stand here: sub-agents without names.
+    /// False if the lines may be from several conversations: sub-agents without IDs.
     fn is_one(&self) -> bool {
         self.agent.is_some() || !self.is_aside
     }
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-/// Reads a line; `None` if it is none of a transcript.
+/// Parses a line; `None` if it is not from a transcript.
 pub(super) fn read(line: &[u8]) -> Option<TranscriptLine> {
     const NAMES: [&str; 5] = ["sessionId", "uuid", "leafUuid", "messageId", "snapshot"];
     let line: Value = serde_json::from_slice(line).ok()?;
@@ -119,8 +119,8 @@ fn answer(line: &Value) -> Option<Answer> {
             .get("timestamp")
             .and_then(Value::as_str)
             .and_then(moment::of_text),
-        // Whether a comparison was asked for is not written down: that there is no difference says
-        // nothing.
+        // The transcript does not record if a comparison was requested, so a result without a difference has
+        // no meaning.
         verdict: Verdict::read(message).filter(|verdict| verdict.reason != Reason::None),
     })
 }
@@ -131,7 +131,7 @@ struct Last {
     model: String,
     usage: Usage,
     at: Option<Millis>,
-    /// The lifetime of what was written last.
+    /// The lifetime of the last written cache entries.
     keeps: Duration,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct Transcripts {
 }
 
 impl Transcripts {
-    /// The conversation goes on with a summary.
+    /// Records that the conversation continues with a summary.
     pub(super) fn summarize(&mut self, place: Place) {
         self.summarized.insert(place);
     }
@@ -159,12 +159,12 @@ impl Transcripts {
         self.seen.insert(hasher.finish())
     }
 
-    /// Returns how many conversations there are.
+    /// Returns the number of conversations.
     pub(super) fn count(&self) -> u64 {
         self.last.len() as u64
     }
 
-    /// Takes the answer of a line; returns the break that its usage shows.
+    /// Adds the answer of a line; returns the break that its usage shows.
     pub(super) fn take(&mut self, line: u64, answer: Answer, catalog: &Catalog) -> Option<Broken> {
         let is_summarized = self.summarized.remove(&answer.place);
         let before = self.last.get(&answer.place);
@@ -198,7 +198,7 @@ impl Transcripts {
     }
 }
 
-/// Diagnoses an answer that read less than the one before it had read and written.
+/// Diagnoses an answer whose request read less than the one before it had read and written.
 fn diagnose(
     before: &Last,
     answer: &Answer,
@@ -207,7 +207,7 @@ fn diagnose(
 ) -> Option<Diagnosis> {
     let expected = before.usage.cache_read + before.usage.cache_write();
     let unread = expected.saturating_sub(answer.usage.cache_read);
-    // What was not written again was not sent.
+    // Tokens that were not written again were not sent.
     let lost = unread.min(answer.usage.cache_write());
     if lost <= SLACK {
         return None;
@@ -238,7 +238,7 @@ fn diagnose(
     })
 }
 
-/// Returns the price of writing tokens over reading them.
+/// Returns the additional cost of writing the lost tokens compared with reading them.
 fn cost(usage: &Usage, lost: u64, model: &str, catalog: &Catalog) -> Option<Cost> {
     let price = catalog.find_by_name(model)?.price.as_ref()?;
     let mut read = *usage;

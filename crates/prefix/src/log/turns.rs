@@ -1,16 +1,16 @@
-//! Where the turns of somebody else's prompt begin.
+//! The newest turn of a prompt by any client.
 
 use cachalot_core::json::{OBJECT, Scanned, Scanner};
 
 use cachalot_prompt::{Level, Node, Prompt};
 
-/// What a request says that the one before it did not, if it continues that one at once.
+/// The positions of the messages that a request adds to the one before it, if it continues that one directly.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turns {
-    /// How many pieces stand before what was said since the last answer. The beginning of an answer
-    /// that the model is to go on with belongs to what was said.
+    /// Number of pieces before the messages since the last answer. A prefilled beginning of an answer at the
+    /// end counts as part of these messages.
     pub(super) newest: usize,
-    /// How many pieces stand before that answer: as many as the request had that was answered.
+    /// Number of pieces before that answer: the length of the request that it answers.
     pub(super) answered: usize,
 }
 
@@ -35,7 +35,7 @@ impl Turns {
     }
 }
 
-/// Whether the model has made a message.
+/// True if the message is by the model.
 pub(super) fn is_answer(node: &Node) -> bool {
     read_is_answer(&node.bytes).unwrap_or(false)
 }
@@ -47,7 +47,7 @@ fn read_is_answer(message: &[u8]) -> Scanned<bool> {
     while more {
         match (scanner.name()?, scanner.value()?) {
             (b"role", role) => return Ok(role == b"\"assistant\""),
-            // Items that have no role are told by their type.
+            // Items without a role are recognized by their type.
             (b"type", kind) => made = kind == b"\"reasoning\"" || kind.ends_with(b"_call\""),
             _ => {}
         }

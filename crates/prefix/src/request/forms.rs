@@ -1,5 +1,5 @@
-//! Normal forms of the pieces that were read last. The requests of a conversation repeat all but their
-//! newest pieces, which then are parsed once.
+//! Cache of the normal forms of recently read pieces. The requests of a conversation repeat all but their
+//! newest pieces, so that each piece is parsed once.
 
 use std::collections::HashMap;
 
@@ -7,26 +7,26 @@ use bytes::Bytes;
 use cachalot_model::Format;
 use cachalot_prompt::{Node, NodeId, normal};
 
-/// The maximum number of bytes that are kept; beyond it, everything is forgotten.
+/// Maximum bytes of the cached forms; when they are exceeded, the cache is cleared.
 const MOST: usize = 16 << 20;
 
-/// The bytes that an entry takes beside its form, roughly.
+/// Approximate overhead of an entry in bytes.
 const ENTRY: usize = 128;
 
-/// Normal forms by the format and the name of the piece.
+/// Normal forms by the format and the ID of the piece.
 #[derive(Default)]
 pub(crate) struct NormalForms {
     known: HashMap<(Format, NodeId), Form>,
     bytes: usize,
 }
 
-/// The bytes of a piece, and where a marker may stand in it.
+/// The bytes of a piece, and the position where a marker may be inserted.
 type Form = (Bytes, Option<u32>);
 
 impl NormalForms {
-    /// Returns the normal form of a piece; one that the format does not know is its own.
+    /// Returns the normal form of a piece; a piece that the format does not define is returned unchanged.
     pub(super) fn form(&mut self, format: Format, node: &Node) -> Form {
-        // Equal names mean equal bytes at the same level.
+        // Equal IDs mean equal bytes at the same level.
         if let Some(known) = self.known.get(&(format, node.id)) {
             return known.clone();
         }

@@ -1,4 +1,4 @@
-//! One tool, block of the system's text, or message of somebody else's request.
+//! A piece of any client's request: one tool, block of the system text, or message.
 
 use std::borrow::Cow;
 use std::hash::Hasher as _;
@@ -7,71 +7,71 @@ use std::ops::Range;
 use cachalot_core::json::{Scanned, Scanner};
 use cachalot_model::wire::MarkerTime;
 
-/// The members that are cache markers.
+/// Member names of cache markers.
 const MARKERS: [&[u8]; 2] = [b"cache_control", b"prompt_cache_breakpoint"];
 
-/// Blocks within blocks (what a tool answered), and no deeper.
+/// Maximum nesting of blocks: a tool result is a block that contains blocks.
 const DEEPEST_BLOCK: u32 = 2;
 
-/// Where a marker was found.
+/// The kind of place where a marker was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MarkerPlace {
-    /// Where one may stand.
+    /// A permitted place.
     Proper,
-    /// On an empty text: providers refuse that.
+    /// On an empty text, which providers refuse.
     EmptyText,
-    /// On what the model thought: providers refuse that.
+    /// On reasoning, which providers refuse.
     Reasoning,
     /// On a block within a block.
     Within,
 }
 
-/// A piece, read in one pass.
+/// A piece, parsed in one pass.
 pub(super) struct Piece<'a> {
-    /// As it is in the body, its markers taken out.
+    /// The bytes of the body, without markers.
     pub(super) bytes: Cow<'a, [u8]>,
-    /// Where a marker may stand, within `bytes`.
+    /// The position in `bytes` where a marker may be inserted.
     pub(super) mark_at: Option<u32>,
-    /// The markers that were in it.
+    /// The markers that were removed.
     pub(super) markers: Vec<(MarkerTime, MarkerPlace)>,
-    /// Who speaks, as it is written; empty if that is not said.
+    /// The role, as written; empty if there is none.
     pub(super) role: &'a [u8],
-    /// Its content, if that is one text and nothing else.
+    /// The content, if it is a single text.
     saying: Option<Saying<'a>>,
 }
 
-/// The content of a message that is one text: a string, or a list of one block that is a text.
+/// A message whose content is a single text: a string, or a list with one text block.
 struct Saying<'a> {
     before: &'a [u8],
-    /// The string, in its quotes.
+    /// The string, with its quotes.
     text: &'a [u8],
     behind: &'a [u8],
 }
 
-/// Where those are in the body.
+/// The positions of content and text in the body.
 struct SayingPlace {
     content: Range<usize>,
     text: Range<usize>,
 }
 
-/// What is found in a piece while it is read.
+/// Facts collected while a piece is parsed.
 struct Walk<'a> {
-    /// The markers' bytes, with a comma each.
+    /// The byte ranges of the markers, each with a comma.
     cuts: Vec<Range<usize>>,
     markers: Vec<(MarkerTime, MarkerPlace)>,
     role: &'a [u8],
-    /// The closing brace behind which the last block ends, if a marker may stand there.
+    /// The position of the last block's closing brace, if a marker may be inserted there.
     last: Option<usize>,
     has_blocks: bool,
     saying: Option<SayingPlace>,
-    /// Where the text of the last block is, if that has nothing else.
+    /// The position of the last block's text, if the block contains nothing else.
     said: Option<Range<usize>>,
 }
 
 impl<'a> Piece<'a> {
-    /// Reads the value that comes next. `whole` says that a marker goes into the piece itself if it
-    /// has no blocks: a tool, or a block of the system's text.
+    /// Parses the next value. With `whole`, a marker is inserted into the piece itself if it has no blocks: a
+    /// tool, or a block of the system text.
     pub(super) fn read(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned<Self> {
         let first = scanner.peek();
         let from = scanner.at();
@@ -111,8 +111,8 @@ impl<'a> Piece<'a> {
         })
     }
 
-    /// The same message, its content written as a list if it is one text: where the provider takes
-    /// both for the same, the two are the same piece, and the text can be marked.
+    /// Returns the message with a single-text content rewritten as a list. Where the provider treats both
+    /// alike, both become the same piece, and the text can be marked.
     pub(super) fn into_list(mut self) -> Self {
         const OPEN: &[u8] = br#"[{"type":"text","text":"#;
         const CLOSE: &[u8] = b"}]";
@@ -134,14 +134,14 @@ impl<'a> Piece<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Reads an object; where its closing brace is, if a marker may stand before it.
+    /// Parses an object; returns the position of its closing brace if a marker may be inserted there.
     fn block(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<Option<usize>> {
         let (mut kind, mut empty): (&[u8], bool) = (b"", false);
         let (mut said, mut others) = (None, false);
-        // A marker begins with a comma: it needs something before it.
+        // A marker begins with a comma, so it needs a member before it.
         let mut bare = true;
         let first_marker = self.markers.len();
-        // Behind the opening brace, then behind each member.
+        // The position after the opening brace, then after each member.
         let mut behind = scanner.at() + 1;
         scanner.members(|name, scanner| {
             let text = scanner.peek() == Some(b'"');
@@ -220,7 +220,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Takes a member out. It begins behind what stands before it, so its comma goes with it.
+    /// Removes a member. The range begins after the preceding member, so it includes the comma.
     fn cut(&mut self, member: Range<usize>) {
         match self.cuts.last_mut() {
             Some(before) if before.end == member.start => before.end = member.end,
@@ -228,7 +228,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What is left of the bytes, which begin at `from`, and where a marker may stand in it.
+    /// Returns the remaining bytes, and the position in them where a marker may be inserted. `from` is the
+    /// position of `raw` in the body.
     fn without_markers(&self, raw: &'a [u8], from: usize) -> (Cow<'a, [u8]>, Option<u32>) {
         let last = self.last.map(|last| last - from);
         if self.cuts.is_empty() {
@@ -239,7 +240,7 @@ impl<'a> Walk<'a> {
         for cut in &self.cuts {
             let (start, mut end) = (cut.start - from, cut.end - from);
             kept.extend_from_slice(&raw[at..start]);
-            // The first member has its comma behind it.
+            // The comma of the first member follows it.
             if kept.last() == Some(&b'{') {
                 let blanks = raw[end..].iter().take_while(|b| b.is_ascii_whitespace());
                 let comma = end + blanks.count();
@@ -267,7 +268,7 @@ pub(super) fn time(marker: &[u8]) -> MarkerTime {
     }
 }
 
-/// Whether a string, as it is written, has no visible character.
+/// True if a string, as written, has no visible character.
 fn is_blank(string: &[u8]) -> bool {
     let mut signs = string.iter();
     while let Some(sign) = signs.next() {
@@ -282,8 +283,8 @@ fn is_blank(string: &[u8]) -> bool {
     true
 }
 
-/// A number that two strings have in common if they are the same; of long ones, their ends and their
-/// middle count.
+/// Fingerprint of a string: equal for equal strings. Of long strings, only the length, both ends and the
+/// middle are hashed.
 pub(super) fn print(string: &[u8]) -> Option<u64> {
     const SAMPLE: usize = 64;
     if string.is_empty() {
