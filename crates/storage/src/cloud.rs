@@ -1,4 +1,4 @@
-//! Objects in the stores of clouds, with credentials from the environment that was passed in.
+//! Objects in cloud stores, with credentials from the given environment.
 
 mod azure;
 mod settings;
@@ -25,7 +25,7 @@ use crate::mask::{masked, masked_text};
 use crate::storage::Stat;
 use crate::transfer::broken_off;
 
-/// The clouds' stores, one client per bucket, made when a bucket is first named.
+/// The cloud stores: one client per bucket, created when the bucket is first used.
 pub(crate) struct Clouds {
     environment: BTreeMap<String, String>,
     connector: Connector,
@@ -50,7 +50,7 @@ impl Clouds {
         })
     }
 
-    /// The size of an object and its bytes.
+    /// Returns the size of an object and its bytes.
     pub(crate) async fn open(
         &self,
         uri: &str,
@@ -145,8 +145,8 @@ impl Clouds {
     }
 }
 
-/// Gives the clouds our client, and a client of little patience where they ask the machine that
-/// they run on for credentials: most machines have nothing there.
+/// Supplies the HTTP client for cloud stores. For credential requests to the metadata service of the local
+/// machine, it supplies a client with short timeouts, because most machines have no such service.
 #[derive(Clone)]
 struct Connector(HttpClient);
 
@@ -182,7 +182,7 @@ impl HttpConnector for Connector {
     }
 }
 
-/// Turns what a store says into an error of ours that shows no credential.
+/// Converts errors of a store to [`Error`], without credentials.
 struct Complaint {
     uri: String,
     cloud: Cloud,
@@ -215,7 +215,7 @@ impl Complaint {
         }
     }
 
-    /// What has no variant of its own: the network, the server, or settings that make no sense.
+    /// Converts errors without a variant of their own: of the network, of the server, or of invalid settings.
     fn general(&self, error: &object_store::Error) -> Error {
         let uri = masked(&self.uri);
         let reason = self.reason(error);
@@ -282,7 +282,7 @@ impl Complaint {
     }
 }
 
-/// The error of ours that a store handed through, if there is one.
+/// Returns the [`Error`] of our HTTP client that a store passed through, if there is one.
 fn own(error: &object_store::Error) -> Option<&Error> {
     causes(error).find_map(|cause| cause.downcast_ref::<Error>())
 }

@@ -1,49 +1,49 @@
-//! What can go wrong between a URI and its bytes.
+//! Errors of storage.
 
 use std::sync::Arc;
 
-/// The kind of a fault, to match on.
+/// Error kinds of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is nothing at this address.
+    /// Nothing exists at this address.
     NotFound,
-    /// A directory, or a prefix of an object store, where bytes were asked for.
+    /// The address is a directory, or a prefix in an object store, where a file or object is required.
     IsDirectory,
-    /// No permission: file mode, missing or refused credentials.
+    /// Permission denied: by the file mode, or because of missing or rejected credentials.
     Denied,
-    /// The address or the request makes no sense.
+    /// The address or the request is invalid.
     Invalid,
-    /// Not reachable, broken off, or failing on its own side.
+    /// The server is unreachable or failed, or the transfer was interrupted.
     Unavailable,
-    /// More bytes than the caller takes.
+    /// The content is larger than the caller's limit.
     TooLarge,
-    /// No hash algorithm of this name.
+    /// The hash algorithm does not exist.
     UnknownAlgorithm,
-    /// No URI scheme of this name.
+    /// The URI scheme is not supported.
     UnknownScheme,
-    /// The guard does not let a request go to this address.
+    /// The guard refuses requests to this address.
     Refused,
 }
 
-/// A fault of storage. Its text names the URI, with credentials masked, and what to do about it.
+/// An error of storage. Its text names the URI, with credentials masked, and the remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What kind of fault.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// What happened, to what, and what to do; never holds a credential.
+    /// The message: what failed, on what, and what to do. Never contains a credential.
     pub message: String,
-    /// The HTTP status, where a server gave one that is an error.
+    /// The HTTP status, if a server returned one that is an error.
     pub status: Option<u16>,
     retry: bool,
-    /// The cause, without addresses that could hold credentials.
+    /// The cause, without URLs that might contain credentials.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// A fault that trying again does not cure.
+    /// Creates an error that a retry does not resolve.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Error {
         }
     }
 
-    /// The same fault, with its cause.
+    /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
@@ -72,8 +72,8 @@ impl Error {
         self
     }
 
-    /// Whether the same call may succeed if it is simply made again: the network or the server
-    /// failed (timeouts, broken connections, status 408, 425, 429, 5xx), not the request.
+    /// True if the same call may succeed on a retry: the network or the server failed (timeouts, broken
+    /// connections, status 408, 425, 429, 5xx), not the request.
     #[must_use]
     pub fn worth_retrying(&self) -> bool {
         self.retry

@@ -1,8 +1,8 @@
-//! The guard: requests to addresses that a model or fetched content chose never reach a private one.
+//! The SSRF guard: requests to URLs that a model or fetched content chose never reach a private address.
 //!
-//! Names are judged by the addresses that they resolve to, in the very resolver that the connection
-//! is made with, so that there is no second look-up that could answer differently. Redirects go the
-//! same way. Addresses written as numbers never see a resolver and are judged in the URL.
+//! Host names are checked by the addresses to which they resolve, in the resolver of the connection itself,
+//! so that no second lookup can return other addresses. Redirects are checked the same way. Literal addresses
+//! do not pass the resolver and are checked in the URL.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::error::{Error, ErrorKind};
 
-/// Why the guard refused.
+/// A refusal of the guard.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` is {address}, {what}")]
 pub(crate) struct Refusal {
@@ -21,25 +21,25 @@ pub(crate) struct Refusal {
     what: &'static str,
 }
 
-/// A redirect to a host that is not in a list of [`AllowedHosts`].
+/// The error of a redirect to a host that is not in [`AllowedHosts`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not among the allowed hosts")]
 pub(crate) struct Elsewhere(pub(crate) String);
 
-/// An exhaustive list of hosts: host names (`*.` in front for all names below one), addresses, and
-/// networks such as `10.0.0.0/8`. Ports do not matter. Cheap to clone.
+/// An exhaustive list of hosts: host names (`*.` as a prefix matches all names below), addresses, and
+/// networks such as `10.0.0.0/8`. Ports are ignored. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AllowedHosts {
     list: Arc<AllowList>,
-    /// As they were written: what two lists are compared by.
+    /// The entries as written; two lists are equal if these are.
     pub(crate) entries: Arc<[String]>,
 }
 
 impl AllowedHosts {
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// An entry that is neither a host name nor a network.
+    /// An entry is neither a host name nor a network.
     pub fn parse(entries: &[String]) -> Result<Self, Error> {
         Ok(Self {
             list: Arc::new(AllowList::parse(entries)?),
@@ -47,20 +47,20 @@ impl AllowedHosts {
         })
     }
 
-    /// The host of a URL, and no other; `None` if it has none.
+    /// Returns a list with only the host of a URL; `None` if it has none.
     #[must_use]
     pub fn of(url: &Url) -> Option<Self> {
         Self::parse(&[url.host_str()?.to_owned()]).ok()
     }
 
-    /// The entries that are no names: addresses, networks, and `localhost`.
+    /// Returns the entries that are not host names: addresses, networks, and `localhost`.
     pub fn addresses(&self) -> impl Iterator<Item = String> {
         let is_address =
             |entry: &&String| Network::parse(entry.trim()).is_some() || entry.trim() == "localhost";
         self.entries.iter().filter(is_address).cloned()
     }
 
-    /// Whether the host of a URL is in the list. A name is not resolved: networks are for hosts that
+    /// True if the host of a URL is in the list. Host names are not resolved: networks match only hosts that
     /// are written as addresses.
     #[must_use]
     pub fn allows(&self, url: &Url) -> bool {
@@ -85,12 +85,12 @@ impl PartialEq for AllowedHosts {
 
 impl Eq for AllowedHosts {}
 
-/// A host without the brackets of an IPv6 address.
+/// Removes the brackets of an IPv6 address.
 pub(crate) fn bare(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// What the guard lets through although it is private.
+/// Private hosts and networks that the guard permits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AllowList {
     hosts: Vec<String>,
@@ -98,7 +98,7 @@ pub(crate) struct AllowList {
 }
 
 impl AllowList {
-    /// Reads host names (`*.` in front for all names below one), addresses, and networks such as
+    /// Parses host names (`*.` as a prefix matches all names below), addresses, and networks such as
     /// `10.0.0.0/8`.
     pub(crate) fn parse(entries: &[String]) -> Result<Self, Error> {
         let mut list = Self::default();
@@ -133,8 +133,8 @@ impl AllowList {
             })
     }
 
-    /// Whether `host`, which is at `addresses`, may be connected to. One private address among
-    /// public ones is enough to refuse: which of them gets used is not decided here.
+    /// Checks if `host`, which has these addresses, may be connected to. A single private address among
+    /// public ones causes a refusal, because the connection may use any of them.
     pub(crate) fn check(
         &self,
         host: &str,
@@ -159,7 +159,7 @@ impl AllowList {
         Ok(())
     }
 
-    /// Judges a URL whose host is an address; one with a name is judged when it is resolved.
+    /// Checks a URL whose host is an address. A URL with a host name is checked when the name is resolved.
     pub(crate) fn check_literal(&self, url: &Url) -> Result<(), Refusal> {
         let Some(host) = url.host_str() else {
             return Ok(());
@@ -179,7 +179,7 @@ fn is_host_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// An address and how many of its leading bits count.
+/// A network: an address and the number of its significant leading bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
@@ -214,8 +214,8 @@ impl Network {
     }
 }
 
-/// What makes an address one that only its own machine, network or cloud can reach; `None` for
-/// addresses of the public internet.
+/// Describes why an address is reachable only from its own machine, network or cloud; `None` for addresses of
+/// the public internet.
 pub(crate) fn private(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => private_v4(address),
@@ -247,7 +247,7 @@ fn private_v6(address: Ipv6Addr) -> Option<&'static str> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an unspecified address"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback address"),
-        // Translated to the IPv4 address in the last 32 bits by the network's gateway.
+        // The network's gateway translates these to the IPv4 address in the last 32 bits.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => private_v4(embedded(high, low)),
         [0x64, 0xff9b, ..] => Some("an address of a local translator"),
         [0x2002, high, low, ..] => private_v4(embedded(high, low)),
@@ -266,7 +266,7 @@ fn embedded(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))
 }
 
-/// Resolves names as the system does, and hands on only what the guard lets through.
+/// Resolves host names like the system, and refuses those that the guard does not permit.
 pub(crate) struct GuardedResolver(pub(crate) Arc<AllowList>);
 
 impl Resolve for GuardedResolver {

@@ -1,4 +1,4 @@
-//! Hashing while streaming, in constant memory.
+//! Streaming hashes, in constant memory.
 
 use std::fmt;
 use std::fs::File;
@@ -12,7 +12,7 @@ use sha2::Digest as _;
 use crate::error::{Error, ErrorKind};
 use crate::local;
 
-/// Large enough that system calls do not show, small enough to stay in a core's own cache.
+/// Large enough that the cost of system calls is negligible, small enough for a core's own cache.
 const CHUNK: usize = 128 * 1024;
 
 /// A hash algorithm.
@@ -21,7 +21,7 @@ const CHUNK: usize = 128 * 1024;
 pub enum Algorithm {
     /// SHA-256, 64 hex digits.
     Sha256,
-    /// MD5, 32 hex digits. For comparing with others' checksums; not for security.
+    /// MD5, 32 hex digits. For comparison with existing checksums; not for security.
     Md5,
     /// BLAKE2b with 512 bits, 128 hex digits.
     Blake2b,
@@ -31,7 +31,7 @@ impl Algorithm {
     /// The names of all algorithms.
     pub const NAMES: [&'static str; 3] = ["sha256", "md5", "blake2b"];
 
-    /// The name, as [`FromStr`] reads it.
+    /// The name that [`FromStr`] parses.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,18 +72,18 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The hash of some bytes.
+/// The hash of a byte sequence.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Hashed {
     /// The digest in lower-case hex digits.
     pub hash: String,
-    /// What it was computed with.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// How many bytes were hashed.
+    /// Number of hashed bytes.
     pub size_bytes: u64,
 }
 
-/// A hash that is being computed. Its size does not depend on how much it was fed.
+/// A hash computation in progress. Its size is constant.
 #[derive(Clone)]
 pub struct Hasher {
     state: State,
@@ -104,7 +104,7 @@ impl fmt::Debug for Hasher {
 }
 
 impl Hasher {
-    /// A hash of nothing yet.
+    /// Creates a hasher without input.
     #[must_use]
     pub fn new(algorithm: Algorithm) -> Self {
         let state = match algorithm {
@@ -128,7 +128,7 @@ impl Hasher {
         }
     }
 
-    /// Takes in the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
             State::Sha256(state) => state.update(bytes),
@@ -138,7 +138,7 @@ impl Hasher {
         self.size_bytes += bytes.len() as u64;
     }
 
-    /// The hash of everything taken in.
+    /// Returns the hash of all added bytes.
     #[must_use]
     pub fn finish(self) -> Hashed {
         let algorithm = self.algorithm();
@@ -155,11 +155,11 @@ impl Hasher {
     }
 }
 
-/// The hash of a file's content, in constant memory. Blocks for as long as the file takes to read.
+/// Hashes the content of a file in constant memory. Blocks until the file is read.
 ///
 /// # Errors
-/// No such file, a directory or anything else that is not a file, no permission, or a read that
-/// fails.
+/// The file does not exist, is a directory or another non-regular file, is not readable because of its
+/// permissions, or a read fails.
 pub fn hash_file(path: &Path, algorithm: Algorithm) -> Result<Hashed, Error> {
     let shown = path.to_string_lossy();
     let mut file = local::open(&shown, path)?;
@@ -168,7 +168,7 @@ pub fn hash_file(path: &Path, algorithm: Algorithm) -> Result<Hashed, Error> {
         .ok_or_else(|| Error::new(ErrorKind::Unavailable, format!("gave up hashing `{shown}`")))
 }
 
-/// The hash of what is left to read of `file`; `None` once `wanted` says no.
+/// Hashes the rest of `file`; returns `None` when `wanted` returns false.
 pub(crate) fn hash_open_file(
     file: &mut File,
     algorithm: Algorithm,

@@ -1,4 +1,4 @@
-//! The HTTP client, plain and guarded.
+//! The HTTP client, with and without the guard.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -15,20 +15,20 @@ use crate::proxy::proxies;
 use crate::redirect::{self as hop, Judge};
 use crate::tunnel::{Broken, Tunnels};
 
-/// How the client behaves. The defaults suit the command line.
+/// Options of the HTTP client. The defaults suit the command line.
 #[derive(Clone)]
 pub struct HttpOptions {
-    /// Where proxies are read from: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, in
-    /// capitals or not. Nothing else in it is looked at.
+    /// The source of the proxy variables: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, in upper or
+    /// lower case. No other variables are read.
     pub environment: BTreeMap<String, String>,
-    /// How long a connection may take to come about. Default 10 s.
+    /// Timeout for establishing a connection. Default 10 s.
     pub connect_timeout: Duration,
-    /// How long a server may be silent, before its answer or in the middle of it. Default 60 s.
+    /// Timeout for silence of a server, before or during its response. Default 60 s.
     pub idle_timeout: Duration,
-    /// How many redirects are followed. Default 10.
+    /// Maximum number of redirects to follow. Default 10.
     pub redirects: usize,
-    /// What the guarded client may reach although it is private: host names (`*.` in front for all
-    /// names below one), addresses, networks such as `10.0.0.0/8`. Default none.
+    /// Private hosts that the guarded client may reach: host names (`*.` as a prefix matches all names
+    /// below), addresses, networks such as `10.0.0.0/8`. Default none.
     pub allow: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl Default for HttpOptions {
 }
 
 impl fmt::Debug for HttpOptions {
-    /// Without the environment, which holds secrets.
+    /// Omits the environment, which contains secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpOptions")
             .field("connect_timeout", &self.connect_timeout)
@@ -56,49 +56,49 @@ impl fmt::Debug for HttpOptions {
     }
 }
 
-/// The HTTP client, for addresses that the user chose. Cheap to clone; clones share connections.
+/// The HTTP client for URLs that the user chose. Cheap to clone; clones share connections.
 ///
-/// Making one costs nothing: certificates, proxies and the connection pool are set up by the first
-/// request. Requests go over rustls with the platform's trusted certificates; the user agent is
-/// `cachalot/<version>`; redirects carry no referrer, and no credentials to another host.
+/// Creating one is cheap: certificates, proxies and the connection pool are set up by the first request.
+/// Requests use rustls with the platform's trusted certificates; the user agent is `cachalot/<version>`;
+/// redirects send no referrer, and no credentials to another host.
 ///
-/// The user chose the first host, and no other. A redirect to another host goes through the guard (see
+/// The user chose only the first host. A redirect to another host goes through the guard (see
 /// [`GuardedClient`]), and one from a private address to another host is refused, unless
-/// [`HttpClient::redirecting_to`] names the host.
+/// [`HttpClient::redirecting_to`] names that host.
 #[derive(Clone)]
 pub struct HttpClient {
     shared: Arc<Shared>,
 }
 
-/// The client for addresses that a model or fetched content chose; made by [`HttpClient::guarded`].
+/// The client for URLs that a model or fetched content chose; created by [`HttpClient::guarded`].
 ///
-/// It connects to no loopback, private, link-local, unique local, carrier-shared, multicast,
-/// reserved or unspecified address, nor to one that translates to such an address, unless
-/// [`HttpOptions::allow`] says so. Names are judged by what they resolve to, in the resolver of the
-/// connection itself; each redirect is judged again. A proxy of the environment is asked for a tunnel
-/// to the address that was checked, since it would resolve a name on its own.
+/// It does not connect to loopback, private, link-local, unique local, carrier-shared, multicast, reserved or
+/// unspecified addresses, nor to addresses that translate to such an address, unless [`HttpOptions::allow`]
+/// permits it. Host names are checked by their addresses, in the resolver of the connection itself; each
+/// redirect is checked again. A proxy of the environment is asked for a tunnel to the checked address,
+/// because it would otherwise resolve the host name itself.
 #[derive(Clone)]
 pub struct GuardedClient {
     shared: Arc<Shared>,
     judge: Option<Judge>,
 }
 
-/// Derived clients that are kept for reuse. With more, all are made anew.
+/// Maximum number of derived clients that are kept for reuse; when it is reached, all are dropped.
 const MOST_RESTRICTED: usize = 64;
 
 struct Shared {
     options: HttpOptions,
     allow: Arc<AllowList>,
-    /// The hosts that redirects may lead to; `None`: any.
+    /// Hosts to which redirects may lead; `None` permits all.
     redirects_to: Option<AllowedHosts>,
-    /// Of [`HttpClient::for_library`], and of clients that follow no redirects.
+    /// The client of [`HttpClient::for_library`], and of clients that follow no redirects.
     following: OnceLock<reqwest::Client>,
-    /// Follows no redirects, as does the next.
+    /// The client for URLs that the user chose. Neither it nor `guarded` follows redirects by itself.
     open: OnceLock<reqwest::Client>,
     guarded: OnceLock<reqwest::Client>,
-    /// Of [`HttpClient::redirecting_to`] and [`HttpClient::allowing`].
+    /// Clients created by [`HttpClient::redirecting_to`] and [`HttpClient::allowing`].
     restricted: Mutex<Vec<HttpClient>>,
-    /// Of the guarded client.
+    /// Proxy tunnels of the guarded client.
     tunnels: Tunnels,
 }
 
@@ -119,10 +119,10 @@ impl fmt::Debug for GuardedClient {
 }
 
 impl HttpClient {
-    /// A client that has not done anything yet.
+    /// Creates a client.
     ///
     /// # Errors
-    /// An entry of [`HttpOptions::allow`] that is neither a host nor a network.
+    /// An entry of [`HttpOptions::allow`] is neither a host nor a network.
     pub fn new(options: HttpOptions) -> Result<Self, Error> {
         let allow = Arc::new(AllowList::parse(&options.allow)?);
         Ok(Self::with(options, allow, None))
@@ -148,7 +148,7 @@ impl HttpClient {
         }
     }
 
-    /// A client with the same options that follows redirects to these hosts only. Clients for the
+    /// Returns a client with the same options that follows redirects to these hosts only. Clients for the
     /// same hosts share connections.
     #[must_use]
     pub fn redirecting_to(&self, hosts: &AllowedHosts) -> Self {
@@ -156,11 +156,11 @@ impl HttpClient {
         self.derived(options, Arc::clone(&self.shared.allow), Some(hosts.clone()))
     }
 
-    /// A client with the same options whose guarded half may also reach these private hosts; see
+    /// Returns a client with the same options whose guarded variant may also reach these private hosts; see
     /// [`HttpOptions::allow`]. Clients for the same hosts share connections.
     ///
     /// # Errors
-    /// An entry that is neither a host nor a network.
+    /// An entry is neither a host nor a network.
     pub fn allowing(&self, hosts: &[String]) -> Result<Self, Error> {
         let mut options = self.shared.options.clone();
         options.allow.extend(hosts.iter().cloned());
@@ -191,7 +191,7 @@ impl HttpClient {
         client
     }
 
-    /// The same client for addresses that a model or fetched content chose.
+    /// Returns the guarded variant of the client, for URLs that a model or fetched content chose.
     #[must_use]
     pub fn guarded(&self) -> GuardedClient {
         GuardedClient {
@@ -200,17 +200,18 @@ impl HttpClient {
         }
     }
 
-    /// A request, to be completed and given to [`HttpClient::send`].
+    /// Starts a request; the caller completes it and passes it to [`HttpClient::send`].
     ///
     /// # Errors
-    /// `url` is not a valid `http(s)` URL, or the client cannot be set up (a proxy variable that
-    /// makes no sense).
+    /// `url` is not a valid `http(s)` URL, or the client cannot be set up (because of an invalid proxy
+    /// variable).
     pub fn request(&self, method: Method, url: &str) -> Result<RequestBuilder, Error> {
         let url = web_url(url)?;
         Ok(self.shared.client(self.way())?.request(method, url))
     }
 
-    /// A client that follows no redirects says of one by itself that it was not followed.
+    /// Returns the mode of requests. A client that follows no redirects uses `Following`, whose underlying
+    /// client reports a redirect as not followed.
     fn way(&self) -> Way {
         match self.shared.options.redirects {
             0 => Way::Following,
@@ -218,12 +219,12 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request and waits for the head of its answer, whatever its status; see
-    /// [`success`](crate::success) and [`body`](crate::body) for the rest.
+    /// Sends a request and waits for the response headers, for any status; see [`success`](crate::success)
+    /// and [`body`](crate::body) for the rest.
     ///
     /// # Errors
-    /// The server cannot be reached, does not answer in time, or redirects too often;
-    /// [`ErrorKind::Refused`] if it redirects to where the user did not send the request.
+    /// The server is unreachable, does not respond in time, or redirects too often; [`ErrorKind::Refused`] if
+    /// it redirects to a host to which the user did not send the request.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
         let (_, request) = request.build_split();
         match self.way() {
@@ -232,11 +233,11 @@ impl HttpClient {
         }
     }
 
-    /// The client for a library that makes its requests to `url` by itself. It follows redirects without
-    /// the guard.
+    /// Returns a client for a library that sends its own requests to `url`. It follows redirects without the
+    /// guard.
     ///
     /// # Errors
-    /// Those of [`HttpClient::request`].
+    /// The errors of [`HttpClient::request`].
     pub fn for_library(&self, url: &str) -> Result<reqwest::Client, Error> {
         web_url(url)?;
         self.client().cloned()
@@ -248,7 +249,8 @@ impl HttpClient {
 }
 
 impl GuardedClient {
-    /// The same client; before it follows a redirect, it asks `judge`, which says why it must not.
+    /// Returns the same client with a judge, which is called before each redirect and may refuse it with a
+    /// reason.
     #[must_use]
     pub fn judged_by(self, judge: Judge) -> Self {
         Self {
@@ -257,41 +259,38 @@ impl GuardedClient {
         }
     }
 
-    /// A request, to be completed and given to [`GuardedClient::send`].
-    ///
-    /// # Errors
-    /// `url` is not a valid `http(s)` URL, or its host is a private address ([`ErrorKind::Refused`]).
+    /// Starts a request; the caller completes it and passes it to [`GuardedClient::send`].
     pub fn request(&self, method: Method, url: &str) -> Result<RequestBuilder, Error> {
         let url = web_url(url)?;
         self.shared.check(&url)?;
         Ok(self.shared.client(Way::Guarded)?.request(method, url))
     }
 
-    /// Sends a request and waits for the head of its answer, whatever its status.
+    /// Sends a request and waits for the response headers, for any status.
     ///
     /// # Errors
-    /// As of [`HttpClient::send`]; and [`ErrorKind::Refused`] if the host, or one that it redirects
-    /// to, is private, or the judge objects.
+    /// The errors of [`HttpClient::send`]; also [`ErrorKind::Refused`] if the host, or one to which it
+    /// redirects, is private, or the judge refuses a redirect.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
-        // Whatever client the builder came from, the guarded one sends.
+        // The guarded client sends the request, even if another client created the builder.
         let (_, request) = request.build_split();
         let judge = self.judge.as_ref();
         self.shared.exchange(request, Way::Guarded, judge).await
     }
 }
 
-/// How a request is sent.
+/// The mode of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// To an address that the user chose.
+    /// To a URL that the user chose.
     Open,
-    /// To an address that others chose.
+    /// To a URL that a model or fetched content chose.
     Guarded,
-    /// To an address that the user chose, and then wherever it redirects.
+    /// To a URL that the user chose, with redirects followed without the guard.
     Following,
 }
 
-/// Why a guarded request got no answer.
+/// The reason why a guarded request failed.
 enum Halted {
     Refused(Refusal),
     Failed(Error),
@@ -314,7 +313,7 @@ fn web_url(text: &str) -> Result<Url, Error> {
 }
 
 impl Shared {
-    /// Sends a request and those that follow its redirects.
+    /// Sends a request and follows its redirects.
     async fn exchange(
         &self,
         request: reqwest::Result<Request>,
@@ -452,12 +451,12 @@ impl Shared {
 
     fn build(&self, way: Way) -> Result<reqwest::Client, Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // The one choice this build has; another thread may have made it first.
+            // This build has only one provider; another thread may have installed it first.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         match self.settings(way)?.build() {
             Ok(client) => Ok(client),
-            // A bare container has no certificates; plain HTTP must work there all the same.
+            // A minimal container has no certificates, but plain HTTP must work there.
             Err(_) => self
                 .settings(way)?
                 .tls_certs_only([])
@@ -478,7 +477,7 @@ impl Shared {
             .connect_timeout(self.options.connect_timeout)
             .read_timeout(self.options.idle_timeout)
             .referer(false)
-            // Proxies come from the passed environment only, never from the process's.
+            // Proxies come only from the given environment, never from that of the process.
             .no_proxy();
         builder = match way {
             Way::Following => builder.redirect(self.redirects()),
@@ -494,7 +493,7 @@ impl Shared {
         Ok(builder)
     }
 
-    /// Which redirects are followed by requests that are made elsewhere.
+    /// The redirect policy for requests that a library sends.
     fn redirects(&self) -> redirect::Policy {
         let limited = redirect::Policy::limited(self.options.redirects);
         let hosts = self.redirects_to.clone();
@@ -511,7 +510,7 @@ impl Shared {
     }
 }
 
-/// What to do about a redirect that is not followed.
+/// The remedy in messages about a refused redirect.
 const CHOOSE: &str =
     "if that is meant, request that address itself, or name its host in `allowed_hosts`";
 
@@ -533,7 +532,7 @@ fn lost(url: &Url, what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// What went wrong on the way to an answer, or in the middle of it.
+/// Converts an error before or during a response.
 pub(crate) fn fault(url: &str, error: reqwest::Error) -> Error {
     if let Some(refusal) = cause_in::<Refusal>(&error) {
         return refused(url, refusal);
@@ -618,7 +617,7 @@ fn cause_in<T: std::error::Error + 'static>(error: &reqwest::Error) -> Option<&T
     None
 }
 
-/// The text of the innermost cause: the outer ones say no more than "error sending request".
+/// The text of the innermost cause; outer ones only contain "error sending request".
 fn deepest(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {

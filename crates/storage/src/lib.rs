@@ -1,12 +1,12 @@
-//! Bytes behind URIs: open, stat, hash while streaming; and the HTTP client.
+//! Bytes behind URIs: open, stat, streaming hash; and the HTTP client.
 //!
-//! [`Storage`] reads plain paths, `file://`, `http(s)://`, `s3://`, `gs://`, `az://` and
-//! `abfs(s)://` through one set of functions with one set of errors. Nothing is connected, and no
-//! client is built, before the first URI that needs it.
+//! [`Storage`] reads plain paths, `file://`, `http(s)://`, `s3://`, `gs://`, `az://` and `abfs(s)://` through
+//! one set of functions with one error type. Connections and clients are created when the first URI needs
+//! them.
 //!
-//! [`HttpClient`] is for addresses that the user chose (on the command line, in a file, in
-//! settings). [`HttpClient::guarded`] is for addresses that a model or fetched content chose: it
-//! never connects to a private address.
+//! [`HttpClient`] is for URLs that the user chose (on the command line, in a file, in settings).
+//! [`HttpClient::guarded`] is for URLs that a model or fetched content chose: it never connects to a private
+//! address.
 
 mod cloud;
 mod error;

@@ -1,4 +1,4 @@
-//! Files of this machine.
+//! Local files.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -18,7 +18,8 @@ use crate::storage::Stat;
 
 const CHUNK: usize = 256 * 1024;
 
-/// Opens a regular file. What it is gets checked first: opening a pipe would wait for its writer.
+/// Opens a regular file. Checks the file type first, because opening a pipe would block until it has a
+/// writer.
 pub(crate) fn open(shown: &str, path: &Path) -> Result<File, Error> {
     let before = std::fs::metadata(path).map_err(|error| fault(shown, path, error))?;
     check_is_file(shown, &before)?;
@@ -44,7 +45,7 @@ fn check_is_file(shown: &str, metadata: &Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the system said about a file, as an error of ours.
+/// Converts an I/O error of a file.
 pub(crate) fn fault(shown: &str, path: &Path, error: io::Error) -> Error {
     let place = if path == Path::new(shown) {
         String::new()
@@ -85,7 +86,7 @@ pub(crate) fn fault(shown: &str, path: &Path, error: io::Error) -> Error {
     Error::new(kind, message).because(error)
 }
 
-/// Size and time of a file.
+/// Returns size and modification time of a file.
 pub(crate) async fn stat(shown: String, path: PathBuf) -> Result<Stat, Error> {
     blocking(move || {
         let metadata = std::fs::metadata(&path).map_err(|error| fault(&shown, &path, error))?;
@@ -107,7 +108,7 @@ fn millis(time: std::time::SystemTime) -> Millis {
     }
 }
 
-/// The whole file, if it is not larger than `max_bytes`.
+/// Reads a whole file, if it has at most `max_bytes` bytes.
 pub(crate) async fn read(shown: String, path: PathBuf, max_bytes: u64) -> Result<Bytes, Error> {
     blocking(move || {
         let file = open(&shown, &path)?;
@@ -115,9 +116,9 @@ pub(crate) async fn read(shown: String, path: PathBuf, max_bytes: u64) -> Result
         if size > max_bytes {
             return Err(too_large(&shown, Some(size), max_bytes));
         }
-        // A sparse file may claim any size; beyond this the buffer grows with what is really read.
+        // A sparse file may have any size; beyond this limit, the buffer grows with the bytes that are read.
         let mut bytes = Vec::with_capacity(usize::try_from(size.min(1 << 26)).unwrap_or(0) + 1);
-        // One byte more than allowed tells a file that grew, or has no size of its own, from one that fits.
+        // One additional byte reveals a file that has grown, or that reports no size.
         file.take(max_bytes.saturating_add(1))
             .read_to_end(&mut bytes)
             .map_err(|error| fault(&shown, &path, error))?;
@@ -129,7 +130,7 @@ pub(crate) async fn read(shown: String, path: PathBuf, max_bytes: u64) -> Result
     .await
 }
 
-/// More bytes than the caller takes.
+/// Creates the error for content larger than the caller's limit.
 pub(crate) fn too_large(shown: &str, size: Option<u64>, max_bytes: u64) -> Error {
     let size = size.map_or_else(
         || "too large".to_owned(),
@@ -141,7 +142,7 @@ pub(crate) fn too_large(shown: &str, size: Option<u64>, max_bytes: u64) -> Error
     )
 }
 
-/// The content in chunks of a fixed size.
+/// Returns the content in chunks of a fixed size.
 pub(crate) async fn chunks(
     shown: String,
     path: PathBuf,
@@ -165,7 +166,7 @@ pub(crate) async fn chunks(
     Ok(stream.boxed())
 }
 
-/// Hashes in one blocking task, which stops soon after its caller went away.
+/// Hashes in one blocking task, which stops soon after its caller was dropped.
 pub(crate) async fn hash(
     shown: String,
     path: PathBuf,
@@ -182,7 +183,7 @@ pub(crate) async fn hash(
     .await
 }
 
-/// Says, when dropped, that nobody waits any more.
+/// Signals, when dropped, that the caller no longer waits.
 struct Gone(Arc<AtomicBool>);
 
 impl Drop for Gone {

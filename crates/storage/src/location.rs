@@ -1,4 +1,4 @@
-//! What a URI names.
+//! Parsing of URIs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use reqwest::Url;
 use crate::error::{Error, ErrorKind};
 use crate::mask::masked;
 
-/// The schemes that are read.
+/// The supported schemes.
 const SCHEMES: [&str; 8] = ["file", "http", "https", "s3", "gs", "az", "abfs", "abfss"];
 
-/// What a URI names.
+/// The resource that a URI names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location {
     Local(PathBuf),
@@ -19,20 +19,20 @@ pub(crate) enum Location {
     Object(Object),
 }
 
-/// An object in a cloud's store.
+/// An object in a cloud store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {
     pub(crate) bucket: Bucket,
-    /// As written in the URI: keys are not percent-encoded there.
+    /// The key as written in the URI; keys are not percent-encoded.
     pub(crate) key: String,
 }
 
-/// Where objects are kept.
+/// A bucket or container.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Bucket {
     pub(crate) cloud: Cloud,
     pub(crate) name: String,
-    /// The storage account, where the URI names it: `abfss://container@account.dfs.core.windows.net`.
+    /// The storage account, if the URI names it: `abfss://container@account.dfs.core.windows.net`.
     pub(crate) account: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Cloud {
 }
 
 impl Location {
-    /// Reads a URI; relative paths start at `directory`.
+    /// Parses a URI; relative paths start at `directory`.
     pub(crate) fn parse(uri: &str, directory: &Path) -> Result<Self, Error> {
         if uri.is_empty() {
             return Err(invalid("an empty path names nothing; give a path or a URI"));
@@ -70,7 +70,7 @@ impl Location {
     }
 }
 
-/// The scheme in lower case and what follows `://`; for `file`, what follows the colon. A single
+/// Returns the scheme in lower case and the part after `://`; for `file`, the part after the colon. A single
 /// letter is a Windows drive, not a scheme.
 fn scheme_of(uri: &str) -> Option<(String, &str)> {
     let (scheme, rest) = uri.split_once(':')?;
@@ -113,8 +113,8 @@ fn web(uri: &str) -> Result<Location, Error> {
         .map_err(|error| invalid(format!("`{}` is not a valid URL: {error}", masked(uri))))
 }
 
-/// The path of a `file:` URI. Done by hand because a general URL parser resolves `..` and turns
-/// backslashes round, and then names another file.
+/// Parses the path of a `file:` URI. A general URL parser resolves `..` and converts backslashes, and would
+/// then name another file.
 fn file_path(uri: &str, rest: &str) -> Result<PathBuf, Error> {
     let encoded = match rest.strip_prefix("//") {
         Some(rest) => {
@@ -164,7 +164,7 @@ fn percent_decoded(text: &str) -> Option<Vec<u8>> {
 }
 
 #[cfg(unix)]
-#[allow(clippy::unnecessary_wraps)] // Elsewhere it can fail.
+#[allow(clippy::unnecessary_wraps)] // Other platforms return `None` for invalid names.
 fn path_from_bytes(bytes: Vec<u8>) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt as _;
     Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))

@@ -1,11 +1,11 @@
-//! Addresses as they may be shown: without the credentials in them.
+//! Masking of credentials in URIs.
 
 use std::borrow::Cow;
 
 use cachalot_core::secret::MASK;
 
-/// `uri` with the user and password before `@`, and the values of query and fragment parameters
-/// that carry credentials (signatures, tokens, keys), masked. Anything else stays as it is.
+/// Returns `uri` with masked credentials: the user and password before `@`, and the values of query and
+/// fragment parameters that hold credentials (signatures, tokens, keys). The rest is unchanged.
 #[must_use]
 pub fn masked(uri: &str) -> Cow<'_, str> {
     let Some(scheme) = uri.find("://") else {
@@ -30,7 +30,7 @@ pub fn masked(uri: &str) -> Cow<'_, str> {
     }
 }
 
-/// `text` with every address in it masked as by [`masked`].
+/// Masks all URIs in `text` as [`masked`] does.
 pub(crate) fn masked_text(text: &str) -> String {
     text.split_inclusive(char::is_whitespace)
         .map(|word| {
@@ -40,12 +40,12 @@ pub(crate) fn masked_text(text: &str) -> String {
         .collect()
 }
 
-/// Where the `@` behind user and password is. A password may hold characters that should have been
-/// encoded; then rather too much is hidden than a part of it shown.
+/// Returns the position of the `@` after user and password. A password may contain characters that should
+/// have been encoded; in that case, too much is masked rather than too little.
 fn end_of_user(scheme: &str, rest: &str) -> Option<usize> {
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     let Some(at) = authority.rfind('@') else {
-        // What looks like a port is not a number: a password goes on behind the slash.
+        // The apparent port is not a number: a password continues after the slash.
         let (host, port) = authority.split_once(':')?;
         let number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
         return if number || host.starts_with('[') {
@@ -77,7 +77,7 @@ fn mask_parameters(parameters: &str, shown: &mut String) {
     }
 }
 
-/// Whether a parameter of this name usually holds what must not be shown. Errs on the side of yes.
+/// True if a parameter with this name usually holds a credential. Prefers false positives.
 fn carries_a_credential(name: &str) -> bool {
     const WHOLE: [&str; 8] = ["sig", "key", "code", "auth", "pwd", "sas", "jwt", "session"];
     const PARTS: [&str; 9] = [

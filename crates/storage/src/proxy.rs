@@ -1,4 +1,4 @@
-//! Proxies, from the environment that was passed in.
+//! Proxies from the given environment.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use reqwest::{NoProxy, Proxy, Url};
 use crate::error::{Error, ErrorKind};
 use crate::mask::masked;
 
-/// The proxies that `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` name, each in capitals
-/// or not (the latter wins).
+/// Returns the proxies of `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`. Lower-case names take
+/// precedence over upper-case ones.
 pub(crate) fn proxies(environment: &BTreeMap<String, String>) -> Result<Vec<Proxy>, Error> {
     let find = |name: &'static str| {
         [name.to_ascii_lowercase(), name.to_owned()]
@@ -21,7 +21,7 @@ pub(crate) fn proxies(environment: &BTreeMap<String, String>) -> Result<Vec<Prox
             })
     };
     let none = find("NO_PROXY").and_then(|(_, hosts)| NoProxy::from_string(hosts));
-    // Under CGI, `HTTP_PROXY` is a header that the client of the server sent.
+    // Under CGI, `HTTP_PROXY` is set from a header of the client.
     let cgi = environment.contains_key("REQUEST_METHOD");
     let http = find("HTTP_PROXY").filter(|(name, _)| !(cgi && name == "HTTP_PROXY"));
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Redirects, one request at a time.
+//! Redirects, followed one request at a time.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use reqwest::{Method, Request, Response, Url};
 
 use crate::guard::{bare, private};
 
-/// Says why a redirect to a URL must not be followed.
+/// Checks if a redirect to a URL may be followed; an error is the reason for a refusal.
 pub type Judge = Arc<dyn Fn(&Url) -> Result<(), String> + Send + Sync>;
 
-/// A copy of a request, to make the next one of if its answer is a redirect.
+/// A copy of a request, from which the next one is made if the response is a redirect.
 pub(crate) struct Again {
     request: Request,
-    /// Whether the body could be copied.
+    /// True if the body could be copied.
     is_whole: bool,
 }
 
@@ -37,8 +37,8 @@ impl Again {
         }
     }
 
-    /// The next request; `None` if the answer is no redirect that can be followed. Credentials go to no
-    /// other host.
+    /// Returns the next request; `None` if the response is not a redirect that can be followed. Removes
+    /// credentials for another host or port.
     pub(crate) fn redirected(self, response: &Response) -> Option<Request> {
         let Self {
             request: mut next,
@@ -83,8 +83,7 @@ fn origin(url: &Url) -> (Option<&str>, Option<u16>) {
     (url.host_str(), url.port_or_known_default())
 }
 
-/// Whether an answer came from a private address, as far as that can be told: behind a proxy, only the
-/// URL says so.
+/// True if a response came from a private address, as far as known: behind a proxy, only the URL is checked.
 pub(crate) fn is_private(url: &Url, response: &Response, is_proxied: bool) -> bool {
     let host = url.host_str().map(bare).unwrap_or_default();
     if let Ok(address) = host.parse::<IpAddr>() {

@@ -1,4 +1,4 @@
-//! One reader for all URIs.
+//! A reader for all URIs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,19 +18,19 @@ use crate::location::Location;
 use crate::mask::masked;
 use crate::{local, transfer};
 
-/// What a [`Storage`] is made from.
+/// Options of a [`Storage`].
 #[derive(Clone)]
 pub struct Options {
-    /// Where relative paths start.
+    /// The directory at which relative paths start.
     pub directory: PathBuf,
-    /// Where the credentials and endpoints of the clouds are read from.
+    /// The source of cloud credentials and endpoints.
     pub environment: BTreeMap<String, String>,
-    /// The client that remote URIs are read through.
+    /// The client for remote URIs.
     pub http: HttpClient,
 }
 
 impl fmt::Debug for Options {
-    /// Without the environment, which holds secrets.
+    /// Omits the environment, which contains secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("directory", &self.directory)
@@ -39,28 +39,28 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What is known about the bytes behind a URI without reading them.
+/// Metadata of the bytes behind a URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// How many bytes there are.
+    /// Number of bytes.
     pub size: u64,
-    /// When they were last changed, if that is known.
+    /// The time of the last modification, if known.
     pub modified: Option<Millis>,
-    /// The server's tag of this version, as it wrote it; `None` for files.
+    /// The server's ETag, as received; `None` for files.
     pub etag: Option<String>,
 }
 
-/// Bytes behind URIs. Cheap to clone; clones share connections.
+/// Reads bytes behind URIs. Cheap to clone; clones share connections.
 ///
 /// A URI is one of:
-/// - a path, absolute or relative to [`Options::directory`], taken as it is: no `~`, no wildcards,
-///   no percent-encoding; also with a Windows drive letter;
-/// - `file:///path`, percent-encoded, the host empty or `localhost`;
-/// - `http://` or `https://`, with the unguarded [`HttpClient`]: the URI is the user's own;
+/// - a path, absolute or relative to [`Options::directory`], used verbatim: no `~`, no wildcards, no
+///   percent-encoding; also with a Windows drive letter;
+/// - `file:///path`, percent-encoded, with the host empty or `localhost`;
+/// - `http://` or `https://`, read with the unguarded [`HttpClient`], because the user chose the URI;
 /// - `s3://bucket/key`, `gs://bucket/key`, `az://container/key`,
-///   `abfs(s)://container@account.dfs.core.windows.net/key`. Keys are taken as they are.
+///   `abfs(s)://container@account.dfs.core.windows.net/key`. Keys are used verbatim.
 ///
-/// Every function must be called inside a Tokio runtime with time and I/O enabled.
+/// Every function must be called within a Tokio runtime with time and I/O enabled.
 #[derive(Clone)]
 pub struct Storage {
     shared: Arc<Shared>,
@@ -81,7 +81,7 @@ impl fmt::Debug for Storage {
 }
 
 impl Storage {
-    /// A storage that has not read anything yet.
+    /// Creates a storage.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let Options {
@@ -99,14 +99,14 @@ impl Storage {
         }
     }
 
-    /// The client that remote URIs are read through.
+    /// The client for remote URIs.
     #[must_use]
     pub fn http(&self) -> &HttpClient {
         &self.shared.http
     }
 
-    /// The file that `uri` names: plain paths and `file://`, made absolute by the directory that
-    /// relative paths start at. `None` for remote URIs and for what is no valid URI.
+    /// Returns the file that `uri` names: plain paths and `file://`, made absolute with
+    /// [`Options::directory`]. `None` for remote and invalid URIs.
     #[must_use]
     pub fn local_path(&self, uri: &str) -> Option<PathBuf> {
         match self.locate(uri) {
@@ -115,10 +115,10 @@ impl Storage {
         }
     }
 
-    /// Size, time and version of the bytes behind `uri`.
+    /// Returns size, time and version of the bytes behind `uri`.
     ///
     /// # Errors
-    /// Whatever [`ErrorKind`](crate::ErrorKind) fits.
+    /// An error with the matching [`ErrorKind`](crate::ErrorKind).
     pub async fn stat(&self, uri: &str) -> Result<Stat, Error> {
         match self.locate(uri)? {
             Location::Local(path) => local::stat(uri.to_owned(), path).await,
@@ -127,11 +127,11 @@ impl Storage {
         }
     }
 
-    /// The bytes behind `uri`, if there are at most `max_bytes` of them.
+    /// Returns the bytes behind `uri`, if there are at most `max_bytes`.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) as soon as that is known; else whatever
-    /// kind fits. Fewer bytes than the server announced are an error.
+    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) as soon as that is known; otherwise the matching
+    /// kind. Fewer bytes than the server announced are an error.
     pub async fn read(&self, uri: &str, max_bytes: u64) -> Result<Bytes, Error> {
         match self.locate(uri)? {
             Location::Local(path) => local::read(uri.to_owned(), path, max_bytes).await,
@@ -146,11 +146,11 @@ impl Storage {
         }
     }
 
-    /// The bytes behind `uri` as they come in, in constant memory.
+    /// Streams the bytes behind `uri`, in constant memory.
     ///
     /// # Errors
-    /// Whatever kind fits, here or as the last item of the stream. Fewer bytes than the server
-    /// announced end in an error, never in a stream that looks complete.
+    /// An error with the matching kind, returned here or as the last item of the stream. If fewer bytes
+    /// arrive than the server announced, the stream ends with an error and never appears complete.
     pub async fn open(&self, uri: &str) -> Result<BoxStream<'static, Result<Bytes, Error>>, Error> {
         match self.locate(uri)? {
             Location::Local(path) => local::chunks(uri.to_owned(), path).await,
@@ -161,10 +161,10 @@ impl Storage {
         }
     }
 
-    /// The hash of the bytes behind `uri`, computed while they stream by, in constant memory.
+    /// Hashes the bytes behind `uri` while they are streamed, in constant memory.
     ///
     /// # Errors
-    /// As of [`Storage::open`]; a broken transfer is an error, never the hash of a part.
+    /// The errors of [`Storage::open`]; an interrupted transfer is an error, never the hash of a part.
     pub async fn hash(&self, uri: &str, algorithm: Algorithm) -> Result<Hashed, Error> {
         if let Location::Local(path) = self.locate(uri)? {
             return local::hash(uri.to_owned(), path, algorithm).await;

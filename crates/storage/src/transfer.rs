@@ -1,4 +1,4 @@
-//! Answers of HTTP servers: their status, their length, their bytes.
+//! Responses of HTTP servers: status, length, bytes.
 
 use bytes::{Bytes, BytesMut};
 use cachalot_core::Millis;
@@ -15,12 +15,13 @@ use crate::local::too_large;
 use crate::mask::masked;
 use crate::storage::Stat;
 
-/// The answer, if its status is a success.
+/// Returns the response if its status is a success.
 ///
 /// # Errors
-/// 404 and 410: [`ErrorKind::NotFound`]; 401, 403, 407: [`ErrorKind::Denied`]; 408, 425, 429 and
-/// 5xx: [`ErrorKind::Unavailable`], worth retrying; other statuses from 400 up: [`ErrorKind::Invalid`];
-/// a redirect that cannot be followed: [`ErrorKind::Unavailable`]. [`Error::status`](field@Error::status) holds the number.
+/// 404 and 410: [`ErrorKind::NotFound`]; 401, 403, 407: [`ErrorKind::Denied`]; 408, 425, 429 and 5xx:
+/// [`ErrorKind::Unavailable`], worth retrying; other statuses from 400 up: [`ErrorKind::Invalid`]; a redirect
+/// that cannot be followed: [`ErrorKind::Unavailable`]. [`Error::status`](field@Error::status) holds the
+/// status.
 pub fn success(response: Response) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() {
@@ -60,11 +61,11 @@ pub fn success(response: Response) -> Result<Response, Error> {
         .with_status(status.as_u16()))
 }
 
-/// The bytes of an answer as they come in.
+/// Streams the bytes of a response.
 ///
 /// # Errors
-/// An item is an error, and the last one, if the connection breaks, the server is silent for too
-/// long, or fewer bytes come than the answer announced.
+/// The last item is an error if the connection breaks, the server exceeds the idle timeout, or fewer bytes
+/// arrive than the response announced.
 pub fn chunks(response: Response) -> BoxStream<'static, Result<Bytes, Error>> {
     let expected = announced(response.headers());
     stream::try_unfold((response, 0_u64), move |(mut response, seen)| async move {
@@ -90,17 +91,17 @@ pub fn chunks(response: Response) -> BoxStream<'static, Result<Bytes, Error>> {
     .boxed()
 }
 
-/// The whole body, if it is not larger than `max_bytes`.
+/// Reads the whole body, if it has at most `max_bytes` bytes.
 ///
 /// # Errors
-/// [`ErrorKind::TooLarge`], as soon as that is known; else as of [`chunks`].
+/// [`ErrorKind::TooLarge`] as soon as that is known; otherwise the errors of [`chunks`].
 pub async fn body(response: Response, max_bytes: u64) -> Result<Bytes, Error> {
     let url = response.url().to_string();
     let size = announced(response.headers());
     gather(&masked(&url), size, chunks(response), max_bytes).await
 }
 
-/// Puts chunks together, up to a limit. `size` is what was announced, and only a hint.
+/// Concatenates chunks, up to a limit. `size` is the announced size, which is only a hint.
 pub(crate) async fn gather(
     shown: &str,
     size: Option<u64>,
@@ -110,7 +111,7 @@ pub(crate) async fn gather(
     if let Some(size) = size.filter(|size| *size > max_bytes) {
         return Err(too_large(shown, Some(size), max_bytes));
     }
-    // What a server announces must not make us reserve more than this.
+    // Limits the memory that a server's announcement can make us allocate.
     let reserve = size.unwrap_or(0).min(1 << 20);
     let mut whole = BytesMut::with_capacity(usize::try_from(reserve).unwrap_or(0));
     while let Some(chunk) = chunks.try_next().await? {
@@ -133,7 +134,7 @@ pub(crate) fn broken_off(url: &str, seen: u64, expected: u64) -> Error {
     .retrying(true)
 }
 
-/// Asks for the bytes at an address of the user's own.
+/// Sends a GET request to a URL that the user chose.
 pub(crate) async fn get(http: &HttpClient, url: &Url) -> Result<Response, Error> {
     let response = ask(http, Method::GET, url).await?;
     if response.status() == StatusCode::PARTIAL_CONTENT {
@@ -149,15 +150,15 @@ pub(crate) async fn get(http: &HttpClient, url: &Url) -> Result<Response, Error>
 }
 
 async fn ask(http: &HttpClient, method: Method, url: &Url) -> Result<Response, Error> {
-    // What is read and hashed is the thing itself, not a compressed form that may vary.
+    // Request the original bytes, not a compressed form that may vary.
     let request = http
         .request(method, url.as_str())?
         .header(ACCEPT_ENCODING, "identity");
     http.send(request).await
 }
 
-/// Size, time and tag of what is at an address. Servers that refuse HEAD, or do not tell the size
-/// with it, are asked with GET; where even that tells no size, the bytes are read and counted.
+/// Returns size, time and tag of the content at a URL. Sends GET if the server refuses HEAD or does not
+/// announce the size with it. If GET does not announce the size either, the bytes are read and counted.
 pub(crate) async fn stat(http: &HttpClient, url: &Url) -> Result<Stat, Error> {
     let head = ask(http, Method::HEAD, url).await?;
     if head.status().is_success() {
@@ -192,7 +193,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The announced length of the bytes, unless they come encoded.
+/// The announced number of bytes, unless they are encoded.
 fn announced(headers: &HeaderMap) -> Option<u64> {
     if text(headers, CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return None;
@@ -200,7 +201,7 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
     text(headers, CONTENT_LENGTH)?.trim().parse().ok()
 }
 
-/// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers send.
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`, the only form that servers send.
 fn http_date(text: &str) -> Option<Millis> {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let rest = text.split_once(", ")?.1.strip_suffix(" GMT")?;
@@ -226,7 +227,7 @@ fn http_date(text: &str) -> Option<Millis> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar, years taken to begin in March.
+/// Days from 1970-01-01 to a Gregorian date, computed with years that begin in March.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let from_march = (month + 9) % 12;

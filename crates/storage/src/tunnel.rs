@@ -1,9 +1,9 @@
 //! Guarded requests through a proxy.
 //!
-//! A proxy that is given a name resolves it by itself, and could come to another address than the one
-//! that was checked. So it is asked for a tunnel (`CONNECT`) to a checked address, for `http` and
-//! `https` alike. What goes through the tunnel still has the name: in `Host`, and in TLS, where the
-//! certificate is checked for it.
+//! A proxy that receives a host name resolves it itself, possibly to another address than the checked one. It
+//! is therefore asked for a tunnel (`CONNECT`) to a checked address, for both `http` and `https`. Requests in
+//! the tunnel still contain the host name: in `Host`, and in TLS, where the certificate is verified against
+//! it.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -30,30 +30,30 @@ use crate::guard::{AllowList, Refusal};
 
 type Fault = Box<dyn StdError + Send + Sync>;
 
-/// Guarded requests through the proxies of an environment.
+/// Sends guarded requests through the proxies of an environment.
 pub(crate) struct Tunnels {
     matcher: Matcher,
     allow: Arc<AllowList>,
     tls: OnceLock<ClientConfig>,
 }
 
-/// Why a guarded request got no answer.
+/// The reason why a guarded request failed.
 pub(crate) enum Broken {
     /// The host is private.
     Refused(Refusal),
-    /// Anything else, in words.
+    /// Another error, as text.
     Failed(String),
 }
 
 impl Tunnels {
-    /// Through the proxies that these variables name.
+    /// Creates a sender for the proxies in these variables.
     pub(crate) fn new(environment: &BTreeMap<String, String>, allow: Arc<AllowList>) -> Self {
         let find = |name: &str| {
             let names = [name.to_ascii_lowercase(), name.to_owned()];
             let mut found = names.iter().filter_map(|name| environment.get(name));
             found.find(|value| !value.trim().is_empty()).cloned()
         };
-        // Under CGI, `HTTP_PROXY` is a header that the client of the server sent.
+        // Under CGI, `HTTP_PROXY` is set from a header of the client.
         let http = match environment.contains_key("REQUEST_METHOD") {
             true => environment.get("http_proxy").cloned(),
             false => find("HTTP_PROXY"),
@@ -71,12 +71,12 @@ impl Tunnels {
         }
     }
 
-    /// The proxy for a URL, if there is one.
+    /// Returns the proxy for a URL, if there is one.
     pub(crate) fn proxy(&self, url: &Url) -> Option<Intercept> {
         self.matcher.intercept(&url.as_str().parse().ok()?)
     }
 
-    /// Sends one request through a proxy, and waits for the head of its answer. Redirects are answers.
+    /// Sends one request through a proxy, and waits for the response headers. Redirects are not followed.
     pub(crate) async fn send(
         &self,
         request: Request,
@@ -127,7 +127,7 @@ impl Tunnels {
     }
 }
 
-/// A bare container has no certificates; plain HTTP must work there all the same.
+/// The TLS configuration. A minimal container has no certificates, but plain HTTP must work there.
 fn tls() -> ClientConfig {
     ClientConfig::with_platform_verifier().unwrap_or_else(|_| {
         ClientConfig::builder()

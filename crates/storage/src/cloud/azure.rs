@@ -1,4 +1,4 @@
-//! How the environment configures Azure Blob Storage.
+//! Configuration of Azure Blob Storage by the environment.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use super::settings::set;
 use crate::location::Bucket;
 
-/// A connection string, then single variables (which win): `AZURE_STORAGE_CONNECTION_STRING`;
-/// `AZURE_STORAGE_ACCOUNT` or `AZURE_STORAGE_ACCOUNT_NAME`; `AZURE_STORAGE_KEY` or
-/// `AZURE_STORAGE_ACCOUNT_KEY`; `AZURE_STORAGE_SAS_TOKEN`; `AZURE_CLIENT_ID`, `AZURE_TENANT_ID` with
-/// `AZURE_CLIENT_SECRET` or `AZURE_FEDERATED_TOKEN_FILE`; `AZURE_STORAGE_ENDPOINT`;
-/// `AZURE_STORAGE_USE_EMULATOR`. An account named in the URI wins over all.
+/// Configures a client from a connection string, overridden by single variables:
+/// `AZURE_STORAGE_CONNECTION_STRING`; `AZURE_STORAGE_ACCOUNT` or `AZURE_STORAGE_ACCOUNT_NAME`;
+/// `AZURE_STORAGE_KEY` or `AZURE_STORAGE_ACCOUNT_KEY`; `AZURE_STORAGE_SAS_TOKEN`; `AZURE_CLIENT_ID`,
+/// `AZURE_TENANT_ID` with `AZURE_CLIENT_SECRET` or `AZURE_FEDERATED_TOKEN_FILE`; `AZURE_STORAGE_ENDPOINT`;
+/// `AZURE_STORAGE_USE_EMULATOR`. An account in the URI overrides all of these.
 pub(super) fn settings(
     environment: &BTreeMap<String, String>,
     bucket: &Bucket,
@@ -24,7 +24,7 @@ pub(super) fn settings(
         builder = builder.with_config(key, value);
     }
     for (name, value) in set(environment, "AZURE_") {
-        // The command line tool's names, which the library does not know.
+        // Names used by the Azure command line tool, which the library does not know.
         let key = match name {
             "AZURE_STORAGE_ACCOUNT" => Ok(AzureConfigKey::AccountName),
             "AZURE_STORAGE_KEY" => Ok(AzureConfigKey::AccessKey),
@@ -44,7 +44,7 @@ pub(super) fn settings(
     }
 }
 
-/// The parts of `DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=…`.
+/// Parses `DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…;EndpointSuffix=…`.
 fn connection_string(text: &str) -> Vec<(AzureConfigKey, String)> {
     let parts: BTreeMap<String, &str> = text
         .split(';')

@@ -1,4 +1,4 @@
-//! How the environment configures S3 and Google Cloud Storage, in each cloud's usual way.
+//! Configuration of S3 and Google Cloud Storage by the environment, with each cloud's usual variables.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,24 +7,25 @@ use std::path::Path;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 
-/// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION` (before
-/// `AWS_DEFAULT_REGION`), `AWS_ENDPOINT_URL_S3` (before `AWS_ENDPOINT_URL`), web identity and
-/// container credentials, `AWS_VIRTUAL_HOSTED_STYLE_REQUEST` (the endpoint then names the bucket),
-/// `AWS_SKIP_SIGNATURE` for public buckets.
+/// Configures S3: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `AWS_REGION` (overrides
+/// `AWS_DEFAULT_REGION`), `AWS_ENDPOINT_URL_S3` (overrides `AWS_ENDPOINT_URL`), web identity and container
+/// credentials, `AWS_VIRTUAL_HOSTED_STYLE_REQUEST` (the endpoint then names the bucket), `AWS_SKIP_SIGNATURE`
+/// for public buckets.
 pub(super) fn amazon(environment: &BTreeMap<String, String>) -> AmazonS3Builder {
-    // In the order of names, `AWS_REGION` comes after `AWS_DEFAULT_REGION` and replaces it.
+    // Variables are applied in alphabetical order: `AWS_REGION` comes after `AWS_DEFAULT_REGION` and replaces
+    // it.
     set(environment, "AWS_").fold(AmazonS3Builder::new(), |builder, (name, value)| {
         match name.to_ascii_lowercase().parse() {
-            // The client is ours; its settings are not the store's.
+            // We supply the HTTP client, so its settings do not apply.
             Err(_) | Ok(AmazonS3ConfigKey::Client(_)) => builder,
             Ok(key) => builder.with_config(key, value),
         }
     })
 }
 
-/// `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT` (a file), `GOOGLE_SERVICE_ACCOUNT_KEY`
-/// (its content), `GOOGLE_BEARER_TOKEN`, what `gcloud auth application-default login` left in the
-/// home directory, and `STORAGE_EMULATOR_HOST`.
+/// Configures Google Cloud Storage: `GOOGLE_APPLICATION_CREDENTIALS`, `GOOGLE_SERVICE_ACCOUNT` (a file),
+/// `GOOGLE_SERVICE_ACCOUNT_KEY` (its content), `GOOGLE_BEARER_TOKEN`, the credentials that `gcloud auth
+/// application-default login` has stored in the home directory, and `STORAGE_EMULATOR_HOST`.
 pub(super) fn google(environment: &BTreeMap<String, String>) -> GoogleCloudStorageBuilder {
     let mut builder = GoogleCloudStorageBuilder::new();
     if let Some(path) = logged_in(environment) {
@@ -49,7 +50,7 @@ pub(super) fn google(environment: &BTreeMap<String, String>) -> GoogleCloudStora
     builder
 }
 
-/// The credentials file of the user who is logged in, if it exists.
+/// Returns the path of the logged-in user's credentials file, if it exists.
 fn logged_in(environment: &BTreeMap<String, String>) -> Option<String> {
     let (variable, below) = if cfg!(windows) {
         ("APPDATA", "gcloud")
@@ -63,7 +64,7 @@ fn logged_in(environment: &BTreeMap<String, String>) -> Option<String> {
     path.is_file().then(|| path.to_string_lossy().into_owned())
 }
 
-/// The variables that begin with `prefix` and are not empty.
+/// Returns the variables that begin with `prefix` and are not empty.
 pub(super) fn set<'a>(
     environment: &'a BTreeMap<String, String>,
     prefix: &'a str,
@@ -75,7 +76,7 @@ pub(super) fn set<'a>(
         .filter(|(_, value)| !value.is_empty())
 }
 
-/// Values in the environment that must not be shown, should a store repeat them in an error.
+/// Returns values of the environment that must be masked if a store repeats them in an error.
 pub(super) fn secrets(environment: &BTreeMap<String, String>) -> Vec<String> {
     const PARTS: [&str; 6] = [
         "KEY",
