@@ -1,4 +1,4 @@
-//! Budgets: how much a run or a chat may cost, in money, tokens and time.
+//! Budgets: limits on the money, tokens and time that a run or a chat may spend.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,23 +12,24 @@ use crate::duration::duration;
 use crate::error::{Error, ErrorKind};
 use crate::{Model, Usage};
 
-/// Decimals of an amount of dollars: the twelfth is a picodollar.
+/// Decimal places of a dollar amount: the twelfth is a picodollar.
 const DECIMALS: usize = 12;
 
-/// What may be spent at most; `None`: as much as it takes.
+/// Spending limits; `None` means no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Budget {
     /// `max_cost`, in picodollars (10⁻¹² $).
     pub max_cost: Option<u64>,
-    /// `max_tokens`: input and output of all calls together, what the provider had cached included.
+    /// `max_tokens`: input and output tokens of all calls together, including input that the provider read
+    /// from its cache.
     pub max_tokens: Option<u64>,
-    /// `max_time`, on the wall clock.
+    /// `max_time`, measured on the wall clock.
     pub max_time: Option<Duration>,
 }
 
 impl Budget {
-    /// Reads `budget:`: `max_cost` in dollars, `max_tokens`, and `max_time` in seconds or as `10m`.
-    /// All keys of the mapping are read.
+    /// Reads `budget:`: `max_cost` in dollars, `max_tokens`, and `max_time` in seconds or with units
+    /// (`10m`). Finishes the section: any other key is a problem.
     pub fn read(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Self {
         let budget = Self {
             max_cost: amount(&mut section, "max_cost", DECIMALS, problems),
@@ -39,18 +40,20 @@ impl Budget {
         budget
     }
 
-    /// Whether there is no limit.
+    /// Returns true if no limit is set.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Counts what has been spent of a budget. Cheap to clone; clones count together, from any thread.
+/// Counts the spending against a budget. Cheap to clone; clones share their counts and may be used from any
+/// thread.
 ///
-/// It is asked before each call and told after it. Tokens that calls under way will take are set aside
-/// ([`Meter::reserve`]), so that several at once go no further than one after the other: the last call
-/// may go beyond the budget by as much as it takes. Of money nothing is set aside.
+/// Callers check the meter before each call and record the call afterwards. [`Meter::reserve`] sets aside
+/// the tokens that a call in progress is expected to use, so that concurrent calls exceed the budget no
+/// further than sequential ones: only the last call may go beyond it, by the tokens that it uses. Money is
+/// not reserved.
 #[derive(Clone)]
 pub struct Meter {
     shared: Arc<Shared>,
@@ -66,13 +69,13 @@ struct Shared {
 #[derive(Default)]
 struct Counted {
     spent: Spent,
-    /// Tokens that are set aside for calls under way.
+    /// Tokens that are reserved for calls in progress.
     reserved: u64,
-    /// Calls under way, as far as [`Meter::calling`] was told.
+    /// Calls in progress that were registered with [`Meter::calling`].
     under_way: u64,
 }
 
-/// A call that is under way until this is dropped.
+/// Guard of a call in progress; dropping it ends the call.
 #[must_use]
 pub struct Calling(Arc<Shared>);
 
@@ -83,8 +86,8 @@ impl Drop for Calling {
     }
 }
 
-/// Tokens that are set aside for a call, until this is dropped: when the call was recorded, or came to
-/// nothing.
+/// Tokens that are reserved for a call. Drop it when the call was recorded or has failed; dropping releases
+/// the tokens.
 #[must_use]
 pub struct Reservation {
     shared: Arc<Shared>,
@@ -112,16 +115,16 @@ impl Shared {
     }
 }
 
-/// What has been spent.
+/// Spending so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Calls that have ended with an answer.
+    /// Calls that ended with an answer.
     pub calls: u64,
-    /// Tokens, input and output.
+    /// Input and output tokens.
     pub tokens: u64,
-    /// Calls that did not say how many tokens they took.
+    /// Calls whose answer did not report token usage.
     pub uncounted: u64,
-    /// Money.
+    /// Cost.
     pub cost: Cost,
 }
 
@@ -135,7 +138,7 @@ impl fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// A meter that has counted nothing. Its time begins now.
+    /// Creates a meter with zero counts. Its time starts now.
     #[must_use]
     pub fn new(budget: Budget, clock: Arc<dyn Clock>) -> Self {
         let begun = clock.now();
@@ -149,14 +152,14 @@ impl Meter {
         }
     }
 
-    /// The budget.
+    /// Returns the budget.
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.shared.budget
     }
 
-    /// Counts a call that was paid: what it used, if the provider said so, and what it cost. What
-    /// came from a cache was not paid and is not counted.
+    /// Records a paid call: its usage, if the provider reported it, and its cost. Answers from a cache cost
+    /// nothing and are not recorded.
     pub fn record(&self, usage: Option<&Usage>, cost: Cost) {
         let spent = &mut self.shared.lock().spent;
         spent.calls = spent.calls.saturating_add(1);
@@ -170,45 +173,46 @@ impl Meter {
         spent.cost += cost;
     }
 
-    /// Notes that a call is under way.
+    /// Registers a call in progress, until the guard is dropped.
     pub fn calling(&self) -> Calling {
         let mut counted = self.shared.lock();
         counted.under_way = counted.under_way.saturating_add(1);
         Calling(Arc::clone(&self.shared))
     }
 
-    /// Calls that are under way now: the provider may charge for one that is cut off.
+    /// Returns the number of calls in progress. The provider may charge for such a call even if it is
+    /// aborted.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.shared.lock().under_way
     }
 
-    /// What has been counted so far.
+    /// Returns the spending so far.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.shared.lock().spent
     }
 
-    /// How long it has been running.
+    /// Returns the time since the meter was created.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         let elapsed = self.shared.clock.now().saturating_sub(self.shared.begun);
         Duration::from_millis(u64::try_from(elapsed).unwrap_or(0))
     }
 
-    /// How much of the time is left; `None` if it is not limited. For whoever also ends the call that
-    /// is under way.
+    /// Returns the remaining time; `None` if time is not limited. For callers that also abort the call in
+    /// progress at the deadline.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         let limit = self.shared.budget.max_time?;
         Some(limit.saturating_sub(self.elapsed()))
     }
 
-    /// Whether one more call may be made, beside those that are under way.
+    /// Checks that one more call may start, in addition to those in progress.
     ///
     /// # Errors
-    /// [`ErrorKind::OverBudget`], with the limit and what was used of it; also if a limit cannot be
-    /// held, because a call did not say what it used or nobody knows what it cost.
+    /// [`ErrorKind::OverBudget`], with the limit and the spending so far; also if a limit cannot be
+    /// enforced because an earlier call reported no usage or has no known price.
     pub fn check(&self) -> Result<(), Error> {
         self.allows(&self.shared.lock())
     }
@@ -270,8 +274,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Whether one more call of this model may be made: as of [`Meter::check`], and before anything
-    /// is paid, that its price is known if money is limited.
+    /// Checks that one more call of this model may start: [`Meter::check`], and, if money is limited, that
+    /// the price of the model is known before anything is paid.
     ///
     /// # Errors
     /// [`ErrorKind::OverBudget`].
@@ -280,7 +284,8 @@ impl Meter {
         self.knows_price(model)
     }
 
-    /// As of [`Meter::check_for`], and sets so many tokens aside for the call, in one step.
+    /// Performs [`Meter::check_for`] and reserves `tokens` for the call. Check and reservation are one
+    /// atomic step.
     ///
     /// # Errors
     /// [`ErrorKind::OverBudget`].

@@ -1,15 +1,20 @@
-//! Sends requests, reads answers, and tries again what can be tried again.
+//! Sends requests, reads answers, and retries.
 //!
-//! Tried again, at most [`ModelSettings::retries`](crate::ModelSettings::retries) times: what could
-//! not be delivered, the statuses 408, 409, 429 and 5xx, a 424 of Bedrock's for a model that failed, or
-//! what the header `x-should-retry` says, and errors that a provider reports with a good status or in a
-//! stream (overloaded, rate limited, failed) before anything of the answer was shown.
+//! Retried, at most [`ModelSettings::retries`](crate::ModelSettings::retries) times:
+//! - temporary failures to deliver the request;
+//! - the statuses 408, 409, 429 and 5xx, and Bedrock's 424 for a model that failed; the header
+//!   `x-should-retry` overrides the status;
+//! - errors that a provider reports with a success status or in a stream (overloaded, rate limited,
+//!   failed).
 //!
-//! Not tried again: a connection that breaks after the first
-//! byte of a good answer; anything after the first [`Delta`]; an answer that did not begin in time,
-//! because it may be paid for already; a quota that is used up; a server that asks to wait for more
-//! than a minute. Before each further try there is a pause: as long as the server asks for, or else
-//! twice as long each time.
+//! Not retried:
+//! - a connection that breaks after the first byte of a successful answer;
+//! - anything after the first [`Delta`];
+//! - an answer that did not begin before the deadline, because the provider may charge for it;
+//! - an exhausted quota, and a conversation that is too long;
+//! - a server that asks to wait for more than a minute.
+//!
+//! Before each retry the client waits as long as the server asks for, or else with exponential backoff.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,14 +36,14 @@ pub use pause::{Pauses, SystemPauses};
 
 use fault::{Fault, Words};
 
-/// Whether an answer is asked for as a stream or as a whole.
+/// Mode of delivery that is requested for an answer: as a stream or whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Stream,
     Whole,
 }
 
-/// Sends a body until there is an answer or no hope of one.
+/// Sends a body, with retries, and returns the answer or the error of the last attempt.
 pub(crate) async fn exchange(
     model: &Resolved,
     body: Bytes,
@@ -158,10 +163,10 @@ async fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBui
     Ok(request.headers(headers).body(body))
 }
 
-/// Why the provider did not answer, in its words.
+/// Reads the error that the provider answered with.
 async fn refusal(words: &Words<'_>, response: Response) -> Fault {
     let head = fault::Refusal::of(&response);
-    // What cannot be read of it is missed by nobody: the status says enough.
+    // A body that cannot be read is ignored: the status suffices.
     let body = answer::excerpt(response, words.idle()).await;
     words.refused(head, &body)
 }

@@ -1,5 +1,5 @@
 //! Prompt-cache diagnostics: a request names an earlier answer, and the provider compares the request with
-//! the one that was answered so.
+//! the one that produced that answer.
 //!
 //! - Anthropic, Messages: `diagnostics.previous_message_id`. Every request needs `diagnostics`, the first
 //!   with null: the provider keeps digests of such requests only. Not on Bedrock or Vertex. No beta header
@@ -7,14 +7,14 @@
 //! - OpenAI, Responses, GPT-5.6 and later: `prompt_cache_options.comparison_response_id`
 //!   (<https://developers.openai.com/api/docs/guides/prompt-caching/diagnostics>).
 //!
-//! Both stand behind the messages and are no part of what is cached.
+//! Both parameters follow the messages in the body and are not part of the cached prefix.
 
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::{Format, Marking, Parameters, Style};
 
-/// The parameter by which a provider is asked to compare.
+/// The parameter that asks a provider to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// Anthropic's.
@@ -26,18 +26,18 @@ pub enum Comparison {
 impl Comparison {
     const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAi];
 
-    /// Returns how this provider is asked; `None` if it does not compare requests in this format, or not
-    /// those of a model that is marked so.
+    /// Returns the parameter for this provider; `None` if it does not compare requests in this format, or
+    /// not those of a model with this marking.
     pub(crate) fn find(provider: &str, format: Format, marking: &Marking) -> Option<Self> {
         match (provider, format, marking.style) {
             ("anthropic", Format::Messages, _) => Some(Self::Anthropic),
-            // Those models take breakpoints, too.
+            // The models that compare requests are those that accept breakpoints.
             ("openai", Format::Responses, Style::Breakpoints) => Some(Self::OpenAi),
             _ => None,
         }
     }
 
-    /// The member of a body, and the member of it that holds the id.
+    /// Returns the member of the body, and the field of that member that holds the id.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Anthropic => ("diagnostics", "previous_message_id"),
@@ -45,8 +45,8 @@ impl Comparison {
         }
     }
 
-    /// Adds the id of an earlier answer to the parameters of a request. What the user has written into the
-    /// same place stays.
+    /// Adds the id of an earlier answer to the parameters of a request. A value that the user configured
+    /// for the same field is kept.
     pub fn name(self, parameters: &mut Parameters, previous: Option<&str>) {
         let (member, id) = self.names();
         let extra = &mut parameters.extra;
@@ -64,7 +64,7 @@ impl Comparison {
         }
     }
 
-    /// Returns whether this member of a body may name an earlier answer.
+    /// Returns true if this member of a body may name an earlier answer.
     #[must_use]
     pub fn is_member(member: &str) -> bool {
         let mut names = Self::ALL.into_iter().map(Self::names);
@@ -79,7 +79,7 @@ impl Comparison {
         value.get(id)?.as_str().map(str::to_owned)
     }
 
-    /// Returns the id that a request names in what stands behind its messages.
+    /// Returns the id that a request names in the part after its messages.
     #[must_use]
     pub fn named_in_tail(tail: &[u8]) -> Option<String> {
         let mut members = tail.to_vec();
@@ -90,7 +90,7 @@ impl Comparison {
             .find_map(|(name, value)| Self::named_in(name, value))
     }
 
-    /// Returns whether an error refuses the parameter itself.
+    /// Returns true if an error rejects the parameter itself.
     #[must_use]
     pub fn is_refused_by(self, error: &Error) -> bool {
         let (member, id) = self.names();

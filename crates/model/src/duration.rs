@@ -1,18 +1,18 @@
-//! Lengths of time as people write them: `90`, `2.5`, `30s`, `10m`, `1h30m`, `250ms`.
+//! Durations as users write them: `90`, `2.5`, `30s`, `10m`, `1h30m`, `250ms`.
 
 use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_core::tree::Section;
 
-/// The longest time to wait that can be written, in seconds: a year. No clock overflows.
+/// Maximum duration of a timeout, in seconds: a year. Adding it to a time does not overflow.
 const LONGEST: f64 = 366.0 * 86_400.0;
 
-/// The greatest age that can be written, in seconds: a hundred years.
+/// Maximum age, in seconds: a hundred years.
 const OLDEST: f64 = 100.0 * LONGEST;
 
-/// A time of at least a millisecond: a number of seconds, or numbers with `ms`, `s`, `m`, `h` or `d`
-/// behind each.
+/// Parses a duration of at least a millisecond: a number of seconds, or numbers that are each followed by
+/// `ms`, `s`, `m`, `h` or `d`.
 fn parse(text: &str, longest: f64) -> Option<Duration> {
     let text = text.trim();
     let mut seconds = 0.0;
@@ -46,7 +46,7 @@ fn parse(text: &str, longest: f64) -> Option<Duration> {
     ((0.001..=longest).contains(&seconds)).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// Claims `key`: a length of time.
+/// Claims `key`: a duration.
 pub fn duration(
     section: &mut Section<'_>,
     key: &'static str,
@@ -70,8 +70,8 @@ pub fn duration(
     read
 }
 
-/// Parses an age: numbers with a unit behind each, such as `90d` or `12h`. A number alone is refused,
-/// because it could be meant as days.
+/// Parses an age: numbers that are each followed by a unit, such as `90d` or `12h`. A number alone is
+/// refused, because it could be meant as days.
 #[must_use]
 pub fn parse_age(text: &str) -> Option<Duration> {
     match text.trim().parse::<f64>() {

@@ -1,59 +1,59 @@
-//! Why a model could not be asked, or did not answer.
+//! Errors of model calls.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What kind of failure it is.
+/// Kinds of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No key, or one that the provider does not take (401, 403).
+    /// The key is missing, or the provider refuses it (401, 403).
     Unauthorized,
-    /// The request is wrong (400, 404, 413, 422): the same again fails again.
+    /// The request is wrong (400, 404, 413, 422); repeating it fails again.
     Rejected,
-    /// The conversation is longer than the model takes, whatever the provider calls that.
+    /// The conversation is longer than the model accepts, under any of the providers' codes for this.
     TooLong,
     /// Too many requests (429).
     Limited,
-    /// The account has no credit or no quota left: waiting does not help (402, some 429 and 400).
+    /// The account has no credit or quota left (402, some 429 and 400); waiting does not help.
     OutOfCredit,
     /// The provider failed (5xx) or is overloaded.
     Unavailable,
-    /// It cannot be reached.
+    /// The provider cannot be reached.
     Unreachable,
-    /// It did not answer in time.
+    /// The provider did not answer in time.
     TimedOut,
     /// The answer ended before it was complete.
     CutOff,
-    /// The answer makes no sense.
+    /// The answer cannot be parsed.
     Malformed,
-    /// The configuration is wrong: an unknown provider, a bad URL.
+    /// The configuration is wrong: an unknown provider, an invalid URL.
     Configuration,
-    /// A budget is used up; nothing was sent.
+    /// A budget is used up; no request was sent.
     OverBudget,
 }
 
-/// Why a model could not be asked, or did not answer. Never holds a key.
+/// A failed model call. Never contains a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of failure it is.
+    /// Kind of failure.
     pub kind: ErrorKind,
-    /// The provider's name, if one was asked.
+    /// Name of the provider, if one was asked.
     pub provider: Option<String>,
-    /// The HTTP status, if there was an answer.
+    /// HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// The provider's name for the request, to be told to its support.
+    /// The provider's id of the request, for its support.
     pub request_id: Option<String>,
     /// The provider's own type or code of the error.
     pub code: Option<String>,
-    /// What happened, in the provider's words if it has any, and what to do.
+    /// Description of the failure, in the provider's words if it sent any, and the remedy.
     pub message: String,
-    /// How long the provider asks to wait.
+    /// Time that the provider asks to wait.
     pub retry_after: Option<Duration>,
 }
 
 impl Error {
-    /// A failure that is known by its kind and a sentence.
+    /// Creates an error from its kind and message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// Adds to the message that a fallback failed as well, and why.
+    /// Adds to the message that a fallback failed as well, with its error.
     #[must_use]
     pub fn and_of_fallback(mut self, name: &str, error: &Self) -> Self {
         self.message = format!(
@@ -76,7 +76,7 @@ impl Error {
         self
     }
 
-    /// Whether the same request may succeed if it is sent again, or sent to another model.
+    /// Returns true if the same request may succeed when it is sent again, or to another model.
     #[must_use]
     pub fn retryable(&self) -> bool {
         matches!(
@@ -100,7 +100,7 @@ const TOO_LONG_CODES: [&str; 6] = [
     "model_max_prompt_tokens_exceeded",
 ];
 
-/// Words of providers that mean [`ErrorKind::TooLong`]: most have no code for it.
+/// Texts in error messages that mean [`ErrorKind::TooLong`]; most providers have no code for it.
 const TOO_LONG_WORDS: [&str; 13] = [
     "context length",
     "context window",
@@ -117,7 +117,7 @@ const TOO_LONG_WORDS: [&str; 13] = [
     "reduce the length of the messages",
 ];
 
-/// Whether a provider says by its code, or in its words, that a conversation is too long.
+/// Returns true if an error's code or message reports that a conversation is too long.
 pub(crate) fn is_about_length(code: &str, message: &str) -> bool {
     let message = message.to_lowercase();
     TOO_LONG_CODES.contains(&code) || TOO_LONG_WORDS.iter().any(|words| message.contains(words))

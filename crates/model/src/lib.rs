@@ -1,9 +1,9 @@
-//! Models: what is said to them and what they say, clients for four wire formats (OpenAI Chat
-//! Completions, OpenAI Responses, Anthropic Messages, Gemini, Amazon Bedrock
-//! Converse), what answers use and cost.
+//! Chat types (messages, requests, replies, usage), provider clients, and the model catalog with prices.
+//! Five wire formats are supported: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages, Gemini
+//! and Amazon Bedrock Converse.
 //!
-//! Everything that a client of a provider needs and nothing of what an agent does with it: this crate
-//! knows no cache, no tool that runs, no session.
+//! The crate contains what a client of a provider needs. It knows no cache, no tool execution and no
+//! session; these belong to the crates that use it.
 
 pub mod budget;
 pub mod catalog;
@@ -42,7 +42,7 @@ pub use usage::Usage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// OpenAI Chat Completions, and whatever speaks it.
+    /// OpenAI Chat Completions, and servers compatible with it.
     Chat,
     /// OpenAI Responses.
     Responses,

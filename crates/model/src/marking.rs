@@ -1,4 +1,4 @@
-//! Where and how providers take cache markers: a data file.
+//! Support of providers for cache markers, read from a data file.
 
 use std::sync::LazyLock;
 
@@ -10,42 +10,42 @@ use crate::provider::read_format;
 
 const BUILT_IN: &str = include_str!("../data/markers.yaml");
 
-/// What a marker looks like.
+/// Wire form of a marker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Style {
-    /// There are none.
+    /// No markers.
     #[default]
     None,
-    /// Anthropic's `cache_control`, in a content block; elsewhere in a part of a message.
+    /// Anthropic's `cache_control`, in a content block; in other formats in a part of a message.
     CacheControl,
-    /// `OpenAI`'s `prompt_cache_breakpoint`, in a part of what the model is told. What it says itself
-    /// takes none.
+    /// `OpenAI`'s `prompt_cache_breakpoint`, in a part of the model's input. Parts of the model's own
+    /// output accept none.
     Breakpoints,
-    /// Bedrock's `cachePoint`, a block of its own behind what it marks.
+    /// Bedrock's `cachePoint`, a separate block after the content that it marks.
     CachePoint,
 }
 
-/// How a provider takes markers for a model.
+/// Rules of a provider for the cache markers of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marking {
-    /// What they look like.
+    /// Wire form.
     pub style: Style,
-    /// How many there may be in one request.
+    /// Maximum number of markers in one request.
     pub most: usize,
-    /// How many positions before a marker are searched for what was kept, its own included: content
-    /// blocks. 1 is an exact match.
+    /// Number of positions (content blocks) before a marker that the provider searches for a cached prefix,
+    /// including the marker's own. 1 is an exact match.
     pub lookback: u32,
-    /// Whether consecutive calls of tools are one position, and consecutive results.
+    /// True if consecutive tool calls count as one position, and consecutive tool results as well.
     pub runs_count_once: bool,
-    /// Whether a marker may ask for an hour.
+    /// True if a marker may ask for a lifetime of one hour.
     pub one_hour: bool,
-    /// Whether results of tools may carry one where they are messages of their own.
+    /// True if tool results may carry a marker in formats where they are separate messages.
     pub in_results: bool,
-    /// Tokens below which nothing is kept, where nothing is known of the model.
+    /// Minimum number of tokens that are cached, if the catalog has no value for the model.
     pub minimum: u64,
 }
 
-/// Which requests a [`Marking`] is for.
+/// Requests to which a [`Marking`] applies.
 #[derive(Debug)]
 struct Row {
     format: Option<Format>,
@@ -55,7 +55,7 @@ struct Row {
 }
 
 impl Marking {
-    /// How this provider takes markers for this model, if it is asked in this format.
+    /// Returns the rules of this provider for this model in this format.
     #[must_use]
     pub fn find(provider: &str, model: &str, format: Format) -> &'static Self {
         static ROWS: LazyLock<(Vec<Row>, Marking)> = LazyLock::new(|| {
@@ -158,7 +158,7 @@ mod tests {
                 has_none || row.marking.most > 0 && row.marking.lookback > 0,
                 "{row:?}"
             );
-            // Markers of this style stand in parts of messages of these formats.
+            // Markers of this style are in parts of messages of these formats.
             let fits =
                 row.marking.style != Style::Breakpoints || row.format != Some(Format::Messages);
             assert!(fits, "{row:?}");

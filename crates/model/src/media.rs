@@ -1,4 +1,4 @@
-//! Images and texts that providers take in a conversation: a data file.
+//! Limits of providers on images and texts in a conversation, read from a data file.
 
 use std::sync::LazyLock;
 
@@ -10,27 +10,27 @@ use crate::provider::read_format;
 
 const BUILT_IN: &str = include_str!("../data/media.yaml");
 
-/// Limits of a provider on images and texts. A request that holds more is refused, and so is every
-/// later request of the same conversation.
+/// Limits of a provider on images and texts. The provider refuses a request that exceeds them, and
+/// therefore every later request of the same conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MediaLimits {
-    /// Bytes of one image in base64.
+    /// Maximum size of one image in base64, in bytes.
     pub image_bytes: usize,
-    /// Pixels of an image, in width and in height.
+    /// Maximum width and height of an image, in pixels.
     pub image_edge: u32,
-    /// Images in one request.
+    /// Maximum number of images in one request.
     pub images: usize,
-    /// Bytes of one request.
+    /// Maximum size of one request, in bytes.
     pub request_bytes: usize,
-    /// Bytes of text in one tool result.
+    /// Maximum size of the text of one tool result, in bytes.
     pub text_bytes: usize,
-    /// Media types of images.
+    /// Accepted media types of images.
     pub types: Vec<String>,
-    /// Accepts images with several frames.
+    /// True if images with several frames are accepted.
     pub animated: bool,
 }
 
-/// The requests that a [`MediaLimits`] is for.
+/// Requests to which a [`MediaLimits`] applies.
 #[derive(Debug)]
 struct Row {
     format: Option<Format>,
@@ -39,7 +39,7 @@ struct Row {
 }
 
 impl MediaLimits {
-    /// Returns the limits of a provider that is asked in this format.
+    /// Returns the limits of a provider in this format.
     #[must_use]
     pub fn find(provider: &str, format: Format) -> &'static Self {
         static ROWS: LazyLock<(Vec<Row>, MediaLimits)> = LazyLock::new(|| {
@@ -130,7 +130,7 @@ mod tests {
             } = row.limits;
             assert!(image_edge > 0 && images > 0, "{row:?}");
             assert!(image_bytes <= request_bytes && text_bytes < request_bytes);
-            // Images that are encoded anew have one of these.
+            // Images that are re-encoded have one of these types.
             for kind in ["image/png", "image/jpeg"] {
                 assert!(types.iter().any(|known| known == kind), "{row:?}");
             }

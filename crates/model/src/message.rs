@@ -1,4 +1,4 @@
-//! What is said to a model and what it says: our own types. The wire formats are converted at the edge.
+//! Messages of a conversation, independent of the wire formats. They are converted at the edge.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use serde_json::{Map, Value};
 use crate::Format;
 use crate::wire::converse::is_sent;
 
-/// Fields of the wire that we have no word for; they go back where they came from. An entry `@wire`
-/// names the format that they were read from, and they go to no other; without it they go to each.
-/// Entries whose names begin with `@` are notes of ours, and are never sent.
+/// Fields of the wire without a counterpart in these types; they are sent back to the format from which
+/// they were read. An entry `@wire` names that format, and the fields are sent to no other; without it they
+/// are sent to every format. Entries whose names begin with `@` are internal notes and are never sent.
 pub type Extra = Map<String, Value>;
 
-/// Who speaks.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The user; results of tools are the user's, too.
+    /// The user; tool results are the user's as well.
     User,
     /// The model.
     Assistant,
 }
 
-/// The note of a [`ToolResult`] that names the tool: one format sends it with the result.
+/// Note of a [`ToolResult`] with the name of the tool, which one format sends with the result.
 pub(crate) const RESULT_NAME: &str = "@name";
 
-/// The note of a [`Message`] that says whose message stands before it: in one format, user and model
-/// must take turns.
+/// Note of a [`Message`] with the role of the previous message; in one format, user and model must
+/// alternate.
 pub(crate) const AFTER: &str = "@after";
 
-/// Whether [`prepare`] notes anything in messages that are rendered in this format.
+/// Returns true if [`prepare`] adds notes to messages of this format.
 #[must_use]
 pub fn needs_notes(format: Format) -> bool {
     matches!(format, Format::Gemini | Format::Converse)
 }
 
-/// Notes in `messages`, which follow `before`, what their rendering in `format` depends on beside them:
-/// for Gemini, which tool gave a result; for Converse, whose message stands before. Other formats need
-/// no notes, and no format sends them.
+/// Adds the notes on which the rendering of `messages` in `format` depends; `messages` follow `before`. For
+/// Gemini, notes name the tool of each result; for Converse, the role of the previous message. Other
+/// formats need no notes, and no format sends them.
 pub fn prepare(format: Format, before: &[Arc<Message>], messages: &mut [Message]) {
     match format {
         Format::Gemini => name_results(before, messages),
@@ -83,30 +83,30 @@ fn name_results(before: &[Arc<Message>], messages: &mut [Message]) {
     }
 }
 
-/// A message of a conversation. The system's text is no message: see [`crate::wire::Wire::system`].
+/// A message of a conversation. System text is not a message: see [`crate::wire::Wire::system`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// Author.
     pub role: Role,
-    /// What is said, in order.
+    /// Content blocks, in order.
     pub content: Vec<Block>,
-    /// Further fields of the message on the wire that it came from.
+    /// Further fields of the message on the wire from which it was read.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Extra,
 }
 
 impl Message {
-    /// A message of the user.
+    /// Creates a message of the user with one text block.
     pub fn user(text: impl Into<String>) -> Self {
         Self::of(Role::User, vec![Block::text(text)])
     }
 
-    /// A message of the model.
+    /// Creates a message of the model with one text block.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::of(Role::Assistant, vec![Block::text(text)])
     }
 
-    /// A message of several blocks.
+    /// Creates a message of several blocks.
     #[must_use]
     pub fn of(role: Role, content: Vec<Block>) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl Message {
         }
     }
 
-    /// The text of its text blocks, one after the other.
+    /// Returns the concatenated text of the text blocks.
     #[must_use]
     pub fn text(&self) -> String {
         self.content
@@ -128,7 +128,7 @@ impl Message {
             .collect()
     }
 
-    /// The calls of tools in it, in order.
+    /// Returns the tool calls of the message, in order.
     pub fn tool_uses(&self) -> impl Iterator<Item = &ToolUse> {
         self.content.iter().filter_map(|block| match block {
             Block::ToolUse(call) => Some(call),
@@ -137,7 +137,7 @@ impl Message {
     }
 }
 
-/// A part of a message.
+/// A content block of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
@@ -149,26 +149,26 @@ pub enum Block {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         extra: Extra,
     },
-    /// A picture.
+    /// An image.
     Image(Image),
-    /// The model calls a tool.
+    /// A tool call of the model.
     ToolUse(ToolUse),
-    /// What a tool answered.
+    /// Result of a tool call.
     ToolResult(ToolResult),
-    /// What the model thought. Kept verbatim: signatures and encrypted content are checked by the
-    /// provider when it comes back.
+    /// Reasoning of the model. Kept verbatim: the provider verifies signatures and encrypted content when
+    /// it is sent back.
     Reasoning(Reasoning),
-    /// Anything else, verbatim; goes back only to the format that it came from.
+    /// Any other block, verbatim; sent back only to the format from which it was read.
     Other {
-        /// The format that it came from.
+        /// Format from which it was read.
         format: crate::Format,
-        /// The block or item as it was on the wire.
+        /// The block or item as on the wire.
         verbatim: Value,
     },
 }
 
 impl Block {
-    /// A text block.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text {
             text: text.into(),
@@ -177,66 +177,66 @@ impl Block {
     }
 }
 
-/// A picture.
+/// An image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Image {
-    /// Where its bytes are.
+    /// Location of its bytes.
     pub source: ImageSource,
     /// Further fields on the wire (`detail`).
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Extra,
 }
 
-/// Where the bytes of a picture are.
+/// Location of the bytes of an image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageSource {
-    /// At a URL that the provider fetches.
+    /// A URL that the provider fetches.
     Url(String),
-    /// Here.
+    /// Inline data.
     Inline {
         /// `image/png`, `image/jpeg`, …
         media_type: String,
-        /// The bytes, in base64 as they go over the wire.
+        /// The bytes in base64, as sent.
         base64: String,
     },
 }
 
-/// The model calls a tool.
+/// A tool call of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolUse {
-    /// The provider's name for this call; the result carries it.
+    /// The provider's id of the call; the result carries the same id.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments as the model wrote them: JSON text, verbatim, possibly not valid.
+    /// Arguments as the model wrote them: JSON text, verbatim, possibly invalid.
     pub arguments: String,
     /// Further fields on the wire (the `id` of a Responses item beside its `call_id`).
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Extra,
 }
 
-/// What a tool answered.
+/// Result of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The id of the call.
+    /// Id of the call.
     pub id: String,
-    /// Text and pictures.
+    /// Text and images.
     pub content: Vec<Block>,
-    /// Whether the tool failed.
+    /// True if the tool failed.
     pub is_error: bool,
     /// Further fields on the wire.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Extra,
 }
 
-/// What the model thought.
+/// Reasoning of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// What of it may be shown; empty if nothing.
+    /// Text that may be shown; empty if none.
     pub text: String,
-    /// The format that it came from; it goes back to no other.
+    /// Format from which it was read; sent to no other.
     pub format: crate::Format,
-    /// As it was on the wire.
+    /// The block or item as on the wire.
     pub verbatim: Value,
 }

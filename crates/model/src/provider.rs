@@ -1,13 +1,13 @@
-//! Which models there are, where they are, and how they are asked.
+//! Finds models and resolves their provider, address, key and settings.
 //!
-//! A model is found by a name of `models:`, by `provider/model`, or by a bare name that tells its
-//! provider. What the file says wins over what `providers:` says, and that over what comes with the
-//! program; a call's own settings win over all.
+//! A model is found by a key of `models:`, by `provider/model`, or by a bare name that implies its
+//! provider. Settings in order of precedence: those of the call, those of the model in the file, those of
+//! `providers:`, the built-in ones.
 //!
-//! Where keys go: a key whose variable is only a provider's usual one (`OPENAI_API_KEY`) goes to the
-//! provider's own address, or to the one that the provider's own variable (`OPENAI_BASE_URL`) names.
-//! A file that says another `base_url` gets no key unless it names the variable with `token_key`. So
-//! a file of somebody else cannot send the user's key away by naming an address alone.
+//! Keys: a key from a provider's usual variable (`OPENAI_API_KEY`) is sent only to the provider's own
+//! address or to the address in the provider's own variable (`OPENAI_BASE_URL`). A file with another
+//! `base_url` gets no key unless it names the variable with `token_key`. An untrusted file can therefore
+//! not obtain the user's key by setting an address alone.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,34 +49,34 @@ use cloud::{Accounts, Cloud, Credentials};
 use configured::sentence;
 use known::{Known, Provider};
 
-/// The provider whose model a bare name is.
+/// Returns the provider that a bare model name implies.
 pub(crate) fn owner(model: &str) -> Option<&'static str> {
     Known::built_in().owner(model)
 }
 
-/// The provider of a model that says where it is and not whose.
+/// Provider of a model that is configured with an address but without a provider.
 const CUSTOM: &str = "custom";
 
-/// How many tokens an answer may have where nobody says, in the format that must say it, from a model
-/// that is known to make so many.
+/// Default limit of output tokens in the format that requires a limit, for models that are known to support
+/// so many.
 const USUAL_MAX_TOKENS: u64 = 32_000;
 
-/// What models need from outside. Passed in, so that every test is deterministic.
+/// External dependencies of models. Passed in, so that tests are deterministic.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// Where keys and base URLs are read from.
+    /// Environment variables; the source of keys and base URLs.
     pub environment: BTreeMap<String, String>,
-    /// The time of day, for servers that say until when to wait.
+    /// Wall clock, for servers that report the time until which to wait.
     pub clock: Arc<dyn Clock>,
-    /// How the HTTP client behaves. Its time limits are not used: each model has its own. Redirects
-    /// are never followed, since a key would go with them.
+    /// Options of the HTTP client. Its timeouts are not used, because each model has its own. Redirects are
+    /// never followed, because they would forward the key.
     pub http: HttpOptions,
-    /// Prices and limits.
+    /// Model catalog: prices and limits.
     pub catalog: Catalog,
 }
 
 impl fmt::Debug for Surroundings {
-    /// Without the environment, which holds secrets.
+    /// Omits the environment, which contains secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Surroundings")
             .field("clock", &self.clock)
@@ -85,24 +85,24 @@ impl fmt::Debug for Surroundings {
     }
 }
 
-/// Everything that `models:` and `providers:` of an agent file, `settings.llm` and the environment
-/// say. Cheap to clone; clones share connections.
+/// Models as configured by `models:` and `providers:` of an agent file, `settings.llm` and the environment.
+/// Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Models {
     surroundings: Arc<Surroundings>,
     configured: Arc<Configured>,
     known: &'static Known,
     pauses: Arc<dyn Pauses>,
-    /// What secrets are digested under; made by the first that needs it, if none was given.
+    /// Key of the digests of secrets; created on first use if none was given.
     digests: Arc<OnceLock<DigestKey>>,
-    /// Who knows the keys.
+    /// Set of known secrets; contains the keys.
     seals: Arc<Seals>,
     clients: Arc<Mutex<Clients>>,
     rates: Arc<RequestRates>,
     accounts: Arc<Accounts>,
 }
 
-/// The HTTP clients by their limits: for a connection, and for silence.
+/// HTTP clients by their connect and idle timeouts.
 type Clients = Vec<((Duration, Duration), HttpClient)>;
 
 impl fmt::Debug for Models {
@@ -115,7 +115,7 @@ impl fmt::Debug for Models {
 }
 
 impl Models {
-    /// Models as configured. Nothing is connected, and no key is looked for, before a model is used.
+    /// Creates models from a configuration. Connects to nothing and reads no key before a model is used.
     #[must_use]
     pub fn new(surroundings: Surroundings, configured: Configured) -> Self {
         Self {
@@ -131,18 +131,17 @@ impl Models {
         }
     }
 
-    /// The same models, which digest what is secret of their identity under `key`: see
-    /// [`Model::identity`].
+    /// Sets the key under which secrets in a model's identity are digested: see [`Model::identity`].
     #[must_use]
     pub fn digesting_under(mut self, key: DigestKey) -> Self {
         self.digests = Arc::new(OnceLock::from(key));
         self
     }
 
-    /// The same models, whose keys `seals` know as secrets: at once those in the environment that any
-    /// provider takes which comes with the program or is configured, so that nothing depends on which
-    /// model is asked first; the others, which a call or a header names, before they are sent. What is
-    /// too short or too plain for a key (`x`, `not-needed`) is none.
+    /// Registers the keys as secrets in `seals`: immediately those in the environment of every built-in or
+    /// configured provider, so that the result does not depend on the first model that is used; others,
+    /// which a call or a header names, before they are sent. Texts that are too short or too plain for a
+    /// key (`x`, `not-needed`) are not registered.
     #[must_use]
     pub fn teaching(mut self, seals: Arc<Seals>) -> Self {
         self.accounts = Arc::new(Accounts::with_seals(Arc::clone(&seals)));
@@ -160,14 +159,14 @@ impl Models {
         }
     }
 
-    /// The same models, which wait between tries as `pauses` says.
+    /// Sets the implementation of the pauses between retries.
     #[must_use]
     pub fn pausing_with(mut self, pauses: Arc<dyn Pauses>) -> Self {
         self.pauses = pauses;
         self
     }
 
-    /// Models in the same surroundings, as another file configures them.
+    /// Returns models with the same dependencies, configured by another file.
     #[must_use]
     pub fn configured_as(&self, configured: Configured) -> Self {
         let models = Self {
@@ -178,39 +177,39 @@ impl Models {
         models
     }
 
-    /// What was configured.
+    /// Returns the configuration.
     #[must_use]
     pub fn configured(&self) -> &Configured {
         &self.configured
     }
 
-    /// Prices and limits.
+    /// Returns the catalog.
     #[must_use]
     pub fn catalog(&self) -> &Catalog {
         &self.surroundings.catalog
     }
 
-    /// The model of this name: a key of `models:`, `provider/model`, or a bare name that tells its
+    /// Finds a model by a key of `models:`, by `provider/model`, or by a bare name that implies its
     /// provider (`gpt-4o`, `claude-sonnet-5`).
     ///
-    /// Keys are not looked for yet: answers from a cache need none. See [`Model::ready`].
+    /// Keys are not read yet, because answers from a cache need none. See [`Model::ready`].
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`]: there is no such model or provider, or nobody says where it is.
+    /// [`ErrorKind::Configuration`]: there is no such model or provider, or its address is not known.
     pub fn find(&self, name: &str) -> Result<Model, Error> {
         self.choose(Some(name), &ModelSettings::default())
     }
 
-    /// The model of this name, or without a name that of the defaults (`settings.llm`), with what a
-    /// call says of its own over everything.
+    /// Finds the model of this name, or the default model (`settings.llm`) if there is no name. The
+    /// settings of `call` override all others.
     ///
     /// # Errors
-    /// As of [`Models::find`], of its fallbacks too; or there is neither a name nor a default.
+    /// Those of [`Models::find`], also for a fallback; or there is neither a name nor a default.
     pub fn choose(&self, name: Option<&str>, call: &ModelSettings) -> Result<Model, Error> {
         let settings = self.settings(name, call);
         let names = settings.fallbacks.clone().unwrap_or_default();
         let model = self.resolve(settings)?;
-        // A fallback's own fallbacks are not asked.
+        // Fallbacks of a fallback are ignored.
         let of_any = call.for_any_model();
         let mut fallbacks = Vec::with_capacity(names.len());
         for name in names {
@@ -227,9 +226,9 @@ impl Models {
         Ok(model.with_fallbacks(fallbacks))
     }
 
-    /// Returns why a model refuses what is configured for it, or what `call` says over that: its format,
-    /// or its reasoning effort. The model is named as for [`Models::choose`]. A model that cannot be found
-    /// refuses nothing.
+    /// Returns the error if a model does not accept its configured format or reasoning effort, or the one
+    /// in `call`, which takes precedence. The model is named as for [`Models::choose`]. Returns `None` for
+    /// a model that cannot be found.
     #[must_use]
     pub fn refusal(&self, name: Option<&str>, call: &ModelSettings) -> Option<Error> {
         let found = self.look_up(self.settings(name, call)).ok()?;
@@ -240,7 +239,7 @@ impl Models {
             .err()
     }
 
-    /// Everything that is said of the model of this name.
+    /// Returns the merged settings of the model of this name.
     fn settings(&self, name: Option<&str>, call: &ModelSettings) -> ModelSettings {
         let defaults = &self.configured.defaults;
         let named = call.model.as_deref().filter(|_| name.is_none());
@@ -258,15 +257,15 @@ impl Models {
             None => (defaults.clone(), ModelSettings::default()),
         };
         let call = ModelSettings {
-            // It has said what it has to say: under this name, everything else is configured.
+            // `call.model` is applied already: the other settings are configured under this name.
             model: None,
             ..call.clone()
         };
         call.over(&settings).over(&common)
     }
 
-    /// What the defaults say of a model that `models:` does not know: where it is as well, unless its
-    /// name tells of another provider than theirs.
+    /// Returns the defaults for a model that `models:` does not contain. They include the defaults'
+    /// provider and address, unless the name implies another provider.
     fn defaults_of(&self, name: &str) -> ModelSettings {
         let defaults = &self.configured.defaults;
         let named = name.split_once('/').map(|(provider, _)| provider);
@@ -276,7 +275,7 @@ impl Models {
         let theirs = defaults.provider.as_deref();
         let elsewhere = match (named, theirs) {
             (Some(named), theirs) => theirs != Some(named),
-            // A gateway takes models by their own names.
+            // A gateway accepts models under their own names.
             (None, None) => false,
             (None, Some(theirs)) => self.known.owner(name).is_some_and(|owner| owner != theirs),
         };
@@ -304,13 +303,13 @@ impl Models {
         let catalog_provider = settings.prices.clone().unwrap_or_else(|| name.clone());
         let catalog = &self.surroundings.catalog;
         let listed_name = match known.cloud {
-            // An inference profile has the prices of the model that it is named after.
+            // An inference profile has the prices of the model in its name.
             Some(_) => model.rsplit('/').next().unwrap_or(&model),
             None => &model,
         };
         let listed = catalog.find(&catalog_provider, listed_name);
         let mut listed = listed.cloned().unwrap_or_default();
-        // A cloud platform sets its own prices; the model is the same as at its maker.
+        // A cloud platform sets its own prices; the model's limits and capabilities are those at its maker.
         let is_converse = settings.format.or(known.format) == Some(Format::Converse);
         let original =
             Cloud::original_name(&model).filter(|_| known.cloud.is_some() || is_converse);
@@ -406,7 +405,7 @@ impl Models {
         Ok(Model::of(resolved))
     }
 
-    /// Whose model it is, and its name there.
+    /// Returns the name of the model's provider and the model's name there.
     fn provider_and_model(&self, settings: &ModelSettings) -> Result<(String, String), Error> {
         let Some(model) = settings.model.as_deref().filter(|name| !name.is_empty()) else {
             return Err(configuration(
@@ -435,7 +434,7 @@ impl Models {
         Err(self.no_model(model))
     }
 
-    /// Where the provider is.
+    /// Returns the address of the provider.
     fn place(
         &self,
         name: &str,
@@ -476,7 +475,7 @@ impl Models {
         if let Some(text) = &settings.base_url {
             let url = address::parse(text).and_then(complete);
             let url = url.map_err(|wrong| invalid("`base_url`", wrong))?;
-            // A variable that makes no sense is no reason to fail: the file does without it.
+            // An invalid variable is ignored, because the file does not need it.
             let known_too = |url: &String| address::parse(url).ok();
             let also = known.also_base_urls.iter().map(known_too);
             let own: Vec<Option<url::Url>> =
@@ -502,7 +501,8 @@ impl Models {
         }
     }
 
-    /// The client for these limits. Those of the storage client are out of the way of the model's.
+    /// Returns the client for these timeouts. The storage client's own idle timeout is longer, so that the
+    /// model's timeouts apply first.
     fn client(&self, time: TimeLimits) -> Result<HttpClient, Error> {
         let limits = (
             time.connect,
@@ -557,14 +557,14 @@ impl Models {
     }
 }
 
-/// A model as it is configured, with what is known of it.
+/// A model's settings and catalog entry.
 struct Found {
-    /// The provider's name.
+    /// Name of the provider.
     name: String,
     model: String,
     known: Provider,
     settings: ModelSettings,
-    /// The provider under which the model is in the catalog.
+    /// Name of the provider under which the catalog lists the model.
     catalog_provider: String,
     listed: Listed,
 }
@@ -581,10 +581,10 @@ impl Found {
     }
 }
 
-/// Where a provider is.
+/// Address of a provider.
 struct Place {
     url: url::Url,
-    /// Whether the provider itself, or its own environment variable, is meant.
+    /// True if the address is the provider's own, or that of its own environment variable.
     is_own: bool,
 }
 
@@ -598,8 +598,8 @@ fn parameters(
     format: Format,
     limits: &Limits,
 ) -> Parameters {
-    // This format must say how much, and where nobody does, very little is assumed of a model that
-    // nobody knows. What is thought counts, too.
+    // This format requires a limit. Without a configured one, an unknown model gets a very low default.
+    // Reasoning counts toward the limit.
     let needed = limits
         .max_output
         .filter(|_| format == Format::Messages)

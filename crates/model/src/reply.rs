@@ -1,63 +1,63 @@
-//! What a model answered.
+//! Answers of models.
 
 use crate::{Extra, Message, Usage};
 
 /// A whole answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// What it said; the role is the model's.
+    /// The message; its role is the model's.
     pub message: Message,
-    /// Why it ended.
+    /// Reason for the end of the answer.
     pub stop: StopReason,
-    /// What it used, if the provider said so.
+    /// Token usage, if the provider reported it.
     pub usage: Option<Usage>,
-    /// The model that answered, as the provider names it.
+    /// The model that answered, under the provider's name.
     pub model: String,
-    /// The provider's name for the answer.
+    /// The provider's id of the answer.
     pub id: Option<String>,
     /// Further fields of the answer.
     pub extra: Extra,
 }
 
-/// Why an answer ended.
+/// Reasons for the end of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
-    /// It was complete.
+    /// The answer is complete.
     End,
-    /// It calls tools.
+    /// The answer calls tools.
     ToolUse,
-    /// It reached the limit of its tokens.
+    /// The token limit was reached.
     Length,
-    /// It reached a stop text.
+    /// A stop sequence was reached.
     StopText,
     /// The model, or a filter of its provider, refused.
     Refusal,
-    /// Another reason, as the provider calls it.
+    /// Another reason, under the provider's name.
     Other(String),
 }
 
-/// A piece of an answer that is still growing. The pieces are for showing; the whole is in the
-/// [`Reply`] at the end.
+/// A part of an answer that is being streamed. Deltas are for display; the whole answer is in the [`Reply`]
+/// at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
     /// Text.
     Text(String),
-    /// What it thinks.
+    /// Reasoning.
     Reasoning(String),
-    /// A call of a tool begins.
+    /// The start of a tool call.
     ToolUse {
-        /// Which of the calls of this answer, from 0.
+        /// Index of the call within the answer, from 0.
         index: usize,
-        /// The provider's name for the call.
+        /// The provider's id of the call.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
     },
-    /// Arguments of a call of a tool go on.
+    /// A part of the arguments of a tool call.
     Arguments {
-        /// Which of the calls of this answer, from 0.
+        /// Index of the call within the answer, from 0.
         index: usize,
-        /// The next piece of the JSON text.
+        /// The next part of the JSON text.
         text: String,
     },
 }

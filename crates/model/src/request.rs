@@ -1,4 +1,4 @@
-//! What a model is asked for, beside the conversation.
+//! Requests: tools, parameters, and whole requests without a stored conversation.
 
 use std::borrow::Cow;
 
@@ -11,106 +11,106 @@ use crate::message::needs_notes;
 use crate::wire::{Pieces, Wire};
 use crate::{Extra, Message, prepare};
 
-/// A tool as a model sees it.
+/// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// `^[a-zA-Z0-9_-]{1,64}$`, the narrowest rule of the providers.
+    /// Name; must match `^[a-zA-Z0-9_-]{1,64}$`, the strictest rule of the providers.
     pub name: String,
-    /// When and how to use it.
+    /// Description: when and how to use the tool.
     pub description: String,
-    /// JSON Schema of its arguments; an object.
+    /// JSON Schema of the arguments; an object.
     pub parameters: Value,
 }
 
-/// Everything about a request that is not conversation: it goes behind the messages.
+/// Parameters of a request. They follow the messages in the body.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// The model's name as its provider knows it.
+    /// The model's name at its provider.
     pub model: String,
-    /// How many tokens it may make, reasoning included.
+    /// Maximum number of output tokens, including reasoning.
     pub max_output_tokens: Option<u64>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Nucleus sampling.
+    /// Nucleus sampling (`top_p`).
     pub top_p: Option<f64>,
-    /// Texts at which it stops.
+    /// Stop sequences.
     pub stop: Vec<String>,
-    /// Which tools it may or must call.
+    /// Tools that the model may or must call.
     pub tool_choice: Option<ToolChoice>,
-    /// Whether it may call several tools at once; the provider's default if absent.
+    /// Allows several tool calls in one answer; `None` means the provider's default.
     pub parallel_tool_calls: Option<bool>,
-    /// How much it should think.
+    /// Amount of reasoning.
     pub reasoning: Option<ReasoningWish>,
-    /// That the answer is JSON of this shape.
+    /// Requires JSON output of this schema.
     pub output: Option<OutputFormat>,
-    /// Requests with the same key are routed to where their prefix is cached (OpenAI); at most 64
-    /// characters.
+    /// Routing key: requests with the same key go to the machine that caches their prefix (OpenAI); at most
+    /// 64 characters.
     pub cache_key: Option<String>,
-    /// Further fields, sent as they are; they win over ours.
+    /// Additional fields, sent unchanged; they override the fields of this type.
     pub extra: Extra,
 }
 
 impl Parameters {
-    /// The key by which requests are routed to where their prefix is.
+    /// Returns the key by which requests are routed to the machine that caches their prefix.
     #[must_use]
     pub fn routing_key(&self) -> Option<&str> {
         self.cache_key.as_deref()
     }
 }
 
-/// Which tools a model may or must call.
+/// Tools that a model may or must call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     Auto,
-    /// None.
+    /// No tool.
     None,
-    /// At least one.
+    /// At least one tool.
     Any,
-    /// This one.
+    /// This tool.
     Tool(String),
 }
 
-/// How much a model should think.
+/// Amount of reasoning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningWish {
-    /// `minimal`, `low`, `medium`, `high`, … as the provider calls it.
+    /// An effort in the provider's words: `minimal`, `low`, `medium`, `high`, …
     Effort(String),
-    /// At most so many tokens.
+    /// Maximum number of reasoning tokens.
     Budget(u64),
 }
 
-/// That an answer is JSON of a shape.
+/// Required JSON output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutputFormat {
-    /// A name for the shape.
+    /// Name of the schema.
     pub name: String,
-    /// Its JSON Schema.
+    /// JSON Schema.
     pub schema: Value,
-    /// Whether the provider must enforce it.
+    /// True if the provider must enforce the schema.
     pub strict: bool,
 }
 
-/// A whole request, for whoever keeps no conversation.
+/// A whole request, for callers without a stored conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Request {
-    /// The tools that the model may call.
+    /// Tools that the model may call.
     pub tools: Vec<ToolDefinition>,
-    /// The system's text.
+    /// System text.
     pub system: Option<String>,
-    /// The conversation.
+    /// Messages.
     pub messages: Vec<Message>,
-    /// Everything else.
+    /// Parameters.
     pub parameters: Parameters,
 }
 
 impl Request {
-    /// The body in a format.
+    /// Renders the body in a format.
     ///
     /// # Errors
-    /// Something that the format cannot say.
+    /// The format cannot represent a part of the request.
     pub fn body(&self, wire: &dyn Wire, stream: bool) -> Result<Bytes, Error> {
         let mut pieces = Pieces {
             tools: self.tools.iter().map(|tool| wire.tool(tool)).collect(),

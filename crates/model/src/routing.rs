@@ -1,4 +1,4 @@
-//! Routing keys: requests with the same `prompt_cache_key` go to the machine that has their prefix.
+//! Routing keys: requests with the same `prompt_cache_key` go to the machine that caches their prefix.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use cachalot_core::{Digest, Millis};
 
 /// Requests per minute with one key and prefix, beyond which OpenAI spreads them over further machines
-/// that do not have the prefix: "approximately 15" (developers.openai.com, "Prompt caching").
+/// without the prefix: "approximately 15" (developers.openai.com, "Prompt caching").
 const PER_MINUTE: usize = 15;
 
 /// Milliseconds of a minute.
 const MINUTE: Millis = 60_000;
 
-/// The providers that take `prompt_cache_key`. Others that speak the format may refuse a field that they
+/// The providers that accept `prompt_cache_key`. Others with the same format may reject a field that they
 /// do not know.
 const PROVIDERS: [&str; 2] = ["openai", "azure"];
 
@@ -29,9 +29,9 @@ pub struct RequestRates {
 }
 
 impl RequestRates {
-    /// Chooses the routing key of a new session: the digest of what it shares with others (tools and
-    /// system text), and the number of the first shard that has had fewer than 15 requests in the last
-    /// minute. Counts the session's first request.
+    /// Chooses the routing key of a new session: the digest of its shared prefix (tools and system text),
+    /// and the number of the first shard with fewer than 15 requests in the last minute. Counts the
+    /// session's first request.
     #[must_use]
     pub fn assign(&self, shared: Digest, now: Millis) -> String {
         let digest = shared.to_hex();

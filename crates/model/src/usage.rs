@@ -1,29 +1,29 @@
-//! What an answer used: one record, whatever the provider's convention.
+//! Token usage of answers, in one record for the conventions of all providers.
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one answer. The invariant, whatever the provider's convention: the total input is what
-/// was not cached, plus what was read from the provider's cache, plus what was written to it.
+/// Token usage of one answer. Invariant for every provider: the total input is the uncached input, plus the
+/// input read from the provider's cache, plus the input written to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Input that the provider neither read from nor wrote to its cache.
     pub uncached_input: u64,
-    /// Input that it read from its cache.
+    /// Input that the provider read from its cache.
     pub cache_read: u64,
-    /// Input that it wrote to its cache for five minutes.
+    /// Input that the provider wrote to its cache for five minutes.
     pub cache_write_5m: u64,
-    /// Input that it wrote to its cache for an hour.
+    /// Input that the provider wrote to its cache for one hour.
     pub cache_write_1h: u64,
-    /// Input that it wrote to its cache for a time that it does not say.
+    /// Input that the provider wrote to its cache for an unreported time.
     pub cache_write_other: u64,
-    /// Output, reasoning included.
+    /// Output, including reasoning.
     pub output: u64,
-    /// How much of the output was reasoning, if the provider says so.
+    /// Reasoning tokens within the output; 0 if the provider does not report them.
     pub reasoning: u64,
 }
 
 impl Usage {
-    /// So many tokens sent, of which it is not known that any had been cached, and so many made.
+    /// Creates a usage of uncached input and output.
     #[must_use]
     pub fn of(input: u64, output: u64) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Usage {
         }
     }
 
-    /// All input.
+    /// Returns the total input.
     #[must_use]
     pub fn total_input(&self) -> u64 {
         self.uncached_input
@@ -41,7 +41,7 @@ impl Usage {
             .saturating_add(self.cache_write())
     }
 
-    /// Input that was written to the provider's cache.
+    /// Returns the input that was written to the provider's cache.
     #[must_use]
     pub fn cache_write(&self) -> u64 {
         self.cache_write_5m
@@ -71,7 +71,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// The numbers are a provider's: whatever they are, they do not end the program.
+/// The counts come from a provider: an overflow saturates instead of panicking.
 fn add(to: &mut u64, tokens: u64) {
     *to = to.saturating_add(tokens);
 }

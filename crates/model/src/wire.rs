@@ -1,10 +1,11 @@
-//! The seam of the wire formats: how blocks become bytes, once, and how answers are read.
+//! The contract of the wire formats: they render each block to bytes once, and parse answers.
 //!
-//! A request body is `{"tools":[…],"system":[…],"messages":[…]` + tail, with what is absent left
-//! out (Gemini's arrays, and the tools of Converse, stand within objects: see [`Member`]): pieces rendered by [`Wire::tool`], [`Wire::system`] and [`Wire::message`], joined by commas,
-//! and the [`Wire::tail`] with everything that may differ from request to request. So the pieces of
-//! one request are a prefix of those of the next. [`Pieces::body`] joins them for whoever keeps no
-//! conversation; the frozen prompt joins its own.
+//! A request body is `{"tools":[…],"system":[…],"messages":[…]` + tail, without the absent parts. (Gemini's
+//! arrays, and the tools of Converse, are nested in objects: see [`Member`].) The arrays contain the pieces
+//! rendered by [`Wire::tool`], [`Wire::system`] and [`Wire::message`], joined by commas; the [`Wire::tail`]
+//! contains everything that may change from request to request. Therefore the pieces of one request are a
+//! prefix of those of the next. [`Pieces::body`] joins them for callers without a stored conversation; the
+//! frozen prompt joins its own.
 
 use bytes::Bytes;
 
@@ -30,36 +31,35 @@ mod tail;
 pub struct Rendered {
     /// One JSON value.
     pub bytes: Bytes,
-    /// Where a cache marker may be spliced in: an offset just inside the closing brace of the last
-    /// content block, or behind it where a marker is a block of its own. `None` where no marker may
-    /// stand.
+    /// Position of an optional cache marker: an offset just inside the closing brace of the last content
+    /// block, or after the brace if a marker is a separate block. `None` if the piece accepts no marker.
     pub mark_at: Option<u32>,
 }
 
-/// The members of a body that hold the three arrays.
+/// The members of a body that contain the three arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Of the tools.
+    /// Tools.
     pub tools: Member,
-    /// Of the system's pieces; `None`: they stand before the messages, in their array.
+    /// System pieces; `None` if they precede the messages in the messages' array.
     pub system: Option<Member>,
-    /// Of the messages.
+    /// Messages.
     pub messages: Member,
 }
 
-/// A member of a body whose value is an array, or holds one within.
+/// A member of a body whose value is, or contains, an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// The beginning of its value, up to the first element of the array.
+    /// Beginning of its value, up to the first element of the array.
     pub open: &'static str,
-    /// The end of its value, from behind the last element.
+    /// End of its value, after the last element.
     pub close: &'static str,
 }
 
 impl Member {
-    /// A member whose value is the array.
+    /// Returns a member whose value is the array.
     #[must_use]
     pub const fn array(name: &'static str) -> Self {
         Self {
@@ -70,84 +70,84 @@ impl Member {
     }
 }
 
-/// How long a marked prefix stays in the provider's cache.
+/// Lifetime of a marked prefix in the provider's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum MarkerTime {
     /// Five minutes.
     FiveMinutes,
-    /// An hour.
+    /// One hour.
     OneHour,
 }
 
-/// A provider's format. Implementations hold no state.
+/// A wire format. Implementations are stateless.
 pub trait Wire: Send + Sync {
-    /// Which format it is.
+    /// Returns the format.
     fn format(&self) -> Format;
 
-    /// Where requests go, after the base URL: `/chat/completions`.
+    /// Returns the path of requests after the base URL: `/chat/completions`.
     fn path(&self) -> &'static str;
 
-    /// The names of the arrays.
+    /// Returns the members that contain the arrays.
     fn layout(&self) -> Layout;
 
-    /// A tool.
+    /// Renders a tool.
     fn tool(&self, tool: &ToolDefinition) -> Rendered;
 
-    /// A piece of the system's text.
+    /// Renders a piece of the system text.
     fn system(&self, text: &str) -> Rendered;
 
-    /// A message: one or more pieces (results of tools are messages of their own in one format, the
-    /// blocks of an answer are items of their own in another). Blocks that this format has no place
-    /// for (reasoning of another format) are left out. Never empty for a message with content that
-    /// this format knows.
+    /// Renders a message as one or more pieces. (Tool results are separate messages in one format; the
+    /// blocks of an answer are separate items in another.) Omits blocks that the format cannot represent,
+    /// such as reasoning of another format. The result is not empty for a message with content that the
+    /// format can represent.
     ///
     /// # Errors
-    /// Something that this format cannot say and that must not be lost silently.
+    /// Content that the format cannot represent and that must not be dropped silently.
     fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error>;
 
-    /// What stands behind the last array: begins with a comma, ends with the closing brace of the
-    /// body. Deterministic.
+    /// Renders the end of the body after the last array: begins with a comma, ends with the closing brace
+    /// of the body. Deterministic.
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes;
 
-    /// Members that stand behind the array of the tools, within the object that it is in: begins with a
-    /// comma. `None` in formats that have no such object, and where there is nothing to say.
+    /// Renders members after the array of tools, within the object that contains it: begins with a comma.
+    /// `None` in formats without such an object, and if there are no such members.
     fn behind_tools(&self, _parameters: &Parameters) -> Option<String> {
         None
     }
 
-    /// What is spliced in at [`Rendered::mark_at`], with its leading comma; `None` if this format has
-    /// no markers (or the provider caches by itself).
+    /// Returns the marker to insert at [`Rendered::mark_at`], with its leading comma; `None` if the format
+    /// has no markers (or the provider caches automatically).
     fn marker(&self, time: MarkerTime) -> Option<Bytes>;
 
-    /// Reads a whole answer.
+    /// Parses a whole answer.
     ///
     /// # Errors
-    /// It is no answer of this format.
+    /// The body is not an answer of this format.
     fn reply(&self, body: &[u8]) -> Result<Reply, Error>;
 
-    /// A reader of one streamed answer.
+    /// Returns a reader for one streamed answer.
     fn reader(&self) -> Box<dyn StreamReader>;
 }
 
 /// Reads the events of one streamed answer.
 pub trait StreamReader: Send {
-    /// Takes the next event, and gives what there is to show.
+    /// Processes the next event and returns the deltas for display.
     ///
     /// # Errors
-    /// The event makes no sense in this format, or it is an error of the provider.
+    /// The event is invalid in this format, or it is an error of the provider.
     fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error>;
 
-    /// Whether the event that ends an answer has come.
+    /// Returns true if the last event of the answer has arrived.
     fn complete(&self) -> bool;
 
-    /// The whole answer.
+    /// Returns the whole answer.
     ///
     /// # Errors
-    /// The stream ended before the answer did: [`crate::error::ErrorKind::CutOff`].
+    /// The stream ended before the answer: [`crate::error::ErrorKind::CutOff`].
     fn finish(self: Box<Self>) -> Result<Reply, Error>;
 }
 
-/// The format's rules.
+/// Returns the implementation of a format.
 #[must_use]
 pub fn of(format: Format) -> &'static dyn Wire {
     match format {
@@ -159,8 +159,8 @@ pub fn of(format: Format) -> &'static dyn Wire {
     }
 }
 
-/// What was used, as an answer of any provider reports it (its `usage`): in the words of `format`, or
-/// of another format if it has none of those. `None` if it counts no tokens.
+/// Parses the usage of an answer of any provider (its `usage`), by the field names of `format`, or of
+/// another format if it contains none of those. `None` if it has no token counts.
 #[must_use]
 pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
     let others = [
@@ -193,15 +193,15 @@ pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
     }
 }
 
-/// The format's rules, for a provider that takes cache markers so. Other rules than those of [`of`]
-/// where they have to make room for markers, and no markers where it takes none.
+/// Returns the implementation of a format for a provider with this marking. It differs from that of [`of`]
+/// if pieces need positions for markers, and adds no markers if the provider accepts none.
 #[must_use]
 pub fn marked(format: Format, marking: &Marking) -> &'static dyn Wire {
     marked::wire(format, marking)
 }
 
-/// The format's rules for one model: with markers as of [`marked`], and without the parameters that the
-/// model refuses.
+/// Returns the implementation of a format for one model: with the markers of [`marked`], and without the
+/// parameters that the model refuses.
 #[must_use]
 pub fn for_model(
     format: Format,
@@ -215,25 +215,25 @@ pub fn for_model(
     }
 }
 
-/// The pieces of a request, for whoever keeps no conversation.
+/// The pieces of a request, for callers without a stored conversation.
 #[derive(Debug, Clone, Default)]
 pub struct Pieces {
     /// Tools.
     pub tools: Vec<Rendered>,
-    /// The system's text.
+    /// System text.
     pub system: Vec<Rendered>,
     /// Messages.
     pub messages: Vec<Rendered>,
 }
 
 impl Pieces {
-    /// The body, contiguous, without markers.
+    /// Joins the pieces to a contiguous body without markers.
     #[must_use]
     pub fn body(&self, wire: &dyn Wire, tail: &Bytes) -> Bytes {
         self.body_with(wire, "", tail)
     }
 
-    /// As [`Pieces::body`], with [`Wire::behind_tools`].
+    /// Like [`Pieces::body`], with the members of [`Wire::behind_tools`].
     pub(crate) fn body_with(&self, wire: &dyn Wire, behind_tools: &str, tail: &Bytes) -> Bytes {
         let layout = wire.layout();
         let mut body = Vec::with_capacity(self.length() + tail.len() + 64);

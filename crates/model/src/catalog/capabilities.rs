@@ -12,11 +12,11 @@ use crate::Format;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
-    /// Not at all.
+    /// No thinking.
     None,
-    /// Up to a budget of tokens that the request names.
+    /// Up to a token budget in the request.
     Legacy,
-    /// As much as the model decides; requests may switch it off.
+    /// The model decides the amount; requests may switch it off.
     Adaptive,
     /// Adaptive, or up to a budget.
     AdaptiveOrLegacy,
@@ -41,20 +41,20 @@ impl Thinking {
     }
 }
 
-/// The requests that a model accepts; `None` where that is not known.
+/// The requests that a model accepts; `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The formats in which the provider takes requests for the model.
+    /// The formats in which the provider accepts requests for the model.
     pub endpoints: Option<Vec<Format>>,
     /// The kind of thinking.
     pub thinking: Option<Thinking>,
-    /// The reasoning efforts that it takes, weakest first; empty if it takes none.
+    /// The accepted reasoning efforts, weakest first; empty if the model accepts none.
     pub efforts: Option<Vec<String>>,
-    /// The effort of a request that names none.
+    /// The effort of a request without one.
     pub default_effort: Option<String>,
-    /// True if it takes `temperature` and `top_p`.
+    /// True if the model accepts `temperature` and `top_p`.
     pub sampling: Option<bool>,
-    /// True if Chat Completions takes tools together with an effort other than `none`.
+    /// True if Chat Completions accepts tools together with an effort other than `none`.
     pub chat_tools_with_effort: Option<bool>,
 }
 
@@ -72,7 +72,7 @@ impl Capabilities {
         }
     }
 
-    /// Returns whether the provider takes requests in this format; `None` if that is not known.
+    /// Returns whether the provider accepts requests in this format; `None` if unknown.
     #[must_use]
     pub fn takes(&self, format: Format) -> Option<bool> {
         let endpoints = self.endpoints.as_ref()?;
@@ -108,7 +108,7 @@ impl Capabilities {
     }
 }
 
-/// The value of this name, or a problem that lists the known names.
+/// Parses the name of a value; reports an unknown name as a problem that lists the known ones.
 fn named<T: DeserializeOwned>(
     section: &mut Section<'_>,
     key: &'static str,

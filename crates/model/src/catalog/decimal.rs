@@ -1,20 +1,20 @@
-//! Decimal amounts, exactly: what a price file says is summed without a floating point in between.
+//! Exact decimal amounts: prices from a file are summed without floating-point arithmetic.
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Kind, Node, Section};
 
-/// Why a text is no amount.
+/// Reasons why a text is not an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotAnAmount {
-    /// It is no decimal number, or a negative one.
+    /// Not a decimal number, or a negative one.
     NoNumber,
-    /// It has more decimals than are counted.
+    /// More decimal places than are counted.
     TooFine,
-    /// It does not fit.
+    /// Out of the range of the result.
     TooLarge,
 }
 
-/// `text`, a decimal number without a sign, times ten to the power of `places`. Never rounds.
+/// Returns `text`, a decimal number without a sign, times ten to the power of `places`. Never rounds.
 pub(crate) fn scaled(text: &str, places: usize) -> Result<u64, NotAnAmount> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -36,8 +36,8 @@ pub(crate) fn scaled(text: &str, places: usize) -> Result<u64, NotAnAmount> {
     Ok(sum)
 }
 
-/// What a node says, times ten to the power of `places`. A float is taken as the shortest decimal
-/// that means it, which is what was written unless it had more than 15 digits.
+/// Returns the value of a node times ten to the power of `places`. A float is converted to its shortest
+/// decimal representation, which is the text of the file unless that had more than 15 digits.
 fn scaled_node(node: &Node, places: usize) -> Result<u64, NotAnAmount> {
     match &node.kind {
         Kind::Integer(integer) => scaled(&integer.to_string(), places),
@@ -48,7 +48,7 @@ fn scaled_node(node: &Node, places: usize) -> Result<u64, NotAnAmount> {
     }
 }
 
-/// Claims `key`: an amount that is not negative, times ten to the power of `places`.
+/// Claims `key`: a non-negative amount, times ten to the power of `places`.
 pub(crate) fn amount(
     section: &mut Section<'_>,
     key: &'static str,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     proptest! {
-        /// What YAML made a float of comes back as it was written.
+        /// A float that YAML parsed is formatted as it was written.
         #[test]
         fn a_float_says_what_was_written(whole in 0_u64..1_000_000, fraction in 0_u64..1_000_000) {
             let text = format!("{whole}.{fraction:06}");

@@ -1,4 +1,4 @@
-//! Prices, and what an answer costs.
+//! Prices, and the cost of an answer.
 
 use cachalot_core::tree::Section;
 use cachalot_core::{Cost, Problem};
@@ -6,36 +6,37 @@ use cachalot_core::{Cost, Problem};
 use super::decimal::amount;
 use crate::Usage;
 
-/// Decimals of a price per million tokens: the sixth is a picodollar per token.
+/// Decimal places of a price per million tokens: the sixth is a picodollar per token.
 const DECIMALS: usize = 6;
 
-/// What tokens cost, each in picodollars (10⁻¹² $), which is a millionth of a dollar per million.
+/// Prices per token in picodollars (10⁻¹² $). One picodollar per token is a millionth of a dollar per
+/// million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rates {
-    /// Input that the provider had not cached.
+    /// Input that the provider neither read from nor wrote to its cache.
     pub input: u64,
     /// Output.
     pub output: u64,
-    /// Input that it read from its cache.
+    /// Input that the provider read from its cache.
     pub cache_read: u64,
-    /// Input that it wrote to its cache for five minutes, or for a time that it does not say.
+    /// Input that the provider wrote to its cache for five minutes, or for an unreported time.
     pub cache_write_5m: u64,
-    /// Input that it wrote to its cache for an hour.
+    /// Input that the provider wrote to its cache for one hour.
     pub cache_write_1h: u64,
 }
 
-/// What a model costs.
+/// Price of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Price {
-    /// What tokens cost.
+    /// Rates per token.
     pub rates: Rates,
-    /// What all tokens of a request cost, output included, whose input is longer than this many
+    /// Rates for all tokens, including output, of a request whose input is longer than this number of
     /// tokens.
     pub above: Option<(u64, Rates)>,
 }
 
 impl Price {
-    /// What an answer costs: exact, saturating far beyond anybody's means.
+    /// Returns the exact cost of an answer; saturates at the maximum of `u64`.
     #[must_use]
     pub fn of(&self, usage: &Usage) -> Cost {
         let rates = match &self.above {
@@ -49,7 +50,7 @@ impl Price {
             cache_write_1h,
             cache_write_other,
             output,
-            // A part of the output.
+            // Included in `output`.
             reasoning: _,
         } = *usage;
         let sum: u128 = [
@@ -67,10 +68,10 @@ impl Price {
     }
 
     /// Reads the keys of a price, in dollars per million tokens: `input`, `output`, `cache_read`,
-    /// `cache_write` or `cache_write_5m` and `cache_write_1h`, `above`. `None` if there are none.
+    /// `cache_write` or `cache_write_5m` and `cache_write_1h`, `above`. Returns `None` if there are none.
     ///
-    /// What is left out of the cache's prices is the price of input: a provider that caches and
-    /// says nothing else charges no more than that.
+    /// A missing cache price defaults to the price of input: a provider that caches without publishing such
+    /// a price charges no more than that.
     pub(crate) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let above = section
             .section("above", "`above`", problems)
@@ -90,7 +91,7 @@ impl Price {
                 rates,
                 above: Some(above),
             }),
-            // What is wrong has been said, unless there is a price above and none below.
+            // Problems are reported already, except for a price above the limit without one below.
             (None, Some(Some(_))) => {
                 problems.push(
                     Problem::new("missing-key", "a price needs `input` and `output`")

@@ -1,4 +1,4 @@
-//! Reads answers, in one piece or as a stream, whichever comes.
+//! Reads answers. A server may send a whole answer or a stream, regardless of the mode requested.
 
 use std::time::Duration;
 
@@ -16,18 +16,17 @@ use crate::wire::sse::Event;
 use crate::wire::{event_stream, sse};
 use crate::{Block, Delta, Reply};
 
-/// The longest answer, in bytes; a stream repeats itself in every event.
+/// Size limits of an answer, in bytes. A stream may be longer, since its events repeat data.
 const LONGEST_WHOLE: usize = 64 << 20;
 const LONGEST_STREAM: usize = 1 << 30;
 
-/// The longest body of an error that is read, in bytes.
+/// Maximum number of bytes that are read of an error's body.
 const LONGEST_ERROR: usize = 64 << 10;
 
-/// How long is waited for the end of the connection's answer behind the last event, so that the
-/// connection can be used again.
+/// Time to wait for the end of the response after the last event, so that the connection can be reused.
 const FAREWELL: Duration = Duration::from_millis(50);
 
-/// Reads a good answer. `deadline` is for its first byte.
+/// Reads a successful answer. `deadline` applies to its first byte.
 pub(super) async fn read(
     words: &Words<'_>,
     response: Response,
@@ -49,8 +48,8 @@ pub(super) async fn read(
             .stream(Bytes::new(), Decoder::Frames(Box::default()), on)
             .await;
     }
-    // What it is, its first byte tells better than its type does: no line of a stream of events
-    // begins like JSON or a web page.
+    // The first byte identifies the kind of answer more reliably than the content type: no line of an event
+    // stream begins like JSON or a web page.
     let mut start = BytesMut::new();
     let first = loop {
         if let Some(byte) = start.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -81,7 +80,7 @@ pub(super) async fn read(
     }
 }
 
-/// The beginning of the body of an error; as much as can be read of it.
+/// Returns the beginning of an error's body, as much as can be read.
 pub(super) async fn excerpt(mut response: Response, idle: Duration) -> Bytes {
     let mut body = BytesMut::new();
     while let Ok(Ok(Some(chunk))) = timeout(idle, response.chunk()).await {
@@ -94,7 +93,7 @@ pub(super) async fn excerpt(mut response: Response, idle: Duration) -> Bytes {
     body.freeze()
 }
 
-/// The decoder of a stream, by its content type.
+/// Decoder of a stream, chosen by its content type.
 enum Decoder {
     Sse(Box<sse::Decoder>),
     Frames(Box<event_stream::Decoder>),
@@ -108,7 +107,7 @@ impl Decoder {
         }
     }
 
-    /// What ended the stream behind the events that were returned last.
+    /// Returns the error that ended the stream after the events that were returned last.
     fn check(&self) -> Result<(), Error> {
         match self {
             Self::Sse(_) => Ok(()),
@@ -121,12 +120,12 @@ struct Body<'a> {
     words: &'a Words<'a>,
     response: Response,
     read: usize,
-    /// For the first byte, until it has come.
+    /// Deadline of the first byte; `None` once it has arrived.
     deadline: Option<Instant>,
 }
 
 impl Body<'_> {
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         let begun = self.deadline.is_none();
         let waited = match self.deadline {
@@ -158,7 +157,7 @@ impl Body<'_> {
         }
     }
 
-    /// All of it.
+    /// Reads the whole body.
     async fn whole(mut self, start: Bytes) -> Result<Bytes, Fault> {
         let mut whole = BytesMut::from(start);
         while let Some(chunk) = self.next().await? {
@@ -170,7 +169,7 @@ impl Body<'_> {
         Ok(whole.freeze())
     }
 
-    /// The events of a stream, to the last.
+    /// Reads the events of a stream to the last one.
     async fn stream(
         mut self,
         start: Bytes,
@@ -216,7 +215,7 @@ impl Body<'_> {
     }
 }
 
-/// What a whole answer says.
+/// Parses a whole answer.
 fn understand(words: &Words<'_>, status: u16, body: &[u8]) -> Result<Reply, Fault> {
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
         return Err(match error.is_eof() {
@@ -238,7 +237,7 @@ fn understand(words: &Words<'_>, status: u16, body: &[u8]) -> Result<Reply, Faul
         .map_err(|error| words.reported(error))
 }
 
-/// A whole answer, as if it had come as a stream.
+/// Emits a whole answer as the deltas of a stream.
 fn deltas(reply: &Reply, on: &mut (dyn FnMut(Delta) + Send)) {
     let mut calls = 0;
     for block in &reply.message.content {
@@ -264,7 +263,7 @@ fn deltas(reply: &Reply, on: &mut (dyn FnMut(Delta) + Send)) {
     }
 }
 
-/// The text of the innermost cause: the outer ones say no more than "error decoding response body".
+/// Returns the text of the innermost cause; the outer ones only say "error decoding response body".
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {

@@ -1,4 +1,4 @@
-//! What went wrong with a try, in words fit to be shown, and whether to try again.
+//! Failures of an attempt: an error message for the user, without secrets, and the decision to retry.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, is_about_length};
 use crate::provider::cloud::Credentials;
 use crate::provider::{Key, Resolved};
 
-/// Codes that say that nothing is left to pay with.
+/// Error codes that mean that no credit or quota is left.
 const NO_CREDIT: [&str; 5] = [
     "insufficient_quota",
     "billing_hard_limit_reached",
@@ -22,16 +22,16 @@ const NO_CREDIT: [&str; 5] = [
     "exceeded_current_quota_error",
 ];
 
-/// A try that failed.
+/// A failed attempt.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) error: Box<Error>,
-    /// Whether to try again.
+    /// True if the attempt may be retried.
     pub(super) again: bool,
 }
 
 impl Fault {
-    /// Trying again is of no use, or could be paid twice.
+    /// A failure that is not retried, because a retry cannot help or could be charged twice.
     pub(super) fn last(error: Error) -> Self {
         Self {
             error: Box::new(error),
@@ -39,7 +39,7 @@ impl Fault {
         }
     }
 
-    /// Trying again may help.
+    /// A failure for which a retry may help.
     pub(super) fn again(error: Error) -> Self {
         Self {
             error: Box::new(error),
@@ -47,7 +47,7 @@ impl Fault {
         }
     }
 
-    /// The error, once this many tries have failed.
+    /// Converts the fault to an error after `tries` failed attempts.
     pub(super) fn after(self, tries: u32) -> Error {
         let mut error = *self.error;
         if tries > 1 {
@@ -57,13 +57,13 @@ impl Fault {
     }
 }
 
-/// Finds the words for what goes wrong with one request to a model.
+/// Creates the errors of one request to a model.
 pub(super) struct Words<'a> {
     pub(super) model: &'a Resolved,
     request_id: Option<String>,
 }
 
-/// The head of an answer that is none.
+/// Status and headers of an error response.
 pub(super) struct Refusal {
     status: u16,
     retry: Option<bool>,
@@ -97,7 +97,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Takes note of the provider's name for the request.
+    /// Remembers the provider's id of the request.
     pub(super) fn answered(&mut self, response: &Response) {
         const NAMES: [&str; 6] = [
             "x-request-id",
@@ -113,12 +113,12 @@ impl<'a> Words<'a> {
             .map(short);
     }
 
-    /// How long is waited for the next byte.
+    /// Maximum time to wait for the next byte.
     pub(super) fn idle(&self) -> Duration {
         self.model.time.idle
     }
 
-    /// The error with everything that is known here, and without secrets.
+    /// Adds the known details to an error and masks secrets in it.
     pub(super) fn dress(&self, mut error: Error) -> Error {
         error.message = self.without_secrets(&error.message).into_owned();
         error.code = error
@@ -142,7 +142,7 @@ impl<'a> Words<'a> {
         self.dress(Error::new(kind, message))
     }
 
-    /// Nothing has come within the limit for the first byte.
+    /// Nothing arrived before the deadline of the first byte.
     pub(super) fn no_first_byte(&self) -> Fault {
         let limit = self.model.time.first_byte;
         Fault::last(self.error(
@@ -154,7 +154,7 @@ impl<'a> Words<'a> {
         ))
     }
 
-    /// The answer is not whole within the limit for one try.
+    /// The response was not complete within the limit of one try.
     pub(super) fn too_slow(&self, limit: Duration) -> Fault {
         let error = self.error(
             ErrorKind::TimedOut,
@@ -169,7 +169,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Nothing more has come within the limit for silence.
+    /// Nothing more arrived within the idle timeout.
     pub(super) fn silent(&self) -> Fault {
         let limit = self.model.time.idle;
         Fault::last(self.error(
@@ -181,7 +181,7 @@ impl<'a> Words<'a> {
         ))
     }
 
-    /// The request has not been answered with so much as a head.
+    /// The request got no response, not even its headers.
     pub(super) fn not_delivered(&self, error: &cachalot_storage::Error) -> Fault {
         let cause = error
             .source
@@ -220,7 +220,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The answer broke off. `begun` says whether a byte of it had come.
+    /// The answer broke off. `begun` is true if at least one byte of it had arrived.
     pub(super) fn cut_off(&self, why: &str, begun: bool) -> Fault {
         Fault {
             again: !begun,
@@ -231,10 +231,10 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The answer is not what such an API answers.
+    /// The answer is not in the format of such an API.
     pub(super) fn malformed(&self, what: &str, body: &[u8]) -> Fault {
         let text = String::from_utf8_lossy(body.get(..4096).unwrap_or(body));
-        // Before it is cut short, so that no part of a secret is left over.
+        // Secrets are masked before the text is truncated, so that no part of one remains.
         let text = self.without_secrets(text.trim());
         let excerpt: String = text.chars().take(160).collect();
         let dots = if excerpt.len() < text.len() {
@@ -252,9 +252,9 @@ impl<'a> Words<'a> {
         ))
     }
 
-    /// The provider refuses, or has failed.
+    /// The provider answered with an error status.
     pub(super) fn refused(&self, head: Refusal, body: &[u8]) -> Fault {
-        // Before anything is cut short, so that no part of a secret is left over.
+        // Secrets are masked before anything is truncated, so that no part of one remains.
         let mut said = Said::read(self.without_own(&String::from_utf8_lossy(body)).as_bytes());
         // AWS names the error in a header: `ThrottlingException:http://…`.
         let named = head.headers.get("x-amzn-errortype");
@@ -275,7 +275,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// A good status came with an error.
+    /// A response with a success status contains an error.
     pub(super) fn error_inside(&self, status: u16, value: &serde_json::Value) -> Fault {
         let said = Said::of(value);
         let meant = said.status.or_else(|| status_of(said.code.as_deref()?));
@@ -284,8 +284,8 @@ impl<'a> Words<'a> {
         self.reported(error)
     }
 
-    /// An error that a provider reports with a good status, in one piece or in a stream. Trying again
-    /// may help where the provider is overloaded, limits or has failed.
+    /// An error that a provider reports with a success status, in a whole answer or in a stream. A retry
+    /// may help if the provider is overloaded, limits the rate, timed out or failed.
     pub(super) fn reported(&self, error: Error) -> Fault {
         let error = self.dress(error);
         let passes = matches!(
@@ -337,7 +337,7 @@ impl<'a> Words<'a> {
         error
     }
 
-    /// The text with the key, the secret headers and whatever looks like a credential masked.
+    /// Masks the key, the secret headers and everything that looks like a credential.
     fn without_secrets<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let shown = self.without_own(text);
         let masked = match mask_credentials(&shown) {
@@ -347,12 +347,12 @@ impl<'a> Words<'a> {
         masked.map_or(shown, Cow::Owned)
     }
 
-    /// The text with the key and the secret headers masked, and their beginnings where a text was cut
-    /// short in the middle of one.
+    /// Masks the key and the secret headers, and their prefixes where a text was truncated in the middle of
+    /// one.
     fn without_own<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut shown = Cow::Borrowed(text);
         let mut hide = |secret: &str, shortest: usize| {
-            // Whoever takes a word for a secret makes a riddle of every message.
+            // Masking short words would make every message unreadable.
             if secret.len() < shortest {
                 return;
             }
@@ -385,19 +385,19 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The beginnings of a secret, the longest first.
+/// Returns the prefixes of a secret, the longest first.
 fn beginnings(secret: &str, shortest: usize) -> impl Iterator<Item = &str> {
     (shortest..secret.len())
         .rev()
         .filter_map(|length| secret.get(..length))
 }
 
-/// A name for a request, which is never long.
+/// Truncates the id of a request to 200 characters.
 fn short(id: &str) -> String {
     id.chars().take(200).collect()
 }
 
-/// The HTTP status that stands for a provider's type or code of an error. Anthropic's:
+/// Returns the HTTP status that corresponds to a provider's type or code of an error. Anthropic's types:
 /// <https://platform.claude.com/docs/en/api/errors>.
 fn status_of(code: &str) -> Option<u16> {
     Some(match code {
@@ -414,7 +414,7 @@ fn status_of(code: &str) -> Option<u16> {
     })
 }
 
-/// What kind of failure a status and the provider's words mean.
+/// Derives the kind of a failure from its status and the provider's error.
 fn kind(status: u16, said: &Said) -> ErrorKind {
     let code = said.code.as_deref().unwrap_or_default();
     let message = said.message.as_deref().unwrap_or_default().to_lowercase();
@@ -425,7 +425,7 @@ fn kind(status: u16, said: &Said) -> ErrorKind {
     {
         return ErrorKind::OutOfCredit;
     }
-    // Gemini says so with 400.
+    // Gemini reports this with status 400.
     if says(&["api key not valid", "api key expired"]) {
         return ErrorKind::Unauthorized;
     }
@@ -435,7 +435,7 @@ fn kind(status: u16, said: &Said) -> ErrorKind {
         408 => ErrorKind::TimedOut,
         429 => ErrorKind::Limited,
         409 | 500..=599 => ErrorKind::Unavailable,
-        // Bedrock's, for a model that failed.
+        // Bedrock reports a model that failed with this status.
         424 if code.starts_with("Model") => ErrorKind::Unavailable,
         300..=399 => ErrorKind::Configuration,
         _ => ErrorKind::Rejected,

@@ -1,4 +1,4 @@
-//! How long to wait before the next try.
+//! Pauses between retries.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -8,23 +8,24 @@ use cachalot_storage::header::{HeaderMap, RETRY_AFTER};
 
 use crate::error::Error;
 
-/// The first pause, the longest of our own, and the longest that a server may ask for.
+/// The first pause, the maximum of the exponential backoff, and the maximum pause that a server may ask
+/// for.
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits between tries. Passed in, so that tests take no time and know what was waited for.
+/// Waits between attempts. Passed in, so that tests take no time and can check the requested pauses.
 #[async_trait]
 pub trait Pauses: Send + Sync {
-    /// Waits.
+    /// Waits for this time.
     async fn pause(&self, time: Duration);
 
-    /// A random number from 0 up to but without 1, so that clients that failed together do not come
-    /// back together.
+    /// Returns a random number in `[0, 1)`, so that clients that failed at the same time do not retry at
+    /// the same time.
     fn jitter(&self) -> f64;
 }
 
-/// Waits in earnest.
+/// Waits in real time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemPauses;
 
@@ -36,13 +37,14 @@ impl Pauses for SystemPauses {
 
     fn jitter(&self) -> f64 {
         let mut bytes = [0; 4];
-        // Without randomness there is no jitter, which is no reason to fail.
+        // A failure of the random generator only means no jitter.
         let _ = getrandom::fill(&mut bytes);
         f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
     }
 }
 
-/// How long to wait after this many tries; `None` if the server asks for more patience than we have.
+/// Returns the pause after `tries` attempts; `None` if the server asks for a longer pause than
+/// [`PATIENCE`].
 pub(super) fn before_next(error: &Error, tries: u32, pauses: &dyn Pauses) -> Option<Duration> {
     if let Some(asked) = error.retry_after {
         return (asked <= PATIENCE).then_some(asked);
@@ -59,7 +61,7 @@ pub(super) fn before_next(error: &Error, tries: u32, pauses: &dyn Pauses) -> Opt
     )
 }
 
-/// How long a server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date.
+/// Parses the pause that a server asks for: `retry-after-ms`, or `Retry-After` in seconds or as a date.
 pub(super) fn asked(headers: &HeaderMap, now: Millis) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |text: &str, unit: f64| {

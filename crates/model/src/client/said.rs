@@ -1,25 +1,25 @@
-//! What a provider says of an error, out of the shapes that there are.
+//! Parses error bodies in the shapes that providers use.
 
 use serde_json::Value;
 
-/// The longest part of a provider's words that is shown, in characters.
+/// Maximum length of the provider's message that is shown, in characters.
 const LONGEST: usize = 600;
 
-/// What a provider says of an error. Nothing is masked yet.
+/// Error as reported by a provider. Secrets are not masked yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Said {
-    /// In words.
+    /// Message.
     pub(super) message: Option<String>,
-    /// Its code, or else its type.
+    /// Error code, or else the error type.
     pub(super) code: Option<String>,
-    /// The status that a gateway passes on.
+    /// Status that a gateway passes on.
     pub(super) status: Option<u16>,
-    /// The provider's name for the request.
+    /// The provider's id of the request.
     pub(super) request_id: Option<String>,
 }
 
 impl Said {
-    /// Reads the body of an error: JSON of any provider, text, or a web page.
+    /// Parses the body of an error: JSON of any provider, text, or a web page.
     pub(super) fn read(body: &[u8]) -> Self {
         if let Ok(value) = serde_json::from_slice::<Value>(body) {
             return Self::of(&value);
@@ -35,10 +35,11 @@ impl Said {
         }
     }
 
-    /// Reads an error in JSON:
-    /// - OpenAI and those like it: `{"error": {"message", "type", "code"}}`, Google with a list around it;
+    /// Parses an error in JSON:
+    /// - OpenAI and compatible servers: `{"error": {"message", "type", "code"}}`; Google puts a list around
+    ///   it;
     /// - Anthropic: `{"type": "error", "error": {"type", "message"}, "request_id"}`;
-    /// - OpenRouter: the first, and in `metadata.raw` what the provider behind it said;
+    /// - OpenRouter: the first shape, with the upstream provider's error in `metadata.raw`;
     /// - Ollama: `{"error": "…"}`; vLLM: `{"detail": …}`; Mistral: `{"message", "type", "code"}`.
     pub(super) fn of(value: &Value) -> Self {
         let outer = match value {
@@ -68,7 +69,7 @@ impl Said {
             Some(raw) => words(&format!("{}: {raw}", message.unwrap_or_default())),
             None => message,
         };
-        // A code that only repeats the status says nothing.
+        // A code that only repeats the status carries no information.
         let code = text(inner, "code")
             .filter(|code| code.parse::<u16>().is_err())
             .or_else(|| text(inner, "type"))
@@ -90,7 +91,7 @@ impl Said {
     }
 }
 
-/// What a provider behind a gateway said.
+/// Returns the error of the provider behind a gateway.
 fn behind(error: &Value) -> Option<String> {
     let raw = error.get("metadata")?.get("raw")?;
     match raw {
@@ -100,7 +101,7 @@ fn behind(error: &Value) -> Option<String> {
     }
 }
 
-/// Whether a good status came with an error all the same, as gateways do.
+/// Returns true if a body with a success status contains an error, as some gateways send it.
 pub(super) fn is_error(value: &Value) -> bool {
     let Some(fields) = value.as_object() else {
         return false;
@@ -112,7 +113,7 @@ pub(super) fn is_error(value: &Value) -> bool {
     has_error && !is_answer
 }
 
-/// What a text says, in one line and not too long; `None` if nothing.
+/// Returns a text on one line, truncated to [`LONGEST`] characters; `None` if it is empty.
 pub(super) fn words(text: &str) -> Option<String> {
     let mut line = String::new();
     for (index, word) in text.split_whitespace().enumerate() {
@@ -133,7 +134,7 @@ pub(super) fn words(text: &str) -> Option<String> {
     }
 }
 
-/// What a web page says: its title, or else its text.
+/// Returns the title of a web page, or else its text.
 fn page(html: &str) -> String {
     let lower = html.to_ascii_lowercase();
     if let Some(start) = lower

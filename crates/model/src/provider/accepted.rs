@@ -1,4 +1,4 @@
-//! The format of requests, and the reasoning that is asked for, by what the model accepts.
+//! Chooses the format and the reasoning of requests by the capabilities of the model.
 
 use cachalot_core::suggest::nearest;
 
@@ -9,16 +9,16 @@ use crate::error::Error;
 use crate::wire::openai;
 use crate::{Format, ReasoningWish};
 
-/// The provider whose models are asked in the Responses format where they support it.
+/// The provider whose models are called in the Responses format if they support it.
 const PREFERS_RESPONSES: &str = "openai";
 
 /// The effort that switches reasoning off.
 const NO_EFFORT: &str = "none";
 
-/// The smallest `max_output_tokens` that Responses takes.
+/// Minimum `max_output_tokens` of Responses.
 const LEAST_OUTPUT: u64 = 16;
 
-/// Fields of `provider_opts` that Chat Completions knows and Responses does not.
+/// Fields of `provider_opts` that exist in Chat Completions but not in Responses.
 const CHAT_ONLY: [&str; 19] = [
     "audio",
     "frequency_penalty",
@@ -41,12 +41,12 @@ const CHAT_ONLY: [&str; 19] = [
     "web_search_options",
 ];
 
-/// A model as it is configured, and its entry in the catalog.
+/// A configured model and its catalog entry.
 pub(super) struct Asked<'a> {
     pub(super) provider: &'a str,
     pub(super) model: &'a str,
     pub(super) settings: &'a ModelSettings,
-    /// The format of the provider's servers, where neither the settings nor the model decide.
+    /// Format of the provider's servers, if neither the settings nor the model decide.
     pub(super) usual: Format,
     pub(super) capabilities: &'a Capabilities,
 }
@@ -54,13 +54,13 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     /// Returns the format of requests that have no tools.
     ///
-    /// - `format` decides.
-    /// - A model that takes only Responses is asked there.
-    /// - OpenAI's models that take Responses are asked there, unless `base_url` names another server
-    ///   or something is configured that only Chat Completions takes.
+    /// - A configured `format` decides.
+    /// - A model that accepts only Responses is called there.
+    /// - OpenAI's models that accept Responses are called there, unless `base_url` names another server or
+    ///   a configured option exists only in Chat Completions.
     ///
     /// # Errors
-    /// `format: chat` for a model that takes no Chat Completions.
+    /// `format: chat` for a model that does not accept Chat Completions.
     pub(super) fn format(&self) -> Result<Format, Error> {
         let takes = |format| self.capabilities.takes(format);
         let only_responses =
@@ -91,10 +91,10 @@ impl Asked<'_> {
             && !needs_chat
     }
 
-    /// Checks that the model takes the reasoning that is configured.
+    /// Checks that the model accepts the configured reasoning.
     ///
     /// # Errors
-    /// It does not; the allowed efforts are listed.
+    /// The model does not accept it; the message lists the allowed efforts.
     pub(super) fn check_reasoning(&self, format: Format) -> Result<(), Error> {
         let Some(allowed) = &self.capabilities.efforts else {
             return Ok(());
@@ -103,7 +103,7 @@ impl Asked<'_> {
         let asked = match &self.settings.reasoning {
             None => return Ok(()),
             Some(ReasoningWish::Effort(effort)) => effort.as_str(),
-            // Sent as an effort where the format has no budgets.
+            // Sent as an effort in formats without budgets.
             Some(ReasoningWish::Budget(budget)) => match format {
                 Format::Chat | Format::Responses => openai::effort(*budget),
                 _ => return Ok(()),
@@ -133,7 +133,7 @@ impl Asked<'_> {
         ))
     }
 
-    /// Returns whether Chat Completions refuses this model's requests with tools.
+    /// Returns whether the model refuses requests with tools in Chat Completions.
     pub(super) fn refuses_tools_in_chat(&self) -> bool {
         let effort = match &self.settings.reasoning {
             Some(ReasoningWish::Effort(effort)) => Some(effort.as_str()),

@@ -1,4 +1,4 @@
-//! Where providers are: base URLs, and what is asked there.
+//! Base URLs and endpoints of providers.
 
 use cachalot_storage::masked;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -7,7 +7,7 @@ use url::{Host, Url};
 use super::known::Provider;
 use crate::Format;
 
-/// A base URL, or what is wrong with it: "… ; what to do".
+/// Parses a base URL. The error continues the name of the setting: "… ; what to do".
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
     let shown = masked(text);
     let url = Url::parse(text)
@@ -26,17 +26,17 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The base URL that an environment variable names, completed by what is known of the provider.
+/// Parses the base URL in an environment variable and completes it with the provider's usual port and path.
 pub(crate) fn from_variable(provider: &Provider, value: &str) -> Result<Url, String> {
     let value = value.trim();
     let has_scheme = value.contains("://");
-    // Elsewhere, a forgotten `https://` must not send a key in the clear.
+    // For other providers, a missing `https://` must not send a key unencrypted.
     let mut url = if has_scheme || provider.port.is_none() {
         parse(value)?
     } else {
         parse(&format!("http://{value}"))?
     };
-    // The parser forgets a port that is the scheme's own.
+    // The parser drops a port that is the scheme's default.
     let has_port = value.rsplit_once(':').is_some_and(|(_, port)| {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
     });
@@ -44,7 +44,7 @@ pub(crate) fn from_variable(provider: &Provider, value: &str) -> Result<Url, Str
         && !has_scheme
         && !has_port
     {
-        // Only a URL without a host refuses a port.
+        // Only a URL without a host rejects a port.
         let _ = url.set_port(Some(port));
     }
     if let Some(path) = &provider.base_url_path
@@ -52,15 +52,15 @@ pub(crate) fn from_variable(provider: &Provider, value: &str) -> Result<Url, Str
     {
         url.set_path(path);
     }
-    // What a server listens on is no address to go to.
+    // A wildcard address that a server listens on is not an address to connect to.
     if url.host() == Some(Host::Ipv4(std::net::Ipv4Addr::UNSPECIFIED)) {
         let _ = url.set_host(Some("127.0.0.1"));
     }
     Ok(url)
 }
 
-/// Where requests to a Gemini model go: `generateContent` behind the model's name, or the method that
-/// streams. The base URL may be that of Google's OpenAI endpoint, or end before the version.
+/// Returns the endpoint of a Gemini model: `generateContent` after the model's name, or the streaming
+/// method. The base URL may be that of Google's OpenAI endpoint, or end before the version.
 pub(crate) fn gemini(base: &Url, model: &str, streams: bool) -> Url {
     let before = base.path().trim_end_matches('/');
     let before = before.strip_suffix("/openai").unwrap_or(before);
@@ -85,8 +85,8 @@ pub(crate) fn gemini(base: &Url, model: &str, streams: bool) -> Url {
     url
 }
 
-/// Where requests to a model on Bedrock go: `converse` behind the model's name, or the method that
-/// streams. The name may be an ARN, whose slashes and colons are escaped.
+/// Returns the endpoint of a model on Bedrock: `converse` after the model's name, or the streaming method.
+/// The name may be an ARN, whose slashes and colons are escaped.
 pub(crate) fn converse(base: &Url, model: &str, streams: bool) -> Url {
     let before = base.path().trim_end_matches('/');
     let mut url = base.clone();
@@ -99,8 +99,8 @@ pub(crate) fn converse(base: &Url, model: &str, streams: bool) -> Url {
     url
 }
 
-/// Where requests go. `path` is the format's, after the base URL. Anthropic's base URL ends before
-/// `/v1`, but is often written with it; and a whole address is taken as it is.
+/// Returns the endpoint for a format, whose `path` follows the base URL. Anthropic's base URL ends before
+/// `/v1`, but is often written with it. A base URL that is a whole endpoint is used unchanged.
 pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
     let before = base.path().trim_end_matches('/');
     let path = match format {
@@ -120,7 +120,7 @@ pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
     url
 }
 
-/// A segment of a path: everything but letters, digits, `-`, `.`, `_` and `~` is percent-encoded.
+/// Percent-encodes a path segment, except letters, digits, `-`, `.`, `_` and `~`.
 pub(crate) fn encoded(segment: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'-')
@@ -130,7 +130,7 @@ pub(crate) fn encoded(segment: &str) -> String {
     utf8_percent_encode(segment, KEPT).to_string()
 }
 
-/// Whether it is this machine.
+/// Returns true if the host is this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -140,7 +140,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether two base URLs are one, a slash at the end or not.
+/// Returns true if two base URLs are equal, except for slashes at the end.
 pub(crate) fn same(one: &Url, other: &Url) -> bool {
     let bare = |url: &Url| {
         let mut url = url.clone();

@@ -1,4 +1,4 @@
-//! Cloud platforms that serve models of other makers, with their own addresses and credentials: Amazon
+//! Cloud platforms that serve models of other makers with their own addresses and credentials: Amazon
 //! Bedrock and Google Vertex AI.
 //!
 //! - Bedrock: requests are signed with an access key ([`aws`]), or carry an API key as bearer token.
@@ -34,7 +34,7 @@ pub(crate) enum Cloud {
 
 type Environment = BTreeMap<String, String>;
 
-/// The first of these variables that is not empty.
+/// Returns the first of these variables that is not empty.
 fn variable<'e>(environment: &'e Environment, names: &[&str]) -> Option<&'e str> {
     names
         .iter()
@@ -52,7 +52,7 @@ impl Cloud {
         }
     }
 
-    /// The region of the environment, or the platform's usual one.
+    /// Returns the region of the environment, or the platform's default region.
     fn region(self, environment: &Environment) -> &str {
         let (names, usual) = match self {
             Self::Bedrock => (["AWS_REGION", "AWS_DEFAULT_REGION"], "us-east-1"),
@@ -61,7 +61,7 @@ impl Cloud {
         variable(environment, &names).unwrap_or(usual)
     }
 
-    /// The base URL in the region of the environment.
+    /// Returns the base URL in the region of the environment.
     pub(super) fn base_url(self, environment: &Environment) -> String {
         let region = self.region(environment);
         match self {
@@ -75,7 +75,7 @@ impl Cloud {
         }
     }
 
-    /// Adds the environment's project and location to a base URL of Vertex AI that names none.
+    /// Adds the environment's project and location to a base URL of Vertex AI without a project.
     ///
     /// # Errors
     /// The project is missing; the text continues the name of the setting: "needs … ; what to do".
@@ -101,7 +101,7 @@ impl Cloud {
         Ok(url)
     }
 
-    /// The address for requests to one of Anthropic's models.
+    /// Returns the endpoint of one of Anthropic's models.
     pub(super) fn endpoint(self, base: &Url, model: &str, streams: bool) -> Url {
         let method = match (self, streams) {
             (Self::Bedrock, false) => "/invoke",
@@ -116,7 +116,7 @@ impl Cloud {
         let before = base.path().trim_end_matches('/');
         let model = match self {
             Self::Bedrock => address::encoded(model),
-            // The version behind `@` stands in the path as it is.
+            // The version after `@` is not escaped.
             Self::Vertex => address::encoded(model).replace("%40", "@"),
         };
         let mut url = base.clone();
@@ -148,7 +148,7 @@ impl Cloud {
         }
     }
 
-    /// The name of one of Anthropic's models at Anthropic: `claude-sonnet-4-5-20250929` for
+    /// Returns the name of an Anthropic model in Anthropic's own API: `claude-sonnet-4-5-20250929` for
     /// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`.
     pub(super) fn original_name(model: &str) -> Option<&str> {
         let name = model.get(model.find("claude-")?..)?;
@@ -163,7 +163,7 @@ impl Cloud {
         }
     }
 
-    /// The variable that `token_key` names to send the platform's credentials to another address.
+    /// The variable that `token_key` names to allow the platform's credentials at another address.
     const fn token_key(self) -> &'static str {
         match self {
             Self::Bedrock => "AWS_SECRET_ACCESS_KEY",
@@ -172,7 +172,7 @@ impl Cloud {
     }
 }
 
-/// Credentials that authorize each request by itself.
+/// Credentials that authorize each request separately.
 #[derive(Clone)]
 pub(crate) enum Credentials {
     /// An access key of AWS.
@@ -182,7 +182,7 @@ pub(crate) enum Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Without secrets.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Aws(_) => "Aws(..)",
@@ -194,8 +194,8 @@ impl fmt::Debug for Credentials {
 impl Credentials {
     /// Chooses between a bearer token (`key`) and the platform's credentials.
     ///
-    /// A bearer token wins, as in the platforms' own clients. Credentials go to an address that is the
-    /// platform's own, or one for which `token_key` names them.
+    /// A bearer token wins, as in the platforms' own clients. Credentials are used only for the platform's
+    /// own address, or for an address for which `token_key` names them.
     pub(super) fn choose(
         cloud: Cloud,
         key: Key,
@@ -219,13 +219,13 @@ impl Credentials {
         };
         match found {
             Some(found) => (Key::None { withheld: None }, Some(found)),
-            // What signs a request is never sent.
+            // The secret that signs requests is never sent as a key.
             None if is_named => (Key::Missing(cloud.token_key().to_owned()), None),
             None => (key, None),
         }
     }
 
-    /// The secrets that are known so far.
+    /// Returns the secrets that are known so far.
     pub(crate) fn secrets(&self) -> Vec<String> {
         match self {
             Self::Aws(access_key) => access_key.secrets().map(str::to_owned).collect(),
@@ -233,14 +233,14 @@ impl Credentials {
         }
     }
 
-    /// Drops an access token that was refused, so that the next request requests another one.
+    /// Drops a refused access token, so that the next request obtains a new one.
     pub(crate) fn expire(&self) {
         if let Self::Google(account) = self {
             account.expire();
         }
     }
 
-    /// Registers the secrets, so that they are masked wherever they occur.
+    /// Registers the secrets, so that they are masked in all output.
     pub(super) fn teach(&self, seals: &Seals) {
         for secret in self.secrets() {
             key::teach(&secret, seals);

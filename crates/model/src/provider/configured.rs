@@ -1,4 +1,4 @@
-//! What `models:` and `providers:` of an agent file say, and `settings.llm`.
+//! Model and provider settings from `models:`, `providers:` and `settings.llm` of an agent file.
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
@@ -7,20 +7,19 @@ use cachalot_core::tree::{Entry, Node, Section};
 use super::known::Known;
 use super::settings::ModelSettings;
 
-/// What YAML says of models. Nothing is looked up yet.
+/// Configured models and providers. Nothing is resolved yet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Configured {
     /// `models:`, in the order written.
     pub models: Vec<(String, ModelSettings)>,
     /// `providers:`, in the order written.
     pub providers: Vec<(String, ModelSettings)>,
-    /// `settings.llm`: the model that is meant where none is named, and what holds for every model
-    /// that does not say otherwise.
+    /// `settings.llm`: the default model, and defaults of every model that does not set them itself.
     pub defaults: ModelSettings,
 }
 
 impl Configured {
-    /// Reads both sections. Every problem is reported, unknown providers included.
+    /// Reads both sections. Reports every problem, including unknown providers.
     pub fn read(
         models: Option<&Node>,
         providers: Option<&Node>,
@@ -59,26 +58,26 @@ impl Configured {
         configured
     }
 
-    /// The same with `settings.llm`.
+    /// Sets the defaults (`settings.llm`).
     #[must_use]
     pub fn with_defaults(mut self, defaults: ModelSettings) -> Self {
         self.defaults = defaults;
         self
     }
 
-    /// What `models:` says under this name.
+    /// Returns the settings under this name in `models:`.
     #[must_use]
     pub fn model(&self, name: &str) -> Option<&ModelSettings> {
         find(&self.models, name)
     }
 
-    /// What `providers:` says under this name.
+    /// Returns the settings under this name in `providers:`.
     #[must_use]
     pub fn provider(&self, name: &str) -> Option<&ModelSettings> {
         find(&self.providers, name)
     }
 
-    /// The environment variables that are said to hold keys.
+    /// Returns the environment variables that are configured to hold keys.
     pub(super) fn key_variables(&self) -> impl Iterator<Item = &str> {
         let named = self.models.iter().chain(&self.providers);
         let settings = named.map(|(_, settings)| settings).chain([&self.defaults]);
@@ -120,7 +119,7 @@ impl Configured {
         Some(settings)
     }
 
-    /// The providers of the file, then those that come with the program.
+    /// Returns the names of the file's providers, then those of the built-in ones.
     pub(crate) fn provider_names<'a>(&'a self, known: &'a Known) -> Vec<&'a str> {
         let own = self.providers.iter().map(|(name, _)| name.as_str());
         own.chain(known.names().filter(|name| self.provider(name).is_none()))
@@ -128,7 +127,7 @@ impl Configured {
     }
 }
 
-/// A remedy with a full stop, unless it is a question.
+/// Appends a full stop to a remedy, unless it is a question.
 pub(crate) fn sentence(text: &str) -> String {
     if text.ends_with('?') {
         text.to_owned()

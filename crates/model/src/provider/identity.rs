@@ -1,4 +1,4 @@
-//! What of a model's configuration changes its answers.
+//! The parts of a model's configuration that change its answers.
 
 use cachalot_core::{DigestKey, Seals, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
@@ -15,7 +15,7 @@ use crate::error::Error;
 /// The version of the Messages API whose rules the wire format follows.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
-/// Headers whose values are published or chosen to be seen; every other value may be a secret.
+/// Headers whose values are public; every other value may be a secret.
 const OPEN: [&str; 8] = [
     "anthropic-beta",
     "anthropic-version",
@@ -27,7 +27,7 @@ const OPEN: [&str; 8] = [
     "x-title",
 ];
 
-/// A further header of every request.
+/// An additional header of every request.
 #[derive(Debug, Clone)]
 pub(crate) struct Header {
     pub(crate) name: HeaderName,
@@ -35,12 +35,12 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Whether its value may be a secret.
+    /// Returns true if its value may be a secret.
     pub(crate) fn is_secret(&self) -> bool {
         !OPEN.contains(&self.name.as_str())
     }
 
-    /// The value as it is sent, marked so that nothing logs it.
+    /// Returns the value to send; a possible secret is marked as sensitive, so that it is not logged.
     pub(crate) fn sent(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(self.value.expose()).ok()?;
         value.set_sensitive(self.is_secret());
@@ -48,7 +48,7 @@ impl Header {
     }
 }
 
-/// The headers that are configured, and those that the format needs.
+/// Returns the configured headers and those that the format requires.
 pub(super) fn headers(
     settings: &ModelSettings,
     format: Format,
@@ -71,7 +71,7 @@ pub(super) fn headers(
     }
     let (name, value) = ANTHROPIC_VERSION;
     let is_said = headers.iter().any(|header| header.name.as_str() == name);
-    // On a cloud platform, the body names the version.
+    // On a cloud platform, the version is in the body.
     if format == Format::Messages && cloud.is_none() && !is_said {
         headers.push(Header {
             name: HeaderName::from_static(name),
@@ -82,7 +82,7 @@ pub(super) fn headers(
 }
 
 impl Resolved {
-    /// From now on `seals` know the key that goes with requests.
+    /// Registers the key of the requests as a secret in `seals`.
     pub(super) fn teach(&self, seals: &Seals) {
         if let Key::Given { secret, .. } = &self.key {
             key::teach(secret.expose(), seals);
@@ -90,7 +90,7 @@ impl Resolved {
         if let Some(credentials) = &self.credentials {
             credentials.teach(seals);
         }
-        // A header may stand for the key.
+        // A configured header may replace the key.
         let standing = self
             .headers
             .iter()
@@ -98,7 +98,7 @@ impl Resolved {
         standing.for_each(|header| key::teach(header.value.expose(), seals));
     }
 
-    /// Makes a key to digest secrets under, if there are some and there is none yet.
+    /// Creates a key for the digests of secrets, if there are secrets and no key yet.
     pub(super) fn prepare_digests(&self) -> Result<(), Error> {
         let has_secrets =
             self.shown != self.base.as_str() || self.headers.iter().any(Header::is_secret);
@@ -108,7 +108,7 @@ impl Resolved {
                     "the machine has no randomness to keep headers secret with: {error}"
                 ))
             })?;
-            // Another thread may have made one first.
+            // Another thread may have set one first.
             let _ = self.digests.set(key);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The key of a provider, and which header carries it.
+//! Keys of providers and the headers that carry them.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use super::settings::ModelSettings;
 use super::{Place, address};
 use crate::Format;
 
-/// The key that goes with requests.
+/// Key of requests to a provider.
 #[derive(Debug, Clone)]
 pub(crate) enum Key {
-    /// None is needed, or none may go to this address.
+    /// No key is needed, or none may be sent to this address.
     None {
-        /// The variable whose key was withheld: the file says another address and not that the key
-        /// may go there.
+        /// Variable of the withheld key: the file sets another address without `token_key`, which would
+        /// allow the key there.
         withheld: Option<String>,
     },
-    /// One is needed, and this variable does not hold it.
+    /// A key is needed, but this variable is empty or not set.
     Missing(String),
-    /// This key, from this variable.
+    /// The key and its variable.
     Given {
         variable: String,
         secret: Secret<String>,
@@ -30,7 +30,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// The key of a provider at a place.
+    /// Finds the key for a provider's address.
     pub(super) fn find(
         settings: &ModelSettings,
         known: &Provider,
@@ -64,7 +64,7 @@ impl Key {
         }
     }
 
-    /// What to do when a provider does not let us in.
+    /// Returns the remedy for a refused key.
     pub(crate) fn remedy(&self) -> String {
         match self {
             Self::Given { variable, .. } => {
@@ -84,13 +84,13 @@ impl Key {
     }
 }
 
-/// Whether nobody writes this text unless it is a key. What people write where no key is needed (`x`,
-/// `test`, `not-needed`) is made of ordinary words: whoever took it for a secret would mask it wherever
-/// it stands, and keep no answer that holds it.
+/// Returns true if a text is specific enough to be a key. Placeholders of users without a key (`x`, `test`,
+/// `not-needed`) are ordinary words: registered as secrets, they would be masked in all output, and answers
+/// that contain them would not be stored.
 fn is_telling(text: &str) -> bool {
-    /// Even a key of letters alone is no word from this length on.
+    /// Minimum length of a key that consists of letters alone.
     const LONG: usize = 20;
-    /// Of letters and digits, as every provider makes them, so many are not met by chance.
+    /// Minimum length of a key of letters and digits, the usual form of keys.
     const LONG_ENOUGH: usize = 8;
     let length = text.chars().count();
     let is_mixed =
@@ -98,7 +98,7 @@ fn is_telling(text: &str) -> bool {
     length >= LONG || (length >= LONG_ENOUGH && is_mixed)
 }
 
-/// From now on `seals` know the key in this text: the whole of it, or what follows the scheme of a
+/// Registers the key in this text as a secret in `seals`: the whole text, or the part after the scheme of a
 /// header (`Bearer …`).
 pub(super) fn teach(text: &str, seals: &Seals) {
     let key = text.trim().rsplit(' ').next().unwrap_or_default();
@@ -107,16 +107,16 @@ pub(super) fn teach(text: &str, seals: &Seals) {
     }
 }
 
-/// What to do about a variable that is not set.
+/// Returns the remedy for a variable that is not set.
 pub(crate) fn missing(variable: &str) -> String {
-    // Somebody may have taken the key itself for its variable.
+    // The user may have configured the key itself instead of its variable.
     let shown = mask_credentials(variable);
     format!(
         "no key: the environment variable {shown} is not set; set it, or name another one with `token_key`"
     )
 }
 
-/// The header that carries the key.
+/// Returns the header that carries the key.
 pub(super) fn header(settings: &ModelSettings, known: &Provider, format: Format) -> HeaderName {
     let usual = match format {
         Format::Messages => HeaderName::from_static("x-api-key"),

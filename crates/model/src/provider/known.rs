@@ -1,4 +1,4 @@
-//! The providers that come with the program, and whose models bare names are.
+//! Built-in providers, and the prefixes by which bare model names imply a provider.
 
 use std::sync::LazyLock;
 
@@ -11,34 +11,34 @@ use crate::Format;
 
 const BUILT_IN: &str = include_str!("../../data/providers.yaml");
 
-/// What is known of a provider beside what the user says.
+/// Built-in knowledge of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Provider {
-    /// Where it is.
+    /// Base URL.
     pub(crate) base_url: Option<String>,
-    /// Where else it is, for other formats: its key may go there too.
+    /// Further base URLs, for other formats; the key may be sent there too.
     pub(crate) also_base_urls: Vec<String>,
-    /// Environment variables that say where it is, the first that is set before the others.
+    /// Environment variables with the base URL; the first that is set wins.
     pub(crate) base_url_variables: Vec<String>,
-    /// What follows if such a variable names a host alone.
+    /// Path that is added if such a variable contains a host alone.
     pub(crate) base_url_path: Option<String>,
-    /// The port if such a variable has neither scheme nor port.
+    /// Port that is added if such a variable has neither scheme nor port.
     pub(crate) port: Option<u16>,
-    /// Environment variables that hold its key, the first that is set before the others.
+    /// Environment variables with the key; the first that is set wins.
     pub(crate) key_variables: Vec<String>,
-    /// Whether it answers nobody without a key.
+    /// True if every request needs a key.
     pub(crate) needs_key: bool,
-    /// The header that carries the key; the format's, if absent.
+    /// Header that carries the key; `None` means the format's header.
     pub(crate) key_header: Option<String>,
-    /// The cloud platform that it is: its addresses and credentials.
+    /// Cloud platform, which determines addresses and credentials.
     pub(crate) cloud: Option<Cloud>,
-    /// Further variables that hold secrets.
+    /// Further environment variables with secrets.
     pub(crate) secret_variables: Vec<String>,
-    /// Its format, if it is not Chat Completions.
+    /// Format of its servers; `None` means Chat Completions.
     pub(crate) format: Option<Format>,
 }
 
-/// The providers and prefixes that come with the program.
+/// Built-in providers and name prefixes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     providers: Vec<(String, Provider)>,
@@ -46,7 +46,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What comes with the program. A constant, read once.
+    /// Returns the built-in providers. They are parsed once.
     pub(crate) fn built_in() -> &'static Self {
         static KNOWN: LazyLock<Known> = LazyLock::new(|| {
             let (known, problems) = Known::parse(BUILT_IN);
@@ -56,7 +56,7 @@ impl Known {
         &KNOWN
     }
 
-    /// The provider of this name.
+    /// Returns the provider of this name.
     pub(crate) fn provider(&self, name: &str) -> Option<&Provider> {
         self.providers
             .iter()
@@ -64,12 +64,12 @@ impl Known {
             .map(|(_, provider)| provider)
     }
 
-    /// The names of the providers.
+    /// Returns the names of the providers.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.providers.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The environment variables that hold keys.
+    /// Returns the environment variables that hold keys.
     pub(super) fn key_variables(&self) -> impl Iterator<Item = &str> {
         let providers = self.providers.iter();
         providers.flat_map(|(_, provider)| {
@@ -81,7 +81,7 @@ impl Known {
         })
     }
 
-    /// The provider whose model a bare name is.
+    /// Returns the provider that a bare model name implies: that of its longest matching prefix.
     pub(crate) fn owner(&self, model: &str) -> Option<&str> {
         self.prefixes
             .iter()

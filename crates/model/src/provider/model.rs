@@ -1,4 +1,4 @@
-//! One model, resolved and ready.
+//! A resolved model.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -24,34 +24,34 @@ use crate::routing::RequestRates;
 use crate::wire::Wire;
 use crate::{Delta, Format, Marking, MediaLimits, Parameters, Reply, Usage};
 
-/// A model, resolved and ready to be asked. Cheap to clone; clones share connections.
+/// A resolved model that can be called. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Model {
     shared: Arc<Resolved>,
 }
 
-/// All that is known of a model.
+/// State of a resolved model.
 #[derive(Clone)]
 pub(crate) struct Resolved {
     pub(crate) provider: String,
-    /// The base URL.
+    /// Base URL.
     pub(crate) base: Url,
-    /// True if that is an address of the provider itself (or named by its environment variable), or of
+    /// True if `base` is an address of the provider itself (or that of its environment variable), or of
     /// this machine.
     pub(crate) is_direct: bool,
-    /// The base URL as it may be shown.
+    /// Base URL with secrets masked.
     pub(crate) shown: String,
-    /// Where requests go that ask for a whole answer.
+    /// Endpoint for whole answers.
     pub(crate) url: Url,
-    /// Where requests go that ask for a stream.
+    /// Endpoint for streams.
     pub(crate) stream_url: Url,
     pub(crate) format: Format,
-    /// The format in keys: the configured one, or the one of the provider's servers. Not the one that
-    /// was chosen by what the model accepts, so that keys outlive that choice.
+    /// Format in keys: the configured format, or that of the provider's servers. Independent of a choice by
+    /// the model's capabilities, so that keys survive a change of that choice.
     pub(crate) keyed_format: Format,
     /// True if `format` is configured.
     pub(crate) is_format_fixed: bool,
-    /// The provider under which the model is in the catalog.
+    /// Name of the provider under which the catalog lists the model.
     pub(crate) catalog_provider: String,
     pub(crate) capabilities: Capabilities,
     /// True if Chat Completions refuses requests with tools, with the configured effort.
@@ -61,9 +61,9 @@ pub(crate) struct Resolved {
     pub(crate) headers: Vec<Header>,
     pub(crate) parameters: Parameters,
     pub(crate) limits: Limits,
-    /// How the provider takes cache markers.
+    /// Rules of the provider for cache markers.
     pub(crate) marking: &'static Marking,
-    /// Images and texts that the provider takes.
+    /// Limits of the provider on images and texts.
     pub(crate) media: &'static MediaLimits,
     pub(crate) price: Option<Price>,
     pub(crate) time: TimeLimits,
@@ -76,15 +76,15 @@ pub(crate) struct Resolved {
     pub(crate) pauses: Arc<dyn Pauses>,
     pub(crate) rates: Arc<RequestRates>,
     pub(crate) digests: Arc<OnceLock<DigestKey>>,
-    /// The cloud platform that serves the model.
+    /// Cloud platform that serves the model.
     pub(crate) cloud: Option<Cloud>,
-    /// Credentials that authorize each request, in place of a key.
+    /// Credentials that authorize each request, instead of a key.
     pub(crate) credentials: Option<Credentials>,
-    /// Models to ask in its place, by the names under which they are configured.
+    /// Fallback models, by the names under which they are configured.
     pub(crate) fallbacks: Vec<(String, Model)>,
 }
 
-/// How long is waited for what.
+/// Timeouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimeLimits {
     pub(crate) connect: Duration,
@@ -110,10 +110,10 @@ impl TimeLimits {
 }
 
 impl Resolved {
-    /// How often a request is sent again, unless said.
+    /// Default number of retries.
     pub(super) const RETRIES: u32 = 2;
 
-    /// Whether the headers carry credentials of their own, so that no key is added.
+    /// Returns true if the configured headers contain credentials, so that no key is added.
     pub(crate) fn authorizes_itself(&self) -> bool {
         self.headers
             .iter()
@@ -139,19 +139,19 @@ impl Model {
         }
     }
 
-    /// The provider's name.
+    /// Returns the provider's name.
     #[must_use]
     pub fn provider(&self) -> &str {
         &self.shared.provider
     }
 
-    /// The model's name as the provider knows it.
+    /// Returns the model's name at its provider.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.parameters.model
     }
 
-    /// The rules of its format, with cache markers where the provider takes some.
+    /// Returns the wire format of the model, with cache markers if the provider accepts them.
     #[must_use]
     pub fn wire(&self) -> &'static dyn Wire {
         let Resolved {
@@ -168,8 +168,8 @@ impl Model {
         }
     }
 
-    /// The rules of the format that keys are made of, if that is not the format in which the model is
-    /// asked: `format` is not configured, and the model's capabilities decided.
+    /// Returns the wire format of the keys, if it differs from the format of the requests: `format` is not
+    /// configured, and the model's capabilities decided.
     #[must_use]
     pub fn keyed_wire(&self) -> Option<&'static dyn Wire> {
         let format = self.shared.keyed_format;
@@ -180,24 +180,24 @@ impl Model {
         Some(crate::wire::marked(format, marking))
     }
 
-    /// The requests of the last minute, of all models of these [`Models`](super::Models).
+    /// Returns the requests of the last minute, shared by all models of these [`Models`](super::Models).
     #[must_use]
     pub fn rates(&self) -> &RequestRates {
         &self.shared.rates
     }
 
-    /// The requests that the model accepts, by the catalog.
+    /// Returns the model's capabilities from the catalog.
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
         &self.shared.capabilities
     }
 
-    /// Returns the model for requests with tools, or without.
+    /// Returns the model for requests with or without tools.
     ///
-    /// Models that refuse tools with an effort in Chat Completions are asked in the Responses format.
+    /// Models that refuse tools with an effort in Chat Completions are called in the Responses format.
     ///
     /// # Errors
-    /// [`ErrorKind::Configuration`]: the model refuses tools in the format that is configured.
+    /// [`ErrorKind::Configuration`]: the model refuses tools in the configured format.
     pub fn for_tools(&self, has_tools: bool) -> Result<Self, Error> {
         let refused =
             has_tools && self.shared.format == Format::Chat && self.shared.refuses_tools_in_chat;
@@ -215,9 +215,9 @@ impl Model {
         Ok(self.in_format(Format::Responses))
     }
 
-    /// Returns the model in the format of a stored session, whose requests are continued byte for byte:
-    /// this model if `format` is configured, or if the stored format is not another one of OpenAI's two
-    /// that the model accepts.
+    /// Returns the model in the format of a stored session, whose requests are continued byte for byte.
+    /// Returns this model if `format` is configured, or unless the stored format is the other one of
+    /// OpenAI's two and the model accepts it.
     #[must_use]
     pub fn continuing(&self, stored: Format) -> Self {
         let is_openai = |format| matches!(format, Format::Chat | Format::Responses);
@@ -232,7 +232,7 @@ impl Model {
         }
     }
 
-    /// The same model in the other one of OpenAI's formats.
+    /// Returns the same model in the other one of OpenAI's formats.
     fn in_format(&self, format: Format) -> Self {
         let shared = &self.shared;
         let provider = &shared.catalog_provider;
@@ -248,8 +248,8 @@ impl Model {
         })
     }
 
-    /// Returns how its provider is asked to compare a request with an earlier one; `None` if it does not
-    /// compare, or if a `base_url` of the file leads elsewhere.
+    /// Returns the parameter by which its provider compares a request with an earlier one; `None` if it
+    /// does not compare, or if the address is neither the provider's own nor this machine.
     #[must_use]
     pub fn comparison(&self) -> Option<Comparison> {
         let Resolved {
@@ -262,31 +262,32 @@ impl Model {
         Comparison::find(provider, *format, marking).filter(|_| *is_direct)
     }
 
-    /// How its provider takes cache markers.
+    /// Returns the provider's rules for cache markers.
     #[must_use]
     pub fn marking(&self) -> &'static Marking {
         self.shared.marking
     }
 
-    /// Returns the limits of its provider on images and texts.
+    /// Returns the provider's limits on images and texts.
     #[must_use]
     pub fn media(&self) -> &'static MediaLimits {
         self.shared.media
     }
 
-    /// Where the provider is, fit to be shown: what is secret in it is masked.
+    /// Returns the base URL with secrets masked.
     #[must_use]
     pub fn base_url(&self) -> &str {
         &self.shared.shown
     }
 
-    /// What the configuration says of a request; the model's name is set.
+    /// Returns the configured parameters of requests; the model's name is set.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.shared.parameters
     }
 
-    /// The same model with other parameters. Its name stays: limits and price are of this model.
+    /// Returns the same model with other parameters. The model's name is kept, because limits and price
+    /// belong to it.
     #[must_use]
     pub fn with_parameters(&self, parameters: Parameters) -> Self {
         Self::of(Resolved {
@@ -298,10 +299,10 @@ impl Model {
         })
     }
 
-    /// Returns the models to ask, in this order, when this one fails with an error that
-    /// [may pass](Error::retryable) and before anything of its answer was shown; with the names under
-    /// which they are configured. No part of [`Model::identity`]: the model that answers is the one
-    /// whose answer it is. A fallback has none itself.
+    /// Returns the fallbacks with the names under which they are configured. They are called in this order
+    /// when this model fails with a [retryable error](Error::retryable) before any part of its answer was
+    /// shown. They are not part of [`Model::identity`]: an answer belongs to the model that produced it. A
+    /// fallback has no fallbacks.
     pub fn fallbacks(&self) -> impl ExactSizeIterator<Item = (&str, &Self)> {
         let fallbacks = self.shared.fallbacks.iter();
         fallbacks.map(|(name, model)| (name.as_str(), model))
@@ -317,7 +318,7 @@ impl Model {
         })
     }
 
-    /// Whether requests to both go to the same model at the same place.
+    /// Returns true if requests to both go to the same model, address and format.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let of = |model: &Self| {
             let Resolved {
@@ -331,7 +332,8 @@ impl Model {
         self.name() == other.name() && of(self) == of(other)
     }
 
-    /// Returns whether requests to both carry the same key. Providers cache apart for each account.
+    /// Returns whether requests to both carry the same key. Providers keep a separate cache for each
+    /// account.
     #[must_use]
     pub fn has_same_key_as(&self, other: &Self) -> bool {
         match (&self.shared.key, &other.shared.key) {
@@ -344,20 +346,20 @@ impl Model {
         }
     }
 
-    /// How much it takes.
+    /// Returns the model's limits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// What it costs; `None` if nobody knows.
+    /// Returns the model's price; `None` if unknown.
     #[must_use]
     pub fn price(&self) -> Option<&Price> {
         self.shared.price.as_ref()
     }
 
-    /// What it has spared that the provider read input from its own cache: what the answer would have
-    /// cost otherwise, less what it cost.
+    /// Returns the savings by the provider's prompt cache: the cost of the answer with no input read from
+    /// the cache, less its actual cost.
     #[must_use]
     pub fn spared(&self, usage: &Usage) -> Cost {
         let unread = Usage {
@@ -369,7 +371,7 @@ impl Model {
         Cost::of_picodollars(whole.picodollars.saturating_sub(paid.picodollars))
     }
 
-    /// What an answer cost: [`Cost::UNPRICED`] if nobody knows the price, never 0 for that reason.
+    /// Returns the cost of an answer; [`Cost::UNPRICED`], never 0, if the price is unknown.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Cost {
         match &self.shared.price {
@@ -378,7 +380,7 @@ impl Model {
         }
     }
 
-    /// What an answer cost: as of [`Model::cost`], and unpriced if it does not say what it used.
+    /// Like [`Model::cost`] for a reply; unpriced if it reports no usage.
     #[must_use]
     pub fn cost_of(&self, reply: &Reply) -> Cost {
         reply
@@ -387,26 +389,25 @@ impl Model {
             .map_or(Cost::UNPRICED, |usage| self.cost(usage))
     }
 
-    /// What of the configuration changes an answer, for keys: the provider, the base URL, the format,
-    /// the parameters and the headers. Not the key, on which answers do not depend; not time limits,
-    /// retries and prices.
+    /// Returns the part of the configuration that changes answers, for keys: the provider, the base URL,
+    /// the format, the parameters and the headers. The API key, timeouts, retries and prices are not
+    /// included, because answers do not depend on them.
     ///
-    /// Values of headers may be secrets, and different values may mean different answers. So those of
-    /// headers that are meant to be seen (`anthropic-beta`, `openai-organization`, …) stand there as
-    /// they are, all others as HMAC-SHA-256 under the key given to
-    /// [`Models::digesting_under`](super::Models::digesting_under), which lets nobody test guesses.
-    /// Without such a key they are digested under one that ends with these [`Models`](super::Models):
-    /// then no other process ever finds anything under the identity. The same goes for secrets in the
-    /// query of a base URL.
+    /// Header values may be secrets, and different values may mean different answers. Values of public
+    /// headers (`anthropic-beta`, `openai-organization`, …) are included in clear text, all others as
+    /// HMAC-SHA-256 under the key given to [`Models::digesting_under`](super::Models::digesting_under),
+    /// which prevents guessing. If no key was given, they are digested under an ephemeral key of these
+    /// [`Models`](super::Models); no other process can then find an entry under the identity. The same
+    /// applies to secrets in the query of a base URL.
     #[must_use]
     pub fn identity(&self) -> Value {
         self.shared.identity()
     }
 
-    /// Whether it can be asked, as far as can be known without asking.
+    /// Checks that the model can be called, without sending a request.
     ///
     /// # Errors
-    /// [`ErrorKind::Unauthorized`]: the key's environment variable is not set; it is named.
+    /// [`ErrorKind::Unauthorized`]: the key's environment variable, which the message names, is not set.
     pub fn ready(&self) -> Result<(), Error> {
         match &self.shared.key {
             Key::Missing(variable) if !self.shared.authorizes_itself() => {
@@ -422,23 +423,23 @@ impl Model {
         }
     }
 
-    /// Sends a body and gives the whole answer. What can be tried again is tried again.
+    /// Sends a body and returns the whole answer. Retries failures that may be retried.
     ///
     /// # Errors
-    /// What went wrong with the last try; see [`ErrorKind`].
+    /// The error of the last attempt; see [`ErrorKind`].
     pub async fn ask(&self, body: Bytes) -> Result<Reply, Error> {
         self.ready()?;
         client::exchange(&self.shared, body, client::Mode::Whole, &mut |_| {}).await
     }
 
-    /// Sends a body that asks for a stream; the pieces come through `on`, the whole at the end. What
-    /// can be tried again is tried again until the first byte of an answer has come. Dropping the
-    /// future closes the connection.
+    /// Sends a body that asks for a stream. Deltas are passed to `on`; the whole answer is returned at the
+    /// end. Failures that may be retried are retried until the first byte of an answer has arrived.
+    /// Dropping the future closes the connection.
     ///
-    /// A provider that answers in one piece although a stream was asked for is understood.
+    /// A provider that sends a whole answer instead of a stream is supported.
     ///
     /// # Errors
-    /// What went wrong with the last try; see [`ErrorKind`]. Pieces may have come through `on` before.
+    /// The error of the last attempt; see [`ErrorKind`]. `on` may have received deltas before.
     pub async fn stream(
         &self,
         body: Bytes,

@@ -1,15 +1,14 @@
 //! Options of `provider_opts` by which a provider runs tools by itself.
 //!
-//! The client neither sees such a call before it is made nor can refuse it. Providers keep adding
-//! options of this kind, so the list names the options that are known to run nothing; any other one
-//! counts as one that may.
+//! The client cannot see or refuse such a call before it is made. Providers keep adding options of this
+//! kind, so the list contains the options that are known to run nothing; every other option may run tools.
 
 use serde_json::Value;
 
 use super::Model;
 
-/// Options without tools, by purpose: of OpenAI Chat Completions, OpenAI Responses and Anthropic
-/// Messages, and of servers that speak one of these formats.
+/// Options that run no tools, by purpose: those of OpenAI Chat Completions, OpenAI Responses and Anthropic
+/// Messages, and of servers that are compatible with one of these formats.
 const WITHOUT_TOOLS: &[&[&str]] = &[
     // Sampling.
     &[
@@ -64,7 +63,7 @@ const WITHOUT_TOOLS: &[&[&str]] = &[
         "thinking",
         "thinking_config",
     ],
-    // Tools that the client runs, and how they are called.
+    // Tools that the client runs, and the choice among them.
     &[
         "function_call",
         "functions",
@@ -121,12 +120,10 @@ const WITHOUT_TOOLS: &[&[&str]] = &[
 const ONLINE: &str = ":online";
 
 impl Model {
-    /// The configured options by which the provider may run tools by itself, such as `mcp_servers`
-    /// and `web_search_options`; sorted. Options that are unknown count, unless they are numbers,
-    /// `false` or null.
+    /// Returns the configured options by which the provider may run tools by itself, such as `mcp_servers`
+    /// and `web_search_options`; sorted. Unknown options count, unless they are numbers, `false` or null.
     ///
-    /// A model that searches with every answer and has no option for it (Perplexity's) is not
-    /// recognized.
+    /// A model that searches with every answer without an option for it (Perplexity's) is not recognized.
     #[must_use]
     pub fn server_tools(&self) -> Vec<String> {
         let extra = &self.parameters().extra;
@@ -156,7 +153,7 @@ fn may_run_tools(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether it names a model with [`ONLINE`], as fallbacks do.
+/// Returns true if the value names a model with the suffix [`ONLINE`], as fallbacks do.
 fn names_online(value: &Value) -> bool {
     match value {
         Value::String(text) => text.ends_with(ONLINE),

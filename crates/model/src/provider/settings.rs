@@ -1,4 +1,4 @@
-//! What YAML says of a model, or of a provider.
+//! Settings of a model or provider in YAML.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,31 +13,31 @@ use crate::catalog::Price;
 use crate::duration::duration;
 use crate::{Extra, Format, OutputFormat, ReasoningWish};
 
-/// What YAML says of one model, or of one provider; nothing is filled in.
+/// Settings of one model or provider as written; no defaults are filled in.
 #[derive(Clone, Default, PartialEq)]
 pub struct ModelSettings {
-    /// `provider`: a name of `providers:`, or one that comes with the program.
+    /// `provider`: a name of `providers:`, or a built-in provider.
     pub provider: Option<String>,
-    /// `model`: its name as the provider knows it; with the provider in front (`openai/gpt-4o`), or
-    /// one that tells its provider (`gpt-4o`), where `provider` is left out.
+    /// `model`: its name at the provider. If `provider` is missing, the name has the provider as prefix
+    /// (`openai/gpt-4o`) or implies it (`gpt-4o`).
     pub model: Option<String>,
-    /// `base_url`: where the provider is.
+    /// `base_url`: address of the provider.
     pub base_url: Option<String>,
-    /// `token_key`: the environment variable that holds the key.
+    /// `token_key`: environment variable with the key.
     pub token_key: Option<String>,
-    /// `key_header`: the header that carries the key.
+    /// `key_header`: header that carries the key.
     pub key_header: Option<String>,
-    /// `headers`: further headers of every request.
+    /// `headers`: additional headers of every request.
     pub headers: Vec<(String, Secret<String>)>,
-    /// `format`: `chat`, `responses`, `messages` or `gemini`.
+    /// `format`: `chat`, `responses`, `messages`, `gemini` or `converse`.
     pub format: Option<Format>,
     /// `temperature`.
     pub temperature: Option<f64>,
     /// `top_p`.
     pub top_p: Option<f64>,
-    /// `max_tokens`: how many tokens an answer may have, reasoning included.
+    /// `max_tokens`: maximum number of output tokens, including reasoning.
     pub max_tokens: Option<u64>,
-    /// `stop`: texts at which it stops.
+    /// `stop`: stop sequences.
     pub stop: Option<Vec<String>>,
     /// `reasoning_effort` or `thinking_budget`.
     pub reasoning: Option<ReasoningWish>,
@@ -45,30 +45,30 @@ pub struct ModelSettings {
     pub parallel_tool_calls: Option<bool>,
     /// `structured_output`: `name`, `schema`, `strict`.
     pub structured_output: Option<OutputFormat>,
-    /// `provider_opts`: further fields of every request, sent as they are.
+    /// `provider_opts`: additional fields of every request, sent unchanged.
     pub provider_opts: Extra,
-    /// `cost`: what tokens cost.
+    /// `cost`: price of tokens.
     pub cost: Option<Price>,
-    /// `prices`: the provider whose prices and limits apply, and who takes cache markers as it does.
+    /// `prices`: the provider whose prices, limits and rules for cache markers apply.
     pub prices: Option<String>,
-    /// `context`: how many tokens the model takes.
+    /// `context`: size of the context window in tokens.
     pub context: Option<u64>,
     /// `timeouts`.
     pub timeouts: Timeouts,
-    /// `retries`: how often a request is sent again.
+    /// `retries`: maximum number of retries.
     pub retries: Option<u32>,
-    /// `fallbacks`: names of models that are asked in this order when this one does not answer.
+    /// `fallbacks`: names of models that are called in this order when this one fails.
     pub fallbacks: Option<Vec<String>>,
 }
 
-/// How long is waited for what; `None`: as long as is usual.
+/// Timeouts; `None` means the default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timeouts {
-    /// `connect`: for a connection. Unless said, 10 s.
+    /// `connect`: for establishing a connection. Default: 10 s.
     pub connect: Option<Duration>,
-    /// `first_byte`: for the first byte of the answer, once connected or not. Unless said, 10 min.
+    /// `first_byte`: for the first byte of the answer, including the connection. Default: 10 min.
     pub first_byte: Option<Duration>,
-    /// `idle`: for the next byte. Unless said, 2 min.
+    /// `idle`: for the next byte. Default: 2 min.
     pub idle: Option<Duration>,
     /// `total`: for one try, from connecting to the last byte. Unless said, without limit.
     pub total: Option<Duration>,
@@ -86,7 +86,7 @@ impl Timeouts {
 }
 
 impl ModelSettings {
-    /// Claims and reads the keys of a model. Other keys of the mapping are left to the caller, who
+    /// Claims and reads the keys of a model. Other keys of the mapping are left to the caller, which
     /// finishes the section.
     pub fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
         let provider = section.text("provider", problems).map(str::to_owned);
@@ -100,7 +100,7 @@ impl ModelSettings {
         }
     }
 
-    /// Claims and reads what a provider may say: all but `provider`, `model` and `fallbacks`.
+    /// Claims and reads the keys that a provider may have: all but `provider`, `model` and `fallbacks`.
     pub(crate) fn read_provider(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
         Self {
             provider: None,
@@ -109,7 +109,7 @@ impl ModelSettings {
                 address::parse(text).map(|_| ())
             }),
             token_key: checked(section, "token_key", problems, |text| {
-                // The text is not shown: it may be the key itself.
+                // The text is not shown, because it may be the key itself.
                 is_variable(text)
                     .then_some(())
                     .ok_or_else(|| "is not the name of an environment variable; write the key into one, and its name here".to_owned())
@@ -147,10 +147,11 @@ impl ModelSettings {
         }
     }
 
-    /// These settings, and where they say nothing those beneath.
+    /// Merges settings: values of `self` win, missing ones come from `beneath`.
     ///
-    /// Who says where a provider is also says who may know the secrets: a `base_url` takes neither
-    /// key nor headers from beneath it, and another `provider` nothing that is about the one beneath.
+    /// The settings that name an address also decide about the secrets. A `base_url` in `self` takes
+    /// neither key nor headers from `beneath`; another `provider` takes no setting that belongs to the
+    /// provider of `beneath`.
     #[must_use]
     pub fn over(self, beneath: &Self) -> Self {
         let other_provider = beneath.provider.is_some()
@@ -203,8 +204,8 @@ impl ModelSettings {
         }
     }
 
-    /// What of these settings holds for any model: how it should answer, how long is waited, and which
-    /// models answer in its place. Neither which model it is, nor where, nor what it costs.
+    /// Returns the settings that apply to any model: form of the answer, timeouts, retries and fallbacks;
+    /// without the model, its address and its price.
     #[must_use]
     pub fn for_any_model(&self) -> Self {
         Self {
@@ -224,7 +225,7 @@ impl ModelSettings {
 }
 
 impl fmt::Debug for ModelSettings {
-    /// Without what may hold a secret beside the headers: the query of a base URL.
+    /// Masks possible secrets in the query of a base URL; header values mask themselves.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ModelSettings")
             .field("provider", &self.provider)
@@ -239,7 +240,8 @@ impl fmt::Debug for ModelSettings {
     }
 }
 
-/// Claims `key`: a text of which `check` says what is wrong with it, behind "`key` …".
+/// Claims `key`: a text that `check` validates. In the problem, the error of `check` follows the key's
+/// name.
 fn checked(
     section: &mut Section<'_>,
     key: &'static str,
@@ -333,7 +335,7 @@ fn read_headers(
         .collect()
 }
 
-/// A header. What is wrong with its value is told without showing it.
+/// Parses a header. Problems do not show its value.
 fn read_header(entry: &Entry) -> Result<(String, Secret<String>), Problem> {
     const OURS: [&str; 5] = [
         "host",
@@ -377,7 +379,7 @@ fn read_reasoning(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Opt
     match (effort, budget) {
         (Some(effort), None) => Some(ReasoningWish::Effort(effort.to_owned())),
         (None, Some(budget)) => match budget.as_text() {
-            // As other runtimes write an effort.
+            // Other runtimes write an effort in this place.
             Some(effort) => Some(ReasoningWish::Effort(effort.to_owned())),
             None => section
                 .integer("thinking_budget", 1..=u64::MAX, problems)

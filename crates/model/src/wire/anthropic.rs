@@ -1,10 +1,9 @@
-//! Anthropic Messages, as <https://platform.claude.com/docs/en/api/messages> describes it.
+//! Anthropic Messages: <https://platform.claude.com/docs/en/api/messages>.
 //!
-//! What the API would refuse is not sent: text without a visible character, extra fields of another
-//! format, names with characters that it does not allow. What it must get back unchanged (thinking
-//! with its signature, the arguments of a call, blocks that we have no word for) is kept as it came.
-//! Cache markers stand where the planner splices them in and nowhere else: a `cache_control` among
-//! further fields is left out.
+//! Content that the API would reject is not sent: text without a visible character, extra fields of another
+//! format, names with forbidden characters. Content that the API requires unchanged (thinking with its
+//! signature, the arguments of a call, blocks of unknown types) is kept verbatim. Cache markers are
+//! inserted only at the planner's positions: a `cache_control` in additional fields is dropped.
 
 mod answer;
 mod failure;
@@ -51,13 +50,13 @@ impl Wire for Messages {
         request::tool(tool)
     }
 
-    /// Without a visible character in it, the API refuses it: then it must not be asked for.
+    /// The API rejects a text without a visible character; callers must not render such a text.
     fn system(&self, text: &str) -> Rendered {
         request::system(text)
     }
 
-    /// Exactly one piece; none if nothing of the message can be sent (an empty text, reasoning of
-    /// another format).
+    /// Returns exactly one piece; none if the message has no content that can be sent (an empty text,
+    /// reasoning of another format).
     fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
         request::message(message).map(|piece| piece.into_iter().collect())
     }

@@ -1,21 +1,21 @@
-//! OpenAI Chat Completions, as OpenAI, Azure, OpenRouter, LiteLLM, Ollama, vLLM, DeepSeek, xAI,
-//! Groq, Mistral and many others speak it.
+//! OpenAI Chat Completions, as implemented by OpenAI, Azure, OpenRouter, LiteLLM, Ollama, vLLM, DeepSeek,
+//! xAI, Groq, Mistral and many others.
 //!
-//! Where the servers differ:
+//! Differences between the servers:
 //!
-//! - The limit of the output is `max_completion_tokens` for OpenAI's own models and `max_tokens` for
-//!   all others; a field of either name in [`Parameters::extra`] replaces it.
-//! - Nothing marks the result of a tool as a failure, so the text of one begins with `Error: `.
-//! - Results of tools are text. Pictures in them go into a user message behind the results, each
-//!   with a line that says which result it belongs to; the result names it in its place.
-//! - Reasoning comes as `reasoning_content`, `reasoning` or `reasoning_details`, or as parts of the
-//!   content (Mistral); it goes back as it came, an empty `reasoning_content` too, which DeepSeek
-//!   demands.
-//! - Calls of tools may come without an id, without an index, whole or in pieces, all with the index
-//!   0. A call without an id gets one that depends on nothing but the answer.
-//! - The answer may end with `stop` though it calls tools.
+//! - The output limit is `max_completion_tokens` for OpenAI's own models and `max_tokens` for all others; a
+//!   field of either name in [`Parameters::extra`] replaces it.
+//! - The format has no flag for a failed tool, so the text of its result begins with `Error: `.
+//! - Tool results are text. Their images go into a user message after the results, each with a line that
+//!   names the result it belongs to; the result contains a reference in place of the image.
+//! - Reasoning arrives as `reasoning_content`, `reasoning` or `reasoning_details`, or as parts of the
+//!   content (Mistral). It is sent back unchanged, including an empty `reasoning_content`, which DeepSeek
+//!   requires.
+//! - Tool calls may arrive without an id, without an index, whole or in pieces, or all with the index 0. A
+//!   call without an id gets one that depends only on the answer.
+//! - The finish reason may be `stop` although the answer calls tools.
 //!
-//! Of several choices only the first is read.
+//! Only the first of several choices is read.
 
 use bytes::Bytes;
 use serde_json::Value;

@@ -1,9 +1,9 @@
-//! Amazon Bedrock's Converse, as
-//! <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html> describes it.
+//! Amazon Bedrock's Converse:
+//! <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html>.
 //!
-//! The model, and whether the answer is streamed, stand in the path. A cache point is a block of its
-//! own behind what it marks. User and model take turns: [`crate::prepare`] notes where two messages of
-//! one role follow each other, and a short message of the other role is put between them.
+//! The path contains the model and the choice between stream and whole answer. A cache point is a separate
+//! block after the content that it marks. User and model must alternate: [`crate::prepare`] marks
+//! consecutive messages of one role, and a short message of the other role is inserted between them.
 
 mod answer;
 mod request;
@@ -25,11 +25,11 @@ pub(crate) use request::is_sent;
 pub struct Converse(Rules);
 
 impl Converse {
-    /// For a model of which nothing is known.
+    /// The rules for an unknown model.
     pub const UNKNOWN: Self = Self(Rules::UNKNOWN);
 }
 
-/// The rules for a model that accepts such requests.
+/// Returns the implementation for a model with these capabilities.
 pub(crate) fn for_model(capabilities: &Capabilities) -> &'static Converse {
     const fn every() -> [Converse; RULES.len()] {
         let mut all = [Converse::UNKNOWN; RULES.len()];
@@ -49,7 +49,7 @@ impl Wire for Converse {
         Format::Converse
     }
 
-    /// The endpoint's address has the model before this, and for a stream another method.
+    /// The full endpoint contains the model before this path; streams use another method.
     fn path(&self) -> &'static str {
         "/converse"
     }
@@ -70,18 +70,18 @@ impl Wire for Converse {
         request::tool(tool)
     }
 
-    /// Without a visible character in it, the API refuses it: then it must not be asked for.
+    /// The API rejects a text without a visible character; callers must not render such a text.
     fn system(&self, text: &str) -> Rendered {
         request::system(text)
     }
 
-    /// The message, behind another one if [`crate::prepare`] noted that one is missing; none if nothing
-    /// of the message can be sent.
+    /// Returns the message, preceded by a message of the other role if [`crate::prepare`] noted that one is
+    /// missing. Empty if the message has no content that can be sent.
     fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
         request::message(message)
     }
 
-    /// The same for a stream as for a whole answer: which of them is asked for stands in the path.
+    /// Equal for streams and whole answers: the path makes the choice.
     fn tail(&self, parameters: &Parameters, _stream: bool) -> Bytes {
         tail::tail(parameters, self.0)
     }

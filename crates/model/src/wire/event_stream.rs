@@ -1,6 +1,6 @@
-//! Event streams of AWS (`application/vnd.amazon.eventstream`), in which Bedrock streams.
+//! Event streams of AWS (`application/vnd.amazon.eventstream`), the streaming format of Bedrock.
 //!
-//! The frames are parsed by `aws-smithy-eventstream`; here they become events and errors.
+//! `aws-smithy-eventstream` parses the frames; this module converts them to events and errors.
 
 use aws_smithy_eventstream::frame::{DecodedFrame, MessageFrameDecoder};
 use aws_smithy_types::event_stream::Message;
@@ -15,30 +15,30 @@ use crate::error::{Error, ErrorKind};
 /// The content type of such a stream.
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.amazon.eventstream";
 
-/// The longest frame in bytes: 16 MiB, as in AWS's own clients.
+/// Maximum size of a frame in bytes: 16 MiB, as in AWS's own clients.
 const LONGEST: usize = 16 << 20;
 
 /// The type of events whose payload wraps an event of the model's own format.
 const CHUNK: &str = "chunk";
 
-/// Decodes a stream as it arrives.
+/// Incremental decoder of a stream.
 #[derive(Debug, Default)]
 pub struct Decoder {
     frames: MessageFrameDecoder,
     buffer: BytesMut,
-    /// What ended the stream behind the events that were returned last.
+    /// Error that ended the stream after the events that were returned last.
     failed: Option<Error>,
 }
 
 impl Decoder {
-    /// Appends bytes; returns the events that are complete now. An error behind some of them is returned
-    /// by [`Decoder::check`] and by the next call.
+    /// Appends bytes and returns the events that they complete. An error after some of these events is
+    /// returned by [`Decoder::check`] and by the next call.
     ///
-    /// An event has the name of its `:event-type` and its payload as data. A `chunk` of `InvokeModel`
-    /// has no name, and the data that it wraps.
+    /// An event has the name of its `:event-type` and its payload as data. A `chunk` of `InvokeModel` has
+    /// no name, and its data is the wrapped event.
     ///
     /// # Errors
-    /// [`ErrorKind::Malformed`]: this is no event stream. Otherwise the error that the provider reports
+    /// [`ErrorKind::Malformed`]: this is not an event stream. Otherwise the error that the provider reports
     /// in the stream, with its type as code.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Error> {
         self.check()?;
@@ -57,15 +57,16 @@ impl Decoder {
         }
     }
 
-    /// Returns what ended the stream, if it has ended with an error.
+    /// Returns the error that ended the stream, if there was one.
     ///
     /// # Errors
-    /// As those of [`Decoder::push`].
+    /// Those of [`Decoder::push`].
     pub fn check(&self) -> Result<(), Error> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The next frame, which may be no event of ours; `None` if it is incomplete.
+    /// Returns the next frame: its event, or `None` inside if the frame contains none. Returns `None` if
+    /// the frame is incomplete.
     fn next(&mut self) -> Result<Option<Option<Event>>, Error> {
         let frame = self.frames.decode_frame(&mut self.buffer);
         match frame.map_err(|error| malformed(&error.to_string()))? {
@@ -131,7 +132,7 @@ fn event(message: &Message) -> Result<Option<Event>, Error> {
     }
 }
 
-/// The kind of an exception:
+/// Returns the kind of an exception:
 /// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ResponseStream.html>.
 fn kind(code: &str) -> ErrorKind {
     match code {

@@ -1,21 +1,21 @@
-//! Which format the fields of an [`Extra`] came from.
+//! Origin of the fields of an [`Extra`].
 //!
-//! A field that one format sent means nothing to another, and strict providers refuse a request for
-//! it. So what is read from a wire is marked with its format, goes back to that format only, and the
-//! mark itself goes nowhere. Fields without a mark were written by hand and go to every format; but
-//! those whose names begin with `@` are our own notes, and go to none.
+//! A field of one format has no meaning in another, and strict providers reject unknown fields. Fields that
+//! were read from a wire format are therefore marked with it and sent back to that format only; the mark
+//! itself is never sent. Fields without a mark were configured by the user and are sent to every format.
+//! Fields whose names begin with `@` are internal notes and are never sent.
 
 use serde_json::{Map, Value};
 
 use crate::{Extra, Format};
 
-/// The entry that names the format.
+/// The entry with the name of the format.
 const ORIGIN: &str = "@wire";
 
-/// How the names of notes begin. No provider's field begins like this.
+/// Prefix of the names of notes. No provider's field begins with it.
 const NOTE: char = '@';
 
-/// Marks fields as read from `format`; no fields remain no fields.
+/// Marks fields as read from `format`; an empty map stays empty.
 pub(crate) fn from_wire(format: Format, mut fields: Extra) -> Extra {
     if !fields.is_empty() {
         fields = marked(format, fields);
@@ -23,18 +23,18 @@ pub(crate) fn from_wire(format: Format, mut fields: Extra) -> Extra {
     fields
 }
 
-/// Marks fields as read from `format`, also where there are none.
+/// Marks fields as read from `format`, even if there are none.
 pub(crate) fn marked(format: Format, mut fields: Extra) -> Extra {
     fields.insert(ORIGIN.into(), Value::from(name(format)));
     fields
 }
 
-/// Whether the fields are marked as read from `format`.
+/// Returns true if the fields are marked as read from `format`.
 pub(crate) fn is_from(format: Format, extra: &Extra) -> bool {
     extra.get(ORIGIN).and_then(Value::as_str) == Some(name(format))
 }
 
-/// The fields that may go to `format`, in their order.
+/// Returns the fields that may be sent to `format`, in their order.
 pub(crate) fn fields(format: Format, extra: &Extra) -> impl Iterator<Item = (&String, &Value)> {
     let own = extra
         .get(ORIGIN)
@@ -44,12 +44,12 @@ pub(crate) fn fields(format: Format, extra: &Extra) -> impl Iterator<Item = (&St
         .filter(move |(field, _)| own && !field.starts_with(NOTE))
 }
 
-/// One of those fields.
+/// Returns one of the fields that may be sent to `format`.
 pub(crate) fn field<'a>(format: Format, extra: &'a Extra, name: &str) -> Option<&'a Value> {
     fields(format, extra).find_map(|(field, value)| (field == name).then_some(value))
 }
 
-/// Adds the fields that may go to `format` behind those that are there; those that are there stay.
+/// Appends the fields that may be sent to `format`; fields already present win.
 pub(crate) fn add(object: &mut Map<String, Value>, format: Format, extra: &Extra) {
     for (field, value) in fields(format, extra) {
         if !object.contains_key(field) {

@@ -1,8 +1,8 @@
-//! Gemini's `generateContent`, as <https://ai.google.dev/api/generate-content> describes it.
+//! Gemini's `generateContent`: <https://ai.google.dev/api/generate-content>.
 //!
-//! The model is named in the path, not in the body. Function declarations carry their schemas as JSON
-//! Schema (`parametersJsonSchema`). A thought signature belongs to the part that it came with: such a
-//! part is never merged with another one and goes back as it came
+//! The path, not the body, contains the model. Function declarations have their schemas as JSON Schema
+//! (`parametersJsonSchema`). A thought signature belongs to the part with which it arrived: such a part is
+//! never merged with another one and is sent back unchanged
 //! (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 
 mod answer;
@@ -21,12 +21,13 @@ pub(super) use answer::usage;
 /// Gemini's `generateContent`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gemini {
-    /// Whether the model refuses a function call of the current turn without a thought signature: then
-    /// calls that another model made get the one that stands for none.
+    /// True if the model rejects a function call of the current turn without a thought signature. Calls of
+    /// other models then get the placeholder signature.
     wants_signatures: bool,
 }
 
-/// The rules for a model: from Gemini 3 on, thought signatures of function calls are checked.
+/// Returns the implementation for a model: Gemini 3 and later check the thought signatures of function
+/// calls.
 pub(crate) fn for_model(model: &str) -> &'static Gemini {
     let name = model.rsplit('/').next().unwrap_or(model);
     let earlier = ["gemini-1", "gemini-2"];
@@ -45,7 +46,7 @@ impl Wire for Gemini {
         Format::Gemini
     }
 
-    /// The endpoint's address has the model before this, and for a stream another method.
+    /// The full endpoint contains the model before this path; streams use another method.
     fn path(&self) -> &'static str {
         ":generateContent"
     }
@@ -74,18 +75,19 @@ impl Wire for Gemini {
         request::system(text)
     }
 
-    /// At most one piece; none if nothing of the message can be sent.
+    /// Returns at most one piece; none if the message has no content that can be sent.
     fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
         let piece = request::message(message, self.wants_signatures)?;
         Ok(piece.into_iter().collect())
     }
 
-    /// The same for a stream as for a whole answer: which of them is asked for stands in the path.
+    /// Equal for streams and whole answers: the path makes the choice.
     fn tail(&self, parameters: &Parameters, _stream: bool) -> Bytes {
         tail::tail(parameters)
     }
 
-    /// None: the provider caches by itself, or what `provider_opts.cachedContent` names.
+    /// Returns `None`: the provider caches automatically, or uses the content in
+    /// `provider_opts.cachedContent`.
     fn marker(&self, _time: MarkerTime) -> Option<Bytes> {
         None
     }

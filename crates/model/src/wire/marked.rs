@@ -1,5 +1,5 @@
-//! `OpenAI`'s two formats with cache markers: Anthropic's, which gateways pass on, and `OpenAI`'s own.
-//! What a marker may stand in is written as parts from the first request of a session on.
+//! `OpenAI`'s two formats with cache markers: Anthropic's markers, which gateways forward, and `OpenAI`'s
+//! own. Content that may carry a marker is rendered as parts from the first request of a session on.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::marking::{Marking, Style};
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
-/// The rules of `format` for a provider that takes markers so.
+/// Returns the implementation of `format` for a provider with this marking.
 pub(super) fn wire(format: Format, marking: &Marking) -> &'static dyn Wire {
     const fn chat(style: Style, in_results: bool) -> Marked {
         Marked {
@@ -35,7 +35,7 @@ pub(super) fn wire(format: Format, marking: &Marking) -> &'static dyn Wire {
     }
 }
 
-/// A format of `OpenAI`'s with markers.
+/// One of `OpenAI`'s formats with markers.
 #[derive(Debug)]
 struct Marked {
     format: Format,
@@ -95,7 +95,7 @@ impl Wire for Marked {
         match self.style {
             Style::None | Style::CachePoint => None,
             Style::CacheControl => anthropic::Messages.marker(time),
-            // How long is said once, behind the messages.
+            // The lifetime is in the tail, once per request.
             Style::Breakpoints => Some(Bytes::from_static(
                 br#","prompt_cache_breakpoint":{"mode":"explicit"}"#,
             )),
@@ -111,7 +111,7 @@ impl Wire for Marked {
     }
 }
 
-/// With the wish that nothing is kept but what is marked. What the user says of that goes before.
+/// Adds the option that only marked prefixes are cached. The user's own options take precedence.
 fn explicit(parameters: &Parameters) -> Parameters {
     const OPTIONS: &str = "prompt_cache_options";
     let mut parameters = parameters.clone();
@@ -119,7 +119,7 @@ fn explicit(parameters: &Parameters) -> Parameters {
     match (parameters.extra.shift_remove(OPTIONS), &mut options) {
         (None, _) => {}
         (Some(Value::Object(theirs)), Value::Object(ours)) => ours.extend(theirs),
-        // `null`: they are not to be sent.
+        // `null`: the user disables the options.
         (Some(Value::Null), _) => return parameters,
         (Some(other), options) => *options = other,
     }

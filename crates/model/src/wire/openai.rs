@@ -1,4 +1,4 @@
-//! What the two formats of OpenAI share.
+//! Code that the two formats of OpenAI share.
 
 use std::borrow::Cow;
 
@@ -18,11 +18,11 @@ pub(crate) use usage::{UsageNames, usage};
 /// A JSON object.
 pub(crate) type Object = Map<String, Value>;
 
-/// Whether a text block is a refusal: both formats have a place of its own for one. It is kept as
-/// text, so that it is shown, with `"type": "refusal"` beside it.
+/// Type of a text block that is a refusal. Both formats have a separate field for refusals. A refusal is
+/// kept as text with `"type": "refusal"`, so that it is shown.
 pub(crate) const REFUSAL: &str = "refusal";
 
-/// An object of these fields, in this order.
+/// Creates an object with these fields, in this order.
 pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Object {
     fields
         .into_iter()
@@ -30,7 +30,7 @@ pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Object {
         .collect()
 }
 
-/// A piece without a place for a marker.
+/// Renders a piece without a position for a marker.
 pub(crate) fn rendered(object: Object) -> Rendered {
     Rendered {
         bytes: Value::Object(object).to_string().into(),
@@ -38,11 +38,11 @@ pub(crate) fn rendered(object: Object) -> Rendered {
     }
 }
 
-/// The names of cache markers: those of whoever writes fields by hand would stand beside ours.
+/// Field names of cache markers. Markers that users write into fields would conflict with the planner's.
 const MARKERS: [&str; 2] = ["cache_control", "prompt_cache_breakpoint"];
 
-/// A piece whose field `content` may carry a marker: in the last of its parts, if that is a text with
-/// something to see in it. Markers that are in its parts already are left out.
+/// Renders a piece that may carry a marker in the last part of its field `content`, if that part is a
+/// visible text. Markers that the parts already contain are dropped.
 pub(crate) fn markable(mut object: Object, content: &str) -> Rendered {
     if let Some(Value::Array(parts)) = object.get_mut(content) {
         for part in parts.iter_mut().filter_map(Value::as_object_mut) {
@@ -75,7 +75,7 @@ fn write(json: &mut Vec<u8>, value: &Value) {
     serde_json::to_writer(json, value).unwrap_or_default();
 }
 
-/// Whether the last of these parts is a text with something to see in it.
+/// Returns true if the last of these parts is a visible text.
 fn ends_with_text(parts: &Value) -> bool {
     let last = parts.as_array().and_then(|parts| parts.last()?.as_object());
     last.is_some_and(|part| {
@@ -84,19 +84,19 @@ fn ends_with_text(parts: &Value) -> bool {
     })
 }
 
-/// Whether there is something to see in a text.
+/// Returns true if a text has a visible character.
 pub(crate) fn is_visible(text: &str) -> bool {
     text.contains(|character: char| !character.is_whitespace())
 }
 
-/// Fields that are groups of settings: what the user says of one setting leaves the others alone.
+/// Fields that are groups of settings; the user's settings are merged into the group.
 const GROUPS: [&str; 3] = ["reasoning", "stream_options", "text"];
 
-/// What stands behind the arrays: our fields, and the user's, which win.
+/// Renders the end of the body after the arrays: the client's fields, overridden by the user's.
 ///
-/// `reserved` names what a user's field may not be: the arrays, which stand in the body already (a
-/// second one of the same name would make two requests of one), and `stream`, which whoever reads
-/// the answer decides. A `null` for one of our fields takes it out.
+/// `reserved` lists the names that the user's fields must not have: the arrays, because the body contains
+/// them already and duplicate names would make it ambiguous, and `stream`, because it is decided by the
+/// reader of the answer. A `null` removes one of the client's fields.
 pub(crate) fn tail(mut fields: Object, extra: &Extra, reserved: &[&str]) -> Bytes {
     for (name, value) in extra {
         if reserved.contains(&name.as_str()) {
@@ -126,12 +126,12 @@ pub(crate) fn tail(mut fields: Object, extra: &Extra, reserved: &[&str]) -> Byte
     bytes.into()
 }
 
-/// A number, unless JSON has none for it.
+/// Returns a number, unless JSON cannot represent it.
 pub(crate) fn number(value: Option<f64>) -> Option<Value> {
     Number::from_f64(value?).map(Value::Number)
 }
 
-/// Where the bytes of a picture are, as a URL.
+/// Returns the source of an image as a URL.
 pub(crate) fn image_url(source: &ImageSource) -> String {
     match source {
         ImageSource::Url(url) => url.clone(),
@@ -139,8 +139,8 @@ pub(crate) fn image_url(source: &ImageSource) -> String {
     }
 }
 
-/// The arguments of a call, verbatim. None at all become an empty object: several servers parse the
-/// arguments of earlier calls and fail on empty text.
+/// Returns the arguments of a call verbatim. Empty arguments become an empty object: several servers parse
+/// the arguments of earlier calls and fail on empty text.
 pub(crate) fn arguments(written: &str) -> &str {
     if written.trim().is_empty() {
         "{}"
@@ -149,14 +149,14 @@ pub(crate) fn arguments(written: &str) -> &str {
     }
 }
 
-/// Texts that belong to one string, as paragraphs; empty ones are left out.
+/// Joins texts as paragraphs of one string; empty ones are skipped.
 pub(crate) fn paragraphs<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let texts: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")
 }
 
-/// What a tool said, with its failure said in words: neither format has a field for it. A failure
-/// begins with `Error:`, once.
+/// Returns the text of a tool result. The formats have no field for a failure, so the text of a failed
+/// result begins with `Error:`, once.
 pub(crate) fn told(text: &str, is_error: bool) -> Cow<'_, str> {
     if !is_error || text.starts_with("Error:") {
         Cow::Borrowed(text)
@@ -167,14 +167,13 @@ pub(crate) fn told(text: &str, is_error: bool) -> Cow<'_, str> {
     }
 }
 
-/// The model's own part of its name: `openai/gpt-5` and `gpt-5` are the same model.
+/// Returns the model's name without its provider: `openai/gpt-5` and `gpt-5` are the same model.
 fn own_name(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
-/// Whether a name is that of a model of OpenAI's own service: `gpt-…` (but not `gpt-oss-…`, whose
-/// weights run anywhere), `chatgpt-…`, `o` and a digit, or one that was tuned from such a model
-/// (`ft:gpt-…`).
+/// Returns true if a model belongs to OpenAI's own service: `gpt-…` (but not `gpt-oss-…`, an open-weight
+/// model), `chatgpt-…`, `o` followed by a digit, or a fine-tuned version of such a model (`ft:gpt-…`).
 pub(crate) fn is_openai_model(model: &str) -> bool {
     let name = own_name(model);
     let name = name.strip_prefix("ft:").unwrap_or(name);
@@ -186,7 +185,7 @@ pub(crate) fn is_openai_model(model: &str) -> bool {
         || (name.starts_with("gpt-") && !name.starts_with("gpt-oss"))
 }
 
-/// Whether a model of OpenAI's is known not to reason; it refuses to be asked for its reasoning.
+/// Returns true if one of OpenAI's models is known to have no reasoning; it rejects requests for reasoning.
 pub(crate) fn never_reasons(model: &str) -> bool {
     let name = own_name(model);
     let name = name.strip_prefix("ft:").unwrap_or(name);
@@ -195,8 +194,8 @@ pub(crate) fn never_reasons(model: &str) -> bool {
         .any(|family| name.starts_with(family))
 }
 
-/// The effort that stands for a number of reasoning tokens where only efforts are known: `low` up to
-/// 2,048, `medium` up to 16,384, `high` beyond.
+/// Converts a reasoning budget to an effort, for formats that have only efforts: `low` up to 2,048 tokens,
+/// `medium` up to 16,384, `high` beyond.
 pub(crate) const fn effort(budget: u64) -> &'static str {
     match budget {
         0..=2_048 => "low",
@@ -205,8 +204,8 @@ pub(crate) const fn effort(budget: u64) -> &'static str {
     }
 }
 
-/// The number of reasoning tokens that stands for an effort where only budgets are known; [`effort`] of
-/// it is the effort again for `low`, `medium` and `high`.
+/// Converts an effort to a reasoning budget in tokens, for formats that have only budgets. [`effort`]
+/// converts it back to the same effort for `low`, `medium` and `high`.
 pub(crate) fn budget(effort: &str) -> u64 {
     match effort {
         "minimal" => 1_024,
@@ -216,7 +215,7 @@ pub(crate) fn budget(effort: &str) -> u64 {
     }
 }
 
-/// A field's text, if it has some.
+/// Returns the text of a field; `None` if it is missing, empty or not a text.
 pub(crate) fn text_of<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     object
         .get(name)
@@ -224,7 +223,7 @@ pub(crate) fn text_of<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
         .filter(|text| !text.is_empty())
 }
 
-/// The refusal to render a block where nobody may say such a thing.
+/// Creates the error for a block in a place where the format does not allow it.
 pub(crate) fn misplaced(block: &Block, place: &str) -> Error {
     let what = match block {
         Block::Text { .. } => "text",

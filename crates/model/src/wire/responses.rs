@@ -1,16 +1,16 @@
 //! OpenAI Responses, without state at the provider.
 //!
-//! Every request carries the whole conversation as items: nothing refers to an earlier response, and
-//! `store` is false, so reasoning comes encrypted and goes back as it came. An item of an answer
-//! becomes an item of the next request once, with all its fields; each is a piece of its own.
+//! Every request contains the whole conversation as items. No request refers to an earlier response, and
+//! `store` is false, so reasoning arrives encrypted and is sent back unchanged. An item of an answer
+//! becomes one item of the next request, with all its fields; each item is a separate piece.
 //!
-//! - The system's text is a developer message.
-//! - A message item of an answer becomes text blocks, one for each part; what else the item holds
-//!   (`id`, `status`, `phase`) is kept under `item` in the fields of its blocks, so that the blocks of
-//!   one item make one item again.
-//! - Nothing marks the result of a tool as a failure, so the text of one begins with `Error: `.
-//! - The format has no texts at which a model stops; they are sent as `stop` all the same, because a
-//!   server's complaint is better than a wish that is lost.
+//! - The system text is a developer message.
+//! - A message item of an answer becomes text blocks, one for each part. The other fields of the item
+//!   (`id`, `status`, `phase`) are kept under `item` in the fields of its blocks, so that the blocks can be
+//!   joined to one item again.
+//! - The format has no flag for a failed tool, so the text of its result begins with `Error: `.
+//! - The format has no stop sequences. They are sent as `stop` nevertheless: an error of the server is
+//!   better than an ignored setting.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -28,7 +28,7 @@ mod tail;
 
 pub(super) use answer::reported as usage;
 
-/// The field of a text block's extra that holds what the block's item holds beside its content.
+/// The field of a text block's extra with the fields of its item except the content.
 const ITEM: &str = "item";
 
 /// OpenAI Responses.
@@ -52,7 +52,7 @@ impl Wire for Responses {
         }
     }
 
-    /// Not strict: strict schemas are a dialect of JSON Schema, and the default here is strict.
+    /// Not strict: strict schemas are a dialect of JSON Schema, and the API's default is strict.
     fn tool(&self, tool: &ToolDefinition) -> Rendered {
         let ToolDefinition {
             name,

@@ -1,13 +1,13 @@
-//! Server-sent events, decoded from any pieces of a stream.
+//! Incremental decoder of server-sent events.
 //!
-//! The rules are those of the WHATWG's HTML standard, section 9.2.6: lines end with CR LF, LF or CR; a
-//! byte order mark at the start is skipped; bytes that are no UTF-8 become U+FFFD; an event that no
-//! blank line ends is none. `id` and `retry` are for clients that connect again, which a client of a
-//! model never does: they are ignored.
+//! It follows the WHATWG's HTML standard, section 9.2.6: lines end with CR LF, LF or CR; a byte order mark
+//! at the start is skipped; bytes that are not UTF-8 become U+FFFD; an event without a blank line at its
+//! end is dropped. `id` and `retry` are ignored: they are for clients that reconnect, which a client of a
+//! model never does.
 
 use crate::error::{Error, ErrorKind};
 
-/// How long one event, or one line, may be, in bytes: 16 MiB.
+/// Maximum length of one event or line, in bytes: 16 MiB.
 pub const LONGEST_EVENT: usize = 16 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -15,23 +15,23 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its name; `message` if it has none.
+    /// Name; `message` if the stream contains none.
     pub name: String,
-    /// Its data lines, joined by line ends.
+    /// Data lines, joined by line feeds.
     pub data: String,
 }
 
-/// Makes events of the bytes of a stream, wherever the pieces of it end. Takes time in proportion to
-/// the bytes, and holds no more than one event.
+/// Decodes a stream from chunks that may end anywhere. Takes time linear in the number of bytes, and
+/// buffers at most one event.
 #[derive(Debug)]
 pub struct Decoder {
-    /// What has come of a line whose end has not.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
-    /// A CR ended the last line: an LF that follows belongs to it.
+    /// True if the last line ended with CR: an LF that follows belongs to it.
     after_return: bool,
-    /// The first line has not come: a byte order mark may stand before it.
+    /// True before the first line, which may begin with a byte order mark.
     at_start: bool,
-    /// An event was too long; the rest of the stream means nothing.
+    /// True after an event that was too long; the rest of the stream is rejected.
     failed: bool,
     name: String,
     data: Option<String>,
@@ -45,13 +45,13 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// At the start of a stream; events may be [`LONGEST_EVENT`] long.
+    /// Creates a decoder whose events may have up to [`LONGEST_EVENT`] bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::with_longest(LONGEST_EVENT)
     }
 
-    /// At the start of a stream whose events may be this many bytes long.
+    /// Creates a decoder whose events may have up to `longest` bytes.
     #[must_use]
     pub fn with_longest(longest: usize) -> Self {
         Self {
@@ -65,11 +65,11 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes, and gives the events that they complete.
+    /// Appends bytes and returns the events that they complete.
     ///
     /// # Errors
-    /// [`ErrorKind::Malformed`]: an event, or a line, is longer than allowed. The events before it in
-    /// the same bytes are lost with it, and so is the rest of the stream.
+    /// [`ErrorKind::Malformed`]: an event or a line is longer than allowed. Earlier events in the same
+    /// bytes and the rest of the stream are lost.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Error> {
         let mut events = Vec::new();
         let mut rest = bytes;
@@ -95,7 +95,7 @@ impl Decoder {
         Ok(events)
     }
 
-    /// The line, whose last bytes these are, is complete.
+    /// Completes the line that ends with these bytes.
     fn end_of_line(&mut self, last: &[u8]) -> Result<Option<Event>, Error> {
         if self.line.is_empty() && last.len() <= self.longest {
             return self.take_line(last);
@@ -133,7 +133,7 @@ impl Decoder {
         match field {
             b"data" => self.add_data(value)?,
             b"event" => self.name = self.text(value)?,
-            // Comments, which have no field's name; `id`; `retry`; what is not known.
+            // Comments, which have no field name; `id`; `retry`; unknown fields.
             _ => {}
         }
         Ok(None)
@@ -151,7 +151,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A value's text, if the event has room for it.
+    /// Decodes a value, if the event has room for it.
     fn text(&mut self, value: &[u8]) -> Result<String, Error> {
         let held = self.name.len() + self.data.as_ref().map_or(0, String::len);
         if held + value.len() >= self.longest {

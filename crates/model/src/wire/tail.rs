@@ -1,13 +1,13 @@
-//! Members behind the messages, as far as formats have them in common.
+//! The members after the messages, as far as several formats share them.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::Extra;
 
-/// Renders `fields`, with the caller's own (`extra`) merged in, as the end of a body: begins with a comma,
-/// unless it has no members, and ends with the body's brace. Members of `elsewhere` stand in another part of
-/// the request and are left out.
+/// Renders `fields`, merged with the caller's own (`extra`), as the end of a body: begins with a comma,
+/// unless it has no members, and ends with the body's brace. Members in `elsewhere` belong to another part
+/// of the request and are left out.
 pub(super) fn rendered(mut fields: Map<String, Value>, extra: &Extra, elsewhere: &[&str]) -> Bytes {
     for (name, value) in extra {
         if !elsewhere.contains(&name.as_str()) {
@@ -41,7 +41,7 @@ fn merge(fields: &mut Map<String, Value>, name: &str, value: &Value) {
     }
 }
 
-/// The fields that have a value.
+/// Returns the fields that have a value.
 pub(super) fn present<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields
         .into_iter()

@@ -21,13 +21,13 @@ const SERVICE: &str = "bedrock";
 #[derive(Debug, Clone)]
 pub(crate) struct AccessKey {
     credentials: Credentials,
-    /// The region that is signed for, unless the address names another.
+    /// Region of the signature, unless the address contains one.
     region: String,
 }
 
 impl AccessKey {
-    /// The access key of `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, or else of
-    /// the profile `AWS_PROFILE` (`default`) in `~/.aws/credentials`.
+    /// Returns the access key of `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, or
+    /// else that of the profile `AWS_PROFILE` (default: `default`) in `~/.aws/credentials`.
     pub(super) fn find(environment: &BTreeMap<String, String>, region: &str) -> Option<Self> {
         let of_environment = || {
             let read = |name| variable(environment, &[name]).map(str::to_owned);
@@ -62,7 +62,7 @@ impl AccessKey {
         })
     }
 
-    /// The secret parts.
+    /// Returns the secret parts.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         let secret = self.credentials.secret_access_key();
         [Some(secret), self.credentials.session_token()]
@@ -72,7 +72,7 @@ impl AccessKey {
 
     /// Signs a `POST` request: adds `x-amz-date`, `x-amz-security-token` and `authorization`.
     ///
-    /// Signed are the host, the content type, the added headers and the body.
+    /// The signature covers the host, the content type, the added headers and the body.
     pub(super) fn sign(
         &self,
         headers: &mut HeaderMap,
@@ -80,7 +80,7 @@ impl AccessKey {
         body: &[u8],
         now: Millis,
     ) -> Result<(), Error> {
-        // The causes may hold what was to be signed.
+        // The causes are omitted, because they may contain the signed data.
         let failed = |what: &str| {
             Error::new(
                 ErrorKind::Unauthorized,
@@ -117,7 +117,7 @@ impl AccessKey {
     }
 }
 
-/// The region in the host name of an AWS endpoint.
+/// Returns the region in the host name of an AWS endpoint.
 fn region_of(url: &Url) -> Option<&str> {
     let host = url.host_str()?.strip_suffix(".amazonaws.com")?;
     let (service, region) = host.split_once('.')?;
@@ -127,7 +127,7 @@ fn region_of(url: &Url) -> Option<&str> {
         .filter(|region| !region.contains('.'))
 }
 
-/// A value of a profile in a credentials file.
+/// Returns a value of a profile in a credentials file.
 fn profile_value<'t>(text: &'t str, profile: &str, key: &str) -> Option<&'t str> {
     let mut is_inside = false;
     let mut found = None;

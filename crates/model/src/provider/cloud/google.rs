@@ -1,9 +1,9 @@
 //! Access tokens for a service account of Google:
 //! <https://developers.google.com/identity/protocols/oauth2/service-account#authorizingrequests>.
 //!
-//! The signature is made by `ring`, which is also the backend of TLS. `google-cloud-auth` and
-//! `jsonwebtoken` do not fit: the first reads the system's clock, refreshes in tasks of its own and
-//! opens connections past the configured client; the second signs through a global backend.
+//! Signatures are created with `ring`, which is also the backend of TLS. `google-cloud-auth` and
+//! `jsonwebtoken` do not fit: the first reads the system clock, refreshes in background tasks and bypasses
+//! the configured HTTP client; the second signs through a global backend.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -32,16 +32,16 @@ const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// The grant type of a signed assertion (RFC 7523).
 const GRANT: &str = "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer";
 
-/// The lifetime of an assertion in seconds: the longest that is accepted.
+/// Lifetime of an assertion in seconds: the maximum that Google accepts.
 const LIFETIME: i64 = 3_600;
 
-/// The time before its expiry from which on a token is not used any more, in milliseconds.
+/// Time before its expiry at which a token is replaced, in milliseconds.
 const MARGIN: Millis = 60_000;
 
-/// The longest time for a request for a token.
+/// Timeout of a token request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest answer of a token endpoint, in bytes.
+/// Maximum size of a token endpoint's answer, in bytes.
 const LONGEST: usize = 1 << 20;
 
 /// Service accounts by the path of their files, so that all models share a token.
@@ -52,7 +52,7 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Accounts whose tokens are registered as secrets.
+    /// Creates accounts whose tokens are registered as secrets.
     pub(in crate::provider) fn with_seals(seals: Arc<Seals>) -> Self {
         Self {
             seals,
@@ -60,7 +60,7 @@ impl Accounts {
         }
     }
 
-    /// The account of this file. Nothing is read yet.
+    /// Returns the account of this file. The file is not read yet.
     pub(super) fn at(&self, file: &str) -> Arc<ServiceAccount> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let account = known.entry(PathBuf::from(file)).or_insert_with_key(|file| {
@@ -78,13 +78,13 @@ impl Accounts {
 pub(crate) struct ServiceAccount {
     file: PathBuf,
     seals: Arc<Seals>,
-    /// The token and the time until which it is used. Locked during a request for a token, so that
-    /// concurrent requests share one.
+    /// The token and the time until which it is used. Locked during a token request, so that concurrent
+    /// requests share one.
     token: tokio::sync::Mutex<Option<(Secret<String>, Millis)>>,
 }
 
 impl std::fmt::Debug for ServiceAccount {
-    /// Without the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServiceAccount")
             .field("file", &self.file)
@@ -93,7 +93,7 @@ impl std::fmt::Debug for ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// The latest token; `None` while one is requested.
+    /// Returns the latest token; `None` while one is being requested.
     pub(super) fn held(&self) -> Option<String> {
         let held = self.token.try_lock().ok()?;
         held.as_ref().map(|(token, _)| token.expose().clone())
@@ -101,14 +101,14 @@ impl ServiceAccount {
 
     /// Drops the token.
     pub(super) fn expire(&self) {
-        // While it is locked, a token is being requested.
+        // While the lock is held, a new token is being requested.
         if let Ok(mut held) = self.token.try_lock() {
             *held = None;
         }
     }
 
-    /// Returns an access token that is valid for another minute at least. The file is read whenever a
-    /// new token is needed, so that a rotated key is picked up.
+    /// Returns an access token that is valid for at least another minute. The file is read again for each
+    /// new token, so that a rotated key takes effect.
     pub(super) async fn token(
         &self,
         http: &HttpClient,
@@ -150,7 +150,7 @@ impl AccountKey {
         };
         let text = std::fs::read_to_string(file)
             .map_err(|error| wrong(&format_args!("cannot be read ({error})")))?;
-        // The parser's message could quote the file.
+        // The parser's message is omitted, because it could quote the file.
         let value: Value = serde_json::from_str(&text).map_err(|_| wrong(&"is not JSON"))?;
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         let needed =
@@ -237,7 +237,7 @@ impl AccountKey {
         }
     }
 
-    /// The signed assertion: a JSON Web Token.
+    /// Returns the signed assertion: a JSON Web Token.
     fn assertion(&self, now: i64) -> Option<String> {
         let mut header = json!({"alg": "RS256", "typ": "JWT"});
         if let Some(id) = &self.key_id {
@@ -262,7 +262,7 @@ impl AccountKey {
     }
 }
 
-/// As much of the answer as arrives, up to [`LONGEST`] bytes.
+/// Reads as much of the answer as arrives, up to [`LONGEST`] bytes.
 async fn whole(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {

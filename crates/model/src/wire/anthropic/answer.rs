@@ -1,4 +1,4 @@
-//! Answers.
+//! Parses answers.
 
 use cachalot_core::json;
 use serde_json::{Map, Value};
@@ -8,15 +8,15 @@ use crate::error::{Error, ErrorKind};
 use crate::wire::extra;
 use crate::{Block, Extra, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse, Usage};
 
-/// An object of the wire.
+/// A JSON object of the wire.
 pub(super) type Fields = Map<String, Value>;
 
-/// Reads a whole answer.
+/// Parses a whole answer.
 pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
     let text = std::str::from_utf8(body)
         .map_err(|error| malformed(format!("the answer is no UTF-8 text ({error})")))?;
     let mut fields = object(text, "the answer")?;
-    // Proxies say it without a type.
+    // Proxies send errors without a type.
     if !fields.contains_key("content") && fields.contains_key("error") {
         return Err(failure::read(&fields));
     }
@@ -35,7 +35,7 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
     Ok(whole(fields, blocks))
 }
 
-/// The answer, of its fields without `content`.
+/// Creates the reply from the answer's fields without `content`.
 pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
     fields.shift_remove("type");
     fields.shift_remove("role");
@@ -58,7 +58,7 @@ pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
     }
 }
 
-/// A block; of one that calls a tool, `input` is the text of the arguments.
+/// Parses a block; `input` is the text of the arguments of a tool call.
 pub(super) fn block(mut fields: Fields, input: &str) -> Result<Block, Error> {
     let kind = fields.get("type").and_then(Value::as_str);
     match kind.unwrap_or_default() {
@@ -110,9 +110,8 @@ fn tool_use(mut fields: Fields, input: &str) -> Result<ToolUse, Error> {
     })
 }
 
-/// What was used, and the fields that we have no word for; `None` if there is nothing about tokens.
-/// `input_tokens` is what stands behind the last breakpoint, without what the provider's cache read or
-/// wrote.
+/// Parses the usage; also returns the unknown fields. `None` if there are no token counts. `input_tokens`
+/// is the input after the last breakpoint, without the input that the provider's cache read or wrote.
 fn usage(value: Value) -> Option<(Usage, Extra)> {
     let Value::Object(mut rest) = value else {
         return None;
@@ -145,7 +144,7 @@ fn usage(value: Value) -> Option<(Usage, Extra)> {
     Some((usage, rest))
 }
 
-/// What an answer's `usage` says.
+/// Returns the usage in an answer's `usage`.
 pub(crate) fn reported(value: &Value) -> Option<Usage> {
     usage(value.clone()).map(|(usage, _)| usage)
 }
@@ -180,7 +179,7 @@ fn text_of(value: Option<Value>) -> Option<String> {
     }
 }
 
-/// JSON text that must be an object.
+/// Parses JSON text that must be an object.
 pub(super) fn object(text: &str, what: &str) -> Result<Fields, Error> {
     match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => Ok(fields),
@@ -189,7 +188,7 @@ pub(super) fn object(text: &str, what: &str) -> Result<Fields, Error> {
     }
 }
 
-/// The answer makes no sense.
+/// Creates the error of an invalid answer.
 pub(super) fn malformed(what: impl std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Malformed,

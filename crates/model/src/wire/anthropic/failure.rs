@@ -1,10 +1,10 @@
-//! Errors as the API says them.
+//! Errors as the API reports them.
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind, is_about_length};
 
-/// The error in `{"type":"error","error":{"type":…,"message":…},"request_id":…}`.
+/// Parses the error in `{"type":"error","error":{"type":…,"message":…},"request_id":…}`.
 pub(super) fn read(fields: &Map<String, Value>) -> Error {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let error = fields.get("error").unwrap_or(&Value::Null);
@@ -19,7 +19,8 @@ pub(super) fn read(fields: &Map<String, Value>) -> Error {
     }
 }
 
-/// See <https://platform.claude.com/docs/en/api/errors>. What is not known is the provider's failure.
+/// Returns the kind of an error: <https://platform.claude.com/docs/en/api/errors>. An unknown error counts
+/// as a failure of the provider.
 fn kind(code: &str, message: &str) -> ErrorKind {
     match code {
         "authentication_error" | "permission_error" => ErrorKind::Unauthorized,

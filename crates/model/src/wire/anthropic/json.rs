@@ -1,11 +1,11 @@
-//! JSON text, written piece by piece.
+//! A writer of JSON text.
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::wire::Rendered;
 
-/// JSON text in the making.
+/// JSON text under construction.
 #[derive(Default)]
 pub(in crate::wire) struct Json(Vec<u8>);
 
@@ -14,12 +14,12 @@ impl Json {
         self.0.len()
     }
 
-    /// Takes back what was written after this length.
+    /// Removes the text after this length.
     pub(in crate::wire) fn truncate(&mut self, length: usize) {
         self.0.truncate(length);
     }
 
-    /// Text that is JSON, or a part of it.
+    /// Appends text that is JSON, or a part of it.
     pub(in crate::wire) fn raw(&mut self, text: &str) -> &mut Self {
         self.0.extend_from_slice(text.as_bytes());
         self
@@ -32,12 +32,12 @@ impl Json {
     }
 
     pub(in crate::wire) fn value(&mut self, value: &Value) -> &mut Self {
-        // Nor does a value, whose keys are texts.
+        // Writing a value into memory does not fail either, because its keys are texts.
         serde_json::to_writer(&mut self.0, value).unwrap_or_default();
         self
     }
 
-    /// Further members of an object that has some already, but for those that are written elsewhere.
+    /// Appends members to an object that is not empty, except those in `but`.
     pub(in crate::wire) fn members<'a>(
         &mut self,
         members: impl IntoIterator<Item = (&'a String, &'a Value)>,
@@ -52,7 +52,7 @@ impl Json {
         self
     }
 
-    /// The offset of the closing brace that was written last.
+    /// Returns the offset of the closing brace that was written last.
     pub(in crate::wire) fn before_brace(&self) -> Option<u32> {
         u32::try_from(self.0.len().checked_sub(1)?).ok()
     }

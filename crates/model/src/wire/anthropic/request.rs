@@ -1,4 +1,4 @@
-//! Tools, the system's text and messages, as pieces of a request.
+//! Renders tools, system text and messages as pieces of a request.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,10 +14,10 @@ use crate::{
 
 const MARKER: &str = "cache_control";
 
-/// What a failed tool said if it said nothing: the API refuses an error without content.
+/// Content of a failed tool without output: the API rejects an error without content.
 const SILENT_FAILURE: &str = "The tool failed and said nothing.";
 
-/// A block of this kind is on the wire, or not, and a marker may stand in it, or not.
+/// Result of writing a block: nothing written, or a block that does or does not accept a marker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     Nothing,
@@ -25,7 +25,7 @@ enum Written {
     Markable,
 }
 
-/// A tool. A schema without a `type` is one of an object: the API demands that it says so.
+/// Renders a tool. A schema without a `type` gets the type `object`, because the API requires a type.
 pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"name":"#).string(&tool.name);
@@ -53,7 +53,7 @@ pub(super) fn system(text: &str) -> Rendered {
     json.rendered(mark_at)
 }
 
-/// `None` if there is nothing in it that can be sent.
+/// Renders a message; `None` if it has no content that can be sent.
 pub(super) fn message(message: &Message) -> Result<Option<Rendered>, Error> {
     let mut json = Json::default();
     json.raw(match message.role {
@@ -77,8 +77,8 @@ pub(super) fn message(message: &Message) -> Result<Option<Rendered>, Error> {
 struct Blocks<'a>(&'a mut Json);
 
 impl Blocks<'_> {
-    /// The array of the blocks that can be sent, or nothing if there is none; and where a marker may
-    /// stand in the last.
+    /// Writes the array of the blocks that can be sent, or nothing if there are none. Returns the position
+    /// of a marker in the last block.
     fn array(
         &mut self,
         blocks: &[Block],
@@ -114,7 +114,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// A block within the result of a tool.
+    /// Writes a block within a tool result.
     fn result_block(&mut self, block: &Block) -> Result<Written, Error> {
         match block {
             Block::ToolUse(ToolUse { id, .. }) | Block::ToolResult(ToolResult { id, .. }) => {
@@ -131,7 +131,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// What may stand in a message and in the result of a tool.
+    /// Writes a block that is allowed both in a message and in a tool result.
     fn content(&mut self, block: &Block) -> Written {
         match block {
             Block::Text { text, extra } => self.text(text, extra),
@@ -211,7 +211,7 @@ impl Blocks<'_> {
         ))
     }
 
-    /// A block that we have no word for.
+    /// Writes a block of an unknown type.
     fn verbatim(&mut self, block: &Value) -> Written {
         let Value::Object(fields) = block else {
             self.0.value(block);
@@ -236,8 +236,8 @@ impl Blocks<'_> {
     }
 }
 
-/// Writes the arguments as the model wrote them. If they are no object, the model's text is shown to it
-/// in one: the API takes nothing else, and the conversation must go on.
+/// Writes the arguments as the model wrote them. If they are not an object, their text is wrapped in one:
+/// the API accepts nothing else, and the conversation must continue.
 pub(in crate::wire) fn input(json: &mut Json, arguments: &str) {
     let arguments = arguments.trim_matches([' ', '\t', '\n', '\r']);
     if arguments.is_empty() || arguments == "null" {
@@ -250,12 +250,12 @@ pub(in crate::wire) fn input(json: &mut Json, arguments: &str) {
     }
 }
 
-/// The API refuses text blocks without a character that is no white space.
+/// Returns true if a text has a visible character; the API rejects other text blocks.
 pub(in crate::wire) fn is_visible(text: &str) -> bool {
     text.contains(|character: char| !character.is_whitespace())
 }
 
-/// Whether the API takes a marker in a block of this type that we have no word for.
+/// Returns true if the API accepts a marker in a block of this type, which has no representation here.
 fn takes_marker(kind: &str) -> bool {
     [
         "document",
@@ -268,13 +268,14 @@ fn takes_marker(kind: &str) -> bool {
         || kind.ends_with("_tool_result")
 }
 
-/// A name that the API takes: letters, digits, `_` and `-`.
+/// Converts a name to the characters that the API accepts: letters, digits, `_` and `-`.
 fn allowed(name: &str) -> Cow<'_, str> {
     escaped(name, "_-")
 }
 
-/// A name of ASCII letters, digits and `signs`. Other providers allow more; what is not allowed is
-/// written as `_` and its code point, here and there alike, so that a result still finds its call.
+/// Converts a name to ASCII letters, digits and `signs`. Other providers allow more characters. Each
+/// forbidden character is written as `_` and its code point, in calls and results alike, so that a result
+/// still matches its call.
 pub(in crate::wire) fn escaped<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
     let fits = |character: char| character.is_ascii_alphanumeric() || signs.contains(character);
     if name.is_empty() {
@@ -287,14 +288,14 @@ pub(in crate::wire) fn escaped<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
         if fits(character) {
             name.push(character);
         } else {
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             write!(name, "_{:x}", u32::from(character)).unwrap_or_default();
         }
         name
     }))
 }
 
-/// The media type and the bytes of a `data:` URL, which the API does not take as a URL.
+/// Returns the media type and the base64 data of a `data:` URL; the API does not accept it as a URL.
 fn inline_parts(url: &str) -> Option<(&str, &str)> {
     url.strip_prefix("data:")?.split_once(";base64,")
 }

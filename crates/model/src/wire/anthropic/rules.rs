@@ -1,4 +1,4 @@
-//! Thinking, effort and sampling, by what the model accepts.
+//! Thinking, effort and sampling parameters, by the model's capabilities.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -13,17 +13,18 @@ use crate::{Format, Message, Parameters, ReasoningWish, Reply, ToolDefinition};
 /// The effort that switches thinking off.
 const NO_EFFORT: &str = "none";
 
-/// The smallest budget that the API takes.
+/// The smallest budget that the API accepts.
 const LEAST_BUDGET: u64 = 1_024;
 
-/// The parameters that a model accepts. What is not known of it counts as accepted.
+/// The parameters that a model accepts. Unknown capabilities count as accepted.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wire) struct Rules {
-    /// `None`: not known; then a budget is sent as a budget, and an effort as adaptive thinking.
+    /// `None` if unknown; then a budget is sent as a budget, and an effort as adaptive thinking.
     thinking: Option<Thinking>,
     efforts: bool,
     pub(in crate::wire) sampling: bool,
-    /// The cloud platform that serves the model. Its address names the model, and the body a version.
+    /// The cloud platform that serves the model. On a cloud platform, the address contains the model, and
+    /// the body contains a version.
     cloud: Option<Cloud>,
 }
 
@@ -69,7 +70,7 @@ impl Rules {
                 let budget = openai::budget(effort).min(max_tokens / 4 * 3);
                 (budget >= LEAST_BUDGET).then(|| enabled(budget))
             }
-            // These models leave the text of their thinking out unless it is asked for.
+            // These models omit the text of their thinking by default.
             (Some(Thinking::Adaptive), _) => {
                 Some(json!({"type": "adaptive", "display": "summarized"}))
             }
@@ -81,7 +82,7 @@ impl Rules {
         match wish {
             _ if !self.efforts || is_none(wish) => None,
             ReasoningWish::Effort(effort) => Some(effort),
-            // A budget that the model does not take.
+            // For a model that does not accept the budget.
             ReasoningWish::Budget(budget) => match self.thinking {
                 Some(Thinking::Adaptive | Thinking::AlwaysOn) if *budget > 0 => {
                     Some(openai::effort(*budget))
@@ -110,7 +111,7 @@ const KINDS: [Option<Thinking>; 6] = [
     Some(Thinking::AlwaysOn),
 ];
 
-/// All rules that there are.
+/// All combinations of rules.
 pub(in crate::wire) const RULES: [Rules; 72] = {
     let mut all = [Rules::UNKNOWN; 72];
     let mut at = 0;
@@ -126,8 +127,7 @@ pub(in crate::wire) const RULES: [Rules; 72] = {
     all
 };
 
-/// Which of the [`RULES`] hold for a model with these capabilities, on a cloud platform or on
-/// Anthropic's.
+/// Returns the index in [`RULES`] for a model with these capabilities, on a cloud platform or at Anthropic.
 pub(in crate::wire) fn rules_index(cloud: Option<Cloud>, capabilities: &Capabilities) -> usize {
     let takes_none = capabilities.efforts.as_ref().is_some_and(Vec::is_empty);
     let refuses_sampling = capabilities.sampling == Some(false);
@@ -142,7 +142,8 @@ pub(in crate::wire) fn rules_index(cloud: Option<Cloud>, capabilities: &Capabili
         + 2 * usize::from(refuses_sampling)
 }
 
-/// The rules of the format for a model with these capabilities, on a cloud platform or on Anthropic's.
+/// Returns the implementation of the format for a model with these capabilities, on a cloud platform or at
+/// Anthropic.
 pub(crate) fn on(cloud: Option<Cloud>, capabilities: &Capabilities) -> &'static dyn Wire {
     const fn every() -> [Ruled; RULES.len()] {
         let mut all = [const { Ruled(Rules::UNKNOWN) }; RULES.len()];

@@ -1,4 +1,4 @@
-//! Streamed answers.
+//! Reads streamed answers.
 
 use cachalot_core::json;
 use serde_json::Value;
@@ -10,16 +10,15 @@ use crate::wire::StreamReader;
 use crate::wire::sse::Event;
 use crate::{Block, Delta, Reply};
 
-/// How much of one answer is kept, in bytes: 64 MiB.
+/// Maximum size of one answer, in bytes: 64 MiB.
 const LONGEST_ANSWER: usize = 64 << 20;
 
-/// Reads one streamed answer, tolerant of what it does not know: further events, further blocks,
-/// further deltas, fields that come late.
+/// Reads one streamed answer. Tolerates unknown events, blocks and deltas, and fields that arrive late.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The fields of the message, without its content; `None` until it starts.
+    /// Fields of the message, without its content; `None` before it starts.
     message: Option<Fields>,
-    /// By rising index.
+    /// Blocks by ascending index.
     blocks: Vec<Growing>,
     calls: usize,
     kept: usize,
@@ -27,15 +26,15 @@ pub(super) struct Reader {
     failed: bool,
 }
 
-/// A block that is still growing.
+/// A block that is being streamed.
 struct Growing {
     index: u64,
     fields: Fields,
-    /// Which of the calls it is, if it calls a tool of ours.
+    /// Index among the client's tool calls, if it is one.
     call: Option<usize>,
-    /// The arguments, as far as they have come.
+    /// Arguments received so far.
     input: String,
-    /// The text of the arguments that it started with.
+    /// Text of the arguments in the start event.
     first_input: String,
     ended: bool,
 }
@@ -74,7 +73,7 @@ impl StreamReader for Reader {
 
 impl Reader {
     fn take(&mut self, event: &Event) -> Result<Vec<Delta>, Error> {
-        // Some proxies end every stream as OpenAI does.
+        // Some proxies end every stream with `[DONE]`, like OpenAI.
         if event.data.trim_ascii().is_empty() || event.data == "[DONE]" {
             return Ok(Vec::new());
         }
@@ -101,7 +100,7 @@ impl Reader {
             "content_block_stop" => Ok(self.block(index(&fields)?)?.end().into_iter().collect()),
             "message_delta" => self.message_delta(fields, event.data.len()),
             "message_stop" => self.stop(),
-            // `ping`, and what is not known.
+            // `ping`, and unknown events.
             _ => Ok(Vec::new()),
         }
     }
@@ -117,7 +116,7 @@ impl Reader {
         let Some(Value::Array(content)) = content else {
             return Ok(Vec::new());
         };
-        // Empty, as a rule.
+        // Usually empty.
         let texts = json::member(text, "message").and_then(|text| json::member(text, "content"));
         let mut deltas = Vec::new();
         for ((index, block), text) in (0..)
@@ -156,7 +155,8 @@ impl Reader {
     }
 
     fn delta(&mut self, index: u64, delta: Fields, length: usize) -> Result<Vec<Delta>, Error> {
-        // Most events are more frame than text; of those that have nothing else, the text counts.
+        // Most events consist mainly of framing. Only the text counts toward the size, unless the delta has
+        // further fields.
         let text = ["text", "thinking", "partial_json"]
             .iter()
             .find_map(|name| delta.get(*name)?.as_str())
@@ -171,7 +171,7 @@ impl Reader {
         Ok(block.grow(delta).into_iter().collect())
     }
 
-    /// Its usage counts from the start of the answer: what it says replaces what was said before.
+    /// Usage counts from the start of the answer: later values replace earlier ones.
     fn message_delta(&mut self, mut fields: Fields, length: usize) -> Result<Vec<Delta>, Error> {
         self.keep(length)?;
         let Some(message) = &mut self.message else {
@@ -232,7 +232,7 @@ impl Growing {
         text.unwrap_or_default().to_owned()
     }
 
-    /// What there is to show of its beginning.
+    /// Returns the delta for the start of the block.
     fn start(&mut self, calls: &mut usize) -> Option<Delta> {
         match self.kind() {
             "text" => shown(self.text("text")).map(Delta::Text),
@@ -251,7 +251,7 @@ impl Growing {
         }
     }
 
-    /// Takes a delta, and gives what there is to show of it.
+    /// Applies a delta; returns the part for display.
     fn grow(&mut self, mut delta: Fields) -> Option<Delta> {
         let kind = delta.shift_remove("type");
         match kind.as_ref().and_then(Value::as_str) {
@@ -260,7 +260,7 @@ impl Growing {
                 self.add_citation(delta.shift_remove("citation")?);
                 None
             }
-            // It comes at once; of several, the official SDKs take the last.
+            // A signature arrives in one piece; of several, the official SDKs use the last.
             Some("signature_delta") => {
                 let signature = delta.shift_remove("signature")?;
                 self.fields.insert("signature".into(), signature);
@@ -300,7 +300,8 @@ impl Growing {
         }
     }
 
-    /// Texts grow; what is no text is new, or not understood.
+    /// Appends to texts and sets other values. A null does not replace a value, and a value of another type
+    /// does not replace a text.
     fn append(&mut self, delta: Fields) {
         for (name, value) in delta {
             match (self.fields.get_mut(&name), value) {
@@ -313,7 +314,7 @@ impl Growing {
         }
     }
 
-    /// Nothing more comes. Arguments that came with the beginning are shown now, since none followed.
+    /// Ends the block. Arguments in the start event are shown now, if no others followed.
     fn end(&mut self) -> Option<Delta> {
         let ended = std::mem::replace(&mut self.ended, true);
         let index = self.call.filter(|_| !ended && self.input.is_empty())?;
@@ -351,7 +352,7 @@ fn take_object(fields: &mut Fields, name: &str) -> Result<Fields, Error> {
     }
 }
 
-/// What is said later replaces what was said before; that nothing is said does not.
+/// Replaces fields by later values; a later null replaces nothing.
 fn replace(fields: &mut Fields, later: Fields) {
     for (name, value) in later {
         if !value.is_null() || !fields.contains_key(&name) {

@@ -1,4 +1,4 @@
-//! What stands behind the messages.
+//! Renders the end of the body after the messages.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -7,18 +7,19 @@ use super::json::Json;
 use super::rules::Rules;
 use crate::{Parameters, ReasoningWish, ToolChoice};
 
-/// `max_tokens`, which the API demands, if nobody says how many: what every model can make. A budget
-/// for reasoning, which counts too, comes on top.
+/// Default of `max_tokens`, which the API requires: the number of tokens that every model supports. A
+/// reasoning budget, which counts toward the limit, is added.
 pub const DEFAULT_MAX_TOKENS: u64 = 4096;
 
-/// The same where an effort is asked for: the models that know it make more, and reasoning counts.
+/// The default if an effort is requested: models with efforts support more tokens, and reasoning counts
+/// toward the limit.
 pub const DEFAULT_MAX_TOKENS_WITH_EFFORT: u64 = 16_384;
 
-/// What stands in the request elsewhere. `stream` is not for further fields to say: whoever asked reads
-/// the answer accordingly.
+/// Members in other parts of the request. Additional fields must not set `stream`, because the reader of
+/// the answer depends on it.
 const NOT_PARAMETERS: [&str; 4] = ["tools", "system", "messages", "stream"];
 
-/// Begins with a comma and ends with the body's brace; no key occurs twice.
+/// Renders the tail: begins with a comma and ends with the body's brace; no key occurs twice.
 pub(super) fn tail(parameters: &Parameters, stream: bool, rules: Rules) -> Bytes {
     let mut fields = ours(parameters, rules);
     if stream && rules.names_stream() {
@@ -29,7 +30,7 @@ pub(super) fn tail(parameters: &Parameters, stream: bool, rules: Rules) -> Bytes
         .iter()
         .filter(|(key, _)| !NOT_PARAMETERS.contains(&key.as_str()))
         .for_each(|(key, value)| {
-            // Nothing for one of ours takes it out.
+            // A null removes one of the client's fields.
             if !value.is_null() || fields.shift_remove(key).is_none() {
                 fields.insert(key.clone(), value.clone());
             }
@@ -50,8 +51,8 @@ fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
         parallel_tool_calls,
         reasoning,
         output,
-        cache_key: _, // OpenAI's
-        extra: _,     // the caller's
+        cache_key: _, // OpenAI only
+        extra: _,     // merged in `tail`
     } = parameters;
     let max_tokens = max_output_tokens.unwrap_or_else(|| default_max_tokens(reasoning.as_ref()));
     let wish = reasoning.as_ref();
@@ -102,7 +103,7 @@ fn default_max_tokens(wish: Option<&ReasoningWish>) -> u64 {
     }
 }
 
-/// Several calls at once are the provider's default: only that they are not wanted is said.
+/// Parallel calls are the provider's default; only disabling them is sent.
 fn choice(choice: Option<&ToolChoice>, parallel: Option<bool>) -> Option<Value> {
     let one_at_a_time = parallel == Some(false);
     let mut said = match choice {
@@ -119,7 +120,7 @@ fn choice(choice: Option<&ToolChoice>, parallel: Option<bool>) -> Option<Value> 
     Some(said)
 }
 
-/// A number that JSON can say.
+/// Returns a number, unless JSON cannot represent it.
 fn number(number: Option<f64>) -> Option<Value> {
     serde_json::Number::from_f64(number?).map(Value::Number)
 }

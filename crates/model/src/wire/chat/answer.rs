@@ -1,4 +1,4 @@
-//! An answer, whole or growing.
+//! Parses an answer, whole or streamed.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::wire::extra;
 use crate::wire::openai::{self, Object, UsageNames, malformed, text_of};
 use crate::{Delta, Extra, Format, Message, Reply, Role, StopReason};
 
-/// What an answer's `usage` says.
+/// Returns the usage in an answer's `usage`.
 pub(crate) fn reported(usage: &Value) -> Option<crate::Usage> {
     openai::usage(usage, &USAGE)
 }
@@ -22,7 +22,7 @@ const USAGE: UsageNames = UsageNames {
     output_details: "completion_tokens_details",
 };
 
-/// Fields of a message that are read; every other one is kept as it is.
+/// Fields of a message that are parsed; all others are kept unchanged.
 const KNOWN: [&str; 6] = [
     "role",
     "content",
@@ -32,7 +32,7 @@ const KNOWN: [&str; 6] = [
     "index",
 ];
 
-/// Reads a whole answer.
+/// Parses a whole answer.
 pub(super) fn whole(body: &[u8]) -> Result<Reply, Error> {
     let body = openai::parse(body, "the body")?;
     let mut answer = Answer::default();
@@ -47,7 +47,7 @@ pub(super) fn whole(body: &[u8]) -> Result<Reply, Error> {
     answer.reply()
 }
 
-/// The choice that is read: the first.
+/// Returns the choice that is read: the first one with index 0 or without an index.
 pub(super) fn first_choice(fields: &Object) -> Option<&Object> {
     let choices = fields.get("choices")?.as_array()?;
     choices
@@ -66,27 +66,27 @@ pub(super) struct Answer {
     model: String,
     created: u64,
     finish: Option<String>,
-    /// The text at which the model stopped, where the server says so.
+    /// True if the server reported that the model stopped at a stop sequence.
     stop_text: bool,
     usage: Option<Value>,
     content: Content,
     thoughts: Thoughts,
     calls: Calls,
-    /// Further fields of the message.
+    /// Unknown fields of the message.
     fields: Object,
-    /// Further fields of the choice.
+    /// Unknown fields of the choice.
     choice: Object,
-    /// Further fields of the answer.
+    /// Unknown fields of the answer.
     extra: Extra,
 }
 
 impl Answer {
-    /// Whether the server has said why the answer ended.
+    /// Returns true if the server has reported a finish reason.
     pub(super) fn has_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// Takes what stands around the choices, of an answer or of a chunk of one.
+    /// Reads the fields outside of the choices, of an answer or of a chunk.
     pub(super) fn envelope(&mut self, fields: &Object) -> Result<(), Error> {
         for (name, value) in fields {
             match (name.as_str(), value) {
@@ -111,7 +111,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Takes what stands around the message in a choice.
+    /// Reads the fields of a choice outside of the message.
     pub(super) fn choice(&mut self, choice: &Object) -> Result<(), Error> {
         for (name, value) in choice {
             match (name.as_str(), value) {
@@ -129,7 +129,8 @@ impl Answer {
                     value,
                 ),
                 _ => {
-                    // vLLM's and SGLang's names; a number is the token that ends an answer.
+                    // Names in vLLM and SGLang. A string is the stop sequence; a number is the token that
+                    // ends an answer.
                     let stops = matches!(name.as_str(), "stop_reason" | "matched_stop");
                     self.stop_text |= stops && value.is_string();
                     self.choice.insert(name.clone(), value.clone());
@@ -139,7 +140,7 @@ impl Answer {
         failed(self.finish.as_deref())
     }
 
-    /// Takes a message, or (`growing`) the next piece of one.
+    /// Reads a message, or (`growing`) the next part of one.
     pub(super) fn message(&mut self, message: &Object, growing: bool) -> Vec<Delta> {
         let mut deltas = Vec::new();
         deltas.extend(self.thoughts.take(message).map(Delta::Reasoning));
@@ -171,14 +172,14 @@ impl Answer {
                 self.calls.whole(call, &seed)
             });
         }
-        // The older form, of which there is at most one.
+        // The older form, with at most one call.
         if let Some(call @ Value::Object(_)) = message.get("function_call") {
             let call = openai::object([("index", 0.into()), ("function", call.clone())]);
             deltas.extend(self.calls.fragment(&call, &seed));
         }
     }
 
-    /// What tells this answer from others.
+    /// Returns a text that identifies this answer.
     fn seed(&self) -> String {
         format!("{} {}", self.id, self.created)
     }
@@ -216,7 +217,8 @@ impl Answer {
         })
     }
 
-    /// Why it ended. Servers say `stop` though the answer calls tools, and some say nothing.
+    /// Returns the stop reason. Servers may report `stop` although the answer calls tools, or no reason at
+    /// all.
     fn stop(&self) -> StopReason {
         match self.finish.as_deref() {
             Some("length" | "model_length" | "max_tokens") => StopReason::Length,
@@ -239,12 +241,12 @@ impl Answer {
     }
 }
 
-/// Reasons that are failures: such an answer is incomplete, and nobody says where.
+/// Returns an error if the finish reason is a failure: the answer is incomplete at an unknown point.
 fn failed(reason: Option<&str>) -> Result<(), Error> {
     let kind = match reason {
         // OpenRouter; DeepSeek.
         Some("error" | "insufficient_system_resource") => ErrorKind::Unavailable,
-        // vLLM, when it is shut down or the request is cancelled.
+        // vLLM, on shutdown or when the request is cancelled.
         Some("abort") => ErrorKind::CutOff,
         _ => return Ok(()),
     };
@@ -264,8 +266,8 @@ fn keep_first(known: &mut String, new: &str) {
     }
 }
 
-/// Adds a piece to what is known of a field that grows by a rule that nobody wrote down: texts and
-/// lists go on, objects field by field, everything else is replaced.
+/// Adds a part to a field without a specified merge rule: texts and lists are appended, objects are merged
+/// field by field, everything else is replaced.
 fn accumulate(known: &mut Value, piece: &Value) {
     match (known, piece) {
         (_, Value::Null) => {}

@@ -1,4 +1,4 @@
-//! Calls of tools, put together from the pieces that servers send.
+//! Assembles tool calls from the pieces that servers send.
 
 use cachalot_core::Digest;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::wire::extra;
 use crate::wire::openai::{Object, text_of};
 use crate::{Delta, Extra, Format, ToolUse};
 
-/// The calls of an answer that is still growing.
+/// The tool calls of an answer that is being streamed.
 #[derive(Default)]
 pub(super) struct Calls {
     calls: Vec<Call>,
@@ -15,7 +15,7 @@ pub(super) struct Calls {
 
 #[derive(Default)]
 struct Call {
-    /// The index that its server gave it last.
+    /// The index that the server sent last.
     index: Option<u64>,
     id: String,
     name: String,
@@ -41,8 +41,8 @@ impl Calls {
         self.calls.is_empty()
     }
 
-    /// Takes a piece of a call from a stream. `seed` tells this answer from others: the ids of calls
-    /// without one are made from it.
+    /// Adds a piece of a call from a stream. `seed` identifies the answer; the ids of calls without one are
+    /// derived from it.
     pub(super) fn fragment(&mut self, fields: &Object, seed: &str) -> Vec<Delta> {
         let fragment = Fragment::read(fields);
         let at = match self.find(&fragment) {
@@ -52,7 +52,7 @@ impl Calls {
         self.extend(at, &fragment, seed)
     }
 
-    /// Takes a call that stands whole in an answer.
+    /// Adds a whole call.
     pub(super) fn whole(&mut self, fields: &Object, seed: &str) -> Vec<Delta> {
         let at = self.begin();
         self.extend(at, &Fragment::read(fields), seed)
@@ -77,11 +77,11 @@ impl Calls {
         self.calls.len() - 1
     }
 
-    /// The call that a piece continues.
+    /// Returns the call that a piece continues.
     ///
-    /// By the index, then by the id, then the newest; but a piece with another id begins another
-    /// call, and so does one with a name and new arguments behind a call whose arguments are
-    /// complete: some servers send whole calls, all with the index 0, or without index and id.
+    /// A piece continues the call with its index, else the call with its id, else the newest one. A piece
+    /// starts another call if it has another id, or if it has a name and new arguments and the arguments of
+    /// the call are complete: some servers send whole calls, all with the index 0, or without index and id.
     fn find(&self, fragment: &Fragment<'_>) -> Option<usize> {
         let last_where = |wanted: &dyn Fn(&Call) -> bool| self.calls.iter().rposition(wanted);
         let same_id = |call: &Call| !fragment.id.is_empty() && call.id == fragment.id;
@@ -135,10 +135,10 @@ impl Calls {
 }
 
 impl Call {
-    /// Adds a piece of the arguments, and gives what of it was added.
+    /// Adds a piece of the arguments; returns the part that was added.
     ///
-    /// A complete object cannot go on. If the same object comes once more, it is a repetition; if it
-    /// was empty, it was a place holder for the one that comes now.
+    /// A complete object cannot be continued. The same object once more is a repetition; an empty object is
+    /// a placeholder for the object that follows.
     fn take_arguments(&mut self, piece: &str) -> String {
         if follows_complete(&self.arguments, piece) {
             if self.arguments == piece {
@@ -200,7 +200,7 @@ impl<'a> Fragment<'a> {
             arguments: match function.and_then(|function| function.get(written)) {
                 Some(Value::String(text)) => text.clone(),
                 None | Some(Value::Null) => String::new(),
-                // Some servers send the arguments as the object that they should be the text of.
+                // Some servers send the arguments as an object instead of its text.
                 Some(value) => value.to_string(),
             },
             fields,
@@ -210,14 +210,14 @@ impl<'a> Fragment<'a> {
     }
 }
 
-/// Whether `arguments` are a complete object and `piece` begins another one.
+/// Returns true if `arguments` are a complete object and `piece` begins another one.
 fn follows_complete(arguments: &str, piece: &str) -> bool {
     piece.trim_start().starts_with('{')
         && arguments.trim_end().ends_with('}')
         && serde_json::from_str::<Object>(arguments).is_ok()
 }
 
-/// An id for a call that has none: the same whenever the same answer is read.
+/// Derives an id for a call without one; reading the same answer again yields the same id.
 fn made_id(seed: &str, at: usize, name: &str) -> String {
     let at = at.to_string();
     let digest = Digest::of_parts(&[seed.as_bytes(), at.as_bytes(), name.as_bytes()]).to_hex();

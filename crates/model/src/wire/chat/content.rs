@@ -1,4 +1,4 @@
-//! The content of an answer: a text, or parts.
+//! Parses the content of an answer: a text, or parts.
 
 use serde_json::Value;
 
@@ -6,21 +6,21 @@ use crate::wire::extra;
 use crate::wire::openai::{self, Object, text_of};
 use crate::{Block, Delta, Extra, Format, Reasoning};
 
-/// The content of an answer that is still growing.
+/// The content of an answer that is being streamed.
 #[derive(Default)]
 pub(super) struct Content {
-    /// In the order in which they came, which is the order in which they were shown.
+    /// Blocks in the order of their arrival, which is the order in which they were shown.
     blocks: Vec<Block>,
     is_refusal: bool,
 }
 
 impl Content {
-    /// Whether any of it is a refusal.
+    /// Returns true if a part of it is a refusal.
     pub(super) fn is_refusal(&self) -> bool {
         self.is_refusal
     }
 
-    /// Takes a content, or the next piece of one.
+    /// Reads a content, or the next part of one.
     pub(super) fn take(&mut self, content: &Value, deltas: &mut Vec<Delta>) {
         match content {
             Value::String(text) => self.text(text, Extra::new(), deltas),
@@ -33,7 +33,7 @@ impl Content {
         }
     }
 
-    /// Takes a refusal, or the next piece of one. It is shown as text.
+    /// Reads a refusal, or the next part of one. It is shown as text.
     pub(super) fn refuse(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
             self.is_refusal = true;
@@ -85,7 +85,7 @@ impl Content {
         }
     }
 
-    /// Mistral's part: `{"type": "thinking", "thinking": [{"type": "text", "text": …}]}`.
+    /// Reads Mistral's part: `{"type": "thinking", "thinking": [{"type": "text", "text": …}]}`.
     fn think(&mut self, part: &Object, deltas: &mut Vec<Delta>) {
         let piece = thought(part);
         if !piece.is_empty() {
@@ -136,7 +136,7 @@ fn extend_thinking(known: &mut Object, part: &Object) {
     }
 }
 
-/// Adds to the last inner part if both are nothing but text.
+/// Merges with the last inner part if both contain only text.
 fn extend_inner(known: &mut Vec<Value>, inner: &Value) {
     let plain = |value: &Value| {
         value

@@ -1,4 +1,4 @@
-//! Messages as pieces of a request.
+//! Renders messages as pieces of a request.
 
 use serde_json::Value;
 
@@ -7,20 +7,20 @@ use crate::wire::openai::{self, Object, object};
 use crate::wire::{Rendered, extra};
 use crate::{Block, Extra, Format, Image, Message, Role, ToolResult, ToolUse};
 
-/// Whose text is written as parts, so that a marker may stand in the last of them; all other text is
-/// a string. The same for a whole session: a text that is a string here and parts there is two texts
-/// to a provider.
+/// Selects the texts that are written as parts, so that the last part may carry a marker; all other texts
+/// are strings. The form is constant for a session, because the provider's cache treats a text as a string
+/// and the same text as parts as different texts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::wire) struct Form {
-    /// The system's and the user's.
+    /// Texts of the system and the user.
     pub(in crate::wire) told: bool,
-    /// That of tools.
+    /// Texts of tool results.
     pub(in crate::wire) results: bool,
-    /// The model's own.
+    /// Texts of the model.
     pub(in crate::wire) answers: bool,
 }
 
-/// The content of a message that is nothing but text.
+/// Renders the content of a message that consists of text only.
 fn content(text: &str, as_parts: bool) -> Value {
     match as_parts && openai::is_visible(text) {
         true => Value::Array(vec![text_part(text, &Extra::new())]),
@@ -35,7 +35,7 @@ fn rendered(fields: Object, as_parts: bool) -> Rendered {
     }
 }
 
-/// A piece of the system's text.
+/// Renders a piece of the system text.
 pub(in crate::wire) fn system(text: &str, form: Form) -> Rendered {
     let fields = object([
         ("role", Value::from("system")),
@@ -44,9 +44,9 @@ pub(in crate::wire) fn system(text: &str, form: Form) -> Rendered {
     rendered(fields, form.told)
 }
 
-/// The pieces of a message, in the order that the API demands: results of tools, each a message of
-/// its own, and behind them what else the user says. Further fields of a message of the user go with
-/// what the user says, those of a result with the result.
+/// Renders the pieces of a message in the order that the API requires: tool results, each as a separate
+/// message, then the user's remaining content. Additional fields of a user message go with the user's
+/// content, those of a result with the result.
 pub(in crate::wire) fn pieces(message: &Message, form: Form) -> Result<Vec<Rendered>, Error> {
     match message.role {
         Role::User => user(message, form),
@@ -76,7 +76,7 @@ fn user(message: &Message, form: Form) -> Result<Vec<Rendered>, Error> {
     Ok(pieces)
 }
 
-/// A result; what of it is not text goes to `attachments`.
+/// Renders a tool result; content other than text goes to `attachments`.
 fn tool_message(
     result: &ToolResult,
     attachments: &mut UserContent,
@@ -116,8 +116,8 @@ fn tool_message(
     Ok(rendered(fields, form.results))
 }
 
-/// The content of a user's message: one string as long as there is nothing but text without further
-/// fields, parts otherwise.
+/// The content of a user message: one string if it consists of text without additional fields only, parts
+/// otherwise.
 #[derive(Default)]
 struct UserContent {
     parts: Vec<Value>,
@@ -127,7 +127,7 @@ struct UserContent {
 }
 
 impl UserContent {
-    /// Takes what a result of a tool cannot hold, and gives the line that stands there instead.
+    /// Adds content that a tool result cannot hold; returns the line that replaces it in the result.
     fn attach(&mut self, id: &str, part: Value) -> String {
         self.structured = true;
         self.attachments += 1;
@@ -186,7 +186,7 @@ fn text_part(text: &str, further: &Extra) -> Value {
     Value::Object(part)
 }
 
-/// A picture; `detail` belongs to its URL, further fields to the part.
+/// Renders an image; `detail` belongs to its URL, other fields to the part.
 fn image_part(image: &Image) -> Value {
     let mut url = object([("url", Value::from(openai::image_url(&image.source)))]);
     if let Some(detail) = extra::field(Format::Chat, &image.extra, "detail") {
@@ -201,19 +201,19 @@ fn image_part(image: &Image) -> Value {
     Value::Object(part)
 }
 
-/// What an assistant's message holds, sorted into the fields of the wire.
+/// The content of an assistant message, sorted into the fields of the wire.
 #[derive(Default)]
 struct AssistantFields {
-    /// Everything in it, as parts.
+    /// All content as parts.
     parts: Vec<Value>,
-    /// Its text.
+    /// All text.
     text: String,
-    /// Whether the text alone would lose something.
+    /// True if the text alone would lose content.
     structured: bool,
     refusal: String,
     reasoning: Object,
     calls: Vec<Value>,
-    /// Whether there is anything that this format knows.
+    /// True if it has content that the format can represent.
     known: bool,
 }
 
@@ -238,7 +238,7 @@ fn assistant(message: &Message, form: Form) -> Result<Option<Rendered>, Error> {
         fields.insert("tool_calls".into(), sorted.calls.into());
     }
     extra::add(&mut fields, Format::Chat, &message.extra);
-    // Calls stand behind the content, and take no marker.
+    // Calls follow the content, and accept no marker.
     let is_markable = form.answers && !fields.contains_key("tool_calls");
     Ok(Some(rendered(fields, is_markable)))
 }
@@ -291,7 +291,7 @@ impl AssistantFields {
         self.parts.push(verbatim.clone());
     }
 
-    /// `null` where something else says all there is to say.
+    /// Returns the content; `null` if it is empty and the message has calls or a refusal.
     fn content(&mut self) -> Value {
         if self.structured && !self.parts.is_empty() {
             Value::Array(std::mem::take(&mut self.parts))

@@ -6,21 +6,21 @@ use serde_json::Value;
 use crate::wire::openai::{Object, text_of};
 use crate::{Block, Format, Reasoning};
 
-/// The fields, those first that are shown rather than the others.
+/// The fields by priority: the first one with text is shown.
 pub(super) const FIELDS: [&str; 3] = ["reasoning_content", "reasoning", DETAILS];
 
 const DETAILS: &str = "reasoning_details";
 
-/// The reasoning of an answer that is still growing.
+/// The reasoning of an answer that is being streamed.
 #[derive(Default)]
 pub(super) struct Thoughts {
     fields: Object,
 }
 
 impl Thoughts {
-    /// Takes what a message, or the next piece of one, says of it; gives what there is to show.
+    /// Reads the reasoning of a message, or the next part of one; returns the text for display.
     ///
-    /// Several fields may say the same thing: one of them is shown.
+    /// Several fields may contain the same text: one of them is shown.
     pub(super) fn take(&mut self, message: &Object) -> Option<String> {
         for name in FIELDS {
             match message.get(name) {
@@ -71,7 +71,7 @@ impl Thoughts {
     }
 }
 
-/// What may be shown.
+/// Returns the text for display.
 fn shown(fields: &Object) -> String {
     let texts = FIELDS.iter().filter_map(|name| text_of(fields, name));
     if let Some(text) = texts.into_iter().next() {
@@ -84,8 +84,8 @@ fn shown(fields: &Object) -> String {
         .collect()
 }
 
-/// Whether a piece goes on with the detail before it: one of the same type, place and name, and of a
-/// type that comes in pieces.
+/// Returns true if a piece continues the previous detail: same type, index and id, and a type that is sent
+/// in pieces.
 fn continues(last: &Value, piece: &Value) -> bool {
     let grows = matches!(
         piece.get("type").and_then(Value::as_str),
@@ -98,7 +98,7 @@ fn continues(last: &Value, piece: &Value) -> bool {
     grows && last.get("type") == piece.get("type") && same("index") && same("id")
 }
 
-/// Texts grow; of everything else, what came last and is something counts.
+/// Appends texts; of all other fields, the last value that is not null wins.
 fn extend(last: &mut Value, piece: &Value) {
     let (Some(last), Some(piece)) = (last.as_object_mut(), piece.as_object()) else {
         return;

@@ -1,4 +1,4 @@
-//! A streamed answer: chunks, and `[DONE]` behind them.
+//! Reads a streamed answer: chunks, followed by `[DONE]`.
 
 use serde_json::Value;
 
@@ -10,12 +10,12 @@ use crate::{Delta, Reply};
 
 /// Reads the chunks of an answer.
 ///
-/// The usage comes in a chunk behind the one that says why the answer ended, so the answer is
-/// complete at `[DONE]`. Servers that send none are believed if they have said why it ended.
+/// The usage arrives in a chunk after the finish reason, so the answer is complete at `[DONE]`. A stream
+/// without `[DONE]` is accepted if it has a finish reason.
 #[derive(Default)]
 pub(super) struct Reader {
     answer: Answer,
-    /// Whether a piece of the message has come.
+    /// True if a part of the message has arrived.
     begun: bool,
     done: bool,
 }
@@ -35,7 +35,7 @@ impl StreamReader for Reader {
         }
         let chunk = openai::parse(data.as_bytes(), "a chunk of the stream")?;
         self.answer.envelope(&chunk)?;
-        // Chunks without a choice carry usage, or what a filter says of the request (Azure).
+        // Chunks without a choice carry usage, or a filter's result for the request (Azure).
         let Some(choice) = first_choice(&chunk) else {
             return Ok(Vec::new());
         };
@@ -60,8 +60,8 @@ impl StreamReader for Reader {
 }
 
 impl Reader {
-    /// Takes a piece of the message. Some servers send the whole message in one chunk, and some send
-    /// it again at the end.
+    /// Reads a part of the message. Some servers send the whole message in one chunk, and some send it
+    /// again at the end.
     fn delta(&mut self, delta: Option<&Value>, message: Option<&Value>) -> Vec<Delta> {
         let (piece, growing) = match (delta, message) {
             (Some(Value::Object(delta)), _) => (delta, true),
@@ -73,7 +73,7 @@ impl Reader {
     }
 }
 
-/// An event named `error`: the error itself, or an object around it.
+/// Parses an event named `error`: the error itself, or an object around it.
 fn error_event(data: &str) -> Error {
     let value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
     openai::provider_error(value.get("error").unwrap_or(&value))

@@ -1,4 +1,4 @@
-//! What stands behind the messages.
+//! Renders the end of the body after the messages.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use crate::wire::openai::{self, Object, object};
 use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
 
-/// The names of the limit of the output: that of OpenAI's models, and the older one, which everybody
-/// else knows.
+/// Names of the output limit: the name for OpenAI's models, and the older name, which all other servers
+/// accept.
 const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
-/// What a field of the user's may not be; see [`openai::tail`].
+/// Names that the user's fields must not have; see [`openai::tail`].
 const RESERVED: [&str; 3] = ["tools", "messages", "stream"];
 
 pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
@@ -69,8 +69,8 @@ fn choice(choice: &ToolChoice) -> Value {
     }
 }
 
-/// An effort is `reasoning_effort`. For a number of tokens the format has no word: OpenAI's models
-/// get the effort that stands for it, all others get OpenRouter's `reasoning.max_tokens`.
+/// Adds the reasoning parameter. An effort is `reasoning_effort`. The format has no token budget: OpenAI's
+/// models get the corresponding effort, all others get OpenRouter's `reasoning.max_tokens`.
 fn think(fields: &mut Object, model: &str, wish: &ReasoningWish) {
     let (name, value) = match wish {
         ReasoningWish::Effort(effort) => ("reasoning_effort", Value::from(effort.as_str())),

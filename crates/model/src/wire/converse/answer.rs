@@ -1,4 +1,4 @@
-//! Answers.
+//! Parses answers.
 
 use cachalot_core::json;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::{Block, Extra, Format, Message, Reasoning, Reply, Role, StopReason, T
 
 pub(super) type Fields = Map<String, Value>;
 
-/// Reads a whole answer.
+/// Parses a whole answer.
 pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
     let text = std::str::from_utf8(body)
         .map_err(|error| malformed(format_args!("the answer is no UTF-8 text ({error})")))?;
@@ -41,11 +41,11 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
     Ok(whole(fields, blocks))
 }
 
-/// The answer, of its fields beside the message.
+/// Creates the reply from the answer's fields outside of the message.
 pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
     let stop = fields.shift_remove("stopReason");
     let used = fields.shift_remove("usage");
-    // How long the provider took.
+    // Latency of the provider.
     fields.shift_remove("metrics");
     // The model that a router chose.
     let model = fields
@@ -65,7 +65,7 @@ pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
     }
 }
 
-/// A block of an answer. `input` are the arguments as the model wrote them, if it calls a tool.
+/// Parses a block of an answer. `input` is the text of the arguments of a tool call.
 pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
     let Value::Object(fields) = &block else {
         return Err(malformed("a block of the answer is no object"));
@@ -98,7 +98,7 @@ pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
         });
     }
     match fields.get("toolUse") {
-        // A tool that the provider runs itself has a type.
+        // A tool that the provider runs has a type.
         Some(Value::Object(call)) if !call.contains_key("type") => {
             let text = |name: &str| call.get(name).and_then(Value::as_str).map(str::to_owned);
             let (Some(id), Some(name)) = (text("toolUseId"), text("name")) else {
@@ -122,7 +122,7 @@ pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
     }
 }
 
-/// A text with the citations that came for it.
+/// Returns a text with its citations.
 pub(super) fn cited(text: &str, citations: &[Value]) -> Value {
     json!({CITED: {"content": [{"text": text}], "citations": citations}})
 }
@@ -139,8 +139,8 @@ fn stop_reason(reason: Option<&str>) -> StopReason {
     }
 }
 
-/// Returns what `usage` says; `None` if it counts no tokens. `inputTokens` are those that were neither
-/// read from the cache nor written to it.
+/// Parses the usage; `None` if it has no token counts. `inputTokens` is the input that was neither read
+/// from the cache nor written to it.
 pub(in crate::wire) fn usage(reported: &Value) -> Option<Usage> {
     let count = |name: &str| reported.get(name).and_then(Value::as_u64);
     let input = count("inputTokens");

@@ -1,4 +1,4 @@
-//! Tools, the system's text and messages, as pieces of a request.
+//! Renders tools, system text and messages as pieces of a request.
 
 use std::borrow::Cow;
 
@@ -14,25 +14,25 @@ use crate::{
     Block, Extra, Format, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
 };
 
-/// The member of a text block that holds the text together with its citations.
+/// The member of a text block that contains the text together with its citations.
 pub(super) const CITED: &str = "citationsContent";
 
-/// The result of a failed tool that said nothing.
+/// Result of a failed tool without output.
 const SILENT_FAILURE: &str = "The tool failed and said nothing.";
 
-/// The result of a tool that said nothing: the API refuses a blank text.
+/// Result of a tool without output: the API rejects a blank text.
 const SILENT_SUCCESS: &str = "The tool succeeded and said nothing.";
 
-/// Stands between two messages of the user: the model, or a tool, was interrupted.
+/// Inserted between two messages of the user: the model, or a tool, was interrupted.
 const NO_ANSWER: &str = "(No answer.)";
 
-/// Stands between two messages of the model.
+/// Inserted between two messages of the model.
 const GO_ON: &str = "(Continue.)";
 
-/// The longest id of a call, and the longest name of a tool.
+/// Maximum length of a call id and of a tool name.
 const LONGEST_NAME: usize = 64;
 
-/// A tool. The schema must be an object.
+/// Renders a tool. The schema must be an object.
 pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"toolSpec":{"name":"#)
@@ -62,13 +62,13 @@ pub(super) fn system(text: &str) -> Rendered {
     }
 }
 
-/// A piece that a cache point may follow.
+/// Returns a piece that a cache point may follow.
 fn behind(json: Json) -> Rendered {
     let end = u32::try_from(json.len()).ok();
     json.rendered(end)
 }
 
-/// Whether anything of a message is sent.
+/// Returns true if any content of a message is sent.
 pub(crate) fn is_sent(message: &Message) -> bool {
     message.content.iter().any(|block| match block {
         Block::Text { text, extra } => {
@@ -119,12 +119,12 @@ fn piece(message: &Message) -> Result<Rendered, Error> {
     Ok(json.rendered(mark_at))
 }
 
-/// Writes the blocks of a message, or of a result.
+/// Writes the blocks of a message or of a tool result.
 struct Blocks {
     json: Json,
-    /// Where the first block begins.
+    /// Offset of the first block.
     start: usize,
-    /// Whether a cache point may follow the block that was written last.
+    /// True if a cache point may follow the block that was written last.
     markable: bool,
 }
 
@@ -143,7 +143,7 @@ impl Blocks {
             Block::ToolResult(result) => self.result(result)?,
             Block::Reasoning(reasoning) if reasoning.format == Format::Converse => {
                 self.begin().value(&reasoning.verbatim);
-                // The API refuses a cache point behind it.
+                // The API rejects a cache point after reasoning.
                 self.markable = false;
             }
             Block::Reasoning(_) => {}
@@ -152,7 +152,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// A block that may stand in a message, and in the result of a tool.
+    /// Writes a block that is allowed both in a message and in a tool result.
     fn content(&mut self, block: &Block) -> Result<(), Error> {
         match block {
             Block::Text { text, extra } => self.text(text, extra),
@@ -263,7 +263,7 @@ impl Blocks {
     }
 }
 
-/// The API's name for the format of an image, out of its media type or the ending of its name.
+/// Returns the API's name for an image format, given a media type or a file extension.
 fn format_of(kind: &str) -> &str {
     match kind.strip_prefix("image/").unwrap_or(kind) {
         "jpg" => "jpeg",
@@ -271,8 +271,8 @@ fn format_of(kind: &str) -> &str {
     }
 }
 
-/// A name that the API takes: at most 64 of letters, digits and `signs`. Longer ones end in a digest, so
-/// that a result still finds its call.
+/// Converts a name to one that the API accepts: at most 64 letters, digits and `signs`. Longer names end in
+/// a digest, so that a result still matches its call.
 pub(super) fn fitted<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
     const DIGEST: usize = 16;
     let escaped = escaped(name, signs);

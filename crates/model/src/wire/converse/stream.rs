@@ -1,5 +1,5 @@
-//! Streamed answers. The name of an event says what it is; texts and reasoning begin with their first
-//! delta. What was used comes behind the end of the message.
+//! Reads streamed answers. The name of an event is its type. Texts and reasoning begin with their first
+//! delta. The usage follows the end of the message.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use crate::error::{Error, ErrorKind};
 use crate::wire::{StreamReader, openai, sse};
 use crate::{Block, Delta, Reply};
 
-/// How much of one answer is kept, in bytes: 64 MiB.
+/// Maximum size of one answer, in bytes: 64 MiB.
 const LONGEST_ANSWER: usize = 64 << 20;
 
-/// Reads the events of one streamed answer; events that it does not know are left out.
+/// Reads the events of one streamed answer; ignores unknown events.
 #[derive(Default)]
 pub(super) struct Reader {
     blocks: BTreeMap<u64, Growing>,
     calls: usize,
     kept: usize,
-    /// The fields of the answer beside its message.
+    /// Fields of the answer outside of its message.
     fields: Fields,
     stopped: bool,
     complete: bool,
 }
 
-/// A block that is still growing.
+/// A block that is being streamed.
 enum Growing {
     Text {
         text: String,
@@ -39,10 +39,10 @@ enum Growing {
     Call {
         fields: Fields,
         input: String,
-        /// Which of the calls it is; `None` if the provider runs it.
+        /// Index among the tool calls; `None` if the provider runs the tool.
         index: Option<usize>,
     },
-    /// The result of a tool that the provider ran.
+    /// Result of a tool that the provider ran.
     Result {
         fields: Fields,
         content: Vec<Value>,
@@ -93,8 +93,8 @@ impl StreamReader for Reader {
 }
 
 impl Reader {
-    /// Keeps what an event says of the whole answer. Events are padded so that their lengths say nothing
-    /// (`p`).
+    /// Keeps the fields of an event that belong to the whole answer. Drops `p`, the padding that hides the
+    /// length of an event.
     fn note(&mut self, mut fields: Fields) {
         fields.shift_remove("p");
         self.fields.append(&mut fields);
@@ -156,7 +156,7 @@ impl Reader {
 }
 
 impl Growing {
-    /// The block that begins with this delta.
+    /// Returns the block that begins with this delta.
     fn begun_by(delta: &Fields) -> Option<Self> {
         if delta.contains_key("text") || delta.contains_key("citation") {
             return Some(Self::Text {
@@ -173,7 +173,7 @@ impl Growing {
             })
     }
 
-    /// Takes a delta, and gives what there is to show of it.
+    /// Applies a delta; returns the part for display.
     fn grow(&mut self, mut delta: Fields) -> Option<Delta> {
         match self {
             Self::Text { text, citations } => {
@@ -242,7 +242,8 @@ impl Growing {
             Self::Call {
                 mut fields, input, ..
             } => {
-                // What is no object is kept as the model wrote it; only its own tools see it parsed.
+                // Arguments that are not an object are kept as the model wrote them; only the provider's
+                // own tools get them parsed.
                 let parsed = serde_json::from_str(&input).unwrap_or_else(|_| json!({}));
                 fields.insert("input".to_owned(), parsed);
                 answer::block(json!({"toolUse": fields}), Some(&input))

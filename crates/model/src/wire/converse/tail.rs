@@ -1,4 +1,4 @@
-//! What stands behind the messages, and which tools are to be called.
+//! Renders the end of the body after the messages, and the tool choice.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::wire::openai::number;
 use crate::wire::tail::{present, rendered};
 use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
 
-/// Members that stand in the request elsewhere, or in its path.
+/// Members in other parts of the request, or in its path.
 const NOT_PARAMETERS: [&str; 6] = [
     "toolConfig",
     "system",
@@ -20,10 +20,10 @@ const NOT_PARAMETERS: [&str; 6] = [
     "stream",
 ];
 
-/// Output tokens beside the budget for thinking, where the request sets no limit.
+/// Output tokens in addition to the thinking budget, if the request sets no limit.
 const ANSWER: u64 = 4_096;
 
-/// Begins with a comma, unless there is nothing to say, and ends with the body's brace.
+/// Renders the tail: begins with a comma, unless it has no members, and ends with the body's brace.
 pub(super) fn tail(parameters: &Parameters, rules: Rules) -> Bytes {
     rendered(ours(parameters, rules), &parameters.extra, &NOT_PARAMETERS)
 }
@@ -45,16 +45,16 @@ fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
         temperature,
         top_p,
         stop,
-        tool_choice: _,         // beside the tools
-        parallel_tool_calls: _, // no word for it
+        tool_choice: _,         // rendered next to the tools
+        parallel_tool_calls: _, // not supported by the API
         reasoning,
         output,
-        cache_key: _, // OpenAI's
-        extra: _,     // the caller's
+        cache_key: _, // OpenAI only
+        extra: _,     // merged in `tail`
     } = parameters;
     let is_claude = model.contains("claude");
     let wish = reasoning.as_ref();
-    // A budget counts as output.
+    // A budget counts toward the output.
     let most = max_output_tokens.or(match wish {
         Some(ReasoningWish::Budget(budget)) if is_claude && *budget > 0 => {
             Some(budget.saturating_add(ANSWER))

@@ -1,4 +1,4 @@
-//! Answers: one response, or several of a stream that add up to one.
+//! Parses answers: one response, or several of a stream that form one answer.
 
 use cachalot_core::json;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::{
     Block, Delta, Extra, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse, Usage,
 };
 
-/// Reasons to end that say that the model, or a filter of its provider, refused.
+/// Finish reasons that mean that the model, or a filter of its provider, refused.
 const REFUSALS: [&str; 11] = [
     "SAFETY",
     "RECITATION",
@@ -25,12 +25,12 @@ const REFUSALS: [&str; 11] = [
     "JAILBREAK",
 ];
 
-/// How much of one answer is kept, in bytes: 64 MiB.
+/// Maximum size of one answer, in bytes: 64 MiB.
 const LONGEST_ANSWER: usize = 64 << 20;
 
 type Fields = Map<String, Value>;
 
-/// Reads a whole answer.
+/// Parses a whole answer.
 pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
     let text = std::str::from_utf8(body)
         .map_err(|error| malformed(format_args!("the answer is no UTF-8 text ({error})")))?;
@@ -42,7 +42,7 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
     }
 }
 
-/// An answer that is still growing.
+/// An answer that is being streamed.
 #[derive(Default)]
 pub(super) struct Answer {
     blocks: Vec<Block>,
@@ -56,12 +56,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Whether the response that says why it ended has come.
+    /// Returns true if a response with a finish reason has arrived.
     pub(super) fn ended(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// Takes a response, and returns what there is to show of it.
+    /// Reads a response; returns the deltas for display.
     pub(super) fn take(&mut self, text: &str) -> Result<Vec<Delta>, Error> {
         let mut fields = openai::parse(text.as_bytes(), "the answer")?;
         if let Some(error) = fields.get("error").filter(|error| !error.is_null()) {
@@ -147,11 +147,11 @@ impl Answer {
         part.shift_remove("text");
         part.shift_remove("thought");
         match self.blocks.last_mut() {
-            // What is signed stays a part of its own.
+            // A signed part is never merged.
             Some(Block::Text { text, extra }) if part.is_empty() && extra.is_empty() => {
                 text.push_str(&said);
             }
-            // A text without a character means something to Gemini alone.
+            // A signed part with an empty text is meaningful to Gemini alone.
             _ if said.is_empty() && is_signed => {
                 part.insert("text".to_owned(), said.into());
                 self.blocks.push(Block::Other {
@@ -221,7 +221,7 @@ impl Answer {
         Ok(())
     }
 
-    /// An id for a call that came without one: unique among those of all answers.
+    /// Creates an id for a call without one: unique across all answers.
     fn own_id(&self) -> String {
         let of_answer: String = match &self.id {
             Some(id) => id
@@ -231,7 +231,7 @@ impl Answer {
                 .collect(),
             None => {
                 let mut bytes = [0; 12];
-                // Without randomness, ids repeat; the provider goes by their order then.
+                // Without randomness ids may repeat; the provider then matches results by their order.
                 let _ = getrandom::fill(&mut bytes);
                 bytes.iter().map(|byte| format!("{byte:02x}")).collect()
             }
@@ -239,7 +239,7 @@ impl Answer {
         format!("{OWN_ID}{of_answer}_{}", self.calls)
     }
 
-    /// The whole answer.
+    /// Returns the whole answer.
     pub(super) fn reply(mut self) -> Reply {
         let stop = stop_reason(self.finish.as_deref(), self.calls > 0);
         if matches!(stop, StopReason::Refusal | StopReason::Other(_))
@@ -258,7 +258,7 @@ impl Answer {
     }
 }
 
-/// The texts of the parts of the first candidate, as they came.
+/// Returns the texts of the parts of the first candidate, verbatim.
 fn part_texts(text: &str) -> Vec<&str> {
     json::member(text, "candidates")
         .map(json::elements)
@@ -280,8 +280,7 @@ fn stop_reason(reason: Option<&str>, has_calls: bool) -> StopReason {
     }
 }
 
-/// Returns what `usageMetadata` says; `None` if it counts no tokens. `promptTokenCount` includes what
-/// was cached.
+/// Parses `usageMetadata`; `None` if it has no token counts. `promptTokenCount` includes the cached input.
 pub(crate) fn usage(reported: &Value) -> Option<Usage> {
     let count = |name: &str| reported.get(name).and_then(Value::as_u64);
     let prompt = count("promptTokenCount");

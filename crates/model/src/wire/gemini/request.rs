@@ -1,4 +1,4 @@
-//! Tools, the system's text and messages, as pieces of a request.
+//! Renders tools, system text and messages as pieces of a request.
 
 use serde_json::{Map, Value};
 
@@ -10,17 +10,17 @@ use crate::{
     Block, Extra, Format, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
 };
 
-/// The field of a part that holds the signature of what the model thought before it.
+/// The field of a part with the signature of the preceding thoughts.
 const SIGNATURE: &str = "thoughtSignature";
 
-/// The signature that stands for a call that Gemini did not make:
+/// Placeholder signature for a call that Gemini did not make:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Prefix of the ids of calls that came without one: they are ours, and not sent.
+/// Prefix of generated ids, for calls that arrived without one; such ids are not sent.
 pub(super) const OWN_ID: &str = "call_gemini_";
 
-/// The result of a failed tool that said nothing.
+/// Result of a failed tool without output.
 const SILENT_FAILURE: &str = "The tool failed and said nothing.";
 
 pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
@@ -43,7 +43,7 @@ pub(super) fn system(text: &str) -> Rendered {
     json.rendered(None)
 }
 
-/// `None` if there is nothing in it that can be sent.
+/// Renders a message; `None` if it has no content that can be sent.
 pub(super) fn message(
     message: &Message,
     wants_signatures: bool,
@@ -60,7 +60,7 @@ pub(super) fn message(
     for block in &message.content {
         parts.block(block)?;
     }
-    // Behind all results: the provider counts them against the calls before it looks at the rest.
+    // Images follow all results, because the provider matches results to calls before it reads the rest.
     for block in &message.content {
         if let Block::ToolResult(result) = block {
             parts.images(result);
@@ -80,7 +80,7 @@ pub(super) fn message(
 struct Parts {
     json: Json,
     written: usize,
-    /// Whether the next function call needs a signature and may have none.
+    /// True if the next function call needs a signature and may have none.
     wants_signature: bool,
 }
 
@@ -196,7 +196,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The images of a result, which a function response has no place for.
+    /// Writes the images of a result, which a function response cannot contain.
     fn images(&mut self, result: &ToolResult) {
         for block in &result.content {
             if let Block::Image(image) = block {
@@ -218,8 +218,8 @@ fn id(json: &mut Json, id: &str) {
     }
 }
 
-/// The arguments as the model wrote them. If they are no object, the model's text is shown to it in
-/// one: the API takes nothing else, and the conversation must go on.
+/// Writes the arguments as the model wrote them. If they are not an object, their text is wrapped in one:
+/// the API accepts nothing else, and the conversation must continue.
 fn arguments(json: &mut Json, arguments: &str) {
     let arguments = arguments.trim();
     if arguments.is_empty() || arguments == "null" {

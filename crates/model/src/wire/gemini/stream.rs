@@ -1,5 +1,5 @@
-//! A streamed answer: responses, each with the next parts. Nothing marks its end but the end of the
-//! connection's answer: a signature may come behind the reason why it ended.
+//! Reads a streamed answer: responses, each with the next parts. The stream has no end marker other than
+//! the end of the HTTP body: a signature may follow the finish reason.
 
 use super::answer::Answer;
 use crate::error::{Error, ErrorKind};

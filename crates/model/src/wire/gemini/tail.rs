@@ -1,4 +1,4 @@
-//! What stands behind the contents.
+//! Renders the end of the body after the contents.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -7,10 +7,10 @@ use crate::wire::openai::number;
 use crate::wire::tail::{present, rendered};
 use crate::{Parameters, ReasoningWish, ToolChoice};
 
-/// Members that stand in the request elsewhere, or in its path.
+/// Members in other parts of the request, or in its path.
 const NOT_PARAMETERS: [&str; 5] = ["tools", "systemInstruction", "contents", "model", "stream"];
 
-/// Begins with a comma, unless there is nothing to say, and ends with the body's brace.
+/// Renders the tail: begins with a comma, unless it has no members, and ends with the body's brace.
 pub(super) fn tail(parameters: &Parameters) -> Bytes {
     rendered(ours(parameters), &parameters.extra, &NOT_PARAMETERS)
 }
@@ -23,11 +23,11 @@ fn ours(parameters: &Parameters) -> Map<String, Value> {
         top_p,
         stop,
         tool_choice,
-        parallel_tool_calls: _, // no word for it
+        parallel_tool_calls: _, // not supported by the API
         reasoning,
         output,
-        cache_key: _, // OpenAI's
-        extra: _,     // the caller's
+        cache_key: _, // OpenAI only
+        extra: _,     // merged in `tail`
     } = parameters;
     let schema = output.as_ref().map(|output| output.schema.clone());
     let config = present([
@@ -68,8 +68,8 @@ fn calling(choice: &ToolChoice) -> Value {
     }
 }
 
-/// How much it thinks, and that its thoughts are shown. Up to Gemini 2.5 a budget, from Gemini 3 on a
-/// level; budgets for efforts are those of Google's own OpenAI endpoint
+/// Returns the thinking configuration, with thoughts included in the answer. Up to Gemini 2.5 it is a
+/// budget, from Gemini 3 on a level. The budgets for efforts are those of Google's own OpenAI endpoint
 /// (<https://ai.google.dev/gemini-api/docs/openai#thinking>).
 fn thinking(wish: &ReasoningWish, model: &str) -> Value {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -86,7 +86,7 @@ fn thinking(wish: &ReasoningWish, model: &str) -> Value {
             };
             json!({"thinkingBudget": budget, "includeThoughts": true})
         }
-        // It cannot be switched off.
+        // Thinking cannot be switched off.
         ReasoningWish::Effort(effort) if effort == "none" => json!({"thinkingLevel": "MINIMAL"}),
         ReasoningWish::Effort(effort) => {
             json!({"thinkingLevel": effort.to_uppercase(), "includeThoughts": true})

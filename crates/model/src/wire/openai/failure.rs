@@ -1,14 +1,14 @@
-//! Errors that servers report inside an answer, and answers that are none.
+//! Errors that servers report inside an answer, and invalid answers.
 
 use serde_json::Value;
 
 use super::{Object, text_of};
 use crate::error::{Error, ErrorKind, is_about_length};
 
-/// How much of a server's text an error repeats, in characters.
+/// Maximum length of a server's text in an error message, in characters.
 const EXCERPT: usize = 300;
 
-/// An answer that makes no sense.
+/// Creates the error of an invalid answer.
 pub(crate) fn malformed(what: impl std::fmt::Display) -> Error {
     Error::new(
         ErrorKind::Malformed,
@@ -18,7 +18,7 @@ pub(crate) fn malformed(what: impl std::fmt::Display) -> Error {
     )
 }
 
-/// The object that `text` is.
+/// Parses a JSON object.
 pub(crate) fn parse(text: &[u8], what: &str) -> Result<Object, Error> {
     match serde_json::from_slice(text) {
         Ok(Value::Object(object)) => Ok(object),
@@ -33,8 +33,8 @@ pub(crate) fn parse(text: &[u8], what: &str) -> Result<Object, Error> {
     }
 }
 
-/// The error that a server reports as `{"message", "type", "code", "param"}`, or as a mere text.
-/// OpenRouter's `code` is an HTTP status, and what the provider behind it said is in `metadata.raw`.
+/// Parses an error that a server reports as `{"message", "type", "code", "param"}`, or as a plain text.
+/// OpenRouter's `code` is an HTTP status, and the upstream provider's error is in `metadata.raw`.
 pub(crate) fn provider_error(reported: &Value) -> Error {
     let empty = Object::new();
     let fields = reported.as_object().unwrap_or(&empty);
@@ -80,8 +80,8 @@ fn status_of(value: &Value) -> Option<u16> {
     }
 }
 
-/// What kind of error it is: by its code, its type, its status, in this order. An error that nobody
-/// knows is the provider's failure.
+/// Returns the kind of an error by its code, its type or its status, in this order. An unknown error counts
+/// as a failure of the provider.
 fn kind(status: Option<u16>, code: &str, kind: &str) -> ErrorKind {
     by_name(code)
         .or_else(|| by_name(kind))

@@ -1,4 +1,4 @@
-//! Usage as servers that speak OpenAI's formats report it.
+//! Parses the usage that servers with OpenAI's formats report.
 
 use serde_json::Value;
 
@@ -13,13 +13,13 @@ pub(crate) struct UsageNames {
     pub(crate) output_details: &'static str,
 }
 
-/// One record of what was used; `None` if nothing was reported.
+/// Parses the usage; `None` if none was reported.
 ///
-/// The input that these servers report includes what was cached. What was read from a cache is said
-/// in the details (OpenAI and most), beside the input (`cached_tokens`: Moonshot, StepFun) or as
-/// `prompt_cache_hit_tokens` (DeepSeek, SiliconFlow); the first that is not zero counts. Figures that
-/// contradict each other are cut down so that the total input is the one reported. Where the total
-/// shows that the output was counted without its reasoning (xAI), the reasoning is added.
+/// The input that these servers report includes the cached input. The input that was read from a cache is
+/// in the details (OpenAI and most), next to the input (`cached_tokens`: Moonshot, StepFun) or in
+/// `prompt_cache_hit_tokens` (DeepSeek, SiliconFlow); the first value that is not zero wins. Contradictory
+/// values are reduced so that the total input is the reported one. If the total shows that the output was
+/// counted without its reasoning (xAI), the reasoning is added.
 pub(crate) fn usage(reported: &Value, names: &UsageNames) -> Option<Usage> {
     let reported = reported.as_object()?;
     let input = count(reported, names.input);
@@ -80,7 +80,7 @@ fn first_positive(counts: &[Option<u64>]) -> u64 {
         .unwrap_or(0)
 }
 
-/// A count; servers in dynamic languages send `12.0`, too. Negative ones count as nothing.
+/// Returns a count; servers in dynamic languages also send `12.0`. Negative counts become 0.
 fn count(object: &Object, name: &str) -> Option<u64> {
     let value = object.get(name)?;
     value

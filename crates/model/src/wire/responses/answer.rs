@@ -1,4 +1,4 @@
-//! A whole answer: a response object.
+//! Parses a whole answer: a response object.
 
 use cachalot_core::Digest;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::wire::extra;
 use crate::wire::openai::{self, Object, UsageNames, malformed, text_of};
 use crate::{Block, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse};
 
-/// What an answer's `usage` says.
+/// Returns the usage in an answer's `usage`.
 pub(crate) fn reported(usage: &Value) -> Option<crate::Usage> {
     openai::usage(usage, &USAGE)
 }
@@ -21,7 +21,7 @@ const USAGE: UsageNames = UsageNames {
     output_details: "output_tokens_details",
 };
 
-/// Reads a response object.
+/// Parses a response object.
 pub(super) fn reply(mut response: Object) -> Result<Reply, Error> {
     let reported = response.shift_remove("error").unwrap_or(Value::Null);
     let status = text_of(&response, "status").map(str::to_owned);
@@ -58,7 +58,7 @@ pub(super) fn reply(mut response: Object) -> Result<Reply, Error> {
     })
 }
 
-/// The error that a provider reports, if it reports one.
+/// Returns the error that a provider reports, or a general one if it reports none.
 pub(super) fn failure(reported: &Value) -> Error {
     if reported.is_null() {
         return Error::new(
@@ -69,7 +69,7 @@ pub(super) fn failure(reported: &Value) -> Error {
     openai::provider_error(reported)
 }
 
-/// Why it ended.
+/// Returns the stop reason.
 fn stop(response: &Object, blocks: &[Block]) -> StopReason {
     if text_of(response, "status") == Some("incomplete") {
         let reason = response
@@ -124,14 +124,14 @@ fn blocks(items: Vec<Value>, response: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether a content is parts, of which there is at least one: an item without any is kept as it is.
+/// Returns true if a content consists of at least one part. An item without parts is kept unchanged.
 fn readable(content: &Value) -> bool {
     content
         .as_array()
         .is_some_and(|parts| !parts.is_empty() && parts.iter().all(Value::is_object))
 }
 
-/// A message item: a block for each part.
+/// Parses a message item: a block for each part.
 fn message(mut item: Object, blocks: &mut Vec<Block>) {
     let content = item.shift_remove("content");
     for known in ["type", "role"] {
@@ -187,7 +187,7 @@ fn function_call(mut item: Object, at: usize, response: &str) -> Block {
     })
 }
 
-/// What of the reasoning may be shown: its summary, or the reasoning itself where it is open.
+/// Returns the reasoning text for display: the summary, or else the reasoning itself.
 fn thoughts(item: &Object) -> String {
     let texts = |name: &str| {
         let parts = item.get(name).and_then(Value::as_array);
@@ -202,7 +202,7 @@ fn thoughts(item: &Object) -> String {
     }
 }
 
-/// An id for a call that has none: the same whenever the same answer is read.
+/// Derives an id for a call without one; reading the same answer again yields the same id.
 fn made_id(response: &str, at: usize) -> String {
     let at = at.to_string();
     let digest = Digest::of_parts(&[response.as_bytes(), at.as_bytes()]).to_hex();

@@ -1,4 +1,4 @@
-//! The items of an answer that is still growing.
+//! The items of an answer that is being streamed.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Delta;
 use crate::wire::openai::{self, Object, object, text_of};
 
-/// The items by their place in the answer.
+/// Items by their index in the answer.
 #[derive(Default)]
 pub(super) struct Items {
     items: BTreeMap<u64, Item>,
@@ -18,14 +18,14 @@ pub(super) struct Items {
 struct Item {
     /// The item as the server sent it last.
     fields: Object,
-    /// Whether the server sent it complete.
+    /// True if the server sent the item complete.
     done: bool,
-    /// Which of the calls of the answer it is.
+    /// Index among the calls of the answer.
     call: Option<usize>,
     arguments: String,
-    /// What came of its parts, by their place.
+    /// Content parts received so far, by index.
     parts: BTreeMap<u64, Part>,
-    /// The same of its summary.
+    /// Summary parts received so far, by index.
     summary: BTreeMap<u64, String>,
 }
 
@@ -40,8 +40,8 @@ impl Items {
         self.items.is_empty()
     }
 
-    /// Takes an event about an item, and gives what there is to show. Events that say nothing about
-    /// an item's content are passed over.
+    /// Applies an event about an item; returns the deltas for display. Ignores events without content of an
+    /// item.
     pub(super) fn take(&mut self, kind: &str, event: &Object) -> Vec<Delta> {
         let at = self.place(event);
         let piece = text_of(event, "delta");
@@ -77,13 +77,14 @@ impl Items {
         Vec::new()
     }
 
-    /// The items as an output.
+    /// Returns the items as an output.
     pub(super) fn into_output(self) -> Vec<Value> {
         let items = self.items.into_values();
         items.map(|item| Value::Object(item.finish())).collect()
     }
 
-    /// The place of the item that an event is about: as it says, or by the item's id, or the newest.
+    /// Returns the index of the item that an event is about: the index in the event, or that of the item
+    /// with its id, or that of the newest item.
     fn place(&self, event: &Object) -> u64 {
         let by_id = || {
             let id = text_of(event, "item_id")?;
@@ -113,7 +114,7 @@ impl Items {
                 }
                 deltas.extend(item.whole_arguments(text_of(fields, "arguments")));
             }
-            // Whoever streams no text at all still sends it with the complete item.
+            // A server that streams no text still sends it with the complete item.
             Some("message") if done && item.parts.is_empty() => {
                 deltas.extend(texts(fields).map(|text| Delta::Text(text.to_owned())));
             }
@@ -144,7 +145,7 @@ impl Items {
         }]
     }
 
-    /// Takes a text that is complete; it is shown if no piece of it was.
+    /// Applies a complete text; it is shown if no part of it was.
     fn unseen(&mut self, at: u64, event: &Object) -> Vec<Delta> {
         let place = number(event, "content_index");
         let seen = |item: &Item| item.parts.contains_key(&place);
@@ -154,7 +155,7 @@ impl Items {
         self.part(at, event, "output_text", text_of(event, "text"))
     }
 
-    /// Takes a piece of a summary; its parts are paragraphs.
+    /// Applies a piece of a summary; its parts are paragraphs.
     fn summary(&mut self, at: u64, event: &Object, piece: &str) -> Vec<Delta> {
         let place = number(event, "summary_index");
         let parts = &mut self.items.entry(at).or_default().summary;
@@ -196,7 +197,7 @@ impl Item {
         }
     }
 
-    /// Takes all of the arguments, and gives what of them was not shown yet.
+    /// Applies the complete arguments; returns the part that was not shown yet.
     fn whole_arguments(&mut self, whole: Option<&str>) -> Vec<Delta> {
         let Some(whole) = whole else {
             return Vec::new();
@@ -207,7 +208,7 @@ impl Item {
         deltas
     }
 
-    /// The item; if the server never sent it complete, it is put together from its pieces.
+    /// Returns the item; it is assembled from its pieces if the server never sent it complete.
     fn finish(self) -> Object {
         let mut fields = self.fields;
         if self.done {

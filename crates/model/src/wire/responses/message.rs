@@ -1,4 +1,4 @@
-//! Messages as items of the input.
+//! Renders messages as items of the input.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::wire::openai::{self, Object, object};
 use crate::wire::{Rendered, extra};
 use crate::{Block, Extra, Format, Image, Message, Role, ToolResult, ToolUse};
 
-/// A piece of the system's text; one that a marker may stand in, if wanted.
+/// Renders a piece of the system text, with a position for a marker if `is_markable`.
 pub(in crate::wire) fn system(text: &str, is_markable: bool) -> Rendered {
     let part = input_text(text, &Extra::new());
     rendered(
@@ -18,10 +18,10 @@ pub(in crate::wire) fn system(text: &str, is_markable: bool) -> Rendered {
     )
 }
 
-/// The items of a message: results of tools first, what else the user says behind them; the blocks
-/// of the assistant in their order, without reasoning at the end that led to nothing, as in an answer
-/// that was cut off: the API refuses a reasoning item that no item of its answer follows. Markers may stand in what the model is told, if wanted: then
-/// results are parts, too.
+/// Renders the items of a message. For the user: tool results, then the remaining content. For the
+/// assistant: the blocks in their order, without trailing reasoning, as in an answer that was cut off,
+/// because the API rejects a reasoning item that no item of its answer follows. If `is_markable`, the
+/// model's input accepts markers, and results are rendered as parts.
 pub(in crate::wire) fn pieces(
     message: &Message,
     is_markable: bool,
@@ -67,7 +67,7 @@ fn message_item(role: &str, content: Vec<Value>) -> Object {
     ])
 }
 
-/// A part of what is said to the model; nothing for what this format does not know.
+/// Renders a part of the model's input; `None` for blocks that the format cannot represent.
 fn input_part(block: &Block) -> Option<Value> {
     match block {
         Block::Text { text, extra } => Some(input_text(text, extra)),
@@ -89,7 +89,7 @@ fn input_text(text: &str, further: &Extra) -> Value {
     Value::Object(part)
 }
 
-/// A picture. Its `detail` is always said: some servers demand it, and `auto` is the default.
+/// Renders an image. `detail` is always present: some servers require it, and `auto` is the default.
 fn input_image(image: &Image) -> Value {
     let mut part = object([
         ("type", Value::from("input_image")),
@@ -100,7 +100,7 @@ fn input_image(image: &Image) -> Value {
     Value::Object(part)
 }
 
-/// A result: one string as long as it is nothing but text and carries no marker, parts otherwise.
+/// Renders a tool result: one string if it consists of text only and carries no marker, parts otherwise.
 fn tool_output(result: &ToolResult, is_markable: bool) -> Result<Rendered, Error> {
     let ToolResult {
         id,
@@ -141,7 +141,7 @@ fn tool_output(result: &ToolResult, is_markable: bool) -> Result<Rendered, Error
     Ok(rendered(fields, "output", is_markable))
 }
 
-/// Says in the first text part, or in one of its own, that the tool failed.
+/// Marks a failure in the first text part, or in an additional one.
 fn mark_failure(parts: &mut Vec<Value>) {
     let text = parts
         .iter_mut()
@@ -182,9 +182,9 @@ fn assistant(message: &Message) -> Result<Vec<Rendered>, Error> {
     Ok(items.into_iter().map(openai::rendered).collect())
 }
 
-/// A message item that text blocks are put into.
+/// A message item under construction, to which text blocks are added.
 struct OpenItem<'a> {
-    /// What it holds beside its content.
+    /// Fields of the item other than its content.
     item: Option<&'a Value>,
     parts: Vec<Value>,
 }
@@ -207,7 +207,7 @@ impl<'a> OpenItem<'a> {
     }
 }
 
-/// A block that is an item of its own; nothing for what this format does not know.
+/// Renders a block that is a separate item; `None` for blocks that the format cannot represent.
 fn own_item(block: &Block) -> Result<Option<Object>, Error> {
     Ok(match block {
         Block::ToolUse(call) => Some(function_call(call)),
@@ -225,7 +225,7 @@ fn own_item(block: &Block) -> Result<Option<Object>, Error> {
     })
 }
 
-/// A part of a message item, with the type that it came with.
+/// Renders a part of a message item, with its original type.
 fn output_part(text: &str, further: &Extra) -> Value {
     let kind = extra::field(Format::Responses, further, "type").and_then(Value::as_str);
     let mut part = match kind {

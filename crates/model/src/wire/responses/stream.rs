@@ -1,4 +1,4 @@
-//! A streamed answer: typed events, the last of which carries the response.
+//! Reads a streamed answer: typed events, the last of which carries the response.
 
 use serde_json::Value;
 
@@ -9,16 +9,16 @@ use crate::wire::openai::{self, Object, text_of};
 use crate::wire::{StreamReader, sse};
 use crate::{Delta, Reply};
 
-/// Fields of the first response that say nothing about the last one.
+/// Fields of the first response that do not apply to the last one.
 const PASSING: [&str; 5] = ["status", "output", "usage", "error", "incomplete_details"];
 
 /// Reads the events of an answer.
 ///
-/// The answer is the response of the last event. Several servers leave its output empty, or leave it
-/// out; then it is made of the items that came before.
+/// The answer is the response of the last event. Several servers leave its output empty or omit it; then
+/// the output is assembled from the items that arrived before.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The response as it was when it began.
+    /// The response as it was at the start.
     begun: Object,
     items: Items,
     ended: Option<Object>,
@@ -90,7 +90,7 @@ fn response(event: &mut Object) -> Object {
     }
 }
 
-/// The error that an event is, or carries.
+/// Returns the error that an event is, or contains.
 fn reported(mut event: Object) -> Error {
     event.shift_remove("type");
     match event.shift_remove("error") {

@@ -1,4 +1,4 @@
-//! What stands behind the input.
+//! Renders the end of the body after the input.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::wire::openai::{self, object};
 use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
 
-/// What a field of the user's may not be; see [`openai::tail`].
+/// Names that the user's fields must not have; see [`openai::tail`].
 const RESERVED: [&str; 3] = ["tools", "input", "stream"];
 
 pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
@@ -56,9 +56,9 @@ fn choice(choice: &ToolChoice) -> Value {
     }
 }
 
-/// How much to think. For a number of tokens the format has no word; the effort that stands for it is
-/// sent. A summary is not asked for, since OpenAI refuses the whole request of an organization that it
-/// has not verified; whoever wants one says so in a field `reasoning: {summary: auto}` of their own.
+/// Returns the reasoning parameter. The format has no token budget; the corresponding effort is sent. No
+/// summary is requested, because OpenAI then rejects every request of an unverified organization; users who
+/// want one set the field `reasoning: {summary: auto}`.
 fn think(wish: &ReasoningWish) -> Value {
     let effort = match wish {
         ReasoningWish::Effort(effort) => effort.as_str(),
