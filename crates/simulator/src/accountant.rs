@@ -1,5 +1,5 @@
-//! What requests read from and write to the providers' prompt caches: for the server, and for whoever
-//! wants to know without one.
+//! Computes the tokens that requests read from and write to the providers' prompt caches: for the server,
+//! and for callers without a server.
 
 use std::fmt;
 
@@ -14,21 +14,21 @@ use crate::wire::gemini::CachedContents;
 use crate::wire::responses::Items;
 use crate::wire::{Format, Judge, Prompt, Refusal};
 
-/// Both providers' caches.
+/// The caches of both providers.
 #[derive(Default)]
 pub(crate) struct Stores {
     anthropic: accounting::anthropic::Store,
     openai: accounting::openai::Store,
 }
 
-/// What a request costs, to be written into the cache when its response begins.
+/// Token counts of a request; its cache writes take effect when its response begins.
 pub(crate) enum Charge {
     Anthropic(accounting::anthropic::Charge),
     OpenAi(accounting::openai::Charge),
 }
 
 impl Charge {
-    /// The same if at least so many tokens are cached explicitly.
+    /// Raises the cached tokens to at least `tokens`, which are cached explicitly.
     pub(crate) fn with_cached(mut self, tokens: u64) -> Self {
         if let Self::OpenAi(charge) = &mut self {
             let usage = &mut charge.usage;
@@ -39,7 +39,8 @@ impl Charge {
 }
 
 impl Stores {
-    /// What this prompt costs now. With `most` requests a minute on one route the next machine gets it.
+    /// Computes the charge of a prompt at the time `at`. If one route gets more than `most` requests a
+    /// minute, the excess goes to the next machine.
     pub(crate) fn charge(
         &mut self,
         prompt: &Prompt,
@@ -67,7 +68,7 @@ impl Stores {
         }
     }
 
-    /// The response begins: what it wrote into the cache is there from now on.
+    /// Applies the cache writes of a request, when its response begins.
     pub(crate) fn begin(&mut self, charge: &Charge) {
         match charge {
             Charge::Anthropic(charge) => self.anthropic.begin(charge),
@@ -76,16 +77,16 @@ impl Stores {
     }
 }
 
-/// Input tokens of a request. They add up to the whole input.
+/// Input tokens of a request. The fields add up to the whole input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Accounted {
-    /// Neither read from the cache nor written to it.
+    /// Tokens neither read from the cache nor written to it.
     pub uncached: u64,
-    /// Read from the cache.
+    /// Tokens read from the cache.
     pub read: u64,
-    /// Written for five minutes (Anthropic), or for the one time that there is (OpenAI).
+    /// Tokens written for five minutes (Anthropic), or for the only lifetime (OpenAI).
     pub written: u64,
-    /// Written for an hour.
+    /// Tokens written for one hour.
     pub written_1h: u64,
 }
 
@@ -108,7 +109,7 @@ impl From<&Charge> for Accounted {
     }
 }
 
-/// A request that the provider would refuse, in its words.
+/// A request that the provider would refuse, with the provider's error message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused(pub String);
 
@@ -126,14 +127,14 @@ impl From<Refusal> for Refused {
     }
 }
 
-/// Puts our own seals onto what a model has thought: those of a real provider cannot be checked here,
-/// and no price depends on them.
+/// Replaces the signatures and encrypted contents of reasoning by the simulator's own. Those of a real
+/// provider cannot be verified here, and no price depends on them.
 fn seal(body: &mut Value) {
     for items in ["input", "messages"] {
         let items = body.get_mut(items).and_then(Value::as_array_mut);
         for item in items.into_iter().flatten() {
             let sealed = item.get("encrypted_content").and_then(Value::as_str);
-            // A seal is twice as long as what is sealed: so the length stays what it was.
+            // An encrypted content is twice as long as its text: halving the text keeps the length.
             let sealed = sealed.map(|text| &text[..text.floor_char_boundary(text.len() / 2)]);
             if let Some(sealed) = sealed.map(ids::encrypted) {
                 item["encrypted_content"] = sealed.into();
@@ -155,12 +156,12 @@ fn seal(body: &mut Value) {
     }
 }
 
-/// Judges the body of a request as the server does, apart from what needs earlier requests: for tests whose
-/// server is not the simulator. `is_beta`: the request has the header `anthropic-beta`. Signatures and
-/// encrypted reasoning are taken as they are.
+/// Validates the body of a request as the server does, except for references to earlier requests: for tests
+/// whose server is not the simulator. `is_beta`: the request has the header `anthropic-beta`. Signatures
+/// and encrypted reasoning are accepted unchecked.
 ///
 /// # Errors
-/// The provider would refuse it.
+/// The provider would refuse the request.
 pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), Refused> {
     let mut headers = version();
     if is_beta {
@@ -185,24 +186,24 @@ pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), R
     Ok(())
 }
 
-/// Returns the header that clients of Anthropic send with every request.
+/// Returns the header that Anthropic's clients send with every request.
 fn version() -> HeaderMap {
     let name = HeaderName::from_static("anthropic-version");
     HeaderMap::from_iter([(name, HeaderValue::from_static("2023-06-01"))])
 }
 
-/// Tells what requests cost, one after the other, as the server does, without one: the same reading
-/// of the formats, the same rules, caches that are empty at first. One organisation sends them all.
+/// Computes the token counts of consecutive requests like the server, but without one: with the same
+/// parsers, the same rules, and caches that are initially empty. All requests belong to one organization.
 pub struct Accountant {
     rules: Rules,
-    /// What clients of Anthropic send with every request.
+    /// Headers that Anthropic's clients send with every request.
     headers: HeaderMap,
     stores: Stores,
     items: Items,
 }
 
 impl Accountant {
-    /// One that goes by these rules.
+    /// Creates an accountant with these rules and empty caches.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self {
@@ -213,12 +214,12 @@ impl Accountant {
         }
     }
 
-    /// What a request with this body costs that begins at `at`. Its response begins before the next
-    /// request is sent: what it writes can be read from then on. Fields that nobody knows are left to
-    /// the provider.
+    /// Computes the token counts of a request with this body that begins at `at`. Its response begins
+    /// before the next request is sent, so the next request can read its cache writes. Unknown fields are
+    /// accepted.
     ///
     /// # Errors
-    /// The provider would refuse it; the caches stay as they are.
+    /// The provider would refuse the request; the caches are not changed.
     pub fn account(
         &mut self,
         format: Format,
@@ -228,10 +229,10 @@ impl Accountant {
         self.account_apart(format, body, at, Digest::of(&[]))
     }
 
-    /// The same, with a cache of its own for each `namespace`.
+    /// Like [`Accountant::account`], with a separate cache for each `namespace`.
     ///
     /// # Errors
-    /// The provider would refuse it; the caches stay as they are.
+    /// The provider would refuse the request; the caches are not changed.
     pub fn account_apart(
         &mut self,
         format: Format,
@@ -242,7 +243,8 @@ impl Accountant {
         let mut value = serde_json::from_slice(body)
             .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
         seal(&mut value);
-        // Requests that continue a thread, or name a cached content, hold only what is new: they are refused.
+        // Requests that continue a thread, or name a cached content, contain only the new part: they are
+        // refused.
         let (threads, contents) = (Threads::default(), CachedContents::default());
         let judge = Judge {
             headers: &self.headers,

@@ -1,4 +1,4 @@
-//! What the model says, before a format writes it down: cut at the limits of the request, and counted.
+//! An answer before a format renders it: truncated at the limits of the request, with token counts.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::reply::{ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 use crate::tokens;
 use crate::wire::Request;
 
-/// What the model says.
+/// The content of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) reasoning: Option<String>,
@@ -25,18 +25,18 @@ pub(crate) struct AnsweredCall {
     pub(crate) arguments: String,
 }
 
-/// Why it ends.
+/// Reason for the end of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
     End,
     ToolCalls,
     Length,
     Refusal,
-    /// At this text, which the request named.
+    /// A stop sequence of the request.
     Sequence(String),
 }
 
-/// All tokens of a request and its answer. The first four add up to the whole input.
+/// All tokens of a request and its answer. The first four fields add up to the whole input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tokens {
     pub(crate) uncached: u64,
@@ -44,12 +44,13 @@ pub(crate) struct Tokens {
     pub(crate) written: u64,
     pub(crate) written_1h: u64,
     pub(crate) output: u64,
-    /// Of the output.
+    /// Reasoning tokens within the output.
     pub(crate) reasoning: u64,
 }
 
 impl Answer {
-    /// What the reply says, as far as the request lets it. `id_prefix` is that of tool calls.
+    /// Creates the answer for a scripted reply, within the limits of the request. `id_prefix` is the prefix
+    /// of the ids of tool calls.
     pub(crate) fn new(
         reply: &ScriptedReply,
         request: &Request,
@@ -99,8 +100,8 @@ impl Answer {
         }
     }
 
-    /// Cuts what exceeds `limit` tokens: reasoning comes first, then the text, then the calls, of which
-    /// only whole ones stay.
+    /// Truncates the answer to `limit` tokens: reasoning counts first, then the text, then the calls, which
+    /// are kept whole or dropped.
     fn cut_to(&mut self, limit: u64) {
         let mut left = limit;
         let mut is_cut = false;
@@ -125,7 +126,7 @@ impl Answer {
         }
     }
 
-    /// The estimated tokens of what is shown: all, and those of reasoning among them.
+    /// Returns the estimated tokens of the content: the total, and the reasoning tokens within it.
     pub(crate) fn tokens(&self) -> (u64, u64) {
         let estimate = |text: &Option<String>| text.as_deref().map_or(0, tokens::estimate);
         let reasoning = estimate(&self.reasoning);
@@ -143,7 +144,7 @@ impl Tokens {
         self.uncached + self.read + self.written + self.written_1h
     }
 
-    /// The same, with what the script says in place of what was computed.
+    /// Replaces the computed counts by those of the script.
     pub(crate) fn with(mut self, scripted: &ScriptedUsage) -> Self {
         let total = scripted.input.unwrap_or_else(|| self.input());
         self.read = scripted.cache_read.unwrap_or(self.read).min(total);
@@ -179,7 +180,7 @@ impl From<Accounted> for Tokens {
     }
 }
 
-/// A text in pieces as a model would stream it: a few words each.
+/// Splits a text as a model would stream it: a few words per piece.
 pub(crate) fn pieces(text: &str) -> Vec<&str> {
     const LEAST: usize = 12;
     const MOST: usize = 48;

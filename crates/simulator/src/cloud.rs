@@ -1,7 +1,7 @@
 //! Credentials and framing of the cloud platforms that serve Anthropic's models: signatures and event
 //! streams of AWS, access tokens of Google.
 //!
-//! Both are checked as the platforms do, for one account each, whose secrets are published here.
+//! Credentials are checked as by the platforms, for one account each, whose secrets are published here.
 
 pub(crate) mod aws;
 pub(crate) mod google;

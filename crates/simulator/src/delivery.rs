@@ -1,4 +1,4 @@
-//! Sending an answer at its pace, and breaking it where a fault says so.
+//! Sends an answer at the configured pace, and breaks it off for a fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::received::Record;
 use crate::reply::FaultKind;
 use crate::script::Pace;
 
-/// How an answer is sent.
+/// Timing and faults of the delivery of an answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Delivery {
     pub(crate) first_byte: Duration,
@@ -47,7 +47,8 @@ impl Delivery {
     }
 }
 
-/// Notices when a client leaves before its answer is complete: it is dropped then.
+/// Records a client that disconnects before its answer is complete: the guard is then dropped without
+/// [`Attendance::end`].
 pub(crate) struct Attendance {
     record: Arc<Record>,
     number: u64,
@@ -63,7 +64,7 @@ impl Attendance {
         }
     }
 
-    /// The answer is complete, or it was the server that broke it off.
+    /// Marks the end: the answer is complete, or the server broke it off.
     pub(crate) fn end(&mut self) {
         self.is_over = true;
     }
@@ -79,13 +80,13 @@ impl Drop for Attendance {
 
 enum Step {
     Send(Bytes),
-    /// Lets what was sent reach the client.
+    /// Lets the client receive the data sent so far.
     Flush,
     Break,
 }
 
-/// The events of a stream as a body. `error` makes the event that reports an error, given its number;
-/// `frame` makes of each event what is sent.
+/// Creates a body of the events of a stream. `error` creates the event that reports an error, given its
+/// number; `frame` converts each event to the bytes to send.
 pub(crate) fn streamed(
     events: Vec<Bytes>,
     delivery: Delivery,
@@ -112,7 +113,7 @@ pub(crate) fn streamed(
     body(steps, delivery.per_event, attendance)
 }
 
-/// A body that breaks off in the middle, although its length is announced.
+/// Creates a body that breaks off in the middle, although its length is announced.
 pub(crate) fn cut_short(whole: &Bytes, attendance: Attendance) -> Body {
     let half = Step::Send(whole.slice(..whole.len() / 2));
     body(
@@ -122,7 +123,7 @@ pub(crate) fn cut_short(whole: &Bytes, attendance: Attendance) -> Body {
     )
 }
 
-/// Breaks off the JSON of an event in the middle of the stream.
+/// Truncates the JSON of the event in the middle of the stream.
 fn break_off_one(events: &mut [Bytes]) {
     let middle = events.len() / 2;
     let Some(event) = events.get_mut(middle) else {

@@ -1,9 +1,9 @@
 //! The providers' own diagnosis of prompt-cache misses: a request names an earlier answer, and the answer
-//! says where the two requests differ first.
+//! reports the first difference between the two requests.
 //!
 //! - Anthropic, `diagnostics.previous_message_id`:
-//!   <https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics>. Only requests that have
-//!   `diagnostics` are remembered. The comparison is about the requests, whether the cache hit or not.
+//!   <https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics>. Only requests with
+//!   `diagnostics` are remembered. The comparison covers the requests only, regardless of a cache hit.
 //! - OpenAI, `prompt_cache_options.comparison_response_id`:
 //!   <https://developers.openai.com/api/docs/guides/prompt-caching/diagnostics>.
 //!
@@ -19,10 +19,10 @@ use cachalot_core::Digest;
 use crate::accounting::{Content, anthropic, openai};
 use crate::wire::{Form, Prompt, Request};
 
-/// The maximum number of remembered requests; the oldest go first.
+/// Maximum number of remembered requests; the oldest are evicted first.
 const MOST: usize = 10_000;
 
-/// The id of an answer, with the namespace of the key that it was given to.
+/// Id of an answer, with the namespace of the key that received it.
 type Id = (Digest, String);
 
 /// Requests by the id of their answer.
@@ -54,14 +54,15 @@ struct Messages {
 
 #[derive(Debug)]
 struct Responses {
-    /// Values in the order in which they are compared, each with the reason that it gives.
+    /// Values in the order of comparison, each with the reason to report if it differs.
     settings: Vec<(&'static str, String)>,
     blocks: Blocks,
 }
 
 impl Fingerprints {
     /// Compares a request with the earlier one that it names, and remembers it under the id of its answer.
-    /// `cached` are the tokens that it reads from the cache. `None`: it did not ask for a diagnosis.
+    /// `cached` is the number of tokens that it reads from the cache. Returns `None` if the request asks
+    /// for no diagnosis.
     pub(crate) fn diagnose(
         &mut self,
         namespace: Digest,
@@ -126,7 +127,7 @@ impl Messages {
         }
     }
 
-    /// Returns the `cache_miss_reason`, null if nothing differs.
+    /// Returns the `cache_miss_reason`; null if there is no difference.
     fn compared_with(&self, before: &Self) -> Value {
         let from = |level: usize| {
             before.levels[level..]
@@ -192,7 +193,7 @@ impl Responses {
         match difference(&self.blocks, &before.blocks) {
             Some(at) => miss("input_changed", tokens(&before.blocks[at..])),
             None if cached > 0 => json!({"type": "cache_hit"}),
-            // Nothing differs: the entry has expired, or the prompt is too short for one.
+            // No difference: the entry has expired, or the prompt is too short for one.
             None => json!({"type": "unavailable"}),
         }
     }
@@ -211,8 +212,8 @@ fn tokens(blocks: &[(Digest, u64)]) -> u64 {
     blocks.iter().map(|(_, tokens)| tokens).sum()
 }
 
-/// The first block of `before` that `now` has differently. A conversation that ends earlier differs in
-/// nothing.
+/// Returns the index of the first block of `before` that differs in `now`. A conversation that ends earlier
+/// does not differ.
 fn difference(now: &Blocks, before: &Blocks) -> Option<usize> {
     now.iter()
         .zip(before)

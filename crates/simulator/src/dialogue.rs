@@ -1,22 +1,22 @@
-//! A request as scripts see it: whose turn it is, and how far it has come. The same for all formats.
+//! The view that scripts have of a request: the current turn and its progress. The same for all formats.
 
 use serde_json::Value;
 
-/// What a request is about.
+/// The state of a conversation in a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dialogue {
     pub(crate) model: String,
-    /// The text blocks of the last message of the user that is not an answer to tool calls.
+    /// Text blocks of the last user message that is not a response to tool calls.
     pub(crate) user: Vec<String>,
-    /// How often the model has spoken since.
+    /// Number of answers of the model since that message.
     pub(crate) step: usize,
-    /// The tools that it has called since, in order.
+    /// Tool calls of the model since that message, in order.
     pub(crate) calls: Vec<Call>,
-    /// What they answered, in order.
+    /// Results of these calls, in order.
     pub(crate) results: Vec<CallResult>,
     pub(crate) tools: Vec<OfferedTool>,
     pub(crate) choice: Choice,
-    /// The JSON schema that the answer has to follow.
+    /// JSON schema that the answer has to follow.
     pub(crate) schema: Option<Value>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct OfferedTool {
     pub(crate) schema: Value,
 }
 
-/// What the request says about calling tools.
+/// The tool choice of the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Choice {
     #[default]
@@ -50,7 +50,7 @@ pub(crate) enum Choice {
     Named(String),
 }
 
-/// One message, or one item, of a request.
+/// One message or item of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Spoken {
     User(Vec<String>),
@@ -59,7 +59,7 @@ pub(crate) enum Spoken {
 }
 
 impl Dialogue {
-    /// Takes what was spoken, in order.
+    /// Processes messages in order.
     pub(crate) fn hear(&mut self, spoken: impl IntoIterator<Item = Spoken>) {
         let mut last_was_user = false;
         let mut last_was_model = false;
@@ -90,7 +90,7 @@ impl Dialogue {
         self.step -= usize::from(last_was_model);
     }
 
-    /// The whole text of the user.
+    /// Returns the whole text of the user.
     pub(crate) fn user_text(&self) -> String {
         self.user.join("\n")
     }
@@ -99,7 +99,7 @@ impl Dialogue {
         self.tools.iter().any(|offered| offered.name == tool)
     }
 
-    /// What the call answered.
+    /// Returns the result of a call.
     pub(crate) fn result_of(&self, call: &Call) -> Option<&CallResult> {
         self.results.iter().find(|result| result.call_id == call.id)
     }

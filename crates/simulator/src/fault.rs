@@ -1,4 +1,4 @@
-//! A proxy that makes a wire fail: in front of any server, for tests of clients.
+//! A proxy in front of any server that injects connection faults, for tests of clients.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,32 +12,32 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
-/// What the proxy does with connections.
+/// Behavior of the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wire {
-    /// Lets everything pass.
+    /// Forwards everything.
     Pass,
-    /// Nobody listens: connecting fails.
+    /// Does not listen: connecting fails.
     Refuse,
     /// Waits before it connects to the server.
     Delay(Duration),
-    /// Closes a connection after so many bytes from the server.
+    /// Closes a connection after this number of bytes from the server.
     CutAfter(u64),
-    /// Answers so many requests by itself with this status, then lets connections pass. The response
-    /// has `retry-after` in seconds, if given, an empty JSON object, and closes its connection.
+    /// Answers this number of requests itself with this status, then forwards connections. The response has
+    /// `retry-after` in seconds, if given, and an empty JSON object, and closes its connection.
     Answer {
-        /// 429, 500, 503, …
+        /// HTTP status: 429, 500, 503, …
         status: u16,
-        /// In seconds.
+        /// Value of `retry-after`, in seconds.
         retry_after: Option<u64>,
-        /// How many requests, over all connections.
+        /// Number of requests, over all connections.
         times: u32,
     },
-    /// Passes the server's bytes in pieces of this size, so far apart.
+    /// Forwards the server's bytes in pieces of this size, with pauses.
     Drip {
-        /// The size of a piece, at least 1.
+        /// Size of a piece in bytes, at least 1.
         bytes: usize,
-        /// The pause before each piece.
+        /// Pause before each piece.
         every: Duration,
     },
 }
@@ -49,11 +49,11 @@ pub struct FaultProxy {
     upstream: SocketAddr,
     open: Mutex<Open>,
     connections: Arc<AtomicUsize>,
-    /// How many requests are still to be answered by the proxy.
+    /// Number of requests that the proxy still answers itself.
     answers: Arc<AtomicU32>,
 }
 
-/// What is running, to be ended when the wire changes.
+/// Running tasks, which end when the behavior changes.
 #[derive(Debug, Default)]
 struct Open {
     listening: Option<JoinHandle<()>>,
@@ -61,7 +61,7 @@ struct Open {
 }
 
 impl FaultProxy {
-    /// Starts a proxy in front of `upstream` that lets everything pass.
+    /// Starts a proxy in front of `upstream` that forwards everything.
     ///
     /// # Errors
     /// No port is free.
@@ -78,32 +78,32 @@ impl FaultProxy {
         Ok(proxy)
     }
 
-    /// Where it listens.
+    /// Returns the address that the proxy listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `http://127.0.0.1:PORT`, without a slash at the end.
+    /// Returns `http://127.0.0.1:PORT`, without a slash at the end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// How many connections it has accepted.
+    /// Returns the number of accepted connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Changes what it does from now on. Open connections are closed, so that no client goes on with
-    /// one that was opened before.
+    /// Changes the behavior. Closes open connections, so that no client continues to use one that was
+    /// opened before.
     ///
     /// # Errors
-    /// The port was taken by somebody else while nobody listened.
+    /// Another process has taken the port while the proxy did not listen.
     pub async fn set(&self, wire: Wire) -> io::Result<()> {
         if let Some(listening) = self.close() {
-            // It was aborted: what is waited for is that the port is free.
+            // The task was aborted; its end means that the port is free.
             let _ = listening.await;
         }
         if wire != Wire::Refuse {
@@ -155,7 +155,7 @@ impl Drop for FaultProxy {
     }
 }
 
-/// Ends the other direction of a connection with this one.
+/// Aborts the other direction of a connection when this one ends.
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -191,7 +191,7 @@ async fn connection(
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
     let up = tokio::spawn(async move {
-        // Half-closing is passed on; an error ends the other direction soon enough.
+        // Half-closing is forwarded; an error ends the other direction soon.
         let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
         let _ = to_server.shutdown().await;
     });
@@ -199,7 +199,7 @@ async fn connection(
     down(&mut from_server, &mut to_client, &wire).await
 }
 
-/// Passes the server's bytes on, as far as the wire lets them.
+/// Forwards the server's bytes, within the configured limits.
 async fn down(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, wire: &Wire) -> io::Result<()> {
     let mut left = match wire {
         Wire::CutAfter(bytes) => *bytes,
@@ -247,8 +247,8 @@ async fn answer(client: &mut TcpStream, status: u16, retry_after: Option<u64>) -
     client.shutdown().await
 }
 
-/// Whether the bytes are a whole HTTP/1 request: the head, and a body of the announced length or up to
-/// its last chunk.
+/// Returns true if the bytes are a whole HTTP/1 request: the head, and a body of the announced length or up
+/// to its last chunk.
 fn is_complete(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request).to_ascii_lowercase();
     let Some(head) = text.find("\r\n\r\n") else {

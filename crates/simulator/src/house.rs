@@ -1,4 +1,4 @@
-//! From a request to its response.
+//! Handles requests: authorization, parsing, validation, and the response.
 
 mod cached_contents;
 mod pages;
@@ -29,10 +29,10 @@ use crate::wire::{
     anthropic, gemini, responses,
 };
 
-/// The largest body, in bytes: 32 MB, as with Anthropic.
+/// Maximum size of a body, in bytes: 32 MB, as at Anthropic.
 const LARGEST_BODY: usize = 32 * 1024 * 1024;
 
-/// Everything behind the address.
+/// State of the server, independent of its listener.
 pub(crate) struct House {
     pub(crate) script: Script,
     pub(crate) rules: Rules,
@@ -41,7 +41,7 @@ pub(crate) struct House {
     pub(crate) state: Mutex<State>,
 }
 
-/// What changes.
+/// Mutable state.
 #[derive(Default)]
 pub(crate) struct State {
     progress: Progress,
@@ -52,13 +52,13 @@ pub(crate) struct State {
     fingerprints: Fingerprints,
 }
 
-/// A request on its way.
+/// A request in progress.
 struct Visit {
     format: Format,
     route: Option<Route>,
     path: String,
     query: String,
-    /// The clients that share caches.
+    /// Identifies the clients that share caches.
     namespace: Digest,
     headers: HeaderMap,
     ids: Ids,
@@ -72,7 +72,7 @@ impl House {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a request, whatever it is.
+    /// Answers a request to any path.
     pub(crate) async fn answer(self: Arc<Self>, request: axum::extract::Request) -> Response {
         let (parts, body) = request.into_parts();
         let at = self.clock.now();
@@ -101,7 +101,7 @@ impl House {
             None => namespace(&headers),
         };
         if platform.is_some() {
-            // The body names the version.
+            // The body contains the version.
             let version = HeaderValue::from_static("2023-06-01");
             headers.entry("anthropic-version").or_insert(version);
         }
@@ -152,7 +152,7 @@ impl House {
     }
 
     async fn converse(&self, visit: Visit, body: &Bytes, at: i64) -> Response {
-        // Held until there is an answer.
+        // Kept until the request is answered.
         let (request, _continuing) = match self.read(&visit, body, at) {
             Ok(read) => read,
             Err(refusal) => return self.refuse(visit, &refusal),
@@ -183,8 +183,8 @@ impl House {
         self.send(visit, rendered, delivery)
     }
 
-    /// Reads a request and judges it. If it continues a thread, no other request may until it is
-    /// answered.
+    /// Parses and validates a request. If it continues a thread, no other request may continue the thread
+    /// until it is answered.
     fn read(
         &self,
         visit: &Visit,
@@ -213,7 +213,7 @@ impl House {
         Ok((request, continuing))
     }
 
-    /// The key is right and the body is JSON.
+    /// Checks the credentials and parses the body as JSON.
     fn admit(&self, visit: &Visit, body: &[u8]) -> Result<Value, Refusal> {
         match &visit.route {
             Some(route) if route.is_bedrock() && key(&visit.headers).is_none() => {
@@ -240,7 +240,7 @@ impl House {
         Ok(value)
     }
 
-    /// The access token is one that was issued here.
+    /// Checks that the access token was issued by this simulator.
     fn check_token(&self, visit: &Visit) -> Result<(), Refusal> {
         let token = key(&visit.headers).unwrap_or_default();
         if google::is_token(token, self.clock.now()) {
@@ -252,7 +252,7 @@ impl House {
         ))
     }
 
-    /// The key is right.
+    /// Checks the API key.
     fn authorize(&self, visit: &Visit) -> Result<(), Refusal> {
         let key = key(&visit.headers);
         if !self.script.admits(key) {
@@ -302,7 +302,7 @@ impl House {
         Err(Refusal::with_status(404, message).code("model_not_found"))
     }
 
-    /// Why a prompt is refused that is longer than the script's models take.
+    /// Returns the refusal of a prompt that exceeds the context window in the script.
     fn beyond_context(&self, visit: &Visit, request: &Request) -> Option<Refusal> {
         let most = self.script.context?;
         let tokens = match &request.prompt {
@@ -386,7 +386,7 @@ impl House {
         fingerprints.diagnose(visit.namespace, id, request, cached)
     }
 
-    /// Keeps of an answer what later requests may refer to.
+    /// Stores the parts of an answer that later requests may refer to.
     fn keep(&self, visit: &Visit, answer: &Answer, making: &Making<'_>) {
         let namespace = visit.namespace;
         match &making.request.form {
@@ -487,7 +487,7 @@ impl House {
         let is_vertex = visit.route.as_ref().is_some_and(Route::is_vertex);
         let body = match refusal.status {
             _ if is_bedrock => json!({"message": refusal.message}),
-            // Google's front refuses, not the model's own API.
+            // Google's frontend refuses, not the model's own API.
             401 | 403 if is_vertex => Format::Gemini.error(refusal, &visit.ids.request()),
             _ => visit.format.error(refusal, &visit.ids.request()),
         };
@@ -553,7 +553,7 @@ impl House {
     }
 }
 
-/// A thread that is being continued by a request.
+/// A thread that a request in progress continues.
 struct Continuing<'a> {
     house: &'a House,
     namespace: Digest,
@@ -567,7 +567,7 @@ impl Drop for Continuing<'_> {
     }
 }
 
-/// Anthropic's clients say which version they speak.
+/// Returns the format of a client: Anthropic's clients send a version header.
 fn by_headers(headers: &HeaderMap) -> Format {
     if headers.contains_key("anthropic-version") {
         Format::Messages
@@ -590,7 +590,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The key of a request: a bearer token, or what Anthropic, Azure and Google use.
+/// Returns the key of a request: a bearer token, or the header of Anthropic, Azure or Google.
 fn key(headers: &HeaderMap) -> Option<&str> {
     let bearer = text(headers, "authorization").and_then(|value| value.strip_prefix("Bearer "));
     bearer
@@ -599,7 +599,7 @@ fn key(headers: &HeaderMap) -> Option<&str> {
         .or_else(|| text(headers, "x-goog-api-key"))
 }
 
-/// Who shares caches: those with the same key, organisation and project.
+/// Returns the namespace of the caches: requests with the same key, organization and project share them.
 fn namespace(headers: &HeaderMap) -> Digest {
     let part = |name| text(headers, name).unwrap_or_default().as_bytes();
     Digest::of_parts(&[

@@ -1,9 +1,9 @@
-//! Identifiers and signatures. All follow from the request, so that the same requests get the same
-//! answers in every run, and a conversation never sees an identifier twice.
+//! Identifiers and signatures. All are derived from the request, so that the same requests get the same
+//! answers in every run, and identifiers do not repeat within a conversation.
 
 use cachalot_core::Digest;
 
-/// Makes the identifiers of one answer.
+/// Creates the identifiers of one answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Ids {
     body: Digest,
@@ -11,7 +11,7 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// For the request with this body, the `number`th of the server.
+    /// Creates the identifiers for the request with this body, the `number`th of the server.
     pub(crate) fn new(body: &[u8], number: u64) -> Self {
         Self {
             body: Digest::of(body),
@@ -19,19 +19,19 @@ impl Ids {
         }
     }
 
-    /// Of the answer: different for each request.
+    /// Returns the id of the answer: different for each request.
     pub(crate) fn answer(&self, prefix: &str) -> String {
         let number = self.number.to_le_bytes();
         hex(prefix, &[self.body.as_bytes(), b"answer", &number])
     }
 
-    /// Of the request, for the response header.
+    /// Returns the id of the request, for the response header.
     pub(crate) fn request(&self) -> String {
         let number = self.number.to_le_bytes();
         hex("req_", &[self.body.as_bytes(), b"request", &number])
     }
 
-    /// Of a part of the answer: the same if the same request is sent again.
+    /// Returns the id of a part of the answer: the same if the same request is sent again.
     pub(crate) fn part(&self, prefix: &str, at: usize) -> String {
         let at = (at as u64).to_le_bytes();
         hex(prefix, &[self.body.as_bytes(), prefix.as_bytes(), &at])
@@ -43,13 +43,14 @@ fn hex(prefix: &str, parts: &[&[u8]]) -> String {
     format!("{prefix}{}", &hex[..24])
 }
 
-/// The signature of a thinking block: a digest of its text, so that it can be checked without memory.
+/// Returns the signature of a thinking block: a digest of its text, which can be verified without state.
 pub(crate) fn signature(thinking: &str) -> String {
     let hex = Digest::of_parts(&[b"thinking", thinking.as_bytes()]).to_hex();
     format!("simulated-{hex}")
 }
 
-/// The encrypted content of a reasoning item: opaque to clients, and it can be checked without memory.
+/// Returns the encrypted content of a reasoning item: opaque to clients, and it can be verified without
+/// state.
 pub(crate) fn encrypted(reasoning: &str) -> String {
     let sealed: String = reasoning
         .bytes()
@@ -59,7 +60,7 @@ pub(crate) fn encrypted(reasoning: &str) -> String {
     format!("simulated-{check}-{sealed}")
 }
 
-/// Whether `content` comes from [`encrypted`], unchanged.
+/// Returns true if `content` is an unchanged result of [`encrypted`].
 pub(crate) fn is_encrypted(content: &str) -> bool {
     let parts = content
         .strip_prefix("simulated-")

@@ -1,24 +1,27 @@
-//! The provider simulator: a real HTTP server on the loopback interface that stands for the model
-//! APIs, so that everything can be tried and tested without a key.
+//! The provider simulator: a real HTTP server on the loopback interface that implements the model APIs, so
+//! that everything can be tried and tested without a key.
 //!
-//! It speaks OpenAI Chat Completions (`POST /v1/chat/completions`), OpenAI Responses
-//! (`POST /v1/responses`), Anthropic Messages (`POST /v1/messages`, with `…/count_tokens`), Gemini
-//! (`POST /v1beta/models/NAME:generateContent`), Amazon Bedrock's Converse
-//! (`POST /model/NAME/converse`, `…/converse-stream`) and the paths of Azure OpenAI, streamed and not, with
-//! tool calls, reasoning and structured output, and lists models (`GET /v1/models`).
-//! Responses are kept (`previous_response_id`, `item_reference`, `GET` and `DELETE /v1/responses/ID`), and
-//! so are the message threads of Anthropic's beta.
+//! Supported APIs, with and without streaming, with tool calls, reasoning and structured output:
+//! - OpenAI Chat Completions (`POST /v1/chat/completions`) and the paths of Azure OpenAI;
+//! - OpenAI Responses (`POST /v1/responses`), with stored responses (`previous_response_id`,
+//!   `item_reference`, `GET` and `DELETE /v1/responses/ID`);
+//! - Anthropic Messages (`POST /v1/messages`, with `…/count_tokens`), with the message threads of the beta;
+//! - Gemini (`POST /v1beta/models/NAME:generateContent`);
+//! - Amazon Bedrock's Converse (`POST /model/NAME/converse`, `…/converse-stream`);
+//! - the list of models (`GET /v1/models`).
 //!
-//! - What the models say is a [`Script`]; without one, the built-in scenario.
-//! - Requests are judged as strictly as the providers do: by rules written by hand, by what each model
-//!   takes ([`facts`]), and by the providers' official schemas with unknown fields refused. A refusal has
-//!   the provider's shape and status, and is noted in [`Running::violations`].
-//! - The usage that is reported follows the providers' published prompt-cache rules, computed from the
-//!   request as received: see [`accounting`]. Token counts are the stated estimate of [`tokens`].
-//! - Faults: error responses, slow, cut and malformed answers; and [`fault::FaultProxy`] for the wire
-//!   in front of any server.
+//! Behavior:
+//! - A [`Script`] defines the answers of the models; the default is the built-in scenario.
+//! - Requests are validated as strictly as the providers do: by handwritten rules, by the capabilities of
+//!   each model ([`facts`]), and by the providers' official schemas with unknown fields refused. Refusals have
+//!   the provider's shape and status; those of invalid requests are recorded in [`Running::violations`].
+//! - The reported usage follows the providers' published prompt-cache rules, computed from the request as
+//!   received: see [`accounting`]. Token counts are the documented estimate of [`tokens`].
+//! - Faults: error responses, slow, truncated and malformed answers; and [`fault::FaultProxy`] for
+//!   connection faults in front of any server.
 //!
-//! It has its own reading of the formats and shares no code with the clients that it is used to test.
+//! It has its own implementation of the formats and shares no code with the clients that it is used to
+//! test.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {

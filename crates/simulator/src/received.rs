@@ -1,4 +1,4 @@
-//! What the simulator has received.
+//! Log of the received requests.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,28 +7,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use cachalot_core::Millis;
 
-/// A request that the simulator has received, and how it was answered.
+/// A received request and the status of its response.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Received {
-    /// When it began, by the clock of the simulator.
+    /// Time of arrival, by the simulator's clock.
     pub at: Millis,
-    /// `POST`, `GET`.
+    /// Method: `POST`, `GET`.
     pub method: String,
-    /// The path, without the query.
+    /// Path, without the query.
     pub path: String,
-    /// Names in lower case, in the order received.
+    /// Headers with lowercase names, in the order received.
     pub headers: Vec<(String, String)>,
-    /// The body, byte for byte.
+    /// Body, byte for byte.
     pub body: Bytes,
-    /// The status of the response; 0 while there is none.
+    /// Status of the response; 0 before there is one.
     pub status: u16,
-    /// Whether the client left before the end of the answer.
+    /// True if the client disconnected before the end of the answer.
     pub disconnected: bool,
 }
 
 impl Received {
-    /// The value of the header `name`, the first if there are several.
+    /// Returns the value of the header `name`; the first if there are several.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
@@ -37,7 +37,7 @@ impl Received {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The body as JSON; null if it is none.
+    /// Returns the body as JSON; null if it is not JSON.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -45,7 +45,7 @@ impl Received {
 }
 
 impl fmt::Debug for Received {
-    /// Without keys.
+    /// Omits keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<(&str, &str)> = self
             .headers
@@ -69,7 +69,7 @@ impl fmt::Debug for Received {
     }
 }
 
-/// Bodies are kept up to this many bytes, the newest ones.
+/// Maximum total size of the kept bodies, in bytes; the oldest requests are dropped first.
 const MOST_BYTES: usize = 256 * 1024 * 1024;
 
 /// The log of a running simulator.
@@ -79,7 +79,7 @@ pub(crate) struct Record(Mutex<Log>);
 #[derive(Debug, Default)]
 struct Log {
     requests: VecDeque<Received>,
-    /// How many were forgotten.
+    /// Number of dropped requests.
     forgotten: u64,
     bytes: usize,
     violations: Vec<String>,
@@ -90,7 +90,7 @@ impl Record {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request; gives its number.
+    /// Records a request; returns its number.
     pub(crate) fn arrive(&self, received: Received) -> u64 {
         let mut log = self.log();
         log.bytes += received.body.len();

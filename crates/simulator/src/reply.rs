@@ -1,55 +1,55 @@
-//! What a script says: replies, and what goes wrong with them.
+//! Scripted replies and faults.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// A scripted answer to one request. The default says nothing and calls nothing.
+/// A scripted answer to one request. The default has no text and no tool calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScriptedReply {
-    /// What the model says.
+    /// Text of the answer.
     pub text: Option<String>,
-    /// What it thinks before: a thinking block, a reasoning item, `reasoning_content`. Left out of
-    /// Anthropic answers when the request has not enabled thinking.
+    /// Reasoning before the text: a thinking block, a reasoning item, or `reasoning_content`. Left out of
+    /// Anthropic answers if the request has not enabled thinking.
     pub reasoning: Option<String>,
-    /// The tools that it calls, in parallel if there are several.
+    /// Tool calls; several are parallel calls.
     pub tool_calls: Vec<ScriptedCall>,
-    /// Token counts to report in place of the computed ones.
+    /// Token counts to report instead of the computed ones.
     pub usage: Option<ScriptedUsage>,
-    /// Why it ends, if not because it is complete.
+    /// Stop reason of an incomplete answer; `None` if it is complete.
     pub stop: Option<ScriptedStop>,
-    /// What goes wrong.
+    /// Fault.
     pub fault: Option<Fault>,
 }
 
 /// A scripted tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptedCall {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments. A text is sent as it is where the provider sends arguments as text, so that
-    /// malformed arguments can be scripted.
+    /// Arguments. A text is sent unchanged if the provider sends arguments as text, so that malformed
+    /// arguments can be scripted.
     pub arguments: Value,
 }
 
-/// Token counts to report in place of the computed ones; what is `None` stays computed.
+/// Token counts to report instead of the computed ones; `None` keeps the computed count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScriptedUsage {
-    /// The whole input, cached tokens included, whatever the provider's convention.
+    /// Whole input, including cached tokens, for every provider.
     pub input: Option<u64>,
-    /// Of them read from the cache.
+    /// Input tokens read from the cache.
     pub cache_read: Option<u64>,
-    /// Of them written to the cache, with the shorter lifetime where there are two.
+    /// Input tokens written to the cache, with the shorter lifetime if there are two.
     pub cache_write: Option<u64>,
-    /// Of them written with a lifetime of an hour (Anthropic).
+    /// Input tokens written with a lifetime of one hour (Anthropic).
     pub cache_write_1h: Option<u64>,
-    /// The whole output, reasoning included.
+    /// Whole output, including reasoning.
     pub output: Option<u64>,
-    /// Of them reasoning.
+    /// Output tokens of reasoning.
     pub reasoning: Option<u64>,
 }
 
-/// An early end.
+/// Stop reasons of an incomplete answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptedStop {
     /// `max_tokens`, `length`, `incomplete`.
@@ -58,51 +58,51 @@ pub enum ScriptedStop {
     Refusal,
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What.
+    /// Kind.
     pub kind: FaultKind,
-    /// For how many requests; then the reply is served as it is. `None`: each time in a step of a
-    /// YAML rule, once in [`Script::replies`](crate::Script::replies).
+    /// Number of requests with the fault; afterwards the reply is served without it. `None`: every time in
+    /// a step of a YAML rule, once in [`Script::replies`](crate::Script::replies).
     pub times: Option<u32>,
 }
 
 /// Kinds of faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
-    /// An error response in the provider's shape in place of the answer.
+    /// An error response in the provider's shape instead of the answer.
     Status {
-        /// The HTTP status: 429, 500, 503, 529, …
+        /// HTTP status: 429, 500, 503, 529, …
         status: u16,
-        /// `retry-after`, and `retry-after-ms` if it is no whole number of seconds.
+        /// Value of `retry-after`, and of `retry-after-ms` if it is not a whole number of seconds.
         retry_after: Option<Duration>,
     },
-    /// The answer comes slowly.
+    /// A slow answer.
     Slow {
-        /// Before the response begins.
+        /// Pause before the response begins.
         first_byte: Duration,
-        /// Before each further event of a stream.
+        /// Pause before each further event of a stream.
         per_event: Duration,
     },
-    /// The connection breaks within the answer: after so many events of a stream, in the middle of a
-    /// body that is not streamed.
+    /// The connection breaks within the answer: after this number of events of a stream, or in the middle
+    /// of a whole body.
     Cut {
-        /// How many events still arrive.
+        /// Number of events that still arrive.
         after_events: usize,
     },
-    /// A stream that began well reports an error as an event and ends; a response that is not streamed
-    /// is an error 500.
+    /// A stream begins normally, then reports an error as an event and ends; a whole response is an error
+    /// 500.
     ErrorEvent {
-        /// How many events arrive before.
+        /// Number of events that arrive before.
         after_events: usize,
     },
-    /// JSON that breaks off: the body, or an event in the middle of a stream.
+    /// Truncated JSON: the body, or an event in the middle of a stream.
     Malformed,
 }
 
 impl ScriptedReply {
-    /// A reply that says `text`.
+    /// Creates a reply with this text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self {
@@ -111,19 +111,19 @@ impl ScriptedReply {
         }
     }
 
-    /// A reply that calls one tool.
+    /// Creates a reply with one tool call.
     #[must_use]
     pub fn call(name: impl Into<String>, arguments: Value) -> Self {
         Self::default().and_call(name, arguments)
     }
 
-    /// A reply that is an error response.
+    /// Creates a reply that is an error response.
     #[must_use]
     pub fn error(status: u16) -> Self {
         Self::default().with_fault(Fault::status(status))
     }
 
-    /// The same reply with one more tool call, parallel to the others.
+    /// Adds a tool call, parallel to the others.
     #[must_use]
     pub fn and_call(mut self, name: impl Into<String>, arguments: Value) -> Self {
         self.tool_calls.push(ScriptedCall {
@@ -133,42 +133,42 @@ impl ScriptedReply {
         self
     }
 
-    /// The same reply, after thinking `reasoning`.
+    /// Adds reasoning before the answer.
     #[must_use]
     pub fn with_reasoning(mut self, reasoning: impl Into<String>) -> Self {
         self.reasoning = Some(reasoning.into());
         self
     }
 
-    /// The same reply, reporting `usage`.
+    /// Sets the usage to report.
     #[must_use]
     pub fn with_usage(mut self, usage: ScriptedUsage) -> Self {
         self.usage = Some(usage);
         self
     }
 
-    /// The same reply, ending early.
+    /// Sets the stop reason of an incomplete answer.
     #[must_use]
     pub fn with_stop(mut self, stop: ScriptedStop) -> Self {
         self.stop = Some(stop);
         self
     }
 
-    /// The same reply, with something going wrong.
+    /// Adds a fault.
     #[must_use]
     pub fn with_fault(mut self, fault: Fault) -> Self {
         self.fault = Some(fault);
         self
     }
 
-    /// Whether there is anything to serve once the fault is over.
+    /// Returns true if there is content to serve after the fault.
     pub(crate) fn has_content(&self) -> bool {
         self.text.is_some() || !self.tool_calls.is_empty()
     }
 }
 
 impl Fault {
-    /// An error response with this status.
+    /// Creates an error response with this status.
     #[must_use]
     pub fn status(status: u16) -> Self {
         FaultKind::Status {
@@ -178,7 +178,7 @@ impl Fault {
         .into()
     }
 
-    /// A pause before the response, and one before each event behind the first.
+    /// Creates a pause before the response, and one before each event after the first.
     #[must_use]
     pub fn slow(first_byte: Duration, per_event: Duration) -> Self {
         FaultKind::Slow {
@@ -188,26 +188,26 @@ impl Fault {
         .into()
     }
 
-    /// A connection that breaks after so many events.
+    /// Creates a connection that breaks after this number of events.
     #[must_use]
     pub fn cut(after_events: usize) -> Self {
         FaultKind::Cut { after_events }.into()
     }
 
-    /// JSON that breaks off.
+    /// Creates truncated JSON.
     #[must_use]
     pub fn malformed() -> Self {
         FaultKind::Malformed.into()
     }
 
-    /// The same fault, only for the first `times` requests.
+    /// Limits the fault to the first `times` requests.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// The same error response, saying when to try again. Other kinds stay as they are.
+    /// Adds the time to wait before a retry to an error response. Other kinds are not changed.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         if let FaultKind::Status { retry_after, .. } = &mut self.kind {

@@ -1,4 +1,4 @@
-//! The built-in scenario: what the simulator does for somebody who has written no script.
+//! The built-in scenario: the behavior of the simulator without a script.
 
 mod coder;
 mod faults;
@@ -12,16 +12,16 @@ use crate::dialogue::{Choice, Dialogue, OfferedTool};
 use crate::reply::ScriptedReply;
 use crate::schema;
 
-/// How much of a text is echoed, in characters.
+/// Maximum length of an echoed text, in characters.
 const ECHOED: usize = 300;
 
-/// Whether chat answers of `model` show their reasoning in the built-in scenario.
+/// Returns true if chat answers of `model` show their reasoning in the built-in scenario.
 pub(crate) fn reasons(model: &str) -> bool {
     let names = ["deepseek-reasoner*", "*-r1*", "qwq*"];
     names.iter().any(|name| Pattern::new(name).matches(model))
 }
 
-/// What the built-in scenario answers.
+/// Returns the reply of the built-in scenario.
 pub(crate) fn reply(dialogue: &Dialogue) -> ScriptedReply {
     let reply = faults::reply(dialogue)
         .or_else(|| demanded_call(dialogue))
@@ -33,7 +33,7 @@ pub(crate) fn reply(dialogue: &Dialogue) -> ScriptedReply {
     reply.with_reasoning("The simulator has no model behind it. It looks up what to say.")
 }
 
-/// A call of a tool that the request insists on, once in a turn.
+/// Returns a call of the tool that the request requires, once per turn.
 fn demanded_call(dialogue: &Dialogue) -> Option<ScriptedReply> {
     if !dialogue.calls.is_empty() {
         return None;

@@ -1,12 +1,13 @@
-//! A smallest instance of a JSON schema: what the simulator answers when a schema is demanded.
+//! Generates a minimal instance of a JSON schema: the simulator's answer to a request that requires a
+//! schema.
 
 use serde_json::{Map, Number, Value};
 
-/// Recursive schemas end here.
+/// Maximum depth; ends recursive schemas.
 const DEEPEST: usize = 20;
 
-/// A smallest value that `schema` allows, for the common keywords: `const`, `enum`, `$ref` within the
-/// schema, `anyOf`, `oneOf`, `allOf`, `type`, `required`, `minItems`, `minLength`, `maxLength`,
+/// Returns a minimal value that `schema` allows, for the common keywords: `const`, `enum`, `$ref` within
+/// the schema, `anyOf`, `oneOf`, `allOf`, `type`, `required`, `minItems`, `minLength`, `maxLength`,
 /// `minimum`, `exclusiveMinimum`, `maximum`, `multipleOf`, `format` of dates.
 pub(crate) fn instance(schema: &Value) -> Value {
     of(schema, schema, 0)
@@ -53,7 +54,7 @@ fn of(schema: &Value, root: &Value, depth: usize) -> Value {
     }
 }
 
-/// An option without nesting if there is one: recursive schemas come to an end so.
+/// Returns an option without nesting if there is one, so that recursive schemas terminate.
 fn simplest(options: &[Value]) -> &Value {
     let is_flat = |option: &&Value| {
         option.as_object().is_some_and(|map| {

@@ -1,4 +1,4 @@
-//! What the simulated models do.
+//! Scripts: the behavior of the simulated models.
 
 mod parse;
 mod template;
@@ -15,49 +15,51 @@ use crate::reply::{Fault, FaultKind, ScriptedReply};
 use crate::scenario;
 use template::{Template, Values};
 
-/// What the simulated models do.
+/// The behavior of the simulated models.
 ///
-/// A script in YAML is stateless: which reply a request gets follows from the request itself, so that
-/// sessions can be resumed, forked and run in parallel. Only the faults that end after a while are
-/// counted.
+/// A script in YAML is stateless: the reply follows from the request itself, so that sessions can be
+/// resumed, forked and run in parallel. Only faults with a limited number of occurrences are counted.
 ///
 /// ```yaml
-/// key: sk-test                    # requests without it are refused with 401; none: any key will do
-/// models: [gpt-*, claude-*]       # others are unknown; none: any model
-/// reasoning_models: [deepseek-*]  # whose chat answers show `reasoning`; none: all, if it is scripted
+/// key: sk-test                    # requests without it are refused with 401; default: any key
+/// models: [gpt-*, claude-*]       # others are unknown; default: any model
+/// reasoning_models: [deepseek-*]  # models whose chat answers show `reasoning`; default: all, if scripted
 /// pace: {first_byte: 200ms, per_event: 20ms}
-/// context: 200000                 # the most tokens of a prompt; longer ones are refused; none: any length
-/// requests_per_minute: 15         # OpenAI routing overflows beyond this; none: never
-/// unknown_parameters: accept      # or `refuse`, the default, as the providers do
-/// rules:                          # the first that fits holds
-///   - model: claude-*             # a name, `*` stands for anything
+/// context: 200000                 # maximum tokens of a prompt; longer ones are refused; default: no limit
+/// requests_per_minute: 15         # OpenAI routing overflows beyond this; default: never
+/// unknown_parameters: accept      # or `refuse`, the default, like the providers
+/// rules:                          # the first matching rule applies
+///   - model: claude-*             # a name, `*` matches any text
 ///     user: '(?i)weather in (\w+)'   # a regular expression, searched in the last message of the user
-///     tools: [get_weather]        # which the request has to offer
-///     steps:                      # one for each time that the model speaks in this turn
+///     tools: [get_weather]        # tools that the request has to offer
+///     steps:                      # one for each answer of the model in this turn
 ///       - reasoning: Let me look.
 ///         tool_calls:
 ///           - {name: get_weather, arguments: {city: '{{1}}'}}
 ///       - text: 'It is {{last_result}} in {{1}}.'
 ///         fault: {status: 429, retry_after: 1s, times: 1}
-/// otherwise: {text: I do not know.}  # for requests that fit no rule; none: the built-in scenario
+/// otherwise: {text: I do not know.}  # for requests without a matching rule; default: the built-in scenario
 /// ```
 ///
-/// Placeholders: `{{0}}` is what the regular expression found, `{{1}}`, `{{name}}` its groups,
-/// `{{user}}` the user's message, `{{model}}`, `{{step}}`, `{{last_result}}` what the last tool answered.
-/// A step has `text`, `reasoning`, `tool_calls`, `usage: {input, cache_read, cache_write,
-/// cache_write_1h, output, reasoning}`, `stop: length|refusal` and `fault`: a status such as `500`,
-/// `malformed`, or a mapping with one of `status` (and `retry_after`), `slow: {first_byte, per_event}`,
-/// `cut: {after_events}`, `error_event: {after_events}`, `malformed: true`, and with `times`. A span of
-/// time is a number of seconds, or text such as `50ms`, `2s`, `1m`.
+/// Placeholders: `{{0}}` is the match of the regular expression, `{{1}}` and `{{name}}` are its groups,
+/// `{{user}}` is the user's message, `{{last_result}}` the result of the last tool; `{{model}}` and
+/// `{{step}}` are those of the request.
+///
+/// A step has `text`, `reasoning`, `tool_calls`,
+/// `usage: {input, cache_read, cache_write, cache_write_1h, output, reasoning}`, `stop: length|refusal` and
+/// `fault`. A fault is a status such as `500`, `malformed`, or a mapping with `times` and one of `status`
+/// (and `retry_after`), `slow: {first_byte, per_event}`, `cut: {after_events}`,
+/// `error_event: {after_events}`, `malformed: true`. A duration is a number of seconds, or text such as
+/// `50ms`, `2s`, `1m`.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Of the key that requests need.
+    /// Digest of the key that requests need.
     key: Option<Digest>,
     models: Vec<Pattern>,
-    /// Whose chat answers show reasoning, if it is said.
+    /// Models whose chat answers show reasoning, if configured.
     reasoning_models: Option<Vec<Pattern>>,
     pub(crate) pace: Pace,
-    /// The most tokens of a prompt.
+    /// Maximum tokens of a prompt.
     pub(crate) context: Option<u64>,
     pub(crate) requests_per_minute: Option<u64>,
     pub(crate) accepts_unknown_parameters: bool,
@@ -93,29 +95,29 @@ struct Step {
     text: Option<Template>,
     reasoning: Option<Template>,
     calls: Vec<(String, template::Tree)>,
-    /// What has no placeholders.
+    /// The parts without placeholders.
     fixed: ScriptedReply,
 }
 
-/// How far a script has come: what cannot be seen from the requests.
+/// Progress of a script that cannot be derived from the requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
     next: usize,
-    /// How often the fault of a reply has happened: by rule and step.
+    /// Number of occurrences of a reply's fault, by rule and step.
     faults: HashMap<(usize, usize), u32>,
 }
 
-/// Where the step of `otherwise` is counted.
+/// Index of the rule under which the step of `otherwise` is counted.
 const OTHERWISE: usize = usize::MAX;
 
-/// What a request gets.
+/// The planned reply to a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Scene {
-    /// Without its fault.
+    /// Reply without its fault.
     pub(crate) reply: ScriptedReply,
-    /// What goes wrong this time.
+    /// Fault of this request.
     pub(crate) fault: Option<FaultKind>,
-    /// Whether it comes from the built-in scenario.
+    /// True if the reply comes from the built-in scenario.
     pub(crate) is_built_in: bool,
 }
 
@@ -136,18 +138,18 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Reads a script in YAML; the form is described at [`Script`]. `file_name` is for the problems.
+    /// Parses a script in YAML; see [`Script`] for the format. `file_name` is used in problems.
     ///
     /// # Errors
-    /// Everything that is wrong with it, with its place.
+    /// All problems of the script, with their places.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, Vec<Problem>> {
         parse::script(file_name, text)
     }
 
-    /// What is useful without a script: `Translate to French: good morning` is answered with a
-    /// pseudo-translation, demanded schemas and tools get smallest instances, a request that offers
-    /// `read_file` and `edit_file` and names a file has it edited, `simulate 429` (or `500`, `529`,
-    /// `slow`, `cut`, `malformed`) is answered by that fault, and anything else is echoed.
+    /// Returns the built-in scenario. `Translate to French: good morning` gets a pseudo-translation;
+    /// required schemas and tools get minimal instances; for a request that offers `read_file` and
+    /// `edit_file` and names a file, the file is edited; `simulate 429` (or `500`, `529`, `slow`, `cut`,
+    /// `malformed`) gets that fault; any other message is echoed.
     #[must_use]
     pub fn built_in() -> Self {
         Self::of(Plot::Rules {
@@ -156,15 +158,15 @@ impl Script {
         })
     }
 
-    /// The n-th request gets the n-th text, the last one is repeated.
+    /// Creates a script whose n-th request gets the n-th text; the last one is repeated.
     #[must_use]
     pub fn answers(texts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::replies(texts.into_iter().map(ScriptedReply::text).collect())
     }
 
-    /// The n-th request gets the n-th reply, in order of arrival; the last one is repeated. A reply
-    /// with a fault is used as often as the fault says, once if it does not; if the fault says how often
-    /// and the reply has text or calls, it is then used once more without the fault.
+    /// Creates a script whose n-th request, in order of arrival, gets the n-th reply; the last one is
+    /// repeated. A reply with a fault is used as often as the fault's `times`, by default once. If `times`
+    /// is set and the reply has text or calls, the reply is then used once more without the fault.
     #[must_use]
     pub fn replies(replies: Vec<ScriptedReply>) -> Self {
         Self::of(Plot::Sequence(replies))
@@ -183,37 +185,36 @@ impl Script {
         }
     }
 
-    /// The same script; requests without this key are refused with 401.
+    /// Sets the required key; requests without it are refused with 401.
     #[must_use]
     pub fn requiring_key(mut self, key: &str) -> Self {
         self.key = Some(Digest::of(key.as_bytes()));
         self
     }
 
-    /// The same script; only models that fit one of `names` (`*` stands for anything) exist.
+    /// Sets the models that exist: those that match one of `names` (`*` matches any text).
     #[must_use]
     pub fn with_models<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.models = names.into_iter().map(Pattern::new).collect();
         self
     }
 
-    /// The same script; only the chat answers of models that fit one of `names` have
-    /// `reasoning_content`.
+    /// Sets the models whose chat answers have `reasoning_content`: those that match one of `names`.
     #[must_use]
     pub fn with_reasoning_models<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.reasoning_models = Some(names.into_iter().map(Pattern::new).collect());
         self
     }
 
-    /// The same script; prompts of more tokens than this are refused, in the words of their format.
+    /// Sets the maximum tokens of a prompt; longer ones are refused with the error of their format.
     #[must_use]
     pub fn with_context(mut self, tokens: u64) -> Self {
         self.context = Some(tokens);
         self
     }
 
-    /// The same script; bodies are not validated against the official schemas, and parameters that the
-    /// provider does not know are ignored instead of refused, as many compatible servers do.
+    /// Disables validation against the official schemas, and ignores unknown parameters instead of refusing
+    /// them, like many compatible servers.
     #[must_use]
     pub fn accepting_unknown_parameters(mut self) -> Self {
         self.accepts_unknown_parameters = true;
@@ -231,7 +232,7 @@ impl Script {
         self.models.is_empty() || self.models.iter().any(|name| name.matches(model))
     }
 
-    /// The names without a pattern among the models, and examples where there are none.
+    /// Returns the models that are names without a pattern; examples if no models are configured.
     pub(crate) fn listed_models(&self) -> Vec<&str> {
         let examples = [
             "gpt-5.6",
@@ -249,8 +250,8 @@ impl Script {
         }
     }
 
-    /// Whether an answer of `model` carries the reasoning that its reply has, where the format leaves
-    /// that to the provider. The built-in scenario has reasoning in every reply.
+    /// Returns true if an answer of `model` contains the reasoning of its reply, in formats that leave this
+    /// to the provider. In the built-in scenario every reply has reasoning.
     pub(crate) fn shows_reasoning(&self, model: &str, is_built_in: bool) -> bool {
         match &self.reasoning_models {
             Some(names) => names.iter().any(|name| name.matches(model)),
@@ -258,7 +259,7 @@ impl Script {
         }
     }
 
-    /// What a request gets.
+    /// Returns the planned reply to a request.
     pub(crate) fn scene(&self, dialogue: &Dialogue, progress: &mut Progress) -> Scene {
         match &self.plot {
             Plot::Sequence(replies) => in_sequence(replies, progress),
@@ -342,7 +343,7 @@ fn happens(fault: &Fault, at: (usize, usize), progress: &mut Progress) -> bool {
 }
 
 impl Rule {
-    /// What the placeholders of its steps stand for, if the rule fits.
+    /// Returns the values of the placeholders if the rule matches.
     fn fits(&self, dialogue: &Dialogue) -> Option<Values> {
         let model_fits = self
             .model
@@ -354,7 +355,8 @@ impl Rule {
         }
         let mut values = Values::of(dialogue);
         if let Some(user) = &self.user {
-            // Each text block on its own first: clients add blocks of context to the user's words.
+            // Each text block is searched separately first, because clients add blocks of context to the
+            // user's text.
             let whole = dialogue.user_text();
             let texts = dialogue.user.iter().chain([&whole]);
             values.take(user, texts)?;

@@ -1,4 +1,4 @@
-//! The listener, and stopping it.
+//! The listener of the simulator, and its shutdown.
 
 use std::future::Future;
 use std::io;
@@ -20,14 +20,14 @@ use crate::house::House;
 use crate::received::{Received, Record};
 use crate::script::Script;
 
-/// How to run a simulator.
+/// Options of a simulator.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where to listen. Port 0, the default, takes any free port on the loopback interface.
+    /// Address to listen on. Port 0, the default, takes any free port on the loopback interface.
     pub address: SocketAddr,
-    /// What the models do.
+    /// Behavior of the models.
     pub script: Script,
-    /// What prompt caches live by. Pauses of a script are real time in any case.
+    /// Clock of the prompt caches. Pauses of a script take real time in any case.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -49,7 +49,7 @@ impl Simulator {
     /// Starts a simulator on the current Tokio runtime.
     ///
     /// # Errors
-    /// The address cannot be listened at.
+    /// The simulator cannot listen on the address.
     pub async fn start(options: Options) -> io::Result<Running> {
         let listener = TcpListener::bind(options.address).await?;
         let address = listener.local_addr()?;
@@ -74,7 +74,7 @@ impl Simulator {
                 _ = axum::serve(door, router) => {}
                 _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
             }
-            // Nobody may be waiting for it.
+            // There may be no receiver.
             let _ = end.send(true);
         });
         Ok(Running {
@@ -86,7 +86,7 @@ impl Simulator {
     }
 }
 
-/// A simulator that runs until it is dropped: then its listener and its connections are closed.
+/// A running simulator. Dropping it closes its listener and its connections.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -96,40 +96,41 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Returns the address that the simulator listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `http://127.0.0.1:PORT`, without a slash at the end. It is the base URL of an Anthropic client;
-    /// that of an OpenAI client is this with `/v1`.
+    /// Returns `http://127.0.0.1:PORT`, without a slash at the end: the base URL for an Anthropic client.
+    /// The base URL for an OpenAI client is this with `/v1`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The requests received so far, in order of arrival. Of very many, the newest 256 MiB.
+    /// Returns the received requests, in order of arrival; at most the newest 256 MiB of bodies.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.record.received()
     }
 
-    /// What was wrong with requests that were refused as the provider would: method, path, message.
+    /// Returns the refused requests that the provider would have refused as well: method, path and error
+    /// message.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.record.violations()
     }
 
-    /// Stops it, and waits until its address is free.
+    /// Stops the simulator, and waits until its address is free.
     pub async fn stop(self) {
         self.close();
         self.stopped().await;
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the simulator has stopped.
     pub async fn stopped(&self) {
-        // An error says that the task is gone, which is as good.
+        // An error means that the task is gone, which is equivalent.
         let _ = self.ended.clone().wait_for(|has_ended| *has_ended).await;
     }
 
@@ -156,7 +157,7 @@ impl Listener for Door {
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         let (stream, address) = Listener::accept(&mut self.listener).await;
-        // Events are small and must not wait for each other; without it they are only later.
+        // Events are small and must not be delayed; a failure only delays them.
         let _ = stream.set_nodelay(true);
         let mut stopping = self.stopping.clone();
         let stopped = async move {
@@ -177,7 +178,7 @@ impl Listener for Door {
 /// A connection that breaks when the simulator stops.
 struct Connection {
     stream: TcpStream,
-    /// `None` once it has happened.
+    /// `None` once the simulator has stopped.
     stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 

@@ -1,5 +1,5 @@
-//! The formats: what requests must look like, and what answers look like. Each has its own
-//! files; what leaves them is a [`Request`], what enters them an [`Answer`].
+//! The formats of requests and answers. Each has its own files, which parse requests to a [`Request`] and
+//! render an [`Answer`].
 
 pub(crate) mod anthropic;
 mod bedrock;
@@ -40,18 +40,18 @@ pub enum Format {
     Converse,
 }
 
-/// A request that is in order.
+/// A valid request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) dialogue: Dialogue,
     pub(crate) prompt: Prompt,
-    /// The most output tokens.
+    /// Maximum number of output tokens.
     pub(crate) limit: Option<u64>,
-    /// Texts that end the answer.
+    /// Stop sequences.
     pub(crate) stops: Vec<String>,
     pub(crate) is_streamed: bool,
     pub(crate) thinking: Thinking,
-    /// What the answer repeats of the request, or depends on in the form of its format.
+    /// Fields of the request that the answer repeats, or on which its form depends.
     pub(crate) form: Form,
 }
 
@@ -61,14 +61,14 @@ pub(crate) enum Prompt {
     OpenAi(accounting::openai::Prompt),
 }
 
-/// Whether the answer shows reasoning that the reply has.
+/// Visibility of a reply's reasoning in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Thinking {
-    /// It must not: thinking is not enabled.
+    /// Not shown: thinking is not enabled.
     Never,
-    /// It does if the script says that the model reasons.
+    /// Shown if the script shows the reasoning of this model.
     IfScripted,
-    /// It does.
+    /// Shown.
     Always,
 }
 
@@ -81,31 +81,31 @@ pub(crate) enum Form {
     Converse(converse::Form),
 }
 
-/// What a request is judged by.
+/// Context for the validation of a request.
 pub(crate) struct Judge<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) rules: &'a Rules,
     pub(crate) namespace: Digest,
-    /// Unknown fields are taken, and bodies are not validated against the official schemas.
+    /// Accepts unknown fields, and skips the validation against the official schemas.
     pub(crate) accepts_unknown: bool,
-    /// Requests are refused that the model does not take.
+    /// Refuses requests that the model does not accept.
     pub(crate) by_model: bool,
-    /// What was stored for the Responses API.
+    /// Stored responses and items of the Responses API.
     pub(crate) items: &'a responses::Items,
-    /// What is held for the Messages API.
+    /// Message threads of the Messages API.
     pub(crate) threads: &'a anthropic::Threads,
-    /// What clients of Gemini have cached explicitly.
+    /// Contents that clients of Gemini have cached explicitly.
     pub(crate) cached_contents: &'a gemini::CachedContents,
     pub(crate) now: Millis,
 }
 
-/// What an answer is made with.
+/// Context for the rendering of an answer.
 pub(crate) struct Making<'a> {
     pub(crate) request: &'a Request,
     pub(crate) ids: &'a Ids,
     pub(crate) now: Millis,
     pub(crate) tokens: Tokens,
-    /// The diagnosis of the cache that the request asks for; null if there is nothing to say.
+    /// The diagnosis of the cache, if the request asks for one; null if there is no difference to report.
     pub(crate) diagnosis: Option<Value>,
 }
 
@@ -113,44 +113,44 @@ pub(crate) struct Making<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
-    /// `error.type`; by the status if there is none.
+    /// `error.type`; `None` derives it from the status.
     pub(crate) kind: Option<&'static str>,
     pub(crate) message: String,
     pub(crate) param: Option<String>,
     pub(crate) code: Option<&'static str>,
     /// `error.details.error_code` of the Messages API.
     pub(crate) error_code: Option<&'static str>,
-    /// Whether the client has done something wrong that it can be blamed for.
+    /// True if the client's request is at fault; the server records such refusals as violations.
     pub(crate) is_violation: bool,
 }
 
-/// An answer in the form of its format.
+/// A rendered answer.
 pub(crate) enum Rendered {
     Whole(Value),
     Events(Vec<Bytes>),
 }
 
 impl Format {
-    /// The API at this path.
+    /// Returns the API at this path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         Route::at(path).map(|route| route.format)
     }
 
-    /// Reads and judges a request.
+    /// Parses and validates a request.
     pub(crate) fn read(self, body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
         let request = match self {
             Self::Chat => chat::read(body, judge),
             Self::Responses => responses::read(body, judge),
             Self::Messages => anthropic::read(body, judge, anthropic::Purpose::Answer),
             Self::Gemini => gemini::read(body, judge),
-            // The schema is that of Bedrock, which checks it before the model's own API does.
+            // The schema is that of Bedrock, which validates it before the model's own API does.
             Self::Converse => return converse::read(body, judge),
         }?;
         judge.by_schema(self, body)?;
         Ok(request)
     }
 
-    /// Writes an answer.
+    /// Renders an answer.
     pub(crate) fn write(self, answer: &Answer, making: &Making<'_>) -> Rendered {
         match &making.request.form {
             Form::Chat(form) => chat::write(answer, form, making),
@@ -161,7 +161,7 @@ impl Format {
         }
     }
 
-    /// The body of an error response.
+    /// Renders the body of an error response.
     pub(crate) fn error(self, refusal: &Refusal, request_id: &str) -> Value {
         match self {
             Self::Messages => anthropic::error(refusal, request_id),
@@ -171,7 +171,7 @@ impl Format {
         }
     }
 
-    /// An error as an event of a stream that has begun.
+    /// Renders an error as an event of a stream that has begun.
     pub(crate) fn error_event(self, refusal: &Refusal, request_id: &str, at: usize) -> Bytes {
         match self {
             Self::Messages => event("error", &anthropic::error(refusal, request_id)),
@@ -182,7 +182,7 @@ impl Format {
         }
     }
 
-    /// Says that a prompt is longer than its model takes.
+    /// Returns the refusal of a prompt that exceeds the context window.
     pub(crate) fn too_long(self, tokens: u64, most: u64) -> Refusal {
         let refusal = |message: String| Refusal::with_status(400, message);
         match self {
@@ -207,7 +207,7 @@ impl Format {
         }
     }
 
-    /// The header that carries the request id.
+    /// Returns the name of the header with the request id.
     pub(crate) fn id_header(self) -> &'static str {
         match self {
             Self::Messages => "request-id",
@@ -227,10 +227,10 @@ impl Judge<'_> {
     }
 }
 
-/// Reads and judges a request to count tokens.
+/// Parses and validates a token-counting request.
 pub(crate) fn count_tokens(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
     let request = anthropic::read(body, judge, anthropic::Purpose::CountTokens)?;
-    // The schema of messages, whose limit is the one field that this request lacks.
+    // The schema of messages requires `max_tokens`, the only field that this request lacks.
     let mut body = body.clone();
     body["max_tokens"] = 1.into();
     judge.by_schema(Format::Messages, &body)?;
@@ -238,7 +238,7 @@ pub(crate) fn count_tokens(body: &Value, judge: &Judge<'_>) -> Result<Request, R
 }
 
 impl Refusal {
-    /// 400: the request is wrong.
+    /// Creates a refusal with status 400: the request is wrong.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self {
             is_violation: true,
@@ -246,7 +246,7 @@ impl Refusal {
         }
     }
 
-    /// An error that the client is not to blame for.
+    /// Creates an error that is not caused by the request.
     pub(crate) fn with_status(status: u16, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -279,7 +279,7 @@ impl Refusal {
         self
     }
 
-    /// What an error response says that a script asks for.
+    /// Creates the error response that a script asks for.
     pub(crate) fn simulated(status: u16) -> Self {
         let what = match status {
             401 => "invalid key",
@@ -294,18 +294,18 @@ impl Refusal {
     }
 }
 
-/// A server-sent event with a name.
+/// Renders a named server-sent event.
 fn event(name: &str, data: &Value) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// A server-sent event without a name.
+/// Renders an unnamed server-sent event.
 fn data(data: &Value) -> Bytes {
     Bytes::from(format!("data: {data}\n\n"))
 }
 
-/// The fields of an object that are not among `named`, sorted by name, without nulls: what a frame
-/// takes over of a block whose other fields are known.
+/// Renders the fields of an object that are not in `named`, sorted by name and without nulls: a part of the
+/// frame of a block whose other fields are known.
 fn other_fields(object: &Map<String, Value>, named: &[&str]) -> String {
     let mut fields: Vec<(&String, &Value)> = object
         .iter()

@@ -17,10 +17,10 @@ use crate::wire::Refusal;
 
 /// The access key whose signatures are accepted.
 pub const ACCESS_KEY: &str = "AKIASIMULATED0000000";
-/// Its secret.
+/// The secret of the access key.
 pub const SECRET_KEY: &str = "simulated/secret/access/key/0000000000000";
 
-/// The longest difference between the clocks of a client and the server, in milliseconds.
+/// Maximum difference between the clocks of a client and the server, in milliseconds.
 const CLOCK_SKEW: Millis = 300_000;
 
 /// The parts of the header `authorization`.
@@ -86,7 +86,7 @@ pub(crate) fn check_signature(
     if !time.starts_with(date) || time.len() != 16 {
         return invalid("Date in Credential scope does not match the date of the request.");
     }
-    // Times in this form are in the order of their texts.
+    // Times in this form sort like their texts.
     if time < stamp(now - CLOCK_SKEW).as_str() || time > stamp(now + CLOCK_SKEW).as_str() {
         return invalid(&format!(
             "Signature expired: {time} is not within 5 minutes of {}",
@@ -130,14 +130,14 @@ fn refusal(code: &'static str, message: &str) -> Refusal {
     Refusal::with_status(403, message).code(code)
 }
 
-/// A time as in `x-amz-date`: `20261121T024200Z`.
+/// Formats a time as in `x-amz-date`: `20261121T024200Z`.
 fn stamp(at: Millis) -> String {
     let text = iso8601(at);
     let seconds = text.chars().filter(char::is_ascii_alphanumeric).take(15);
     seconds.chain(['Z']).collect()
 }
 
-/// The path as it was sent, percent-encoded once more.
+/// Percent-encodes the path, as it was sent, once more.
 fn encoded_again(path: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'-')
@@ -164,7 +164,7 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
 /// The value of `x-amzn-errortype`.
 pub(crate) fn error_type(refusal: &Refusal) -> &'static str {
     match refusal.status {
-        // Codes of other statuses are those of the model's own API.
+        // For other statuses, the code is that of the model's own API.
         403 => refusal.code.unwrap_or("AccessDeniedException"),
         401 => "UnrecognizedClientException",
         404 => "ResourceNotFoundException",
@@ -224,9 +224,9 @@ pub(crate) fn event(event: &[u8]) -> Bytes {
     message(&headers, field("data: ").unwrap_or_default())
 }
 
-/// A message: lengths, their checksum, headers, payload, checksum of all.
+/// Renders a message: lengths, their checksum, headers, payload, checksum of the whole.
 fn message(headers: &[(&str, &str)], payload: &str) -> Bytes {
-    /// The type of a header that is a text.
+    /// The header type of texts.
     const TEXT: u8 = 7;
     let mut head = Vec::new();
     for (name, value) in headers {

@@ -13,13 +13,13 @@ const EMAIL: &str = "simulated@cachalot-simulator.iam.gserviceaccount.com";
 /// The grant type of a signed assertion (RFC 7523), as in a form.
 const GRANT: &str = "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer";
 
-/// The lifetime of a token, and the longest of an assertion, in seconds.
+/// Lifetime of a token, and the maximum lifetime of an assertion, in seconds.
 const LIFETIME: i64 = 3_600;
 
-/// The longest difference between the clocks of a client and the server, in seconds.
+/// Maximum difference between the clocks of a client and the server, in seconds.
 const CLOCK_SKEW: i64 = 300;
 
-/// Returns the key file of the service account; its tokens come from the simulator at `origin`.
+/// Returns the key file of the service account, which obtains its tokens from the simulator at `origin`.
 #[must_use]
 pub fn service_account(origin: &str) -> Value {
     json!({
@@ -33,7 +33,7 @@ pub fn service_account(origin: &str) -> Value {
     })
 }
 
-/// Answers a request for a token, a form with a signed assertion: with a token or an error.
+/// Answers a token request, a form with a signed assertion: returns a token or an error.
 pub(crate) fn token(form: &[u8], now: Millis) -> Result<Value, Value> {
     let now = now / 1_000;
     let refused = |why: &str| {
@@ -80,7 +80,7 @@ pub(crate) fn token(form: &[u8], now: Millis) -> Result<Value, Value> {
     }))
 }
 
-/// A token that can be checked without state.
+/// Returns a token that can be verified without state.
 fn access_token(issued: i64) -> String {
     let proof = Digest::of_parts(&[b"token", &issued.to_le_bytes()]).to_hex();
     format!("ya29.simulated.{issued}.{proof}")
@@ -95,7 +95,7 @@ pub(crate) fn is_token(token: &str, now: Millis) -> bool {
     })
 }
 
-/// The claims of a JSON Web Token that is signed with the account's key.
+/// Returns the claims of a JSON Web Token that is signed with the account's key.
 fn verified(assertion: &str) -> Option<Value> {
     // Some clients send the padding.
     let decode = |text: &str| URL_SAFE_NO_PAD.decode(text.trim_end_matches("%3D")).ok();

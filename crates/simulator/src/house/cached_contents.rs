@@ -1,4 +1,4 @@
-//! The contents that clients of Gemini have cached explicitly: made, looked at, prolonged and deleted.
+//! Endpoints for the explicitly cached contents of Gemini: create, describe, list, extend and delete.
 
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{House, Visit, namespace};
 use crate::wire::{Format, Refusal};
 
-/// The name of the collection, or of a content in it (`cachedContents/ID`), that a path leads to.
+/// Returns the name of the collection, or of a content in it (`cachedContents/ID`), that a path refers to.
 pub(super) fn name(path: &str) -> Option<&str> {
     let versions = ["/v1beta/", "/v1/"];
     let name = versions.iter().find_map(|it| path.strip_prefix(it))?;
@@ -48,7 +48,7 @@ impl House {
             }
         };
         let mut state = self.state();
-        // Taken out while it changes: the judge looks at the state.
+        // Taken out during the change, because the judge borrows the state.
         let mut contents = std::mem::take(&mut state.cached_contents);
         let judge = self.judge(visit, &state, now);
         let described = match (method, is_one) {

@@ -1,4 +1,4 @@
-//! What is no conversation: the list of models, the welcome, and paths that lead nowhere.
+//! Pages outside of conversations: the list of models, the welcome page, and unknown paths.
 
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::{House, Visit, by_headers};
 use crate::wire::{Format, Refusal};
 
-/// What the path of a model begins with.
+/// Prefix of the path of a model.
 pub(super) const MODEL: &str = "/v1/models/";
 
-/// What the path of a stored response begins with.
+/// Prefix of the path of a stored response.
 pub(super) const RESPONSE: &str = "/v1/responses/";
 
 impl House {
@@ -122,7 +122,7 @@ fn no_response(id: &str) -> Refusal {
     Refusal::invalid(format!("Response with id '{id}' not found.")).status(404)
 }
 
-/// A model, in the shape of the provider whose client asks.
+/// Describes a model in the shape of the provider whose client asks.
 fn model(format: Format, name: &str) -> Value {
     match format {
         Format::Messages => json!({

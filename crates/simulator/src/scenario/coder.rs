@@ -1,8 +1,8 @@
-//! A small coding agent: reads the file that the user names, reads it again with a `grep` beside it,
-//! edits it, reads it back, and quotes the line that it changed.
+//! A small coding agent: reads the file that the user names, reads it again together with a `grep`, edits
+//! it, reads it again, and quotes the line that it changed.
 //!
-//! It exercises what a cache of tool results must get right: the second read may come from the cache,
-//! the one after the edit must not.
+//! It tests a cache of tool results: the second read may come from the cache, the one after the edit must
+//! not.
 
 mod text;
 
@@ -16,7 +16,7 @@ const READ: &str = "read_file";
 const EDIT: &str = "edit_file";
 const GREP: &str = "grep";
 
-/// The next step, if the request has the tools and names a file.
+/// Returns the next step, if the request has the tools and names a file.
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
     if !dialogue.offers(READ) || !dialogue.offers(EDIT) {
         return None;
@@ -88,7 +88,7 @@ fn report(dialogue: &Dialogue, path: &str) -> ScriptedReply {
     })
 }
 
-/// What the newest of the reads that `is_meant` answered, if it is the content of a file.
+/// Returns the result of the newest read that fits `is_meant`, if it is the content of a file.
 fn last_read(dialogue: &Dialogue, is_meant: impl Fn(&Call) -> bool) -> Option<&CallResult> {
     let reads = dialogue.calls.iter().rev();
     let mut reads = reads.filter(|call| call.name == READ && is_meant(call));
@@ -98,7 +98,7 @@ fn last_read(dialogue: &Dialogue, is_meant: impl Fn(&Call) -> bool) -> Option<&C
     })
 }
 
-/// Says so and stops if a tool that matters has failed. A `grep` that finds nothing does not matter.
+/// Reports and stops if a relevant tool has failed. A `grep` without matches is not a failure.
 fn failure(dialogue: &Dialogue) -> Option<ScriptedReply> {
     let failed = dialogue.calls.iter().rev().find_map(|call| {
         let result = dialogue.result_of(call)?;
@@ -113,7 +113,7 @@ fn failure(dialogue: &Dialogue) -> Option<ScriptedReply> {
     )))
 }
 
-/// Whether a result without a flag, as in OpenAI's formats, reports an error.
+/// Returns true if a result without a flag, as in OpenAI's formats, reports an error.
 fn says_error(text: &str) -> bool {
     let start = text.trim_start();
     let begins = |word: &str| {

@@ -1,19 +1,19 @@
-//! A review of a conversation: tries what it may not do, keeps one thing, and ends.
+//! A review of a conversation: calls a forbidden tool, stores one memory, and ends.
 //!
-//! It exercises what a review must get right: a tool that it is shown and may not use does not run.
+//! It tests that a tool that is offered to a review but not permitted does not run.
 
 use serde_json::json;
 
 use crate::dialogue::Dialogue;
 use crate::reply::ScriptedReply;
 
-/// How a review is known: it begins with these words.
+/// Words in the user's message that identify a review.
 const WORDS: &str = "look back over this conversation";
-/// What it tries, if the request has it.
+/// The tool that the review tries to run, if the request has it.
 const TRIED: &str = "shell";
 const MEMORY: &str = "memory";
 
-/// The next step, if a review is asked for.
+/// Returns the next step, if a review is requested.
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
     let is_review = |text: &String| text.to_lowercase().contains(WORDS);
     if !dialogue.user.iter().any(is_review) {
@@ -36,7 +36,7 @@ pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
     })
 }
 
-/// Says what was kept.
+/// Reports the memory that was stored.
 fn end(dialogue: &Dialogue) -> ScriptedReply {
     let kept = dialogue.calls.iter().any(|call| {
         let result = dialogue.result_of(call);

@@ -1,9 +1,9 @@
-//! `Translate to X: text`.
+//! Handles `Translate to X: text`.
 
 use crate::dialogue::Dialogue;
 use crate::reply::ScriptedReply;
 
-/// The longest name of a language, in characters.
+/// Maximum length of the name of a language, in characters.
 const LONGEST: usize = 40;
 
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
@@ -15,11 +15,11 @@ pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
     )))
 }
 
-/// The language and the text of a request: `translate`, perhaps a few words, `to` or `into`, the
-/// language, a colon, all on one line, and the text up to the end.
+/// Returns the language and the text of a request: `translate`, optionally a few words, `to` or `into`, the
+/// language and a colon on one line, then the text up to the end.
 fn request(text: &str) -> Option<(&str, &str)> {
     let word = "translate";
-    // As long as the text itself, byte for byte.
+    // Same length as the text, byte for byte.
     let lower = text.to_ascii_lowercase();
     lower.match_indices(word).find_map(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -31,7 +31,7 @@ fn request(text: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// What stands behind the last `to` or `into`.
+/// Returns the part after the last `to` or `into`.
 fn language(head: &str) -> Option<&str> {
     let lower = head.to_ascii_lowercase();
     let ends = [" to ", " into "].into_iter().filter_map(|word| {

@@ -1,4 +1,4 @@
-//! Scripts in YAML.
+//! Parses scripts in YAML.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ fn pattern(node: &Node, problems: &mut Vec<Problem>) -> Option<Regex> {
     match Regex::new(text) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
-            // The last line of the message says what is wrong; those before show where.
+            // The last line of the message is the error; the lines before show its place.
             let lines = error.to_string();
             let last = lines.lines().last().unwrap_or_default();
             let message = format!("`user` is no regular expression: {last}");
@@ -296,7 +296,7 @@ fn word<'a>(
     known
 }
 
-/// A span of time: seconds, or a number with `ms`, `s`, `m` or `h`.
+/// Claims a duration: seconds, or a number with `ms`, `s`, `m` or `h`.
 fn span(
     section: &mut Section<'_>,
     key: &'static str,

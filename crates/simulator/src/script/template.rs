@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::dialogue::Dialogue;
 
-/// The placeholders that stand for something in every step.
+/// The placeholders that have a value in every step.
 pub(super) const ALWAYS: [&str; 4] = ["user", "model", "step", "last_result"];
 
 /// A text with placeholders.
@@ -29,12 +29,12 @@ pub(super) enum Tree {
     Other(Value),
 }
 
-/// What the placeholders stand for.
+/// Values of the placeholders.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Values(HashMap<String, String>);
 
 impl Template {
-    /// Reads a text. `{{ name }}` is a placeholder, braces otherwise are themselves.
+    /// Parses a text. `{{ name }}` is a placeholder; other braces are literal.
     pub(super) fn read(text: &str) -> Self {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -70,7 +70,7 @@ impl Template {
     }
 }
 
-/// What comes before the first placeholder, its name, and what comes behind it.
+/// Returns the text before the first placeholder, its name, and the text after it.
 fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     loop {
@@ -139,7 +139,7 @@ impl Values {
         Self(ALWAYS.map(str::to_owned).into_iter().zip(values).collect())
     }
 
-    /// Takes the groups of the first text that `pattern` is found in; `None` if there is none.
+    /// Takes the groups of the first text that `pattern` matches; `None` if it matches none.
     pub(super) fn take<'t>(
         &mut self,
         pattern: &Regex,

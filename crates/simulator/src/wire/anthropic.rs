@@ -19,25 +19,26 @@ pub(crate) use threads::{Threads, Turn};
 pub(crate) use write::content;
 pub(super) use write::write;
 
-/// What the id of an answer begins with.
+/// Prefix of the id of an answer.
 pub(crate) const ID_PREFIX: &str = "msg_";
 
-/// What the answer depends on beside the dialogue.
+/// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(super) model: String,
-    /// Nothing is to be generated: the request only fills the cache.
+    /// True if nothing is generated: the request only fills the cache.
     pub(super) is_prewarming: bool,
-    /// Thinking is signed, and not shown.
+    /// True if thinking is signed but not shown.
     pub(super) hides_thinking: bool,
     pub(super) thinks: bool,
-    /// The thread that the request belongs to.
+    /// The request's turn in a thread.
     pub(crate) turn: Option<Turn>,
-    /// A diagnosis is asked for, in comparison with the answer of this id if there is one.
+    /// Set if the request asks for a diagnosis; holds the id of the answer to compare with, if there is
+    /// one.
     pub(crate) diagnostics: Option<Option<String>>,
 }
 
-/// What a request is read for.
+/// Purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Answer,
@@ -154,14 +155,15 @@ fn limit(request: &Map<String, Value>) -> Result<u64, Refusal> {
     }
 }
 
-/// `diagnostics.previous_message_id`, which may be null, of a request that has `diagnostics`.
+/// Returns `diagnostics.previous_message_id`, which may be null; `None` if the request has no
+/// `diagnostics`.
 fn diagnostics(request: &Map<String, Value>) -> Option<Option<String>> {
     let diagnostics = request.get("diagnostics")?.as_object()?;
     let previous = diagnostics.get("previous_message_id");
     Some(previous.and_then(Value::as_str).map(str::to_owned))
 }
 
-/// The list at `key`, empty if it is left out.
+/// Returns the list at `key`; empty if it is missing.
 fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], Refusal> {
     match request.get(key) {
         None | Some(Value::Null) => Ok(&[]),
@@ -170,7 +172,7 @@ fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], R
     }
 }
 
-/// Whether a tool is one that the client defines and runs.
+/// Returns true if the client defines and runs the tool.
 fn is_custom(tool: &Map<String, Value>) -> bool {
     matches!(text_of(tool, "type"), "" | "custom")
 }

@@ -1,11 +1,11 @@
-//! Which cache markers Amazon Bedrock accepts for a Claude model, in Messages and in Converse:
-//! <https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html>.
+//! Validation of the cache markers that Amazon Bedrock accepts for a Claude model, in Messages and in
+//! Converse: <https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html>.
 
 use serde_json::Value;
 
 use super::Refusal;
 
-/// Models for which no marker is accepted.
+/// Models that accept no marker.
 const NO_MARKERS: [&str; 4] = [
     "claude-3-opus",
     "claude-3-sonnet",
@@ -13,7 +13,7 @@ const NO_MARKERS: [&str; 4] = [
     "claude-3-5-sonnet",
 ];
 
-/// Models for which no marker of an hour is accepted: those before Claude 4.5.
+/// Models that accept no marker with a lifetime of one hour: those before Claude 4.5.
 const NO_HOUR: [&str; 4] = [
     "claude-3",
     "claude-sonnet-4-2",
@@ -21,7 +21,7 @@ const NO_HOUR: [&str; 4] = [
     "claude-opus-4-1",
 ];
 
-/// Checks the markers of a request to a model, given with its name at Anthropic.
+/// Checks the markers of a request; `claude` is the model's name at Anthropic.
 ///
 /// # Errors
 /// The model does not accept one of them.
@@ -43,7 +43,7 @@ pub(super) fn check_markers<'m>(
     Ok(())
 }
 
-/// The refusal of a marker by a model that accepts none.
+/// Returns the refusal of a marker by a model that accepts none.
 pub(super) fn without_markers() -> Refusal {
     let message = "You invoked an unsupported model or your request did not allow prompt caching. See the documentation for more information.";
     Refusal {
@@ -52,7 +52,7 @@ pub(super) fn without_markers() -> Refusal {
     }
 }
 
-/// The values of all members of this name, wherever they are.
+/// Returns the values of all members with this name, at any depth.
 pub(super) fn members<'v>(value: &'v Value, name: &str) -> Vec<&'v Value> {
     match value {
         Value::Object(fields) => fields

@@ -1,4 +1,4 @@
-//! Chat Completions.
+//! OpenAI Chat Completions.
 
 mod gateway;
 mod message;
@@ -12,13 +12,13 @@ use crate::dialogue::{Dialogue, OfferedTool};
 
 pub(super) use write::write;
 
-/// What the answer depends on beside the dialogue.
+/// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(super) model: String,
     pub(super) has_usage_chunk: bool,
     pub(super) charges_writes: bool,
-    /// How many choices are asked for.
+    /// Number of requested choices.
     pub(crate) choices: usize,
 }
 
@@ -190,7 +190,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
     Ok(tools)
 }
 
-/// The schema that `response_format` demands.
+/// Returns the schema that `response_format` requires.
 fn schema(
     request: &Map<String, Value>,
     messages: &[message::Message],
@@ -231,7 +231,7 @@ fn schema(
     }
 }
 
-/// Who a role is.
+/// Returns the speaker of a role.
 fn speaker(role: &str) -> Speaker {
     match role {
         "system" | "developer" => Speaker::Developer,

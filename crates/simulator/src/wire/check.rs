@@ -1,8 +1,8 @@
-//! What all providers check.
+//! Checks that all providers share.
 
 use serde_json::Value;
 
-/// Whether a tool may have this name: `^[a-zA-Z0-9_-]{1,64}$`.
+/// Returns true if a tool name is valid: `^[a-zA-Z0-9_-]{1,64}$`.
 pub(super) fn is_tool_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name
@@ -10,13 +10,13 @@ pub(super) fn is_tool_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// The first name that comes twice.
+/// Returns the first duplicate name.
 pub(super) fn repeated<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = std::collections::HashSet::new();
     names.into_iter().find(|name| !seen.insert(*name))
 }
 
-/// What keeps a schema from being followed strictly: where, and why.
+/// The reason why a schema cannot be enforced strictly, and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotStrict {
     pub(super) path: Vec<String>,
@@ -25,13 +25,13 @@ pub(super) struct NotStrict {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// An object does not say `additionalProperties: false`.
+    /// An object without `additionalProperties: false`.
     Open,
-    /// A property is not among the required ones.
+    /// A property that is not required.
     Optional(String),
 }
 
-/// Whether structured output can follow `schema`: every object must be closed, and, if `all_required`,
+/// Checks that `schema` can be enforced strictly: every object must be closed and, if `all_required`,
 /// require all its properties.
 pub(super) fn strict(schema: &Value, all_required: bool) -> Result<(), NotStrict> {
     walk(schema, all_required, &mut Vec::new(), 0)

@@ -1,9 +1,9 @@
 //! Amazon Bedrock's Converse:
 //! <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html>.
 //!
-//! As in Bedrock, a request is checked by rules that hold for all models, and then becomes one of the
-//! model's own API, which has rules of its own: of Anthropic Messages for Claude. Other models are asked
-//! the same way, without what only Claude takes.
+//! A request is validated by rules for all models, then translated to the model's own API, which has rules
+//! of its own: for Claude, Anthropic Messages. This is the order of Bedrock. Requests to other models are
+//! processed in the same way, without the features of Claude.
 
 mod translation;
 mod write;
@@ -17,19 +17,19 @@ use crate::facts;
 
 pub(super) use write::write;
 
-/// What the answer depends on beside the dialogue.
+/// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
-    /// Thoughts are signed.
+    /// True if reasoning is signed.
     is_claude: bool,
-    /// Thoughts are signed, and not shown.
+    /// True if reasoning is signed but not shown.
     hides_thinking: bool,
 }
 
-/// The most cache points that a request may have.
+/// Maximum number of cache points in a request.
 const MOST_CACHE_POINTS: usize = 4;
 
-/// Output tokens where neither the request nor the table of models says how many.
+/// Limit of output tokens if neither the request nor the table of models contains one.
 const MOST_OUTPUT: u64 = 65_536;
 
 pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
@@ -105,7 +105,7 @@ pub(super) fn error(refusal: &Refusal) -> Value {
     json!({"message": refusal.message})
 }
 
-/// Anthropic's own name of a model on Bedrock: `claude-sonnet-4-5-20250929` of
+/// Returns Anthropic's own name of a model on Bedrock: `claude-sonnet-4-5-20250929` for
 /// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`.
 fn claude(model: &str) -> Option<&str> {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -120,7 +120,7 @@ fn claude(model: &str) -> Option<&str> {
     }
 }
 
-/// The list at `key` of an object; empty if there is none.
+/// Returns the list at `key` of an object; empty if there is none.
 fn list<'a>(object: Option<&'a Value>, key: &str) -> impl Iterator<Item = &'a Value> {
     let list = object.and_then(|object| object.get(key)?.as_array());
     list.into_iter().flatten()
@@ -131,7 +131,7 @@ fn messages(request: &Map<String, Value>) -> &[Value] {
     messages.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The blocks of all messages, with the number of their message.
+/// Returns the blocks of all messages, with the index of their message.
 fn blocks(request: &Map<String, Value>) -> impl Iterator<Item = (usize, &Value)> {
     let messages = messages(request).iter().enumerate();
     messages.flat_map(|(at, message)| list(Some(message), "content").map(move |it| (at, it)))
@@ -141,7 +141,7 @@ fn uses_tools(block: &Value) -> bool {
     block.get("toolUse").is_some() || block.get("toolResult").is_some()
 }
 
-/// Cache points are few, mark something, and are taken by the model.
+/// Checks the number of cache points, and that the model accepts them.
 fn cache_points(
     request: &Map<String, Value>,
     model: &str,
@@ -163,7 +163,7 @@ fn cache_points(
             let request = Value::Object(request.clone());
             bedrock::check_markers(claude, bedrock::members(&request, "cachePoint"))?;
         }
-        // Nova's are accepted in the system text and in messages.
+        // Nova accepts cache points in the system text and in messages.
         None if model.contains("amazon.nova") && of_tools == 0 => {}
         None => return Err(bedrock::without_markers()),
     }
@@ -175,7 +175,7 @@ fn cache_points(
     Ok(())
 }
 
-/// User and model take turns, the user first, and each says something.
+/// Checks that user and model alternate, beginning with the user, and that no message and no text is empty.
 fn turns(request: &Map<String, Value>) -> Result<(), Refusal> {
     let mut before = None;
     for (at, message) in messages(request).iter().enumerate() {
@@ -216,7 +216,7 @@ fn turns(request: &Map<String, Value>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The results of a message are those of the calls of the message before.
+/// Checks that the results of a message are those of the calls in the previous message.
 fn results(request: &Map<String, Value>) -> Result<(), Refusal> {
     let ids = |message: &Value, kind: &str| -> Vec<String> {
         list(Some(message), "content")

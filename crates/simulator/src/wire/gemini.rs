@@ -14,15 +14,15 @@ use crate::dialogue::{Choice, Dialogue, OfferedTool};
 pub(crate) use cached::CachedContents;
 pub(super) use write::write;
 
-/// What the answer depends on beside the dialogue.
+/// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(super) model: String,
-    /// The tokens of the cached content that the request names.
+    /// Number of tokens of the cached content that the request names.
     pub(crate) cached: u64,
 }
 
-/// Members of a request; `model` and `stream` come from the path.
+/// Members of a request; `model` and `stream` are taken from the path.
 const MEMBERS: [&str; 12] = [
     "cachedContent",
     "contents",
@@ -65,7 +65,7 @@ const GENERATION: [&str; 22] = [
 
 const THINKING: [&str; 3] = ["includeThoughts", "thinkingBudget", "thinkingLevel"];
 
-/// Members whose values are the caller's own: their names stay as they are.
+/// Members whose values belong to the caller: the names within them are not converted.
 const VERBATIM: [&str; 9] = [
     "args",
     "labels",
@@ -78,7 +78,7 @@ const VERBATIM: [&str; 9] = [
     "text",
 ];
 
-/// The body with names in camel case: the API takes them in snake case, too.
+/// Converts the names in a body to camel case; the API also accepts snake case.
 fn in_camel_case(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -116,7 +116,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
     read_whole(&request, judge, cached)
 }
 
-/// Reads a request with what its cached content holds.
+/// Parses a request that includes the content of its cached content.
 fn read_whole(
     request: &Map<String, Value>,
     judge: &Judge<'_>,
@@ -220,7 +220,7 @@ fn object<'a>(value: &'a Value, at: &str) -> Result<&'a Map<String, Value>, Refu
     })
 }
 
-/// Refuses members that the API does not know, in its words.
+/// Refuses unknown members, with the error message of the API.
 fn known(
     object: &Map<String, Value>,
     at: &str,
@@ -243,13 +243,13 @@ fn known(
     }
 }
 
-/// The generation of a Gemini model: 2 for `gemini-2.5-flash`.
+/// Returns the generation of a Gemini model: 2 for `gemini-2.5-flash`.
 pub(super) fn generation(model: &str) -> Option<u32> {
     let rest = model.strip_prefix("gemini-")?;
     rest.split(['.', '-']).next()?.parse().ok()
 }
 
-/// Whether thoughts are shown, and that the model takes what is said of thinking.
+/// Returns the visibility of thoughts; refuses a thinking configuration that the model does not accept.
 fn thinking(
     config: &Map<String, Value>,
     model: &str,
@@ -342,7 +342,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
     }
 }
 
-/// A schema of the API's own dialect (`OBJECT`, `STRING`) with the types of JSON Schema.
+/// Converts the types of a schema in the API's own dialect (`OBJECT`, `STRING`) to those of JSON Schema.
 fn lower_types(schema: Value) -> Value {
     match schema {
         Value::Object(fields) => fields

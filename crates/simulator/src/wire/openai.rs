@@ -1,4 +1,4 @@
-//! What OpenAI's two formats share: parameters, error bodies, prompt blocks.
+//! Parameters, error bodies and prompt blocks that OpenAI's two formats share.
 
 pub(super) mod by_model;
 
@@ -12,7 +12,7 @@ use crate::dialogue::{Choice, OfferedTool};
 use crate::facts;
 use crate::tokens;
 
-/// The longest `prompt_cache_key`.
+/// Maximum length of `prompt_cache_key`, in characters.
 const LONGEST_KEY: usize = 64;
 
 pub(super) fn error(refusal: &Refusal) -> Value {
@@ -30,7 +30,7 @@ pub(super) fn error(refusal: &Refusal) -> Value {
     }})
 }
 
-/// The request, with its model.
+/// Returns the request object and its model.
 pub(super) fn top(body: &Value) -> Result<(&Map<String, Value>, &str), Refusal> {
     let Some(request) = body.as_object() else {
         return Err(Refusal::invalid(
@@ -43,7 +43,7 @@ pub(super) fn top(body: &Value) -> Result<(&Map<String, Value>, &str), Refusal> 
     }
 }
 
-/// Returns whether a model reasons: by its facts, or by its family if it is not known.
+/// Returns true if a model reasons: by its facts, or by its family if the model is unknown.
 pub(super) fn reasons(model: &str, rules: &OpenAiModel) -> bool {
     facts::openai(model).map_or(rules.reasons, |facts| facts.reasons)
 }
@@ -96,7 +96,7 @@ pub(super) fn too_long(param: impl Into<String>, most: usize, length: usize) -> 
         .code("string_above_max_length")
 }
 
-/// A name of a tool, in a definition or a call.
+/// Checks the name of a tool, in a definition or a call.
 pub(super) fn tool_name(param: &str, name: Option<&Value>) -> Result<String, Refusal> {
     let name = match name {
         None => return Err(missing(param)),
@@ -116,7 +116,7 @@ pub(super) fn tool_name(param: &str, name: Option<&Value>) -> Result<String, Ref
     Ok(name.clone())
 }
 
-/// A list that, if it is there, has something in it.
+/// Returns the list at `key`; empty if it is missing.
 pub(super) fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], Refusal> {
     match request.get(key) {
         None | Some(Value::Null) => Ok(&[]),
@@ -125,7 +125,7 @@ pub(super) fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a
     }
 }
 
-/// A tool: its name and schema, checked. `at` names it, `function` is where its fields are.
+/// Checks a tool and returns its name and schema. `at` is its place; `function` contains its fields.
 pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedTool, Refusal> {
     let name = tool_name(&format!("{at}.name"), function.get("name"))?;
     let schema = match function.get("parameters") {
@@ -167,7 +167,7 @@ pub(super) fn distinct_tools(tools: &[OfferedTool]) -> Result<(), Refusal> {
     }
 }
 
-/// The schema of a `json_schema` format, whose fields are in `format`.
+/// Returns the schema of a `json_schema` format; `format` contains its fields.
 pub(super) fn output_schema(param: &str, format: &Map<String, Value>) -> Result<Value, Refusal> {
     let name = tool_name(&format!("{param}.name"), format.get("name"))?;
     let Some(schema) = format.get("schema").filter(|schema| schema.is_object()) else {
@@ -201,7 +201,7 @@ fn explained(why: &NotStrict) -> String {
     }
 }
 
-/// What `tool_choice` says. `name_in` is where a named function has its name.
+/// Parses `tool_choice`. `name_in` returns the name of a named function.
 pub(super) fn choice(
     request: &Map<String, Value>,
     tools: &[OfferedTool],
@@ -238,7 +238,7 @@ pub(super) fn choice(
     }
 }
 
-/// What the parameters say about caching.
+/// Cache parameters of a request.
 pub(super) struct CacheParameters {
     key: Option<String>,
     mode: Mode,
@@ -323,7 +323,7 @@ impl CacheParameters {
     }
 }
 
-/// Whether a content part carries a breakpoint.
+/// Returns true if a content part has a breakpoint.
 pub(super) fn is_marked(
     param: &str,
     part: &Map<String, Value>,
@@ -349,7 +349,7 @@ pub(super) fn is_marked(
     }
 }
 
-/// Who speaks, as far as the ends of messages matter.
+/// Author of a message, as far as the end of the message depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     Developer,
@@ -364,7 +364,7 @@ pub(super) struct Part {
     pub(super) blocks: Vec<Block>,
 }
 
-/// Puts together what caching depends on.
+/// Assembles the prompt on which caching depends.
 pub(super) fn prompt(
     judge: &Judge<'_>,
     model: &str,
@@ -416,8 +416,8 @@ fn tool_content(tool: &Value) -> Content {
     }
 }
 
-/// The settings that change what is rendered ahead of the prompt: those of `keys` that are set, and a
-/// schema, which counts.
+/// Returns the settings that are rendered before the prompt: those of `keys` that are set, and a schema,
+/// whose tokens count.
 pub(super) fn settings(
     request: &Map<String, Value>,
     keys: &[&str],
@@ -434,15 +434,15 @@ pub(super) fn settings(
     }
 }
 
-/// Markers in content parts: OpenAI's, and the one that compatible servers take for Anthropic models.
+/// Markers in content parts: OpenAI's, and that of compatible servers for Anthropic models.
 const MARKERS: [&str; 2] = ["prompt_cache_breakpoint", "cache_control"];
 
-/// What a content part says. Its markers are no part of that.
+/// Returns the content of a part, without its markers.
 pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
     let [marker, other_marker] = MARKERS;
     let kind = text_of(part, "type");
     match kind {
-        // A text, whoever writes it, is the same as a string.
+        // A text part of any type is equal to a string.
         "text" | "input_text" | "output_text" | "refusal" => {
             let key = if kind == "refusal" { "refusal" } else { "text" };
             let named = ["type", key, marker, other_marker, "annotations", "logprobs"];
@@ -460,7 +460,7 @@ pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
     }
 }
 
-/// What a text says that is written as a string.
+/// Returns the content of a text that is written as a string.
 pub(super) fn text_content(frame: &str, text: &str) -> Content {
     Content {
         frame: format!("{frame}|"),

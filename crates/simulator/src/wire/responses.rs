@@ -1,4 +1,4 @@
-//! Responses.
+//! OpenAI Responses.
 
 mod events;
 mod item;
@@ -18,13 +18,13 @@ pub(crate) use items::Items;
 pub(crate) use write::response;
 pub(super) use write::write;
 
-/// The beginning of the id of a response.
+/// Prefix of the id of a response.
 pub(crate) const ID_PREFIX: &str = "resp_";
 
-/// What the answer repeats of the request.
+/// Fields of the request that the answer repeats.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
-    /// The fields of the answer that come from the request.
+    /// Fields of the answer that are taken from the request.
     pub(super) repeated: Map<String, Value>,
     pub(super) has_encrypted: bool,
     pub(super) has_summary: bool,
@@ -34,9 +34,9 @@ pub(crate) struct Form {
     pub(super) previous: Option<String>,
     /// The items of the request itself.
     pub(super) input: Vec<Value>,
-    /// The response that the cache is to be compared with.
+    /// The response to compare the cache with.
     pub(crate) comparison: Option<String>,
-    /// Settings that are compared, each with the reason that it gives for a cache miss.
+    /// Compared settings, each with its reason for a cache miss.
     pub(crate) compared: Vec<(&'static str, String)>,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
     })
 }
 
-/// The id of the response that the request continues.
+/// Returns the id of the response that the request continues.
 fn previous(request: &Map<String, Value>) -> Result<Option<&str>, Refusal> {
     match request.get("previous_response_id") {
         None | Some(Value::Null) => Ok(None),
@@ -141,7 +141,7 @@ fn previous_not_found(id: &str) -> Refusal {
         .code("previous_response_not_found")
 }
 
-/// Refuses what the simulator does not have.
+/// Refuses features that the simulator does not support.
 fn unsupported(request: &Map<String, Value>) -> Result<(), Refusal> {
     for key in ["background", "conversation", "prompt"] {
         let is_set = |value: &Value| !value.is_null() && *value != Value::Bool(false);
@@ -208,7 +208,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
     Ok(tools)
 }
 
-/// The schema that `text.format` demands.
+/// Returns the schema that `text.format` requires.
 fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refusal> {
     let format = request.get("text").and_then(|text| text.get("format"));
     let format = match format {
@@ -227,7 +227,7 @@ fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refusal> {
     }
 }
 
-/// `prompt_cache_options.comparison_response_id`.
+/// Returns `prompt_cache_options.comparison_response_id`.
 fn comparison(request: &Map<String, Value>) -> Option<String> {
     let id = request
         .get("prompt_cache_options")?
@@ -235,8 +235,8 @@ fn comparison(request: &Map<String, Value>) -> Option<String> {
     id.as_str().map(str::to_owned)
 }
 
-/// Settings that are compared with those of an earlier request, in which a default is the same as what is
-/// left out.
+/// Returns the settings that are compared with those of an earlier request; a default equals a missing
+/// value.
 fn compared(request: &Map<String, Value>, model: &str) -> Vec<(&'static str, String)> {
     let effort = facts::openai(model).map(|facts| facts.default_effort);
     let effort = effort.unwrap_or_else(|| "medium".to_owned());
@@ -264,7 +264,7 @@ fn compared(request: &Map<String, Value>, model: &str) -> Vec<(&'static str, Str
     .to_vec()
 }
 
-/// `instructions`: a developer message ahead of the input.
+/// Returns `instructions` as a developer message before the input.
 fn instructions(request: &Map<String, Value>) -> Result<Option<Part>, Refusal> {
     match request.get("instructions") {
         None | Some(Value::Null) => Ok(None),
@@ -279,7 +279,7 @@ fn instructions(request: &Map<String, Value>) -> Result<Option<Part>, Refusal> {
     }
 }
 
-/// What the answer repeats, with the defaults that the provider fills in.
+/// Returns the fields that the answer repeats, with the defaults that the provider fills in.
 fn repeated(request: &Map<String, Value>) -> Map<String, Value> {
     let of = |key: &str, default: Value| {
         let found = request.get(key).filter(|value| !value.is_null());

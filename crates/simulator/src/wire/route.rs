@@ -1,28 +1,28 @@
-//! Paths of the providers, and what a path says of a request that other providers say in its body.
+//! Paths of the providers, and the request parameters in a path that other providers have in the body.
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::{Format, Refusal, bedrock};
 
-/// The API that a path leads to.
+/// The API that a path selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) format: Format,
-    /// The model, where the path names it.
+    /// Model, if the path contains it.
     model: Option<String>,
-    /// Whether the answer is streamed, where the path says so.
+    /// True if the answer is streamed; `None` if the path does not determine it.
     is_streamed: Option<bool>,
-    /// The service that offers the provider's API under addresses of its own.
+    /// The service that offers the provider's API at its own addresses.
     service: Service,
 }
 
-/// Who offers an API.
+/// Services that offer an API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Service {
-    /// Its provider.
+    /// The provider of the API.
     Own,
-    /// Azure OpenAI, where every path but those under `/openai/v1` needs `api-version`.
+    /// Azure OpenAI; every path except those under `/openai/v1` needs `api-version`.
     Azure { needs_version: bool },
     /// Google Vertex AI, for Anthropic's models.
     Vertex,
@@ -30,11 +30,11 @@ enum Service {
     Bedrock,
 }
 
-/// What the path of a deployment begins with.
+/// Prefix of the path of a deployment.
 const DEPLOYMENTS: &str = "/openai/deployments/";
 
 impl Route {
-    /// Where a path leads; `None` if nowhere.
+    /// Returns the API at a path; `None` if there is none.
     pub(crate) fn at(path: &str) -> Option<Self> {
         let own = |format| Self {
             format,
@@ -65,10 +65,10 @@ impl Route {
         }
     }
 
-    /// `/v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:METHOD` of Vertex AI and
-    /// `/model/NAME/METHOD` of Bedrock.
+    /// Parses `/v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:METHOD` of Vertex AI
+    /// and `/model/NAME/METHOD` of Bedrock.
     ///
-    /// On Vertex AI, a request to the method that streams has to ask for a stream in its body, too.
+    /// On Vertex AI, a request to the streaming method must also ask for a stream in its body.
     fn of_cloud(path: &str) -> Option<Self> {
         let (model, format, is_streamed, service) = if let Some(rest) = path.strip_prefix("/model/")
         {
@@ -105,17 +105,17 @@ impl Route {
         })
     }
 
-    /// Returns whether it leads to Vertex AI, which takes access tokens.
+    /// Returns true for Vertex AI, which requires access tokens.
     pub(crate) fn is_vertex(&self) -> bool {
         self.service == Service::Vertex
     }
 
-    /// Returns whether it leads to Bedrock, which checks signatures.
+    /// Returns true for Bedrock, which verifies signatures.
     pub(crate) fn is_bedrock(&self) -> bool {
         self.service == Service::Bedrock
     }
 
-    /// `/v1beta/models/NAME:METHOD`.
+    /// Parses `/v1beta/models/NAME:METHOD`.
     fn of_gemini(path: &str) -> Option<Self> {
         let rest = ["/v1beta/models/", "/v1/models/"]
             .iter()
@@ -134,7 +134,7 @@ impl Route {
         })
     }
 
-    /// Whether only tokens are to be counted.
+    /// Returns true if the path only counts tokens.
     pub(crate) fn counts_tokens(path: &str) -> bool {
         path == "/v1/messages/count_tokens" || path.ends_with(":countTokens")
     }
@@ -161,10 +161,10 @@ impl Route {
         }
     }
 
-    /// Adds to the body the parameters of the path.
+    /// Adds the parameters of the path to the body.
     ///
     /// # Errors
-    /// On a cloud platform, the body names what the path names, or not the version that it has to name.
+    /// On a cloud platform, the body contains a parameter of the path, or lacks the required version.
     pub(crate) fn complete(&self, body: &mut Value) -> Result<(), Refusal> {
         let Some(body) = body.as_object_mut() else {
             return Ok(());
@@ -182,7 +182,7 @@ impl Route {
                 return Err(Refusal::invalid("stream: Extra inputs are not permitted"));
             }
             match body.shift_remove("anthropic_version") {
-                // The second is named by the official clients from 2026-10 on.
+                // Official clients send the second value from 2026-10 on.
                 Some(named) if named == version || named == "2026-10-21" => {}
                 Some(_) => {
                     let message = format!("anthropic_version: Input should be '{version}'");
@@ -208,9 +208,9 @@ impl Route {
     }
 }
 
-/// The name at Anthropic of a model on a cloud platform, which is the name that answers bear:
+/// Returns the name at Anthropic of a model on a cloud platform, which is also the name in answers:
 /// `claude-sonnet-4-5-20250929` for `us.anthropic.claude-sonnet-4-5-20250929-v1:0` and for
-/// `claude-sonnet-4-5@20250929`. Any other name stays as it is.
+/// `claude-sonnet-4-5@20250929`. Any other name is returned unchanged.
 fn original_name(model: &str) -> String {
     let Some(at) = model.find("claude-") else {
         return model.to_owned();

@@ -80,7 +80,7 @@ fn the_changed_line_is_found() {
     assert_eq!(changed_line("a", "a"), None);
 }
 
-/// Plays the scenario against a file in memory.
+/// Runs the scenario against a file in memory.
 struct Play {
     file: String,
     spoken: Vec<Spoken>,
@@ -178,7 +178,7 @@ fn the_file_is_edited_and_the_line_is_quoted() {
 #[test]
 fn a_stale_read_after_the_edit_is_noticed() {
     let mut play = Play::on("TODO\n").play();
-    // What the last read answered before the edit.
+    // The result of the last read before the edit.
     if let Some(Spoken::Results(results)) = play.spoken.last_mut() {
         results[0].text = "     1\tTODO\n".to_owned();
     }

@@ -1,13 +1,13 @@
-//! Texts for the coding scenario: file names in questions, lines in results, edits.
+//! Text helpers of the coding scenario: file names in questions, lines in results, edits.
 
 use std::collections::HashMap;
 
-/// The file that a text names: a word with an extension, or else with a slash.
+/// Returns the file that a text names: a word with an extension, or else with a slash.
 pub(super) fn named_file(text: &str) -> Option<String> {
     let is_edge = |character: char| "\"'`()[]<>{},;:!?*".contains(character);
     let words: Vec<&str> = text
         .split_whitespace()
-        // The end of what a client has put around its context is no path.
+        // The closing tag that a client puts around its context is not a path.
         .filter(|word| !word.starts_with("</"))
         .map(|word| {
             word.trim_matches(is_edge)
@@ -39,7 +39,7 @@ fn has_extension(word: &str) -> bool {
         && extension
             .chars()
             .all(|character| character.is_ascii_alphanumeric());
-    // `e.g` is no file.
+    // `e.g` is not a file.
     is_extension
         && !(stem.chars().count() == 1
             && extension.len() == 1
@@ -47,13 +47,13 @@ fn has_extension(word: &str) -> bool {
             && stem == "e")
 }
 
-/// Whether a result stands for an earlier one and has no content of its own.
+/// Returns true if a result refers to an earlier one and has no content of its own.
 pub(super) fn is_marker(text: &str) -> bool {
     numbered(text).is_empty() && text.contains("unchanged")
 }
 
-/// The lines of a file as `read_file` shows them: those with a number and a tab in front, without
-/// these; if there are none, all lines.
+/// Returns the lines of a file as `read_file` shows them: the lines with a number and a tab, without these;
+/// all lines if there are none.
 pub(super) fn lines_of(text: &str) -> Vec<String> {
     let numbered = numbered(text);
     if numbered.is_empty() {
@@ -81,8 +81,8 @@ pub(super) struct Edit {
 }
 
 impl Edit {
-    /// The first line with `TODO` is done; without one, a line is added at the end. `None` for a file
-    /// without text.
+    /// Creates the edit: the first line with `TODO` is marked done; if there is none, a line is added at
+    /// the end. `None` for a file without text.
     pub(super) fn of(lines: &[String]) -> Option<Self> {
         let todo = lines.iter().position(|line| line.contains("TODO"));
         let last = lines.iter().rposition(|line| !line.trim().is_empty());
@@ -103,7 +103,7 @@ impl Edit {
     }
 }
 
-/// The fewest lines around `at`, later ones first, whose text occurs once.
+/// Returns the fewest lines around `at`, preferring later ones, whose text occurs once.
 fn unique(lines: &[String], at: usize) -> (usize, usize) {
     let whole = lines.join("\n");
     let (mut from, mut to) = (at, at);
@@ -119,7 +119,7 @@ fn unique(lines: &[String], at: usize) -> (usize, usize) {
     (from, to)
 }
 
-/// The first line of `new` that `old` does not have as often.
+/// Returns the first line of `new` that occurs more often than in `old`.
 pub(super) fn changed_line(old: &str, new: &str) -> Option<String> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for line in old.lines() {

@@ -1,4 +1,4 @@
-//! Content blocks.
+//! Validation of content blocks.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use super::message::Role;
 use super::{refuse, required_at};
 use crate::ids;
 
-/// Blocks of server tools and the like, which are taken as they are.
+/// Blocks of server tools and similar blocks, which are accepted unchecked.
 const TAKEN: [&str; 12] = [
     "search_result",
     "server_tool_use",
@@ -78,7 +78,7 @@ fn known(at: &str, fields: &Map<String, Value>, keys: &[&str]) -> Result<(), Ref
     }
 }
 
-/// A text block of `system` or `messages`.
+/// Checks a text block of `system` or `messages`.
 pub(super) fn text(at: &str, level: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
     known(at, fields, &["type", "text", "cache_control", "citations"])?;
     let text = required_at(at, fields, "text")?;

@@ -1,4 +1,4 @@
-//! Parameters that Anthropic refuses by model. What is known of each model is in [`facts`].
+//! Parameters that Anthropic refuses for some models. [`facts`] contains the facts about each model.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::super::{Refusal, text_of};
 use super::refuse;
 use crate::facts::AnthropicFacts;
 
-/// Refuses what the API refuses for a model with these facts.
+/// Refuses the parameters that the API refuses for a model with these facts.
 pub(super) fn check(
     request: &Map<String, Value>,
     model: &str,

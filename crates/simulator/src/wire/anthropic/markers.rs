@@ -1,4 +1,4 @@
-//! Cache breakpoints: where, how many, with which lifetime.
+//! Cache breakpoints: their positions, number and lifetimes.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use super::message::Message;
 use super::{list, refuse};
 use crate::accounting::anthropic::Ttl;
 
-/// The most breakpoints that a request may have.
+/// Maximum number of breakpoints in a request.
 const MOST: usize = 4;
 
-/// Refuses explicit markers that are too many or in a wrong order. Each is named by the block that has it,
-/// in the order of the prompt.
+/// Refuses explicit markers that are too many or in a wrong order. Each is given with the place of its
+/// block, in the order of the prompt.
 pub(in crate::wire) fn check(marks: &[(String, Ttl)]) -> Result<(), Refusal> {
     count(marks.len())?;
     order(marks.iter().map(|(at, ttl)| (at.as_str(), *ttl)))
@@ -28,7 +28,7 @@ fn count(marks: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A block of the request: level (0 tools, 1 system, 2 messages), message, block.
+/// Place of a block in the request: level (0 tools, 1 system, 2 messages), message, block.
 pub(super) type Place = (u8, usize, usize);
 
 /// A block that may carry a breakpoint.
@@ -38,7 +38,7 @@ struct Candidate<'a> {
     fields: &'a Map<String, Value>,
 }
 
-/// The breakpoints, automatic caching included.
+/// Returns the breakpoints, including automatic caching.
 pub(super) fn read(
     request: &Map<String, Value>,
     system: &[Map<String, Value>],
@@ -100,7 +100,7 @@ fn candidates<'a>(
     Ok(tools.chain(system).chain(messages).collect())
 }
 
-/// The lifetime that the `cache_control` of the block `at` asks for.
+/// Returns the lifetime in the `cache_control` of the block `at`.
 pub(in crate::wire) fn ttl(at: &str, marker: &Value) -> Result<Ttl, Refusal> {
     let at = if at.is_empty() {
         "cache_control".to_owned()
@@ -133,7 +133,7 @@ pub(in crate::wire) fn ttl(at: &str, marker: &Value) -> Result<Ttl, Refusal> {
     }
 }
 
-/// A marker on the request as a whole marks the last block that can be marked.
+/// Marks the last block that accepts a marker, for a marker on the request as a whole.
 fn automatic<'a, 'b>(
     candidates: &'b [Candidate<'a>],
     marks: &mut Vec<(&'b Candidate<'a>, Ttl)>,

@@ -1,4 +1,4 @@
-//! System and messages, and the rules that tie tool calls to their results.
+//! System text and messages, and the rules that pair tool calls and results.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::{block, list, refuse};
 use crate::accounting::AnthropicModel;
 use crate::dialogue::{Call, CallResult, Spoken};
 
-/// A message. A content that is a string is the same as one text block.
+/// A message. Content that is a string equals one text block.
 #[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) role: Role,
@@ -38,7 +38,7 @@ fn text_block(text: &str) -> Map<String, Value> {
     ])
 }
 
-/// The blocks of `system`.
+/// Returns the blocks of `system`.
 pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, Refusal> {
     let blocks = match request.get("system") {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -148,7 +148,7 @@ fn one(
     Ok(Message { role, blocks })
 }
 
-/// A system message follows a user message, and is last or followed by an assistant message.
+/// Checks that each system message follows a user message, and is last or followed by an assistant message.
 fn system_places(messages: &[Message]) -> Result<(), Refusal> {
     for (at, message) in messages.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| messages.get(before));
@@ -166,7 +166,7 @@ fn system_places(messages: &[Message]) -> Result<(), Refusal> {
 }
 
 impl Message {
-    /// The ids of its blocks of this kind, which are at `key`.
+    /// Returns the ids, at `key`, of the blocks of this kind.
     fn ids<'a>(&'a self, kind: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.blocks
             .iter()
@@ -182,7 +182,7 @@ impl Message {
         self.ids("tool_result", "tool_use_id").collect()
     }
 
-    /// What it says, for the script.
+    /// Returns the message as scripts see it.
     pub(super) fn spoken(&self) -> Option<Spoken> {
         match self.role {
             Role::System => None,
@@ -223,7 +223,7 @@ impl Message {
     }
 }
 
-/// The text of a tool result.
+/// Returns the text of a tool result.
 pub(super) fn result_text(block: &Map<String, Value>) -> String {
     match block.get("content") {
         Some(Value::String(text)) => text.clone(),
@@ -235,8 +235,8 @@ pub(super) fn result_text(block: &Map<String, Value>) -> String {
     }
 }
 
-/// Every tool call has its result at the beginning of the next message, and every result its call in
-/// the message before.
+/// Checks that every tool call has its result at the beginning of the next message, and every result its
+/// call in the previous message.
 fn pairs(messages: &[Message]) -> Result<(), Refusal> {
     let all: Vec<&str> = messages.iter().flat_map(Message::uses).collect();
     if super::super::check::repeated(all).is_some() {
@@ -306,7 +306,7 @@ fn without_tools(messages: &[Message]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An answer that the request begins must not end with a blank.
+/// Checks that an answer that the request begins does not end with white space.
 fn ending(messages: &[Message]) -> Result<(), Refusal> {
     let last = messages.last().filter(|last| last.role == Role::Assistant);
     let text = last.and_then(|last| last.blocks.last());

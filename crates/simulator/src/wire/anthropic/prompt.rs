@@ -1,5 +1,5 @@
-//! What caching depends on of a Messages request: which settings belong to which level, and what the
-//! blocks say apart from their markers.
+//! The parts of a Messages request on which caching depends: the settings of each level, and the content of
+//! the blocks without their markers.
 
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ fn framed(frame: &str) -> Content {
     }
 }
 
-/// Thinking and effort, in which what is the default is the same as what is left out.
+/// Renders thinking and effort; a default equals a missing value.
 fn thinking(request: &Map<String, Value>) -> String {
     let thinking = request.get("thinking").filter(|config| !config.is_null());
     let thinking = thinking.filter(|config| config.get("type") != Some(&json!("disabled")));
@@ -78,7 +78,8 @@ fn thinking(request: &Map<String, Value>) -> String {
     )
 }
 
-/// Whether a tool belongs to the system prompt: switching web search on and off keeps the tools' cache.
+/// Returns true if a tool belongs to the system prompt: turning web search on or off keeps the tools'
+/// cache.
 fn is_web(tool: &Map<String, Value>) -> bool {
     let kind = text_of(tool, "type");
     kind.starts_with("web_search_") || kind.starts_with("web_fetch_")
@@ -96,7 +97,7 @@ fn tool_blocks(tools: &[&Map<String, Value>], marks: &HashMap<Place, Ttl>) -> Ve
                 run: Run::Alone,
             });
         } else if let Some(last) = blocks.last_mut() {
-            // A tool that is not rendered here: what it marks is the end of those before.
+            // The tool is not rendered here: its marker applies to the end of the tools before it.
             last.breakpoint = last.breakpoint.or(breakpoint);
         }
     }
@@ -129,7 +130,7 @@ fn tool_content(tool: &Map<String, Value>) -> Content {
     }
 }
 
-/// Web tools, citations, speed, and the output format, which adds a system prompt.
+/// Returns web tools, citations, speed, and the output format, which adds a system prompt.
 fn system_settings(
     request: &Map<String, Value>,
     tools: &[&Map<String, Value>],
@@ -226,13 +227,13 @@ fn message_blocks(
     blocks
 }
 
-/// Whether a message of the user is more than tool results.
+/// Returns true if a user message is more than tool results.
 fn is_question(message: &Message) -> bool {
     let is_result = |block: &Map<String, Value>| text_of(block, "type") == "tool_result";
     message.role == Role::User && !message.blocks.iter().all(is_result)
 }
 
-/// What a block says, its marker aside.
+/// Returns the content of a block, without its marker.
 fn content(role: &str, fields: &Map<String, Value>) -> Content {
     let kind = text_of(fields, "type");
     let with = |named: &[&str], text: String, images: u64| {
@@ -289,7 +290,7 @@ fn document(
     }
 }
 
-/// A result that is a string is the same as one text block.
+/// Renders a tool result; a string equals one text block.
 fn tool_result(
     fields: &Map<String, Value>,
     with: impl Fn(&[&str], String, u64) -> Content,

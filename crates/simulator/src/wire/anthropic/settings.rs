@@ -8,11 +8,11 @@ use super::message::{Message, Role};
 use super::{list, refuse};
 use crate::facts::AnthropicFacts;
 
-/// What the request says about thinking.
+/// Thinking settings of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Thinking {
     pub(super) is_on: bool,
-    /// `display: omitted`.
+    /// True for `display: omitted`.
     pub(super) is_hidden: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) fn thinking(
     messages: &[Message],
     facts: Option<&AnthropicFacts>,
 ) -> Result<Thinking, Refusal> {
-    // Models that take no budget keep their thinking to themselves, unless a summary is asked for.
+    // Models that accept no budget hide their thinking, unless the request asks for a summary.
     let hides = facts.is_some_and(|facts| !facts.budgeted_thinking);
     let config = match request.get("thinking") {
         None | Some(Value::Null) => {
@@ -88,7 +88,7 @@ fn budget(config: &Map<String, Value>, limit: Option<u64>) -> Result<(), Refusal
     }
 }
 
-/// While tools are being used, the model's last message begins with its thinking.
+/// Checks that the model's last message begins with its thinking while tools are being used.
 fn begins_with_thinking(messages: &[Message]) -> Result<(), Refusal> {
     let answers = messages.last().is_some_and(|last| {
         let is_result = |block: &Map<String, Value>| text_of(block, "type") == "tool_result";
@@ -114,7 +114,7 @@ fn begins_with_thinking(messages: &[Message]) -> Result<(), Refusal> {
     ))
 }
 
-/// The schema that `output_config.format` demands.
+/// Returns the schema that `output_config.format` requires.
 pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refusal> {
     let config = request
         .get("output_config")
@@ -140,7 +140,8 @@ pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refu
     }
 }
 
-/// `max_tokens: 0` fills the cache and generates nothing: what implies output is refused with it.
+/// Checks a request with `max_tokens: 0`, which fills the cache and generates nothing: settings that imply
+/// output are refused.
 pub(super) fn prewarming(
     request: &Map<String, Value>,
     limit: Option<u64>,

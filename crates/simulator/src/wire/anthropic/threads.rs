@@ -1,5 +1,5 @@
-//! Message threads: conversations that the provider holds between turns, so that a request sends only
-//! what is new. <https://platform.claude.com/docs/en/build-with-claude/message-threads>
+//! Message threads: conversations that the provider stores between turns, so that a request sends only the
+//! new messages. <https://platform.claude.com/docs/en/build-with-claude/message-threads>
 //!
 //! Not simulated: fields that must stay the same across the turns of a thread
 //! (`thread_fingerprint_mismatch`), and settings that threads do not support.
@@ -13,22 +13,22 @@ use cachalot_core::{Digest, Millis};
 use super::super::{Judge, Refusal, text_of};
 use super::{refuse, required_at};
 
-/// Every request of a thread names this beta.
+/// The beta that every request of a thread must name.
 const BETA: &str = "message-threads-2026-08-12";
 
-/// How long a thread is held after its last request.
+/// Time that a thread is stored after its last request.
 const LIFETIME: Millis = 5 * 60 * 1_000;
 
-/// How many turns are known; the oldest go first.
+/// Maximum number of stored turns; the oldest are evicted first.
 const MOST: usize = 10_000;
 
 /// Fields that a thread keeps from the request that created it.
 const KEPT: [&str; 2] = ["system", "tools"];
 
-/// The id of an answer, with the namespace of the key that it was given to.
+/// Id of an answer, with the namespace of the key that received it.
 type Id = (Digest, String);
 
-/// The threads that are held, by the answer that the next turn continues.
+/// The stored threads, by the answer that the next turn continues.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Threads {
     known: HashMap<Id, State>,
@@ -39,7 +39,7 @@ pub(crate) struct Threads {
 #[derive(Debug, Clone)]
 enum State {
     Held(Held),
-    /// A request that continues it is being answered.
+    /// A request that continues it is in progress.
     InFlight(Held),
     Continued,
 }
@@ -47,13 +47,13 @@ enum State {
 /// A conversation.
 #[derive(Debug, Clone)]
 struct Held {
-    /// [`KEPT`], as far as they were given.
+    /// The fields in [`KEPT`] that were given.
     kept: Map<String, Value>,
     messages: Vec<Value>,
     since: Millis,
 }
 
-/// What a request says of its thread.
+/// The turn of a thread that a request is.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn {
     /// The answer that it continues; `None` if it creates the thread.
@@ -64,12 +64,12 @@ pub(crate) struct Turn {
 
 /// A request of a thread.
 pub(super) struct Whole {
-    /// The request as it would be without a thread: with the whole conversation.
+    /// The equivalent request without a thread: with the whole conversation.
     pub(super) request: Map<String, Value>,
     pub(super) turn: Turn,
 }
 
-/// The request with the whole conversation, if it is one of a thread.
+/// Returns the request with the whole conversation; `None` if it does not belong to a thread.
 pub(super) fn whole(
     request: &Map<String, Value>,
     judge: &Judge<'_>,
@@ -96,7 +96,7 @@ pub(super) fn whole(
                 ));
             }
             whole.extend(held.kept.clone());
-            // Markers count for the turn that sets them.
+            // Markers apply only to the turn that sets them.
             let mut messages: Vec<Value> = held.messages.iter().map(unmarked).collect();
             if let Some(Value::Array(new)) = request.get("messages") {
                 messages.extend(new.iter().cloned());
@@ -132,7 +132,7 @@ fn has_beta(judge: &Judge<'_>) -> bool {
     betas.any(|betas| betas.split(',').any(|beta| beta.trim() == BETA))
 }
 
-/// A message without the markers of its blocks.
+/// Returns a message without the markers of its blocks.
 fn unmarked(message: &Value) -> Value {
     let mut message = message.clone();
     if let Some(Value::Array(blocks)) = message.get_mut("content") {
@@ -144,7 +144,7 @@ fn unmarked(message: &Value) -> Value {
 }
 
 impl Threads {
-    /// The conversation up to an answer.
+    /// Returns the conversation up to an answer.
     fn held(&self, namespace: Digest, id: &str, now: Millis) -> Result<&Held, Refusal> {
         let refusal = |message: &str, code| Err(Refusal::invalid(message).error_code(code));
         match self.known.get(&(namespace, id.to_owned())) {
@@ -173,7 +173,7 @@ impl Threads {
         });
     }
 
-    /// Takes the mark back if the request got no answer.
+    /// Removes the mark if the request got no answer.
     pub(crate) fn release(&mut self, namespace: Digest, id: &str) {
         self.change(namespace, id, |state| match state {
             State::InFlight(held) => State::Held(held),
@@ -187,7 +187,7 @@ impl Threads {
         }
     }
 
-    /// Holds a turn that ended with the answer `id`, whose blocks are `content`.
+    /// Stores a turn that ended with the answer `id`, whose blocks are `content`.
     pub(crate) fn hold(
         &mut self,
         namespace: Digest,

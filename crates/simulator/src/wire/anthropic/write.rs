@@ -1,4 +1,4 @@
-//! Messages answers, whole and as events.
+//! Renders Messages answers, whole and as events.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn stop<'a>(answer: &'a Answer, form: &Form) -> (&'static str, Option<&'a str>) 
     }
 }
 
-/// The blocks of the answer.
+/// Returns the blocks of the answer.
 pub(crate) fn content(answer: &Answer, form: &Form) -> Vec<Value> {
     if form.is_prewarming {
         return Vec::new();
@@ -99,7 +99,7 @@ fn usage(tokens: &Tokens, form: &Form, output: u64) -> Value {
 
 fn events(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
     let mut begun = head(form, making);
-    // The count of the output at this point is that of its first token.
+    // The output count at this point is that of the first token.
     begun["usage"] = usage(&making.tokens, form, making.tokens.output.min(1));
     let start = json!({"type": "message_start", "message": begun});
     let mut events = vec![event("message_start", &start)];
@@ -131,7 +131,7 @@ fn events(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
     events
 }
 
-/// The events of a block. `raw` are the arguments of a tool call as the script has them.
+/// Appends the events of a block. `raw` is the text of a tool call's arguments in the script.
 fn content_block(events: &mut Vec<Bytes>, at: usize, block: &Value, raw: Option<&str>) {
     let mut begun = block.clone();
     let mut deltas = Vec::new();

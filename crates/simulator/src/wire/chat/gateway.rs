@@ -1,10 +1,10 @@
-//! Chat requests to Anthropic's models, as gateways (OpenRouter, LiteLLM) take them: what they write to
-//! and read from a cache goes by Anthropic's rules, at the `cache_control` of parts.
+//! Chat requests to Anthropic's models, as gateways (OpenRouter, LiteLLM) accept them: cache reads and
+//! writes follow Anthropic's rules, at the `cache_control` of parts.
 //!
 //! <https://openrouter.ai/docs/guides/best-practices/prompt-caching>
 //!
-//! A gateway passes the markers on, and with them what Anthropic says of wrong ones. The error has the
-//! shape of the format that the gateway speaks; what a gateway adds to it is not simulated.
+//! A gateway forwards the markers, and Anthropic's errors about wrong ones. The error has the shape of the
+//! gateway's format; additions of a gateway to the error are not simulated.
 
 use serde_json::Value;
 
@@ -14,13 +14,13 @@ use super::super::{Judge, Refusal};
 use crate::accounting::Content;
 use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
 
-/// Whether a model is one of Anthropic's.
+/// Returns true if a model is one of Anthropic's.
 pub(super) fn is_anthropics(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     name.starts_with("claude")
 }
 
-/// Refuses markers that Anthropic refuses: more than four, an hour behind five minutes, other lifetimes.
+/// Refuses the markers that Anthropic refuses: more than four, an hour after five minutes, other lifetimes.
 pub(super) fn check_markers(tools: &[Value], messages: &[Value]) -> Result<(), Refusal> {
     let named = |at: String, part: &Value| {
         let marker = part.get("cache_control")?;
@@ -40,7 +40,7 @@ pub(super) fn check_markers(tools: &[Value], messages: &[Value]) -> Result<(), R
     markers::check(&marks)
 }
 
-/// What caching depends on. `messages` are those that `parts` were read from.
+/// Assembles the prompt on which caching depends. `messages` are those from which `parts` were parsed.
 pub(super) fn prompt(
     judge: &Judge<'_>,
     model: &str,
@@ -77,7 +77,7 @@ pub(super) fn prompt(
     }
 }
 
-/// The blocks of a message: what was thought, its parts, its calls.
+/// Returns the blocks of a message: its reasoning, its parts, its calls.
 fn blocks(part: Part, message: &Value) -> impl Iterator<Item = Block> {
     let parts = message.get("content").and_then(Value::as_array);
     let times: Vec<Option<Ttl>> = parts.into_iter().flatten().map(time).collect();

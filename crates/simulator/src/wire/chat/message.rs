@@ -1,4 +1,4 @@
-//! Messages of a chat request, and the rules that tie tool calls to tool messages.
+//! Messages of a chat request, and the rules that pair tool calls and tool messages.
 
 use std::collections::HashSet;
 
@@ -11,13 +11,13 @@ use crate::accounting::OpenAiModel;
 use crate::accounting::openai::Block;
 use crate::dialogue::{Call, CallResult, Spoken};
 
-/// A message, checked.
+/// A validated message.
 pub(super) struct Message {
     pub(super) spoken: Option<Spoken>,
     pub(super) part: Part,
-    /// The ids of its tool calls.
+    /// Ids of its tool calls.
     calls: Vec<String>,
-    /// The id of the call that it answers.
+    /// Id of the call whose result it is.
     answers: Option<String>,
 }
 
@@ -117,7 +117,7 @@ fn spoken(role: &str, texts: Vec<String>, calls: &[Call], answers: Option<&str>)
     }
 }
 
-/// With its arguments read, if they can be.
+/// Returns a call with parsed arguments, if they can be parsed.
 fn parsed(call: &Call) -> Call {
     let text = call.arguments.as_str().unwrap_or_default();
     Call {
@@ -192,7 +192,7 @@ fn one_call(param: &str, call: &Value) -> Result<Call, Refusal> {
     Ok(Call {
         id: id.to_owned(),
         name,
-        // Kept as text: what the prompt holds are the bytes.
+        // Kept as text, because the prompt contains the bytes.
         arguments: Value::String(arguments.clone()),
     })
 }
@@ -301,7 +301,8 @@ fn reasoning_block(reasoning: &str) -> Block {
     }
 }
 
-/// Every tool call is answered by the tool messages right behind it, and every tool message answers one.
+/// Checks that the tool messages directly after a message answer all its tool calls, and that every tool
+/// message answers a call.
 fn pairs(messages: &[Message]) -> Result<(), Refusal> {
     let mut open: Vec<&str> = Vec::new();
     let mut answered: HashSet<&str> = HashSet::new();

@@ -1,4 +1,4 @@
-//! Chat answers, whole and as chunks.
+//! Renders chat answers, whole and as chunks.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn whole(answer: &Answer, form: &Form, making: &Making<'_>) -> Value {
     completion
 }
 
-/// The calls of a choice. All choices say the same; only the ids of their calls differ.
+/// Returns the calls of a choice. All choices are equal except for the ids of their calls.
 fn calls(answer: &Answer, index: usize, making: &Making<'_>) -> Vec<AnsweredCall> {
     let mut calls = answer.calls.clone();
     if index > 0 {
@@ -144,7 +144,7 @@ fn chunks(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
     events
 }
 
-/// What the chunks of a choice add to each other.
+/// Returns the deltas of a choice.
 fn deltas(answer: &Answer, calls: &[AnsweredCall]) -> Vec<Value> {
     let mut deltas = vec![json!({"role": "assistant", "content": "", "refusal": null})];
     for piece in answer.reasoning.as_deref().map(pieces).unwrap_or_default() {

@@ -1,12 +1,12 @@
-//! A Converse request in the words of Anthropic Messages.
+//! Translation of a Converse request to Anthropic Messages.
 
 use serde_json::{Map, Value, json};
 
 use super::{list, messages};
 use crate::wire::{Refusal, text_of};
 
-/// The request. `claude` is the model's own name if it is one of Anthropic's; others take neither
-/// reasoning nor fields of their own here.
+/// Translates a request. `claude` is the model's name at Anthropic; `None` for other models, which accept
+/// neither reasoning nor additional fields here.
 pub(super) fn of(
     request: &Map<String, Value>,
     claude: Option<&str>,
@@ -77,7 +77,7 @@ pub(super) fn of(
     Ok(Value::Object(own))
 }
 
-/// Blocks; a cache point becomes the marker of the block before it.
+/// Translates blocks; a cache point becomes the marker of the block before it.
 fn translated<'a>(
     blocks: impl Iterator<Item = &'a Value>,
     at: &str,
@@ -125,7 +125,7 @@ fn tool_choice(choice: &Value) -> Option<Value> {
     })
 }
 
-/// The schema comes as a text.
+/// Parses the schema, which Converse sends as a text.
 fn text_format(format: &Value) -> Result<Value, Refusal> {
     let schema = format
         .pointer("/structure/jsonSchema/schema")
@@ -139,7 +139,7 @@ fn text_format(format: &Value) -> Result<Value, Refusal> {
     Ok(json!({"type": "json_schema", "schema": schema}))
 }
 
-/// A block of a message, of a result, or of the system's text.
+/// Translates a block of a message, of a result, or of the system text.
 fn content(block: &Value, is_claude: bool) -> Option<Value> {
     let (kind, value) = block.as_object()?.iter().next()?;
     let text = |value: &Value| json!({"type": "text", "text": value});
@@ -186,7 +186,7 @@ fn content(block: &Value, is_claude: bool) -> Option<Value> {
     })
 }
 
-/// An id of a call, in which Anthropic takes fewer signs.
+/// Converts a call id to the characters that Anthropic accepts.
 fn id(block: &Value) -> String {
     let id = block.get("toolUseId").and_then(Value::as_str);
     id.unwrap_or_default().replace(['.', ':'], "_")

@@ -1,4 +1,4 @@
-//! Answers, whole and as events.
+//! Renders answers, whole and as events.
 
 use serde_json::{Value, json};
 
@@ -62,14 +62,14 @@ pub(in crate::wire) fn write(answer: &Answer, form: &Form, making: &Making<'_>) 
     events.push(("messageStop", json!({"stopReason": stop})));
     events.push(("metadata", json!({"usage": usage, "metrics": metrics})));
     let events = events.into_iter().map(|(name, mut data)| {
-        // Padding, so that lengths say nothing.
+        // Padding hides the length of an event.
         data["p"] = json!("abcdefgh");
         event(name, &data)
     });
     Rendered::Events(events.collect())
 }
 
-/// The thoughts, as far as they are shown; empty if only their signature is.
+/// Returns the visible reasoning; empty if only its signature is visible.
 fn shown<'a>(answer: &'a Answer, form: &Form) -> Option<&'a str> {
     let reasoning = answer.reasoning.as_deref()?;
     Some(if form.hides_thinking { "" } else { reasoning })

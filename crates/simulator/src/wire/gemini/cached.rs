@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use super::{in_camel_case, known, object};
 use crate::wire::{Judge, Prompt, Refusal, text_of};
 
-/// What a request names that uses a content, and the path of a content after the version.
+/// Prefix of the name of a content, in requests that use it and in paths after the version.
 const COLLECTION: &str = "cachedContents/";
 
-/// What a content may hold of a request, and what a request that uses it must not have.
+/// Members that a content may contain, and that a request that uses it must not contain.
 const HELD: [&str; 3] = ["systemInstruction", "tools", "toolConfig"];
 
-/// What can be said of a content when it is made.
+/// Members of a request that creates a content.
 const MEMBERS: [&str; 8] = [
     "contents",
     "displayName",
@@ -27,10 +27,10 @@ const MEMBERS: [&str; 8] = [
     "ttl",
 ];
 
-/// How long a content lives if its creator does not say, in seconds.
+/// Default lifetime of a content, in seconds.
 const USUAL_LIFETIME: f64 = 3_600.0;
 
-/// The contents that clients have cached, by namespace and name.
+/// Explicitly cached contents, by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct CachedContents {
     contents: BTreeMap<(Digest, String), CachedContent>,
@@ -38,7 +38,7 @@ pub(crate) struct CachedContents {
 
 #[derive(Debug, Clone)]
 struct CachedContent {
-    /// With `models/` in front.
+    /// Name of the model, with the prefix `models/`.
     model: String,
     display_name: Option<String>,
     request: Map<String, Value>,
@@ -49,7 +49,7 @@ struct CachedContent {
 }
 
 impl CachedContents {
-    /// Caches a content under `id`; the answer describes it.
+    /// Caches a content under `id`; returns its description.
     pub(crate) fn create(
         &mut self,
         body: &Value,
@@ -120,7 +120,7 @@ impl CachedContents {
         json!({"cachedContents": described})
     }
 
-    /// Changes how long a content lives: nothing else of it can be changed.
+    /// Changes the lifetime of a content; nothing else can be changed.
     pub(crate) fn update(
         &mut self,
         body: &Value,
@@ -165,8 +165,8 @@ impl CachedContents {
             .ok_or_else(missing)
     }
 
-    /// The request with what the content that it names holds, and how many tokens that is; 0 if it
-    /// names none.
+    /// Adds the content that a request names to the request; also returns the tokens of the content, 0 if
+    /// the request names none.
     pub(super) fn complete(
         &self,
         request: &Map<String, Value>,
@@ -223,7 +223,7 @@ fn missing() -> Refusal {
     Refusal::with_status(403, "CachedContent not found (or permission denied)")
 }
 
-/// The tokens of what a content holds, which must be a request in order once a question follows.
+/// Counts the tokens of a content, which must form a valid request together with a question.
 fn tokens(held: &Map<String, Value>, model: &str, judge: &Judge<'_>) -> Result<u64, Refusal> {
     let count = |request: &Map<String, Value>| -> Result<u64, Refusal> {
         let request = super::read_whole(request, judge, 0)?;
@@ -248,7 +248,7 @@ fn tokens(held: &Map<String, Value>, model: &str, judge: &Judge<'_>) -> Result<u
     Ok(count(&whole)? - count(&alone)?)
 }
 
-/// `ttl`, as `"3.5s"`; `expireTime` is not simulated.
+/// Parses `ttl`, such as `"3.5s"`; `expireTime` is not simulated.
 fn lifetime(fields: &Map<String, Value>) -> Result<Millis, Refusal> {
     if fields.contains_key("expireTime") {
         return Err(Refusal::invalid(

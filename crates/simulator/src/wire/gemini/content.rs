@@ -1,4 +1,4 @@
-//! The contents of a request: turns of parts, and thought signatures.
+//! Contents of a request: turns of parts, and thought signatures.
 
 use cachalot_core::{Canonical, Digest};
 use serde_json::{Map, Value};
@@ -7,17 +7,17 @@ use super::generation;
 use crate::dialogue::{Call, CallResult, Spoken};
 use crate::wire::{Refusal, text_of};
 
-/// The tokens of an image: <https://ai.google.dev/gemini-api/docs/tokens>.
+/// Number of tokens of an image: <https://ai.google.dev/gemini-api/docs/tokens>.
 const IMAGE: u64 = 258;
 
-/// The signatures that stand for calls that another model made:
+/// Placeholder signatures for calls of other models:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const NO_SIGNATURES: [&str; 2] = [
     "skip_thought_signature_validator",
     "context_engineering_is_the_way_to_go",
 ];
 
-/// The fields one of which a part has.
+/// Data fields; a part has exactly one of them.
 const DATA: [&str; 9] = [
     "text",
     "inlineData",
@@ -30,7 +30,7 @@ const DATA: [&str; 9] = [
     "toolResponse",
 ];
 
-/// What stands beside them.
+/// Fields that a part may have in addition.
 const BESIDE: [&str; 5] = [
     "thought",
     "thoughtSignature",
@@ -39,21 +39,21 @@ const BESIDE: [&str; 5] = [
     "partMetadata",
 ];
 
-/// Contents, as scripts and the accounting see them.
+/// Contents as scripts and the accounting see them.
 pub(super) struct Contents {
     pub(super) spoken: Vec<Spoken>,
     /// Role, text and tokens of images, part by part.
     pub(super) blocks: Vec<(&'static str, String, u64)>,
 }
 
-/// The signature of a function call or a text, so that it can be checked without memory. Valid base64,
-/// which a client that decodes and encodes it leaves as it is.
+/// Returns the signature of a function call or a text; it can be verified without state. It is valid
+/// base64, which a client does not change by decoding and encoding it.
 pub(super) fn signature(of: &Value) -> String {
     let digest = Canonical::value(of).digest();
     Digest::of_parts(&[b"gemini", digest.as_bytes()]).to_hex()
 }
 
-/// The text of a content.
+/// Returns the text of a content.
 pub(super) fn text(content: &Value) -> String {
     let parts = content.get("parts").and_then(Value::as_array);
     let texts = parts.into_iter().flatten();
@@ -76,7 +76,7 @@ pub(super) fn read(request: &Map<String, Value>, model: &str) -> Result<Contents
         spoken: Vec::new(),
         blocks: Vec::new(),
     };
-    // The calls of the last turn of the model, to be answered by the next turn.
+    // Calls of the model's last turn, which the next turn must answer.
     let mut open: Option<Vec<Call>> = None;
     let mut is_first = true;
     for (at, content) in contents.iter().enumerate() {
@@ -119,7 +119,7 @@ fn unanswered() -> Refusal {
     )
 }
 
-/// The parts of a content; each says one thing.
+/// Returns the parts of a content; checks that each has one data field.
 fn parts(content: &Value, at: usize) -> Result<&[Value], Refusal> {
     let parts = match content.get("parts") {
         Some(Value::Array(parts)) if !parts.is_empty() => parts,
@@ -265,7 +265,7 @@ fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// In the current turn, the first function call of each step has the signature that came with it.
+/// Checks that, in the current turn, the first function call of each step has its signature.
 fn signed(contents: &[Value]) -> Result<(), Refusal> {
     let is_said = |content: &Value| {
         let is_users = content.get("role").and_then(Value::as_str) != Some("model");
@@ -307,7 +307,7 @@ fn signed(contents: &[Value]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What of a call is signed.
+/// Returns the signed part of a call.
 pub(super) fn signed_call(call: &Value) -> Value {
     serde_json::json!([call["name"], call["args"]])
 }

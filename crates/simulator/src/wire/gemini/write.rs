@@ -1,4 +1,4 @@
-//! Answers.
+//! Renders answers.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -45,8 +45,8 @@ pub(in crate::wire) fn write(answer: &Answer, form: &Form, making: &Making<'_>) 
     Rendered::Events(events)
 }
 
-/// Thoughts, text, calls. The first call is signed, or else the last part; a stream brings the latter
-/// signature in a part of its own.
+/// Returns thoughts, text and calls as parts. The signature is on the first call, or else on the last part;
+/// a stream sends the latter signature in a separate part.
 fn parts(answer: &Answer, form: &Form, is_streamed: bool) -> Vec<Value> {
     let mut parts = Vec::new();
     let split = |text: &str| -> Vec<String> {
@@ -90,7 +90,7 @@ fn function(call: &AnsweredCall, form: &Form) -> Value {
     function
 }
 
-/// What was used; a chunk that is not the last one does not count the answer.
+/// Renders the usage; a chunk before the last one does not count the output.
 fn usage(tokens: &Tokens, is_last: bool) -> Value {
     let mut usage = json!({
         "promptTokenCount": tokens.input(),

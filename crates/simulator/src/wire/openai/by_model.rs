@@ -1,11 +1,11 @@
-//! Parameters that OpenAI refuses by model. What is known of each model is in [`facts`].
+//! Parameters that OpenAI refuses for some models. [`facts`] contains the facts about each model.
 
 use serde_json::{Map, Value};
 
 use super::super::Refusal;
 use crate::facts::{self, OpenAiFacts};
 
-/// Refuses what `/v1/chat/completions` refuses for `model`.
+/// Refuses the parameters that `/v1/chat/completions` refuses for `model`.
 pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result<(), Refusal> {
     let Some(facts) = facts::openai(model) else {
         return Ok(());
@@ -50,7 +50,7 @@ pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result
     common(request, &facts)
 }
 
-/// Refuses what `/v1/responses` refuses for `model`.
+/// Refuses the parameters that `/v1/responses` refuses for `model`.
 pub(in crate::wire) fn responses(request: &Map<String, Value>, model: &str) -> Result<(), Refusal> {
     let Some(facts) = facts::openai(model) else {
         return Ok(());
@@ -137,7 +137,7 @@ fn chat_effort(facts: &OpenAiFacts, effort: Option<&str>) -> Result<(), Refusal>
     }
 }
 
-/// Refuses sampling parameters, which a model does not take while it reasons.
+/// Refuses sampling parameters, which a model does not accept while it reasons.
 fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), Refusal> {
     for key in ["temperature", "top_p"] {
         let Some(value) = set(request, key).filter(|value| value.as_f64() != Some(1.0)) else {
@@ -193,12 +193,12 @@ fn unsupported(param: &str) -> Refusal {
         .code("unsupported_parameter")
 }
 
-/// The value of a parameter that is not null.
+/// Returns the value of a parameter that is not null.
 fn set<'a>(request: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     request.get(key).filter(|value| !value.is_null())
 }
 
-/// `'low'`, `'low' and 'high'`, `'low', 'medium', and 'high'`.
+/// Formats a list of values: `'low'`, `'low' and 'high'`, `'low', 'medium', and 'high'`.
 pub(in crate::wire) fn listed(values: &[String]) -> String {
     let quoted: Vec<String> = values.iter().map(|value| format!("'{value}'")).collect();
     match quoted.as_slice() {

@@ -1,4 +1,4 @@
-//! Responses answers as events.
+//! Renders Responses answers as events.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::{Refusal, event};
 use crate::answer::pieces;
 
-/// Events, numbered as they come.
+/// Events with consecutive numbers.
 #[derive(Default)]
 struct Events(Vec<Bytes>);
 
@@ -20,7 +20,7 @@ impl Events {
     }
 }
 
-/// The events of the finished `response`.
+/// Returns the events of a finished `response`.
 pub(super) fn of(response: &Value) -> Vec<Bytes> {
     let mut events = Events::default();
     let mut begun = response.clone();
@@ -126,7 +126,7 @@ fn call(events: &mut Events, at: usize, item: &Value) {
     events.push("response.function_call_arguments.done", fields);
 }
 
-/// An error within a stream.
+/// Renders an error within a stream.
 pub(in super::super) fn error_event(refusal: &Refusal, at: usize) -> Bytes {
     let data = json!({
         "type": "error",

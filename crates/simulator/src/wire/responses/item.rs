@@ -1,4 +1,4 @@
-//! Input items, and the rules that tie them to each other.
+//! Input items, and the rules that relate them.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::accounting::{Content, OpenAiModel};
 use crate::dialogue::{Call, CallResult, Spoken};
 use crate::ids;
 
-/// An item, checked.
+/// A validated item.
 pub(super) struct Item {
     pub(super) spoken: Option<Spoken>,
     pub(super) part: Option<Part>,
@@ -29,7 +29,7 @@ enum Kind {
     Other,
 }
 
-/// Items beside those that are looked into.
+/// Types of items that are accepted unchecked.
 const OTHERS: [&str; 22] = [
     "file_search_call",
     "web_search_call",
@@ -55,8 +55,8 @@ const OTHERS: [&str; 22] = [
     "compaction_trigger",
 ];
 
-/// The items of the request, references replaced by the items that they name. `continues` if the
-/// request continues a stored response.
+/// Returns the items of the request; references are replaced by the items that they name. `continues` is
+/// true if the request continues a stored response.
 pub(super) fn given(
     request: &Map<String, Value>,
     known: Known<'_>,
@@ -78,7 +78,7 @@ pub(super) fn given(
     }
 }
 
-/// An item, or the stored item that it refers to.
+/// Returns an item, or the stored item that it refers to.
 fn resolved(item: &Value, known: Known<'_>) -> Result<Value, Refusal> {
     let is_reference = item
         .as_object()
@@ -93,7 +93,7 @@ fn resolved(item: &Value, known: Known<'_>) -> Result<Value, Refusal> {
     known.item(id).cloned().ok_or_else(|| not_found(id))
 }
 
-/// Checks the items that are `given`, behind the `history` that they continue; returns both.
+/// Validates the items that are `given`, together with the `history` that they continue; returns both.
 pub(super) fn read(
     history: &[Value],
     given: &[Value],
@@ -165,7 +165,7 @@ fn block(kind: &str, fields: &Map<String, Value>, text: String) -> Block {
     }
 }
 
-/// The id of an item, which begins with what its kind demands.
+/// Returns the id of an item, which must begin with the prefix of its type.
 fn id(param: &str, fields: &Map<String, Value>, prefix: &str) -> Result<Option<String>, Refusal> {
     match fields.get("id") {
         None | Some(Value::Null) => Ok(None),
@@ -399,7 +399,7 @@ fn thought(param: &str, fields: &Map<String, Value>, known: Known<'_>) -> Result
             return Err(Refusal::invalid(message).code("invalid_encrypted_content"));
         }
         Some(Value::String(_)) => {}
-        // Without its content, the item has to be one that the provider has stored.
+        // Without its content, the item must be stored by the provider.
         _ => match &id {
             Some(id) if known.item(id).is_some() => {}
             Some(id) => return Err(not_found(id)),
@@ -426,7 +426,7 @@ fn not_found(id: &str) -> Refusal {
     Refusal::invalid(message).status(404).param("input")
 }
 
-/// Every call has its output, later in the input, and every output its call before.
+/// Checks that every call has an output later in the input, and every output a call before it.
 fn pairs(items: &[Item]) -> Result<(), Refusal> {
     let mut open: Vec<&str> = Vec::new();
     let mut answered: HashSet<&str> = HashSet::new();
@@ -460,7 +460,7 @@ fn pairs(items: &[Item]) -> Result<(), Refusal> {
     }
 }
 
-/// A reasoning item stays with the item that it led to.
+/// Checks that a reasoning item and the item that it led to stay together.
 fn reasoning(items: &[Item], known: Known<'_>) -> Result<(), Refusal> {
     for (at, item) in items.iter().enumerate() {
         let is_followed = items.get(at + 1).is_some_and(|next| match next.kind {

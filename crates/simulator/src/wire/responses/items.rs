@@ -1,4 +1,4 @@
-//! The responses that the provider has stored, and their items.
+//! Store of the responses and items that the provider keeps.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,13 +8,13 @@ use cachalot_core::Digest;
 
 use super::Form;
 
-/// How many responses are kept; the oldest go first.
+/// Maximum number of stored responses; the oldest are evicted first.
 const MOST: usize = 10_000;
 
-/// An id, with the namespace of the key that it belongs to.
+/// Id with the namespace of the key to which it belongs.
 type Id = (Digest, String);
 
-/// Stored responses and items by id. Items that follow a reasoning item are tied to it, stored or not.
+/// Stored responses and items by id. Items that follow a reasoning item are linked to it, stored or not.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Items {
     responses: HashMap<Id, Stored>,
@@ -22,7 +22,7 @@ pub(crate) struct Items {
     items: HashMap<Id, Value>,
     /// Ids of the stored responses, oldest first.
     order: VecDeque<Id>,
-    /// The reasoning item that came before an item.
+    /// Id of the reasoning item before an item, by the item's id.
     reasoned: HashMap<String, String>,
 }
 
@@ -35,7 +35,7 @@ struct Stored {
     response: Value,
 }
 
-/// What one namespace sees of the items.
+/// The items that one namespace can access.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     items: &'a Items,
@@ -50,7 +50,7 @@ impl Items {
         }
     }
 
-    /// Remembers a response that is given to `namespace`.
+    /// Remembers which items follow reasoning and, if the request asks to store it, the response.
     pub(crate) fn remember(&mut self, namespace: Digest, form: &Form, response: &Value) {
         let output = response.get("output").and_then(Value::as_array);
         let mut reasoning = None;
@@ -89,13 +89,13 @@ impl Items {
         }
     }
 
-    /// A stored response.
+    /// Returns a stored response.
     pub(crate) fn response(&self, namespace: Digest, id: &str) -> Option<&Value> {
         let stored = self.responses.get(&(namespace, id.to_owned()))?;
         Some(&stored.response)
     }
 
-    /// Deletes a stored response with its items; returns whether there was one.
+    /// Deletes a stored response with its items; returns true if there was one.
     pub(crate) fn forget(&mut self, namespace: Digest, id: &str) -> bool {
         let Some(stored) = self.responses.remove(&(namespace, id.to_owned())) else {
             return false;
@@ -121,12 +121,12 @@ impl Known<'_> {
         self.items.items.get(&(self.namespace, id.to_owned()))
     }
 
-    /// The reasoning item that has to come right before the item with this id.
+    /// Returns the id of the reasoning item that must directly precede the item with this id.
     pub(super) fn reasoning_of(&self, id: &str) -> Option<&str> {
         self.items.reasoned.get(id).map(String::as_str)
     }
 
-    /// The items of the conversation up to the response with this id, its own included. `None` if one
+    /// Returns the items of the conversation up to and including the response with this id; `None` if one
     /// of its responses is not stored.
     pub(super) fn history(&self, id: &str) -> Option<Vec<Value>> {
         let mut newest_first: Vec<&Value> = Vec::new();

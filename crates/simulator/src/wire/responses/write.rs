@@ -1,4 +1,4 @@
-//! Responses answers.
+//! Renders Responses answers.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>)
     }
 }
 
-/// The items of the answer, finished.
+/// Returns the finished items of the answer.
 fn output_items(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Value> {
     let ids = making.ids;
     let mut items = Vec::new();
@@ -59,7 +59,7 @@ fn reasoning_item(reasoning: &str, form: &Form, id: String) -> Value {
     item
 }
 
-/// The finished response.
+/// Returns the finished response.
 pub(crate) fn response(answer: &Answer, form: &Form, making: &Making<'_>) -> Value {
     let (status, reason) = match answer.stop {
         Stop::Length => ("incomplete", Some("max_output_tokens")),
