@@ -1,4 +1,4 @@
-//! The door: serve, join, or hand out the one ticket.
+//! The start of a call: serve an entry, join a flight, or hand out a ticket.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,14 +19,14 @@ use crate::store::{KIND_LABEL, NAME_LABEL};
 use crate::ticket::{Errand, Stage, Ticket};
 use crate::{Begun, Call, FrozenMiss, Key, Reason};
 
-/// What `begin` carries from step to step.
+/// The state of one `begin` call.
 pub(crate) struct Request<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) key: Key,
     pub(crate) call: &'a Call<'a>,
     pub(crate) policy: &'a Policy,
     pub(crate) patience: Patience,
-    /// The answer of a lookup that took too long.
+    /// The answer of a lookup that timed out.
     pub(crate) late: Late,
 }
 
@@ -55,7 +55,7 @@ impl Shared {
         }
     }
 
-    /// Accounts for a hit and serves it.
+    /// Records a hit and returns its outcome.
     fn hit(
         self: &Arc<Self>,
         key: Key,
@@ -63,7 +63,7 @@ impl Shared {
         how: How,
         policy: &Policy,
     ) -> Outcome {
-        // The other modes store nothing.
+        // Only `Mode::On` may write to the store here.
         if policy.mode == Mode::On {
             self.write_back(fronted);
         }
@@ -89,7 +89,7 @@ fn served(key: Key, entry: &Entry, how: How) -> Outcome {
 }
 
 impl Request<'_> {
-    /// A ticket that nobody can join and whose answer is not stored.
+    /// Creates a ticket that no caller can join and whose answer is not stored.
     fn alone(&self, how: How, why_not_stored: Reason) -> Ticket {
         let departure = self.departure(false, self.labels(), Moment::default(), None);
         let entered =
@@ -102,7 +102,7 @@ impl Request<'_> {
         self.hand_out(self.ticket(flight, how, Err(why_not_stored)))
     }
 
-    /// From here on it runs.
+    /// Marks the ticket as running and starts its clock.
     fn hand_out(&self, mut ticket: Ticket) -> Ticket {
         ticket.patience = self.patience.clone();
         ticket.beginning = self.beginning(ticket.beginning.erased);
@@ -118,7 +118,7 @@ impl Request<'_> {
         }
     }
 
-    /// What the flight, its reservation and its entry are found by.
+    /// The labels of the flight, its reservation and its entry.
     fn labels(&self) -> Vec<Label> {
         let own = [
             Label::new(NAME_LABEL, self.call.name),
@@ -129,7 +129,7 @@ impl Request<'_> {
             .collect()
     }
 
-    /// Why an answer with these labels is not stored, if it is not.
+    /// Fails with the reason if an answer with these labels must not be stored.
     fn unstorable(&self, labels: &[Label]) -> Result<(), Reason> {
         if self.shared.secrets_in(labels) {
             return Err(Reason::HoldsSecret);
@@ -148,8 +148,8 @@ impl Request<'_> {
         }
     }
 
-    /// The right to look the call up and reserve it in one step, where it is to be reserved, and no
-    /// other caller of this process is about to.
+    /// Acquires the right to look the call up and reserve it in one step. `None` if the call is not to be
+    /// reserved, or another caller of this process holds the right or leads a flight of the key.
     fn lookup(&self, labels: &[Label]) -> Option<Lookup<'_>> {
         let memory = self.shared.memory().ok()?;
         let reserves = memory.about().reservations
@@ -204,7 +204,7 @@ impl Request<'_> {
             .await
     }
 
-    /// What the memory says now.
+    /// Looks the call up in the store.
     pub(crate) async fn look_up(&self, ask: Ask<'_>) -> Looked {
         let moment = self.shared.epochs.moment(&self.policy.domains);
         self.shared
@@ -260,7 +260,7 @@ impl Request<'_> {
                     let unclear = self.unclear(&missed);
                     let reason = missed.reason.clone();
                     let storable = if unclear { Err(reason.clone()) } else { Ok(()) };
-                    // A ticket before anything is awaited: a flight without one would never end.
+                    // The ticket is created before the next await: a flight without a ticket would never end.
                     let ticket = self.ticket(flight, How::Miss(reason), storable);
                     return self.secure_and_run(ticket, superseded, missed).await;
                 }
@@ -268,12 +268,12 @@ impl Request<'_> {
         }
     }
 
-    /// Whether the epochs under which the call would run are not known.
+    /// True if the epochs under which the call would run are unknown.
     fn unclear(&self, missed: &Missed) -> bool {
         missed.moment.being_written.is_some() || missed.epochs.is_none()
     }
 
-    /// Joins a flight of this process, or registers one; waits while another caller is about to.
+    /// Joins a flight of this process or registers a new one; waits while another caller holds the lookup.
     async fn enter_flights(
         &self,
         seen: Seen,
@@ -287,7 +287,7 @@ impl Request<'_> {
         let joins = self.policy.join != Join::Alone && !self.unclear(missed);
         let manners = match missed.grant {
             _ if self.unclear(missed) => Manners::KeepsOut,
-            // What this process has stored so far was there to be found when the key was reserved.
+            // The key is reserved: an answer that this process stored before would have been found.
             Some(Grant::Held(_)) => Manners::Leads,
             _ if joins => Manners::Joins(seen),
             _ => Manners::Leads,
@@ -307,8 +307,8 @@ impl Request<'_> {
         }
     }
 
-    /// Runs without serving what is there; waits its turn where the memory is shared, so that it can be
-    /// stored.
+    /// Runs the call without serving an entry. If the key is reserved in a shared store, waits for the
+    /// reservation, so that the answer can be stored.
     async fn refresh(&self) -> Begun {
         let labels = self.labels();
         let lookup = self.lookup(&labels);
@@ -353,11 +353,11 @@ impl Request<'_> {
         self.secure_and_run(ticket, superseded, missed).await
     }
 
-    /// Reads what another caller produces; `None` if that caller left without a word.
+    /// Reads the answer of another caller's run; `None` if its ticket was dropped without an answer.
     async fn follow(&self, presence: Presence) -> Option<Outcome> {
         let flight = Arc::clone(presence.flight());
-        // Files are not announced when they change: the flight is joined only if all that it has
-        // looked at so far is still so. What it has not looked at yet, it will see as it is.
+        // Changes of files are not announced: the flight is joined only if everything that it has read so far
+        // is unchanged. Files that it has not read yet, it will read in their current state.
         flight.witness.looked().await;
         if flight.witness.taken().holds().await.is_err() {
             flight.close();
@@ -386,8 +386,8 @@ impl Request<'_> {
         })
     }
 
-    /// Flights whose answers are not worth storing any more: their reservations are given back for
-    /// the new run.
+    /// Revokes flights whose answers must not be stored any more, and releases their reservations for the
+    /// new run.
     async fn void(&self, superseded: Vec<Arc<Flight>>) {
         for flight in superseded {
             flight.revoke();
@@ -397,8 +397,8 @@ impl Request<'_> {
         }
     }
 
-    /// Reserves the key where that is possible and was not done, then hands out the ticket, or another
-    /// process' answer.
+    /// Reserves the key where possible, unless the lookup has done so, then hands out the ticket or serves
+    /// the answer of another process.
     async fn secure_and_run(
         &self,
         mut ticket: Ticket,
@@ -414,7 +414,7 @@ impl Request<'_> {
         } = missed;
         ticket.beginning.erased = erased;
         if !superseded.is_empty() {
-            // The key may have been busy because of them.
+            // The superseded flights may have held the key.
             self.void(superseded).await;
             grant = grant.filter(|grant| matches!(grant, Grant::Held(_)));
         }
@@ -429,7 +429,7 @@ impl Request<'_> {
             _ => return Begun::Run(self.hand_out(ticket)),
         };
         let secured = match erased {
-            // The memory does not answer. It is asked again when there is something to store.
+            // The store does not answer. The reservation is requested again when there is an answer to store.
             None => Secured::Unsecured(reason),
             Some(_) => self.secure(&ticket, grant, revision).await,
         };
@@ -470,7 +470,8 @@ impl Request<'_> {
         }
     }
 
-    /// The answer of a frozen run: whatever its age and epochs, if the files it was built from hold the same.
+    /// Returns the answer of a frozen run: an entry of any age and epochs whose files still have the same
+    /// content.
     async fn frozen_entry(&self) -> Result<Arc<Fronted>, Reason> {
         let memory = self.shared.memory()?;
         let key = self.key.to_string();
@@ -492,7 +493,7 @@ impl Request<'_> {
 }
 
 impl Shared {
-    /// The ticket of a call that the cache cannot be asked about: it runs, and is accounted for.
+    /// Implements [`crate::Cache::bypass`].
     pub(crate) fn bypass(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -511,7 +512,7 @@ impl Shared {
         request.alone(How::Bypass(reason.clone()), reason)
     }
 
-    /// What would answer a call now, or why it would run. Counts as no call.
+    /// Implements [`crate::Cache::probe`].
     pub(crate) async fn probe(
         self: &Arc<Self>,
         call: &Call<'_>,

@@ -18,7 +18,7 @@ pub struct Body(Inner);
 #[derive(Clone)]
 enum Inner {
     Whole(Arc<Whole>),
-    /// The presence tells the run that somebody still reads.
+    /// The guard counts as a reader of the flight.
     Growing(Presence),
 }
 
@@ -26,13 +26,13 @@ enum Inner {
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
     decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
-    /// Held while somebody decodes, so that others wait for the result instead of decoding, too.
+    /// Held while a reader decodes, so that other readers wait for the result instead of decoding, too.
     decoding: Mutex<()>,
-    /// Makes room for a decoded form where the answer is kept in memory.
+    /// Reserves space for a decoded form if the answer is kept in the front.
     room: OnceLock<Room>,
 }
 
-/// Makes room for so many bytes more; false if they are too many.
+/// Reserves space for a number of additional bytes; returns false if they do not fit.
 type Room = Box<dyn Fn(u64) -> bool + Send + Sync>;
 
 impl Whole {
@@ -45,7 +45,7 @@ impl Whole {
         })
     }
 
-    /// From now on a decoded form is kept only if `room` makes room for it. Once per answer.
+    /// Keeps a decoded form only if `room` returns true for its weight. Set once per answer.
     pub(crate) fn bounded_by(&self, room: impl Fn(u64) -> bool + Send + Sync + 'static) {
         let _ = self.room.set(Box::new(room));
     }
@@ -54,7 +54,7 @@ impl Whole {
         Arc::clone(self.decoded.get()?).downcast().ok()
     }
 
-    /// Keeps a decoded form for later readers, if there is none and there is room.
+    /// Keeps a decoded form for later readers, if there is none and it fits.
     fn keep<T: Decoded>(&self, decoded: &Arc<T>) {
         let vacant = self.decoded.get().is_none();
         if vacant && self.room.get().is_none_or(|room| room(decoded.weight())) {
@@ -82,7 +82,7 @@ struct State {
 pub(crate) enum End {
     Whole(Arc<Whole>),
     Failed(Failure),
-    /// Dropped before the first chunk: whoever waits may lead.
+    /// Dropped before the first chunk: a waiting caller may lead.
     Vacant,
 }
 
@@ -91,7 +91,7 @@ impl Growing {
         lock(&self.state)
     }
 
-    /// Shows a chunk to every reader; never waits. Returns how many bytes there are now.
+    /// Adds a chunk for every reader; never waits. Returns the total number of bytes.
     pub(crate) fn push(&self, chunk: Bytes) -> u64 {
         let mut state = self.state();
         state.bytes += chunk.len() as u64;
@@ -102,7 +102,7 @@ impl Growing {
         bytes
     }
 
-    /// What was emitted so far, in one piece.
+    /// Returns all chunks so far in one piece.
     pub(crate) fn collected(&self) -> Bytes {
         let state = self.state();
         match state.chunks.as_slice() {
@@ -120,7 +120,7 @@ impl Growing {
         self.state().chunks.is_empty()
     }
 
-    /// Ends the answer, once; later ends are ignored.
+    /// Ends the answer. Only the first call has an effect.
     pub(crate) fn end(&self, end: End) {
         let mut state = self.state();
         if state.end.is_none() {
@@ -134,12 +134,12 @@ impl Growing {
         self.state().end.is_some()
     }
 
-    /// Waits until `ready` says something about the state.
+    /// Waits until `ready` returns a value for the state.
     async fn until<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
         loop {
             let grown = self.grown.notified();
             tokio::pin!(grown);
-            // Registered before the state is looked at, so that nothing is missed in between.
+            // Registered before the state is read, so that no notification is missed in between.
             grown.as_mut().enable();
             if let Some(answer) = ready(&self.state()) {
                 return answer;
@@ -148,7 +148,7 @@ impl Growing {
         }
     }
 
-    /// Waits until there is something to read, or the run ended; false if it left no answer at all.
+    /// Waits until there is something to read or the run has ended; false if it ended without an answer.
     pub(crate) async fn readable(&self) -> bool {
         self.until(|state| match (&state.end, state.chunks.is_empty()) {
             (Some(End::Vacant), true) => Some(false),
@@ -183,7 +183,7 @@ impl Body {
         Self(Inner::Growing(presence))
     }
 
-    /// Reads from the first byte, whenever it joins.
+    /// Creates a reader that starts at the first byte, however late it joins.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader {
@@ -208,8 +208,8 @@ impl Body {
         }
     }
 
-    /// The complete answer, decoded once per entry and shared by all readers that decode the same type.
-    /// A form that is too large for [`crate::Bounds::front_bytes`] is decoded for each reader.
+    /// Returns the complete answer, decoded once per entry and shared by all readers that decode the same
+    /// type. A form that is too large for [`crate::Bounds::front_bytes`] is decoded for each reader.
     ///
     /// # Errors
     /// The failure of the run, or of `decode` (as a [`Failure`] caused by [`DecodeError`]).
@@ -239,7 +239,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The next chunk; `None` at the end, which is clean only if the run was.
+    /// Returns the next chunk; `None` at the end. A failed run yields its failure as the last item.
     pub async fn next(&mut self) -> Option<Result<Bytes, Failure>> {
         if self.ended {
             return None;
@@ -267,7 +267,7 @@ impl Reader {
             Step::End(end, nothing_read) => {
                 self.ended = true;
                 match end.into_whole() {
-                    // A value that was never emitted piece by piece is one piece.
+                    // An answer that was never emitted in chunks is one chunk.
                     Ok(whole) if nothing_read && !whole.bytes.is_empty() => {
                         Some(Ok(whole.bytes.clone()))
                     }

@@ -1,5 +1,5 @@
-//! Cassettes: a cache exported to one versioned JSON-lines file. Imported elsewhere and played with
-//! [`Mode::Frozen`](crate::Mode::Frozen), it answers as the original did.
+//! Cassettes: a cache exported to one versioned JSON-lines file. Imported elsewhere and used with
+//! [`Mode::Frozen`](crate::Mode::Frozen), it gives the same answers as the original.
 //!
 //! The first line is the head; every further line is an entry.
 
@@ -21,7 +21,7 @@ use crate::{Cache, Kind};
 /// The version of the format.
 pub const CASSETTE_VERSION: u32 = 1;
 
-/// All that is known of a first line of any version.
+/// The part of the first line that all versions have in common.
 #[derive(Deserialize)]
 struct Version {
     cachalot_cassette: u32,
@@ -32,7 +32,7 @@ struct Version {
 struct First {
     cachalot_cassette: u32,
     created: String,
-    /// The key that secrets were digested under, if its owner asked for it to be included.
+    /// The key under which secrets were digested, if the user asked to include it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest_key: Option<String>,
 }
@@ -59,34 +59,34 @@ struct Line {
     /// The answer, if it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// The answer, if it is not.
+    /// The answer, if it is not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
 }
 
-/// What was exported.
+/// The result of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Exported {
     /// Entries written.
     pub entries: u64,
-    /// Entries left out because a secret is in their key and the digest key was not to be included.
+    /// Entries that were skipped because their key contains a secret and the digest key is not included.
     pub left_out: u64,
 }
 
-/// What was imported.
+/// The result of an import.
 #[derive(Debug, Clone, Default)]
 pub struct Imported {
     /// Entries stored.
     pub entries: u64,
-    /// The digest key that the cassette carries.
+    /// The digest key in the cassette, if any.
     pub digest_key: Option<DigestKey>,
 }
 
-/// A cassette could not be written or read.
+/// The error of an export or import.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CassetteError {
-    /// The memory failed.
+    /// The store failed.
     #[error("the memory failed: {0}")]
     Memory(#[from] cachalot_memory::Error),
     /// The file failed.
@@ -97,20 +97,20 @@ pub enum CassetteError {
     Format {
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
-    /// The engine has no memory.
+    /// The engine has no store.
     #[error("there is no memory to export from or import into")]
     NoMemory,
 }
 
 impl Cache {
-    /// Writes every entry. Entries whose keys hold secrets are left out unless `digest_key` is given,
-    /// which is then written too: whoever has it can test guesses of the secrets.
+    /// Writes every entry. Entries whose keys contain secrets are skipped unless `digest_key` is given, which
+    /// is then written too. With the digest key, a reader of the cassette can test guesses of the secrets.
     ///
     /// # Errors
-    /// Those of the memory and of the file.
+    /// Errors of the store and of the file.
     pub async fn export(
         &self,
         to: &mut (dyn Write + Send),
@@ -135,7 +135,7 @@ impl Cache {
             for listed in batch.records {
                 // One value at a time: all of them together may not fit into this process.
                 let found = memory.get(space::CACHE, &listed.key, &[]).settle().await?;
-                // What cannot be read answers nothing, here or elsewhere.
+                // A record that cannot be decoded answers no call.
                 let Some(Ok(entry)) = found.record.map(Entry::decode) else {
                     continue;
                 };
@@ -154,11 +154,11 @@ impl Cache {
         }
     }
 
-    /// Stores every entry of a cassette in place of any other under its key. Entries that depend on
-    /// announced writes answer frozen runs only: nobody announced to us what was written there.
+    /// Stores every entry of a cassette in place of any other under its key. Entries with domains answer only
+    /// frozen runs, because writes to those domains were not announced to this store.
     ///
     /// # Errors
-    /// Those of the memory and of the file, or a line that makes no sense; what came before it is stored.
+    /// Errors of the store and of the file, or an invalid line; the entries before it are stored.
     pub async fn import(&self, from: &mut (dyn BufRead + Send)) -> Result<Imported, CassetteError> {
         let memory = self.0.memory().map_err(|_| CassetteError::NoMemory)?;
         let mut imported = Imported::default();
@@ -225,7 +225,7 @@ impl Line {
             created,
             expires,
             epochs,
-            // Those are in `watched`.
+            // The observations are in `watched`.
             observed: _,
             spent,
             sealed,
@@ -264,7 +264,7 @@ impl Line {
             name: self.name,
             created: self.created,
             expires: self.expires,
-            // No counter ever gets there.
+            // No counter ever reaches this value.
             epochs: self
                 .domains
                 .into_iter()
@@ -275,7 +275,7 @@ impl Line {
             sealed: self.sealed,
         };
         let mut labels = self.labels;
-        // Cassettes of before have no label of the kind. A repeated one is kept once.
+        // Cassettes of earlier versions have no label of the kind. A repeated label is kept once.
         labels.push(Label::new(KIND_LABEL, head.kind.as_str()));
         Ok(Record {
             key: head.key.to_hex(),

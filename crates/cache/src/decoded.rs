@@ -1,4 +1,4 @@
-//! Decoded forms of answers, which are kept in memory beside their bytes.
+//! Decoded forms of answers, which are kept in memory with their bytes.
 
 use std::any::Any;
 
@@ -6,17 +6,17 @@ use serde_json::{Map, Value};
 
 /// The decoded form of an answer, shared by all hits on an entry.
 pub trait Decoded: Any + Send + Sync {
-    /// Roughly how many bytes it takes in memory, itself included. Asked once, after decoding; counts
+    /// The approximate size in memory in bytes, including the value itself. Read once, after decoding; counts
     /// towards [`crate::Bounds::front_bytes`].
     fn weight(&self) -> u64;
 }
 
-/// A stored answer could not be decoded as what it was asked for.
+/// The error of decoding a stored answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the answer cannot be decoded: {0}")]
 pub struct DecodeError(pub String);
 
-/// What an allocation takes beside its bytes.
+/// The overhead of an allocation in bytes.
 const ALLOCATION: usize = 16;
 
 impl Decoded for Value {
@@ -31,7 +31,7 @@ impl Decoded for String {
     }
 }
 
-/// The bytes that a value takes outside itself.
+/// The bytes that a value takes on the heap.
 fn heap(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -52,8 +52,8 @@ fn of_text(text: &String) -> usize {
     }
 }
 
-/// An insertion-ordered map keeps a table of positions, whose size is a power of two and of which an
-/// eighth stays empty, and a list of fields with as many places as the table has.
+/// The bytes of an insertion-ordered map: a table of positions, whose size is a power of two and of which an
+/// eighth stays empty, and a list of fields with as many places as the table can hold.
 fn of_fields(fields: &Map<String, Value>) -> usize {
     if fields.is_empty() {
         return 0;

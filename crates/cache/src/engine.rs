@@ -1,4 +1,4 @@
-//! What all calls share, and how an entry is looked up.
+//! The state that all calls share, and the lookup of an entry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -20,14 +20,14 @@ use crate::witness::BEFORE_SERVING;
 use crate::writing::Unraised;
 use crate::{Call, Domain, Key, Reason};
 
-/// How much an engine may keep. Least recently used entries go first.
+/// Maximum size of a cache. The least recently used entries are evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of all entries together, in the memory.
+    /// Total bytes of all entries in the store.
     pub bytes: u64,
     /// Number of entries.
     pub entries: u64,
-    /// Bytes of the entries kept in this process's own memory, with their decoded forms; 0 for none.
+    /// Bytes of the entries kept in this process, with their decoded forms; 0 disables the in-process front.
     pub front_bytes: u64,
 }
 
@@ -42,19 +42,19 @@ impl Default for Bounds {
     }
 }
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub struct Options {
-    /// Where entries are kept; `None`: nowhere, every call runs.
+    /// The store of the entries; `None` disables caching: every call runs.
     pub memory: Option<Arc<dyn Memory>>,
-    /// Where calls are accounted for.
+    /// The ledger that accounts for calls.
     pub ledger: Ledger,
-    /// The time of expiry.
+    /// The clock for expiry.
     pub clock: Arc<dyn Clock>,
-    /// Secrets: an answer that holds one is not stored.
+    /// Secrets: an answer that contains one is not stored.
     pub seals: Arc<Seals>,
-    /// How much may be kept.
+    /// Maximum size of the cache.
     pub bounds: Bounds,
-    /// Told of faults of the memory, and of long waits, in one sentence each; the work goes on.
+    /// Receives warnings of one sentence each, about faults of the store and long waits; the work continues.
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -70,38 +70,37 @@ pub(crate) struct Shared {
     pub(crate) write_backs: WriteBacks,
     pub(crate) front: Front,
     pub(crate) housekeeping: Housekeeping,
-    /// The memory's time less this machine's, in milliseconds, as far as it is known.
+    /// The store's time minus this machine's time, in milliseconds, as last observed.
     ahead: AtomicI64,
-    /// Whether the last store ran out of time: the next one waits no longer than a lookup.
+    /// Set when the last write to the store timed out: the next one gets no more time than a lookup.
     stalled: AtomicBool,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
-    /// When each kind of fault was last warned of, so that a memory that stays down is named once.
+    /// The time of the last warning per kind of fault, so that a store that stays down is reported once.
     warned: crate::sync::Mutex<Vec<(ErrorKind, Millis)>>,
 }
 
-/// What the memory says of a call.
+/// The result of a lookup in the front and the store.
 pub(crate) enum Looked {
     Hit(Arc<Fronted>),
     Miss(Missed),
 }
 
-/// That no entry may be served, and what was known at that moment.
+/// The result of a lookup that found no servable entry, with the state at that moment.
 pub(crate) struct Missed {
     pub(crate) reason: Reason,
     pub(crate) moment: Moment,
-    /// The epochs of the call's domains; `None` if they could not be read. Without domains there are
-    /// none to read.
+    /// The epochs of the call's domains; `None` if they could not be read. Empty for a call without domains.
     pub(crate) epochs: Option<Vec<u64>>,
-    /// The memory's counter of erasures; `None` if it could not be read.
+    /// The store's counter of erasures; `None` if it could not be read.
     pub(crate) erased: Option<u64>,
-    /// The reservation that came with the lookup.
+    /// The reservation that the lookup made.
     pub(crate) grant: Option<Grant>,
-    /// The revision of the record that is there and does not answer.
+    /// The revision of the record that exists but cannot be served.
     pub(crate) revision: Option<u64>,
 }
 
 impl Missed {
-    /// The memory was not asked, or did not answer.
+    /// A miss because the store was not read: it was not asked, or did not answer.
     fn unread(reason: Reason, moment: Moment, policy: &Policy) -> Looked {
         Looked::Miss(Self {
             reason,
@@ -114,16 +113,16 @@ impl Missed {
     }
 }
 
-/// How the memory is asked.
+/// The kind of request that a lookup sends to the store.
 #[derive(Clone, Copy)]
 pub(crate) enum Ask<'a> {
-    /// For the record.
+    /// Reads the record.
     Read,
-    /// For the record, and for a reservation if it does not answer.
+    /// Reads the record, and reserves the key if the record cannot be served.
     Enter(Wanted<'a>),
 }
 
-/// How long a call still waits for the memory, all in all. After a fault it asks no more.
+/// The remaining time that a call may wait for the store, in total. A fault uses all of it up.
 pub(crate) struct Patience(AtomicU64);
 
 impl Patience {
@@ -141,7 +140,8 @@ impl Patience {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 
-    /// Begins anew, unless it is lost: to wait for another process is not to wait for the memory.
+    /// Restores the full budget unless it is used up: waiting for another process is not waiting for the
+    /// store.
     pub(crate) fn keep_up(&self, policy: &Policy) {
         if !self.left().is_zero() {
             self.0
@@ -205,12 +205,12 @@ impl Shared {
         self.memory.as_ref().ok_or(Reason::NoMemory)
     }
 
-    /// Tells the user something in one sentence.
+    /// Reports one sentence to the user, with secrets redacted.
     pub(crate) fn say(&self, sentence: &str) {
         (self.warn)(&self.seals.redact(sentence));
     }
 
-    /// Waits for the memory as long as the call's policy allows; a fault is warned of and becomes a reason.
+    /// Waits for the store within the time budget; reports a fault as a warning and returns it as a reason.
     pub(crate) async fn ask<T: Send>(
         &self,
         answer: Answer<'_, T>,
@@ -237,22 +237,23 @@ impl Shared {
         })
     }
 
-    /// The memory's time: expiries are in it.
+    /// The current time by the store's clock, which expiries refer to.
     pub(crate) fn now(&self) -> Millis {
         self.clock
             .now()
             .saturating_add(self.ahead.load(Ordering::Relaxed))
     }
 
-    /// Notes the memory's time `now` in an answer that was asked for at `asked` by this machine's clock.
-    /// How long the answer took is not known to be a difference of the clocks.
+    /// Records the offset of the store's clock from an answer with the store's time `now`, requested at
+    /// `asked` by this machine's clock. A difference that the answer's latency can explain does not count as
+    /// an offset.
     pub(crate) fn note_time(&self, asked: Millis, now: Millis) {
         let answered = self.clock.now();
         let ahead = now.saturating_sub(now.clamp(asked.min(answered), asked.max(answered)));
         self.ahead.store(ahead, Ordering::Relaxed);
     }
 
-    /// How long storing an answer may take.
+    /// The time budget for storing an answer.
     pub(crate) fn time_to_store(&self, policy: &Policy) -> Patience {
         let stalled = self.stalled.load(Ordering::Relaxed);
         Patience::lasting(if stalled {
@@ -262,7 +263,7 @@ impl Shared {
         })
     }
 
-    /// Notes whether a store ran out of its time.
+    /// Records whether storing an answer ran out of time.
     pub(crate) fn note_store(&self, ran_out: bool) {
         self.stalled.store(ran_out, Ordering::Relaxed);
     }
@@ -276,7 +277,7 @@ impl Shared {
         Reason::MemoryFault(error.to_string())
     }
 
-    /// Whether that kind of fault was not seen for a while.
+    /// True if that kind of fault was not reported in the last ten minutes.
     fn is_news(&self, kind: ErrorKind) -> bool {
         const A_WHILE: Millis = 600_000;
         let now = self.clock.now();
@@ -289,8 +290,8 @@ impl Shared {
         news
     }
 
-    /// The entry that answers a call, from the front or the memory, if it may be served now. Reserves
-    /// nothing.
+    /// Looks up the entry that answers a call, in the front and then in the store, and checks that it may be
+    /// served now. Reserves nothing.
     pub(crate) async fn look(
         self: &Arc<Self>,
         key: &Key,
@@ -308,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// The entry in the front that answers a call.
+    /// Returns the entry in the front that answers a call, if it may be served now.
     pub(crate) async fn fronted(
         &self,
         key: &Key,
@@ -327,7 +328,7 @@ impl Shared {
         serves.then_some(fronted)
     }
 
-    /// The entry in the memory that answers a call, or what was found instead.
+    /// Looks up the entry in the store that answers a call.
     pub(crate) async fn look_up(
         self: &Arc<Self>,
         ask: Ask<'_>,
@@ -348,7 +349,7 @@ impl Shared {
         let key_text = key.text();
         let domains: Vec<String> = policy.domains.iter().map(Domain::counter).collect();
         let mut counters: Vec<&str> = domains.iter().map(String::as_str).collect();
-        // Stamps before the record: what is read is then at least as new as its stamp.
+        // Stamps are read before the record, so that the record is at least as new as its stamp.
         let stamp = memory.stamp(space::CACHE, &key_text);
         let stamps: Option<Vec<(String, u64)>> = counters
             .iter()
@@ -415,7 +416,7 @@ impl Shared {
         }
     }
 
-    /// Checks everything that can make a record unservable.
+    /// Decodes a record and applies every check that can make it unservable.
     async fn servable(
         &self,
         record: Option<Record>,
@@ -435,8 +436,8 @@ impl Shared {
         Ok(entry)
     }
 
-    /// Gives a reservation back; one that cannot be given back lapses soon. If that takes longer than
-    /// `patience`, it goes on in the background.
+    /// Releases a reservation; one that cannot be released expires soon. If the release takes longer than
+    /// `patience`, it continues in the background.
     pub(crate) async fn release(&self, lease: Lease, patience: Duration) {
         let Ok(memory) = self.memory().map(Arc::clone) else {
             return;
@@ -453,18 +454,18 @@ impl Shared {
     }
 }
 
-/// The difference between the clocks of two machines that is put up with: 5 minutes.
+/// The tolerated difference between the clocks of two machines: 5 minutes.
 const CLOCKS_DIFFER: Millis = 300_000;
 
-/// Whether the time of an entry is over. An entry with a time that was made in the future was stored under
-/// a wrong clock, and would live longer than it may: its time is over, too.
+/// True if an entry has expired. An entry with an expiry and a creation time in the future was stored under
+/// a wrong clock and would live too long, so it counts as expired, too.
 pub(crate) fn expired(head: &Head, now: Millis) -> bool {
     head.expires
         .is_some_and(|expires| now >= expires || head.created > now.saturating_add(CLOCKS_DIFFER))
 }
 
-/// Whether an entry was made under the epochs that the call's domains have now. An entry that knows
-/// fewer or other domains than the call asks for was made under another policy and does not answer.
+/// Checks that an entry was created under the current epochs of the call's domains. An entry with fewer or
+/// other domains than the call was created under another policy and does not answer it.
 fn epochs_hold(stored: &[(String, u64)], counters: &[&str], now: &[u64]) -> Result<(), Reason> {
     for (counter, now) in counters.iter().zip(now) {
         if !stored

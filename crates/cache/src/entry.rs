@@ -1,4 +1,4 @@
-//! An entry as a memory keeps it: a format byte, a digest of all that follows, the length of the head,
+//! The layout of an entry in a store: a format byte, a digest of all that follows, the length of the head,
 //! the head, the answer.
 
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::outcome::Provenance;
 use crate::witness::{Observed, Watched};
 use crate::{Call, Key, Kind, Reason};
 
-/// Raised when the layout below changes; entries in another format are misses.
+/// The version of the layout below; entries of any other version are misses.
 const FORMAT: u8 = 2;
 
-/// Of the digest of an entry's bytes, so much is kept: enough to tell damage.
+/// Number of bytes of the truncated digest that detects damage.
 const SEAL: usize = 16;
 
-/// Where the length of the head is.
+/// Offset of the length of the head.
 const LENGTH_AT: usize = 1 + SEAL;
 
-/// Where the head is.
+/// Offset of the head.
 const HEAD_AT: usize = LENGTH_AT + 4;
 
-/// What an entry says of itself.
+/// The metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) key: Digest,
@@ -39,29 +39,29 @@ pub(crate) struct Head {
     pub(crate) epochs: Vec<(String, u64)>,
     pub(crate) observed: Vec<Observed>,
     pub(crate) spent: Spend,
-    /// Whether a secret went into the key, as its keyed digest.
+    /// Set if the key contains a secret, as its keyed digest.
     pub(crate) sealed: bool,
 }
 
-/// A decoded entry; its answer shares the memory's bytes.
+/// A decoded entry; its answer shares the bytes of the record.
 pub(crate) struct Entry {
-    /// Apart from the answer, which may be large: who only wants to know which entry it was keeps this.
-    /// Its observations are in `watched`.
+    /// Shared apart from the answer, which may be large, so that the ledger can keep it alone. Its
+    /// observations are moved to `watched`.
     pub(crate) head: Arc<Head>,
     pub(crate) labels: Arc<[Label]>,
     pub(crate) revision: u64,
     pub(crate) watched: Arc<Watched>,
     pub(crate) body: Arc<Whole>,
-    /// When its record was stored.
+    /// The time when the record was stored.
     updated: Millis,
-    /// When it was last noted as used.
+    /// The time of the last recorded use.
     pub(crate) used: AtomicI64,
-    /// The length of the record's value, which the answer is a part of.
+    /// The length of the record's value, which contains the answer.
     stored: usize,
 }
 
 impl Head {
-    /// The record's value.
+    /// Encodes the value of the record.
     pub(crate) fn encode(&self, answer: &[u8]) -> Result<Bytes, Reason> {
         let head = postcard::to_stdvec(self).map_err(|error| Reason::Damaged(error.to_string()))?;
         let length = u32::try_from(head.len())
@@ -77,7 +77,7 @@ impl Head {
         Ok(value.freeze())
     }
 
-    /// Where the entry of a record comes from.
+    /// Origin and age of an entry with this head.
     pub(crate) fn provenance(&self, labels: Vec<Label>, revision: u64) -> Provenance {
         Provenance {
             created: self.created,
@@ -107,18 +107,18 @@ impl Head {
     }
 }
 
-/// What is known of an entry from the beginning of its value.
+/// The result of reading the head from the beginning of a value.
 pub(crate) enum Peeked {
     /// The head, and the size of the answer behind it.
     Head(Box<Head>, u64),
-    /// The head is longer than what is there of the value.
+    /// The head is longer than the given part of the value.
     CutShort,
-    /// It cannot be read.
+    /// The head cannot be decoded.
     Damaged,
 }
 
 impl Peeked {
-    /// Reads the head of a value of that size from its beginning. The seal covers the whole value, so
+    /// Reads the head of a value of `size` bytes from its beginning. The checksum covers the whole value, so
     /// it is not checked.
     pub(crate) fn of(beginning: &[u8], size: u64) -> Self {
         let read = || {
@@ -148,7 +148,7 @@ fn seal_of(bytes: &[u8]) -> [u8; SEAL] {
 }
 
 impl Entry {
-    /// Takes a record apart and checks that it lies under its own key.
+    /// Decodes a record and checks that it is stored under its own key.
     pub(crate) fn decode(record: Record) -> Result<Self, Reason> {
         let (mut head, answer) = Head::decode(&record.value).map_err(Reason::Damaged)?;
         if *Key::from_digest(head.key).text() != *record.key {
@@ -166,7 +166,7 @@ impl Entry {
         })
     }
 
-    /// Takes a record apart and checks that it answers this very call.
+    /// Decodes a record and checks that it answers exactly this call.
     pub(crate) fn decode_for(record: Record, key: &Key, call: &Call<'_>) -> Result<Self, Reason> {
         let entry = Self::decode(record)?;
         let head = &entry.head;
@@ -181,7 +181,7 @@ impl Entry {
         self.head.provenance(self.labels.to_vec(), self.revision)
     }
 
-    /// The record that it was read from, with the latest statuses of its files.
+    /// The record that the entry was read from, with the latest statuses of its files.
     pub(crate) fn amended(&self) -> Result<Record, Reason> {
         let head = Head {
             observed: self.watched.current(),
@@ -197,16 +197,16 @@ impl Entry {
         })
     }
 
-    /// Whether the files that need not be read again are worth a record that is written again.
+    /// True if skipping the reads of its files is worth rewriting the record.
     pub(crate) fn is_worth_amending(&self) -> bool {
         const SMALL: u64 = 1 << 20;
         let bytes = self.stored as u64;
         bytes <= SMALL || bytes <= self.watched.size()
     }
 
-    /// Roughly how many bytes it takes in memory, its decoded form excluded.
+    /// The approximate size in memory in bytes, without the decoded form.
     pub(crate) fn weight(&self) -> u64 {
-        /// The structures themselves, and what allocating them costs.
+        /// The structures themselves, and the overhead of their allocations.
         const FIXED: usize = 512;
         let label = |label: &Label| label.name.len() + label.value.len() + size_of::<Label>();
         let labels: usize = self.labels.iter().map(label).sum();

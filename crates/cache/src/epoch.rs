@@ -1,7 +1,7 @@
-//! What this process knows of writes: which domains are being written, and how often they were.
+//! This process's own record of writes: the domains that are being written, and their number of writes.
 //!
-//! The memory's counters tell the same to other processes; this table needs no round trip and
-//! works when the memory does not.
+//! The store's counters are the same information for other processes. This table needs no round trip and
+//! works while the store does not.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,14 @@ pub(crate) struct Epochs {
 struct Local {
     /// Raised at the beginning and at the end of every write.
     generation: u64,
-    /// Writes under way, and writes whose end the memory has not been told yet.
+    /// Number of writes in progress, and of writes whose end the store does not know yet.
     writers: u32,
 }
 
 /// The state of a call's domains at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Moment {
-    /// A generation per domain.
+    /// One generation per domain.
     pub(crate) generations: Vec<u64>,
     /// The first domain that was being written.
     pub(crate) being_written: Option<Domain>,

@@ -1,4 +1,4 @@
-//! Looking into the cache and erasing from it, by what entries are.
+//! Inspection and erasure of entries, selected by their properties.
 
 use cachalot_core::{Millis, Spend};
 use cachalot_memory::{self as memory, Error, Label, Match, Order, Page, Record, Values, space};
@@ -13,74 +13,75 @@ use crate::{Cache, Key, Kind, Provenance, Scope};
 /// A criterion on an entry's labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Criterion {
-    /// It has this label.
+    /// The entry has this label.
     Is(Label),
-    /// It has a label of this name whose value matches: `*` stands for any text, everything else for itself.
+    /// The entry has a label of this name whose value matches: `*` matches any text, every other character
+    /// itself.
     Glob {
         /// The label's name.
         name: String,
-        /// The pattern, for the whole value.
+        /// The pattern for the whole value.
         pattern: String,
     },
 }
 
-/// Which entries: all criteria hold. The default matches every entry.
+/// Selects entries that meet all criteria. The default matches every entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The entry of this key.
     pub key: Option<Key>,
-    /// What kind of work it answers.
+    /// The kind of work that the entry answers.
     pub kind: Option<Kind>,
-    /// What was called.
+    /// The name of the call.
     pub name: Option<String>,
-    /// What its labels say.
+    /// Criteria on labels.
     pub criteria: Vec<Criterion>,
-    /// Only entries whose time was over at this moment.
+    /// Only entries that had expired before this time.
     pub expired_before: Option<Millis>,
 }
 
-/// What was erased, or would be.
+/// The result of an erasure or its dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Erased {
-    /// The entries.
+    /// The entries that were erased, or would be.
     pub entries: Vec<ErasedEntry>,
-    /// Runs of this process whose answers are not stored any more.
+    /// Number of runs of this process that were revoked: their answers will not be stored. 0 in a dry run.
     pub revoked: usize,
 }
 
 /// An entry that was erased, or would be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErasedEntry {
-    /// Its key in the memory.
+    /// The key in the store.
     pub key: String,
-    /// By what it was found.
+    /// The labels of the entry.
     pub labels: Vec<Label>,
 }
 
-/// What is known of an entry without its answer.
+/// The properties of an entry, without its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// Its key.
     pub key: Key,
-    /// What kind of work it answers.
+    /// The kind of work that it answers.
     pub kind: Kind,
-    /// Who may share it.
+    /// The scope in which it is shared.
     pub scope: String,
-    /// What was called.
+    /// The name of the call.
     pub name: String,
-    /// Where it comes from.
+    /// Origin and age.
     pub provenance: Provenance,
-    /// Whether its time is over.
+    /// Set if the entry has expired.
     pub expired: bool,
-    /// How large the answer is.
+    /// The size of the answer.
     pub bytes: u64,
-    /// What making it cost.
+    /// The cost of producing the answer.
     pub spent: Spend,
 }
 
-/// An entry as it lies there.
+/// A stored entry, whether it may be served or not.
 pub struct Stored {
-    /// All but the answer.
+    /// Everything but the answer.
     pub listed: Listed,
     /// The answer.
     pub body: Body,
@@ -111,19 +112,20 @@ impl Stored {
     }
 }
 
-/// How many records are taken in hand at a time.
+/// Maximum number of records per request to the store.
 const PAGE: u32 = 500;
 
-/// So much of a value nearly always holds the head of the entry.
+/// Number of bytes of a value that nearly always contain the head of the entry.
 const BEGINNING: u32 = 4_096;
 
 impl Cache {
-    /// Deletes what matches and revokes matching flights, everywhere; afterwards nothing older is
-    /// served or stored. Flights of other processes are not stored either, and joined there for no
-    /// longer than a second. With `dry_run`, only tells. Reads no answers.
+    /// Deletes the entries that match and revokes matching flights, in all processes. Afterwards nothing
+    /// older is served or stored. Answers of matching flights in other processes are not stored either;
+    /// callers there may join such a flight for up to a second. With `dry_run`, changes nothing and returns
+    /// what would be erased. Reads no answers.
     ///
     /// # Errors
-    /// Those of the memory; what was erased before the fault stays erased.
+    /// Errors of the store; what was erased before the fault stays erased.
     pub async fn erase(&self, which: &Filter, dry_run: bool) -> Result<Erased, Error> {
         let shared = &self.0;
         let revoked = if dry_run {
@@ -167,10 +169,10 @@ impl Cache {
         Ok(erased)
     }
 
-    /// The entry as it lies there, expired or not; counts as no call.
+    /// Returns the stored entry, expired or not; records no call.
     ///
     /// # Errors
-    /// Those of the memory. A damaged entry is no entry.
+    /// Errors of the store. A damaged entry counts as absent.
     pub async fn peek(&self, key: &Key) -> Result<Option<Stored>, Error> {
         let Ok(memory) = self.0.memory() else {
             return Ok(None);
@@ -183,16 +185,16 @@ impl Cache {
         Ok(entry.map(|entry| Stored::of(&entry, found.now)))
     }
 
-    /// The newest entry that matches, expired or not, of those that these scopes share: nobody is
-    /// shown what belongs to a scope that they did not name. Counts as no call.
+    /// Returns the newest entry that matches, expired or not, in one of these scopes. Entries of other scopes
+    /// are never returned. Records no call.
     ///
     /// # Errors
-    /// Those of the memory. A damaged entry is no entry.
+    /// Errors of the store. A damaged entry counts as absent.
     pub async fn newest(&self, which: &Filter, scopes: &[Scope]) -> Result<Option<Stored>, Error> {
         let Ok(memory) = self.0.memory() else {
             return Ok(None);
         };
-        // Entries of before have no label of their kind.
+        // Entries of earlier versions have no label of their kind.
         let any_kind = Filter {
             kind: None,
             ..which.clone()
@@ -206,7 +208,7 @@ impl Cache {
             order: Order::Newest,
             ..query.filter(which)
         };
-        // Mostly one of the first few is shared by the right people.
+        // One of the newest entries is usually in one of the scopes.
         for limit in [1, PAGE] {
             let page = beginnings(None, limit);
             let batch = memory
@@ -250,11 +252,11 @@ impl Cache {
         }
     }
 
-    /// Hands what is known of every entry that matches to `each`, in the order of keys. Reads no answers
-    /// but short ones.
+    /// Calls `each` with the properties of every entry that matches, in the order of keys. Reads no answers
+    /// except short ones.
     ///
     /// # Errors
-    /// Those of the memory.
+    /// Errors of the store.
     pub async fn each(&self, which: &Filter, mut each: impl FnMut(Listed)) -> Result<(), Error> {
         let Ok(memory) = self.0.memory() else {
             return Ok(());
@@ -286,17 +288,17 @@ impl Cache {
         }
     }
 
-    /// Erases entries whose time is over, at most `limit` of them; returns how many.
+    /// Erases expired entries, at most `limit` of them; returns their number.
     ///
     /// # Errors
-    /// Those of the memory.
+    /// Errors of the store.
     pub async fn sweep(&self, limit: Option<u32>) -> Result<u64, Error> {
         let Ok(memory) = self.0.memory() else {
             return Ok(0);
         };
         self.0.learn_time().await?;
         let filter = memory::Filter {
-            // Due at this very millisecond is expired.
+            // An entry expires in the millisecond of its `expires`.
             expired_before: Some(self.0.now().saturating_add(1)),
             order: Order::Expiry,
             ..memory::Filter::default()
@@ -318,10 +320,10 @@ impl Cache {
         }
     }
 
-    /// How much the cache holds, expired entries included.
+    /// Returns the size of the cache, expired entries included.
     ///
     /// # Errors
-    /// Those of the memory.
+    /// Errors of the store.
     pub async fn usage(&self) -> Result<memory::Usage, Error> {
         match self.0.memory() {
             Ok(memory) => memory.usage(space::CACHE).settle().await,
@@ -330,7 +332,7 @@ impl Cache {
     }
 }
 
-/// A page with as much of each value as holds the head of an entry.
+/// A page whose values are cut to the length that nearly always contains the head of an entry.
 fn beginnings(after: Option<&str>, limit: u32) -> Page<'_> {
     Page {
         after,
@@ -340,7 +342,7 @@ fn beginnings(after: Option<&str>, limit: u32) -> Page<'_> {
 }
 
 impl Shared {
-    /// Asks the memory for its time.
+    /// Reads the store's current time.
     async fn learn_time(&self) -> Result<(), Error> {
         if let Ok(memory) = self.memory() {
             let asked = self.clock.now();
@@ -356,7 +358,7 @@ impl Shared {
             Err(_) => return Ok(()),
         };
         for record in records {
-            // All keys have the same length, so that one is a prefix only of itself.
+            // All keys have the same length, so that a key is a prefix only of itself.
             let filter = memory::Filter {
                 prefix: &record.key,
                 ..memory::Filter::default()
@@ -369,8 +371,8 @@ impl Shared {
         Ok(())
     }
 
-    /// The entries of a kind that match otherwise, and have no label of their kind: they were stored by
-    /// a version that gave them none.
+    /// Returns the entries of a kind that match otherwise but have no label of their kind, because an earlier
+    /// version stored them.
     async fn unlabelled(&self, which: &Filter, kind: Kind) -> Result<Vec<Record>, Error> {
         let Ok(memory) = self.memory() else {
             return Ok(Vec::new());
@@ -415,7 +417,8 @@ impl Shared {
         }
     }
 
-    /// What a record with the beginning of its value says; `None` if it is damaged.
+    /// Reads the properties of an entry from a record with the beginning of its value; `None` if it is
+    /// damaged.
     async fn listed(&self, record: Record, size: u64) -> Result<Option<Listed>, Error> {
         let now = self.now();
         if record.value.len() as u64 == size {
@@ -450,7 +453,7 @@ impl Erased {
     }
 }
 
-/// A filter as the memory understands it.
+/// A [`Filter`] in the terms of the store.
 struct Query<'a> {
     key: String,
     labels: Vec<Match<'a>>,

@@ -1,26 +1,26 @@
-//! Whether anything was erased since a run began, where no reservation of it could have been revoked.
+//! Detection of erasures since the start of a run that had no reservation to revoke.
 
 use std::time::Instant;
 
 use cachalot_core::Millis;
 
-/// Times of two machines are compared no more finely than this.
+/// Precision, in milliseconds, with which times of two machines are compared.
 const MARGIN: Millis = 1_000;
 
-/// The beginning of a run.
+/// The start of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beginning {
-    /// The memory's counter of erasures when the call was looked up; `None` if it could not be read.
+    /// The store's counter of erasures when the call was looked up; `None` if it could not be read.
     pub(crate) erased: Option<u64>,
     pub(crate) instant: Instant,
-    /// By the clock of this machine, which goes on while the machine sleeps; `instant` may not.
+    /// The time by this machine's clock, which advances while the machine sleeps; `instant` may not.
     pub(crate) clock: Millis,
 }
 
 impl Beginning {
-    /// Whether nothing was erased since, as far as that is known for certain: `erased` is the counter
-    /// of erasures, which is no less than the memory's time of the last one, `now` the memory's time,
-    /// `clock` this machine's.
+    /// True if it is certain that nothing was erased since. `erased` is the counter of erasures, which is no
+    /// less than the time of the last erasure by the store's clock. `now` is the store's time, and `clock` is
+    /// this machine's.
     pub(crate) fn follows(&self, erased: u64, now: Millis, clock: Millis) -> bool {
         match self.erased {
             Some(before) => before == erased,
@@ -58,7 +58,7 @@ mod tests {
             instant: Instant::now(),
             clock: 50_000,
         };
-        // The machine slept for ten seconds; the memory's clock is an hour ahead.
+        // The machine slept for ten seconds; the store's clock is an hour ahead.
         let (now, clock) = (3_660_000, 60_000);
         assert!(began.follows(0, now, clock));
         assert!(began.follows(3_640_000, now, clock));

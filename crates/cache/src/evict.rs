@@ -1,4 +1,4 @@
-//! Keeping within the bounds: what was used when, and who has to make room.
+//! Eviction: keeps the cache within its bounds, and records uses to find the least recently used entries.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,25 +13,25 @@ use crate::policy::DEFAULT_PATIENCE;
 use crate::store::NAME_LABEL;
 use crate::sync::{Mutex, lock};
 
-/// So many uses are told to the memory at a time.
+/// Number of uses that are sent to the store in one batch.
 const MANY_USES: usize = 256;
 
-/// What an engine knows of its own housekeeping.
+/// The state of eviction.
 pub(crate) struct Housekeeping {
-    /// Whether every use is told at once, and every store evicts.
+    /// Set if every use is recorded at once, and every write evicts.
     exact: bool,
     stores: AtomicU64,
-    /// Stores since eviction last began, while it goes on.
+    /// Number of writes since eviction last began; 0 while none runs.
     evictions_due: AtomicU64,
-    /// Held while entries are evicted: two at once would each evict what is too much.
+    /// Held during eviction: two concurrent evictions would each remove the surplus.
     evicting: tokio::sync::Mutex<()>,
     used: Mutex<Vec<(Key, Millis)>>,
-    /// The moment of the last use; where uses are exact, no two have the same.
+    /// The time of the last use; with `exact`, no two uses have the same.
     last_use: AtomicI64,
     told: OnceLock<Told>,
 }
 
-/// Who is told the names of evicted entries.
+/// The eviction listener, called with the name of each evicted entry.
 type Told = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Housekeeping {
@@ -48,11 +48,11 @@ impl Housekeeping {
     }
 
     pub(crate) fn tell(&self, told: Told) {
-        // Whoever came first is told.
+        // Only the first listener counts.
         let _ = self.told.set(told);
     }
 
-    /// The time, moved on where that is needed for no two uses to be at the same moment.
+    /// Returns the current time, moved forward if needed so that no two uses have the same.
     fn moment_of_use(&self, now: Millis) -> Millis {
         let after = |last: Millis| now.max(last.saturating_add(1));
         let last = self
@@ -65,9 +65,9 @@ impl Housekeeping {
 }
 
 impl Shared {
-    /// Notes a hit for the memory's order of use; told to the memory in batches, in the background.
+    /// Records a hit for the store's order of use; sent to the store in batches, in the background.
     pub(crate) fn note_use(self: &Arc<Self>, entry: &Entry, now: Millis) {
-        /// Uses that are closer together count as one.
+        /// Uses of an entry within this time count as one.
         const COARSE: Millis = 60_000;
         if self.housekeeping.exact {
             return self.note_exact_use(&Key::from_digest(entry.head.key));
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Tells the memory of a use right now, or before the next eviction if it has to wait.
+    /// Sends a use to the store at once, or before the next eviction if the store does not answer inline.
     fn note_exact_use(&self, key: &Key) {
         let Ok(memory) = self.memory() else { return };
         let at = self.housekeeping.moment_of_use(self.now());
@@ -100,7 +100,7 @@ impl Shared {
         }
     }
 
-    /// Tells the memory what was used since it was last told. Best effort.
+    /// Sends the uses that the store does not have yet. Best effort.
     pub(crate) async fn flush_uses(&self) {
         let Ok(memory) = self.memory() else { return };
         let used = std::mem::take(&mut *lock(&self.housekeeping.used));
@@ -121,7 +121,7 @@ impl Shared {
         }
     }
 
-    /// After a store: evicts, at once or every so often and in the background.
+    /// Evicts after a write: at once if exact, else in the background and not after every write.
     pub(crate) async fn after_store(self: &Arc<Self>, key: &Key) {
         if self.housekeeping.exact {
             self.note_exact_use(key);
@@ -133,7 +133,7 @@ impl Shared {
     }
 
     fn evict_soon(self: &Arc<Self>) {
-        /// How many stores may overshoot the bounds before they are looked at.
+        /// Number of writes that may exceed the bounds before the next eviction.
         const EVERY: u64 = 64;
         let stores = self.housekeeping.stores.fetch_add(1, Ordering::Relaxed);
         let small = self.bounds.entries < 10 * EVERY || self.bounds.bytes < 64 << 20;
@@ -151,7 +151,7 @@ impl Shared {
                 let due = evictions_due.load(Ordering::Acquire);
                 this.flush_uses().await;
                 this.evict().await;
-                // What was stored meanwhile may not have been seen.
+                // Entries stored in the meantime may have been missed.
                 if evictions_due
                     .compare_exchange(due, 0, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
@@ -162,8 +162,8 @@ impl Shared {
         });
     }
 
-    /// Erases the least recently used entries until the space is within its bounds; where that
-    /// happens every so often, a little below them.
+    /// Evicts the least recently used entries until the cache is within its bounds; without `exact`, until it
+    /// is a little below them.
     pub(crate) async fn evict(&self) {
         let Ok(memory) = self.memory() else { return };
         let _evicting = self.housekeeping.evicting.lock().await;
@@ -182,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// How many entries have to go, as far as can be told before the first has gone.
+    /// The number of entries to evict next, as an estimate from the average size; 0 if the bounds hold.
     fn surplus(&self, usage: Usage) -> u32 {
         let bounds = &self.bounds;
         if usage.records <= bounds.entries && usage.bytes <= bounds.bytes {
@@ -199,7 +199,7 @@ impl Shared {
         u32::try_from(surplus).unwrap_or(1_000)
     }
 
-    /// Erases so many of the least recently used entries; whether there were any.
+    /// Evicts up to `surplus` of the least recently used entries; returns true if there were any.
     async fn evict_coldest(&self, memory: &dyn Memory, surplus: u32) -> bool {
         let filter = Filter {
             order: Order::Coldest,
@@ -227,7 +227,7 @@ impl Shared {
     }
 }
 
-/// Eviction goes to 95 % of a bound, so that not every store evicts.
+/// Eviction continues down to 95 % of a bound, so that not every write evicts.
 fn slack(bound: u64) -> u64 {
     bound - bound / 20
 }

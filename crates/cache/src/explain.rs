@@ -1,5 +1,5 @@
-//! Why a call was answered as it was: the nearest earlier call of the same name and scope, and where
-//! the two differ.
+//! Explanations of calls: the nearest earlier call of the same name and scope, and the differences between
+//! the two inputs.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,42 +7,42 @@ use serde_json::Value;
 use crate::Kind;
 use crate::ledger::{Ledger, LedgerError, Row};
 
-/// A place where two inputs differ.
+/// A difference between two inputs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// JSON pointer (RFC 6901) into the input; empty for the whole.
     pub pointer: String,
-    /// What it was in the earlier call; `None` if it was not there.
+    /// The value in the earlier call; `None` if it was absent.
     pub old: Option<Value>,
-    /// What it is now; `None` if it is not there any more.
+    /// The value now; `None` if it is absent.
     pub new: Option<Value>,
 }
 
-/// Why a call was answered as it was.
+/// The explanation of a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
     /// The call.
     pub call: Row,
-    /// The last call under the same key that was paid, up to this one; `None` if it is this one, or
-    /// none is known.
+    /// The last paid call under the same key, before this one; `None` if this call was paid itself, or no
+    /// such call is known.
     pub payment: Option<Row>,
     /// The last earlier call under the same key, if there was one.
     pub same: Option<Row>,
-    /// Otherwise the nearest earlier call of the same name and scope.
+    /// The nearest earlier call of the same name and scope, if `same` is `None`.
     pub nearest: Option<Row>,
-    /// Where the inputs of the call and of the nearest one differ.
+    /// The differences between the inputs of the call and of the nearest one.
     pub differences: Vec<Difference>,
-    /// The inputs differ in something that is not shown: a secret, or a part that was too long to keep.
+    /// Set if the inputs differ in something that is not shown: a secret, or a part that was too long to
+    /// keep.
     pub hidden_difference: bool,
 }
 
-/// Earlier calls that are compared.
+/// Maximum number of earlier calls that are compared.
 const COMPARED: u32 = 200;
 
 impl Ledger {
-    /// Explains the last call under a key or a handle (of a payment for a conversation: its session),
-    /// or, without one, the last call of all that an entry could have answered.
-    /// `None` if the ledger knows no such call.
+    /// Explains the last call under a key or a handle (for a payment of a conversation: its session). Without
+    /// one, explains the last call that an entry could have answered. `None` if the ledger has no such call.
     ///
     /// # Errors
     /// If the ledger cannot be read.
@@ -88,7 +88,7 @@ impl Ledger {
         let nearest = alike
             .into_iter()
             .map(|row| (shown_differences(&row, &explanation.call), row))
-            // Those of which nothing can be shown last; the first of several equally near ones: the newest.
+            // Calls whose differences cannot be shown come last; among equally near calls, the newest wins.
             .min_by_key(|(differences, _)| differences.as_ref().map_or(usize::MAX, Vec::len));
         if let Some((differences, row)) = nearest {
             explanation.differences = differences.unwrap_or_default();
@@ -100,12 +100,12 @@ impl Ledger {
     }
 }
 
-/// Where the inputs of two calls differ; `None` if one of them was too long to keep.
+/// The differences between the inputs of two calls; `None` if one of them was too long to keep.
 fn shown_differences(old: &Row, new: &Row) -> Option<Vec<Difference>> {
     Some(differences(old.input.as_ref()?, new.input.as_ref()?))
 }
 
-/// Where two values differ, in the order of the newer one.
+/// The differences between two values, in the order of the newer one.
 fn differences(old: &Value, new: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(Some(old), Some(new), &mut String::new(), &mut found);

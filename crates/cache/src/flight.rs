@@ -1,4 +1,4 @@
-//! Runs under way, and who waits for them.
+//! Flights: runs in progress, and the callers that wait for them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(crate) struct Flight {
     pub(crate) key: Key,
     pub(crate) body: Growing,
     pub(crate) labels: Vec<Label>,
-    /// The domains of the call that started it, and their state before the run began: in this process
-    /// and in the memory.
+    /// The domains of the call that started the flight. `moment` and `epochs` are their state before the run
+    /// began, in this process and in the store.
     domains: Vec<Domain>,
     pub(crate) moment: Moment,
     pub(crate) epochs: Option<Vec<u64>>,
@@ -31,22 +31,22 @@ pub(crate) struct Flight {
     pub(crate) ended: watch::Sender<Option<Ended>>,
     pub(crate) followers: Followers,
     state: Mutex<State>,
-    /// A reader came, or the last one left.
+    /// Signalled when a reader joins, or the last one leaves.
     attendance: Notify,
 }
 
 struct State {
     joinable: bool,
-    /// Whoever leads next may take its reservation: what it will answer is not worth storing any more.
+    /// Set if the next leader may take over the reservation, because this answer will not be stored.
     yields: bool,
     revoked: bool,
     readers: usize,
-    /// How many readers there ever were.
+    /// Total number of readers since the start.
     arrivals: u64,
     lease: Option<Lease>,
 }
 
-/// Somebody reads a flight's answer; counted, so that the run knows when nobody does.
+/// Guard of one reader of a flight; counted, so that the run detects when there are no readers left.
 pub(crate) struct Presence(Arc<Flight>);
 
 impl Clone for Presence {
@@ -73,7 +73,7 @@ impl Presence {
     }
 }
 
-/// What a new flight starts from.
+/// The initial state of a new flight.
 pub(crate) struct Departure {
     pub(crate) joinable: bool,
     pub(crate) labels: Vec<Label>,
@@ -113,8 +113,8 @@ impl Flight {
         })
     }
 
-    /// Whether the run began under exactly these domains, in any order, each of them at the epoch that
-    /// it has in `moment` (in this process) and in `epochs` (in the memory).
+    /// True if the run began under exactly these domains, in any order, each at the epoch that it has in
+    /// `moment` (in this process) and in `epochs` (in the store).
     pub(crate) fn began_under(
         &self,
         domains: &[Domain],
@@ -137,12 +137,12 @@ impl Flight {
             && self.domains.iter().all(|own| domains.contains(own))
     }
 
-    /// One more reader.
+    /// Adds a reader.
     pub(crate) fn attend(self: &Arc<Self>) -> Presence {
         self.arrive(&mut lock(&self.state))
     }
 
-    /// One more reader, unless the flight is closed to newcomers.
+    /// Adds a reader, unless the flight is closed to new callers.
     fn attend_if_joinable(self: &Arc<Self>) -> Option<Presence> {
         let mut state = lock(&self.state);
         (state.joinable && !state.revoked).then(|| self.arrive(&mut state))
@@ -155,7 +155,7 @@ impl Flight {
         Presence(Arc::clone(self))
     }
 
-    /// Closes the flight to newcomers; the next to lead may take its reservation.
+    /// Closes the flight to new callers; the next leader may take over its reservation.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.joinable = false;
@@ -189,8 +189,8 @@ impl Flight {
         lock(&self.state).lease.take()
     }
 
-    /// Resolves once there were readers and all have left while the answer was not complete; tells how
-    /// many there had been. A complete answer is on its way into the memory: nobody abandons that.
+    /// Resolves once there have been readers and all have left while the answer was incomplete; returns the
+    /// number of readers so far. A complete answer is being stored, which is never abandoned.
     pub(crate) async fn deserted(&self) -> u64 {
         let arrivals = self.attendance(|state| {
             (state.readers == 0 && state.arrivals > 0).then_some(state.arrivals)
@@ -202,14 +202,14 @@ impl Flight {
         arrivals
     }
 
-    /// Resolves when somebody reads who was not among the first `known` readers.
+    /// Resolves when there have been more than `known` readers.
     pub(crate) async fn attended(&self, known: u64) {
         self.attendance(|state| (state.arrivals > known).then_some(()))
             .await;
     }
 
-    /// Closes the flight if it has no reader and its answer is not complete; returns whether it did. A
-    /// complete answer is being stored, which goes on without readers.
+    /// Closes the flight if it has no reader and its answer is incomplete; returns true if it did. A complete
+    /// answer is being stored, which continues without readers.
     pub(crate) fn close_if_deserted(&self) -> bool {
         let mut state = lock(&self.state);
         let deserted = state.readers == 0 && !self.body.has_ended();
@@ -224,7 +224,7 @@ impl Flight {
         loop {
             let changed = self.attendance.notified();
             tokio::pin!(changed);
-            // Registered before the state is looked at, so that nothing is missed in between.
+            // Registered before the state is read, so that no notification is missed in between.
             changed.as_mut().enable();
             if let Some(answer) = ready(&lock(&self.state)) {
                 return answer;
@@ -234,7 +234,7 @@ impl Flight {
     }
 }
 
-/// The calls that follow a flight, until it is known what they saved.
+/// The ledger rows of the calls that follow a flight, held until their savings are known.
 #[derive(Default)]
 pub(crate) struct Followers(Mutex<Accounts>);
 
@@ -250,7 +250,7 @@ impl Default for Accounts {
 }
 
 impl Followers {
-    /// Takes the row of one more follower; gives it back with what it saved if that is known already.
+    /// Takes the row of one more follower; returns it with its saving if that is known already.
     pub(crate) fn add(&self, mut row: Unwritten) -> Option<Unwritten> {
         match &mut *lock(&self.0) {
             Accounts::Open(rows) => {
@@ -264,7 +264,7 @@ impl Followers {
         }
     }
 
-    /// Gives the rows back: each follower saved what the run cost.
+    /// Returns the rows: each follower saved the cost of the run.
     pub(crate) fn close(&self, saved: Spend) -> Vec<Unwritten> {
         match std::mem::replace(&mut *lock(&self.0), Accounts::Closed(saved)) {
             Accounts::Open(mut rows) => {
@@ -276,21 +276,21 @@ impl Followers {
     }
 }
 
-/// The runs under way in this process.
+/// The flights in progress in this process.
 #[derive(Default)]
 pub(crate) struct Flights {
     running: Mutex<HashMap<Key, Vec<Arc<Flight>>>>,
-    /// Keys of which one caller is about to lead; only locked alone, or while `running` is.
+    /// Keys whose lookup is held by a caller that is about to lead; locked alone, or while `running` is.
     lookups: Mutex<HashSet<Key>>,
-    /// A lookup ended.
+    /// Signalled when a lookup ends.
     looked_up: Notify,
-    /// How many flights have ended, by a part of their keys. Written under the lock; read without it
-    /// by every call.
+    /// Number of flights that have ended, by a part of their keys. Written under the lock; every call reads
+    /// it without the lock.
     ended: [AtomicU64; 32],
 }
 
-/// The right to look a key up and to reserve it in one step: until it is dropped, no other caller of this
-/// process leads a flight of the key that needs the reservation.
+/// The exclusive right to look a key up and reserve it in one step. Until it is dropped, no other caller of
+/// this process leads a flight of the key that needs the reservation.
 pub(crate) struct Lookup<'a> {
     flights: &'a Flights,
     key: Key,
@@ -303,53 +303,53 @@ impl Drop for Lookup<'_> {
     }
 }
 
-/// How many flights of a key, and of some others, had ended at some moment.
+/// Number of flights of a key, and of some other keys, that had ended at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen(u64);
 
-/// What became of a caller that found no entry.
+/// The result of [`Flights::enter`], for a caller that found no entry.
 pub(crate) enum Entered {
-    /// It reads what another one produces.
+    /// The caller reads the answer of another one's run.
     Joined(Presence),
-    /// It runs. The leases of the flights that it supersedes are void.
+    /// The caller runs the call. The leases of the superseded flights are void.
     Leads {
         flight: Arc<Flight>,
         superseded: Vec<Arc<Flight>>,
     },
-    /// A flight may have ended, and its answer have been stored, since the caller looked for an entry.
+    /// A flight may have ended, and its answer may have been stored, since the caller looked for an entry.
     LooksAgain,
     /// Another caller has the [`Lookup`] of the key: to be tried again after [`Flights::looked_up`].
     Waits,
 }
 
-/// What a newcomer makes of the flights that are under way.
+/// Behavior of a new caller towards the flights of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manners {
-    /// Joins a current one; supersedes those that are not, or that yield. Leads only if no flight
-    /// has ended since this was seen.
+    /// Joins a current flight; supersedes flights that are not current, or that yield. Leads only if no
+    /// flight has ended since `Seen` was read.
     Joins(Seen),
-    /// Joins none; supersedes those that are not current, or that yield.
+    /// Joins none; supersedes flights that are not current, or that yield.
     Leads,
-    /// Joins none and supersedes all: its answer is the one to keep.
+    /// Joins none and supersedes all: its answer replaces theirs.
     Supersedes,
-    /// Joins none and leaves all alone: its answer is not stored.
+    /// Joins none and supersedes none: its answer is not stored.
     KeepsOut,
 }
 
 impl Flights {
-    /// The right to look a key up and reserve it, unless another caller has it, or leads a flight.
+    /// Acquires the lookup of a key, unless another caller holds it or leads a flight.
     pub(crate) fn lookup(&self, key: Key) -> Option<Lookup<'_>> {
         let running = lock(&self.running);
         let vacant = !running.contains_key(&key) && lock(&self.lookups).insert(key);
         vacant.then(|| Lookup { flights: self, key })
     }
 
-    /// Resolves when no caller has the lookup of a key.
+    /// Resolves when no caller holds the lookup of a key.
     pub(crate) async fn looked_up(&self, key: &Key) {
         loop {
             let ended = self.looked_up.notified();
             tokio::pin!(ended);
-            // Registered before the table is looked at, so that nothing is missed in between.
+            // Registered before the table is read, so that no notification is missed in between.
             ended.as_mut().enable();
             if !lock(&self.lookups).contains(key) {
                 return;
@@ -358,7 +358,7 @@ impl Flights {
         }
     }
 
-    /// Joins the newest flight that `current` approves of, or registers a new one. Atomic: of any
+    /// Joins the newest flight for which `current` returns true, or registers a new one. Atomic: of any
     /// number of callers that may join each other, one leads. `lookup` is the caller's own.
     pub(crate) fn enter(
         &self,
@@ -401,7 +401,7 @@ impl Flights {
         Entered::Leads { flight, superseded }
     }
 
-    /// To be asked before an entry is looked for.
+    /// Returns the number of ended flights; to be read before an entry is looked for.
     pub(crate) fn seen(&self, key: &Key) -> Seen {
         Seen(self.ended(key).load(Ordering::Acquire))
     }
@@ -410,7 +410,7 @@ impl Flights {
         &self.ended[usize::from(key.digest().as_bytes()[0]) % self.ended.len()]
     }
 
-    /// Takes an ended flight out.
+    /// Removes an ended flight.
     pub(crate) fn leave(&self, flight: &Arc<Flight>) {
         let mut running = lock(&self.running);
         self.ended(&flight.key).fetch_add(1, Ordering::Release);
@@ -422,7 +422,7 @@ impl Flights {
         }
     }
 
-    /// Revokes what matches; returns how many.
+    /// Revokes the flights that match; returns their number.
     pub(crate) fn revoke(&self, matches: impl Fn(&Flight) -> bool) -> usize {
         let running = lock(&self.running);
         let matching = running.values().flatten().filter(|flight| matches(flight));

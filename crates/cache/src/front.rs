@@ -1,5 +1,5 @@
-//! Entries in this process's own memory, before the memory: bounded by bytes, never trusted for
-//! longer than the memory's stamps allow.
+//! The front: an in-process cache of entries before the store, bounded by bytes. An entry is served only
+//! while the store's stamps show that it is current.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::entry::Entry;
 use crate::ledger::Tally;
 use crate::policy::Domain;
 
-/// An entry and the stamps that were read before it was.
+/// An entry, and the stamps that were read before it.
 pub(crate) struct Fronted {
     pub(crate) entry: Entry,
-    /// Where hits on it are counted.
+    /// Counts hits on the entry.
     pub(crate) tally: Arc<Tally>,
     /// The stamp of the record.
     pub(crate) stamp: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Fronted {
 }
 
 impl Fronted {
-    /// Whether it was made under these domains, in whatever order.
+    /// True if the entry was created under exactly these domains, in any order.
     pub(crate) fn is_under(&self, domains: &[Domain]) -> bool {
         let in_order = domains.len() == self.domains.len()
             && domains
@@ -43,14 +43,14 @@ impl Fronted {
         domains.iter().all(has) && self.domains.iter().all(|(counter, _)| asked(counter))
     }
 
-    /// Roughly how many bytes it takes in memory, the decoded form of its answer excluded.
+    /// The approximate size in memory in bytes, without the decoded form of its answer.
     fn weight(&self) -> u64 {
         let stamp = |(counter, _): &(String, u64)| counter.len() + size_of::<(String, u64)>();
         let stamps: usize = self.domains.iter().map(stamp).sum();
         self.entry.weight() + stamps as u64
     }
 
-    /// Whether neither the record nor an epoch it depends on can have changed.
+    /// True if neither the record nor an epoch that it depends on can have changed.
     pub(crate) fn is_current(&self, memory: &dyn Memory, space: &str, key: &str) -> bool {
         memory.stamp(space, key) == Some(self.stamp)
             && self
@@ -60,7 +60,7 @@ impl Fronted {
     }
 }
 
-/// What the front keeps under a key, and what it weighs there: a weight changes only by an insertion.
+/// An entry of the front and its weight, which changes only by an insertion.
 #[derive(Clone)]
 struct Held {
     fronted: Arc<Fronted>,
@@ -78,21 +78,21 @@ impl Weighter<Key, Held> for ByWeight {
 
 type Entries = Cache<Key, Held, ByWeight>;
 
-/// The part of a shard that an entry may take: the rest is for entries that were used once.
+/// Fraction of a shard that one entry may take; the rest is for entries that were used once.
 const HOT: f64 = 0.97;
 
-/// The smallest shard of a front that has several: an answer of 500 kB fits with its decoded form, which
-/// is twenty times as large if it is a list of small records.
+/// Minimum size of a shard if there are several: an answer of 500 kB fits with its decoded form, which is
+/// twenty times as large if it is a list of small records.
 const SHARD: u64 = 16 << 20;
 
 pub(crate) struct Front {
     entries: Option<Arc<Entries>>,
-    /// The weight of the largest entry that it takes.
+    /// The weight of the largest entry that the front accepts.
     largest: u64,
 }
 
 impl Front {
-    /// A front of at most `bytes`; 0 for none.
+    /// Creates a front of at most `bytes`; 0 disables it.
     pub(crate) fn new(bytes: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self::for_cores(bytes, cores)
@@ -105,7 +105,7 @@ impl Front {
                 largest: 0,
             };
         }
-        // Rounded down: the cache would round up.
+        // Rounded down: `quick_cache` would round up.
         let of_their_size = 1 << (bytes / SHARD).max(1).ilog2();
         let expected = usize::try_from(bytes / 4_096)
             .unwrap_or(usize::MAX)
@@ -123,7 +123,7 @@ impl Front {
                 DefaultHashBuilder::default(),
                 DefaultLifecycle::default(),
             ),
-            // Nothing that the builder needs is left out.
+            // Unreachable: every option that the builder requires is set.
             Err(_) => Cache::with_weighter(expected, bytes, ByWeight),
         };
         let largest = (entries.shard_capacity() as f64 * HOT) as u64;
@@ -137,7 +137,7 @@ impl Front {
         Some(self.entries.as_ref()?.get(key)?.fronted)
     }
 
-    /// Keeps an entry, if it is not too large. Its decoded form is weighed when it is made, and is not
+    /// Inserts an entry, if it is not too large. Its decoded form is weighed when it is created, and is not
     /// kept if it makes the entry too large.
     pub(crate) fn insert(&self, key: Key, fronted: Arc<Fronted>) {
         let Some(entries) = &self.entries else { return };
@@ -145,7 +145,7 @@ impl Front {
         let this = Arc::downgrade(&fronted);
         fronted.entry.body.bounded_by(move |decoded| {
             let (Some(entries), Some(fronted)) = (front.upgrade(), this.upgrade()) else {
-                // Nobody but the reader keeps it.
+                // Only the reader keeps the decoded form.
                 return true;
             };
             let weight = fronted.weight().saturating_add(decoded);
@@ -154,7 +154,7 @@ impl Front {
             }
             let held = entries.peek(&key);
             if held.is_some_and(|held| Arc::ptr_eq(&held.fronted, &fronted)) {
-                // Removed or evicted in between: then it stays so.
+                // Replaces only: if the entry was removed or evicted in between, it stays out.
                 let _ = entries.replace(key, Held { fronted, weight }, true);
             }
             true

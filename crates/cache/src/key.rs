@@ -1,4 +1,4 @@
-//! Who asks for what, and the digest of it.
+//! Calls, and the keys that identify them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use cachalot_core::digest::NotADigest;
 use cachalot_core::{Canonical, Digest};
 use serde::{Deserialize, Serialize};
 
-/// Raised when the meaning of a key's bytes changes: entries under older keys are then never found.
+/// The version of the key's encoding: when it is raised, entries under older keys are never found.
 const KEY_FORMAT: &[u8] = b"cachalot key 1";
 
 /// The digest of a call: kind, scope, name and input.
@@ -15,7 +15,7 @@ const KEY_FORMAT: &[u8] = b"cachalot key 1";
 pub struct Key(Digest);
 
 impl Key {
-    /// The key of a call. Destructured exhaustively, so that a new field cannot be forgotten.
+    /// Computes the key of a call. Destructures it exhaustively, so that no new field can be left out.
     #[must_use]
     pub fn of(call: &Call<'_>) -> Self {
         let Call {
@@ -35,7 +35,7 @@ impl Key {
         ]))
     }
 
-    /// Its text, without an allocation.
+    /// The hex digits of the key, without an allocation.
     pub(crate) fn text(&self) -> KeyText {
         let mut text = [b'0'; 64];
         // Cannot fail: 32 bytes are 64 digits.
@@ -79,7 +79,7 @@ impl FromStr for Key {
     }
 }
 
-/// What kind of work a call is.
+/// The kind of work of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -91,13 +91,13 @@ pub enum Kind {
     Turn,
     /// A request through the gateway or the MCP proxy.
     Request,
-    /// A request of a conversation, whose beginning the provider may have in its own cache. No entry
-    /// is of this kind: only payments are.
+    /// A request of a conversation, whose prefix the provider may have in its own cache. Only payments have
+    /// this kind, no entries.
     Prefix,
 }
 
 impl Kind {
-    /// Its name, in keys, entries and the ledger.
+    /// The name in keys, entries and the ledger.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Kind {
     }
 }
 
-/// Who may share an entry.
+/// The callers that may share an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// One run only.
@@ -123,12 +123,12 @@ pub enum Scope {
     Agent(String),
     /// One user (in the gateway: one tenant).
     User(String),
-    /// Everybody who uses this memory.
+    /// All users of the store.
     Global,
 }
 
 impl Scope {
-    /// How it is shared, and whose it is.
+    /// The kind of sharing, and the identifier of the owner (empty for `Global`).
     #[must_use]
     pub fn parts(&self) -> (&'static str, &str) {
         match self {
@@ -151,14 +151,14 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Who asks for what. The key covers every field.
+/// Identifies a cacheable call. The key covers every field.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// What kind of work it is.
+    /// The kind of work.
     pub kind: Kind,
-    /// On whose behalf.
+    /// The scope on whose behalf the call is made.
     pub scope: &'a Scope,
-    /// What is called: an action's or a tool's name.
+    /// The name of the action or tool.
     pub name: &'a str,
     /// Everything else that can change the result.
     pub input: &'a Canonical,

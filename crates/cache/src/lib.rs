@@ -1,8 +1,8 @@
-//! The engine: one door for every memoized piece of work.
+//! The cache engine, which serves every memoized kind of work through one API.
 //!
-//! An adapter turns *its* call into a [`Call`] and a [`Policy`]; everything else — time to live,
-//! single-flight, validation, eviction, sweeping, isolation, frozen runs, statistics, explanations —
-//! exists once, here. This crate knows no model, tool, hook, YAML or HTTP.
+//! An adapter turns its request into a [`Call`] and a [`Policy`]. Everything else exists once, here: time
+//! to live, single-flight, validation, eviction, sweeping, isolation, frozen runs, statistics and
+//! explanations. This crate knows no model, tool, hook, YAML or HTTP.
 
 mod begin;
 mod body;
@@ -57,43 +57,44 @@ pub use writing::Writing;
 #[derive(Clone)]
 pub struct Cache(Arc<engine::Shared>);
 
-/// What the door says: read the outcome, or lead.
+/// The result of [`Cache::begin`]: an answer to read, or a ticket to run the call.
 pub enum Begun {
-    /// Answered, by an entry or by a run that somebody else leads.
+    /// Answered by an entry, or by a run that another caller leads.
     Served(Outcome),
-    /// Run it. `Mode::Off` and bypasses lead too: one path, one row in the ledger.
+    /// The caller has to run the call. `Mode::Off` and bypasses get a ticket too, so that every run takes one
+    /// path and gets one row in the ledger.
     Run(Ticket),
 }
 
 impl Cache {
-    /// An engine over a memory.
+    /// Creates an engine over a store.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self(Arc::new(engine::Shared::new(options, false)))
     }
 
-    /// An engine whose bounds hold after every store, and whose order of use is that of every single
-    /// use: for small caches over a memory in the process. Otherwise uses are noted a minute apart, and
-    /// stores may overshoot the bounds for a moment.
+    /// Creates an engine that enforces its bounds after every write and records the time of every single
+    /// use: for small caches over an in-process store. An engine from [`Cache::new`] records uses of an entry
+    /// at most once a minute, and may exceed its bounds for a moment.
     #[must_use]
     pub fn exact(options: Options) -> Self {
         Self(Arc::new(engine::Shared::new(options, true)))
     }
 
-    /// Whether it is the same engine.
+    /// True if both handles share one engine.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Says who is told the name of every entry that has to make room for others. The first to say
-    /// so is told.
+    /// Registers the eviction listener, which gets the name of each entry that is evicted to keep within
+    /// [`Bounds`]. Only the first registration takes effect.
     pub fn tell_of_evictions(&self, told: impl Fn(&str) + Send + Sync + 'static) {
         self.0.housekeeping.tell(Box::new(told));
     }
 
-    /// Serves, joins a flight (only if its epochs are still current), or hands out the ticket. A
-    /// faulty memory costs at most the policy's patience, and means [`Begun::Run`].
+    /// Serves an entry, joins a flight (only if its epochs are still current), or returns a ticket. A store
+    /// that fails or is slow delays the call by at most [`Policy::patience`], then results in [`Begun::Run`].
     ///
     /// # Errors
     /// In [`Mode::Frozen`], if no entry answers the call.
@@ -101,13 +102,13 @@ impl Cache {
         self.0.begin(call, policy).await
     }
 
-    /// The ticket of a call that the cache cannot be asked about, because what it depends on cannot
-    /// be told: it runs, is not stored, and is accounted for with the reason.
+    /// Returns a ticket for a call that must not use the cache, because its dependencies cannot be
+    /// determined. The call runs, is not stored, and gets a ledger row with the reason.
     pub fn bypass(&self, call: &Call<'_>, policy: &Policy, reason: Reason) -> Ticket {
         self.0.bypass(call, policy, reason)
     }
 
-    /// What would answer a call now, or why it would run. Counts as no call and changes nothing.
+    /// Returns the entry that would answer a call now. Records no call and changes nothing.
     ///
     /// # Errors
     /// The reason why the call would run.
@@ -115,9 +116,9 @@ impl Cache {
         self.0.probe(call, policy).await
     }
 
-    /// [`Cache::begin`], with a ticket run detached from the caller; returns when there is a body to
-    /// read, not when it is complete. When the last reader leaves, the policy's orphan rule applies
-    /// and `work` is dropped.
+    /// Calls [`Cache::begin`] and runs the work of a ticket in a task of its own. Returns as soon as there is
+    /// a body to read, before it is complete. When the last reader leaves, the policy's orphan rule decides
+    /// when `work` is dropped.
     ///
     /// # Errors
     /// In [`Mode::Frozen`], if no entry answers the call.
@@ -146,17 +147,16 @@ impl Cache {
         }
     }
 
-    /// What is accounted for.
+    /// The ledger that accounts for all calls of this engine.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.0.ledger
     }
 
-    /// Tells the memory and the ledger what they have not been told yet: uses, the ends of writes,
-    /// statuses of files, rows.
-    /// Call it before the process ends.
+    /// Writes everything that is still pending to the store and the ledger: uses, ends of announced writes,
+    /// statuses of files, rows. Call it before the process ends.
     pub async fn close(&self) {
-        // A fault is warned of, and tried again for as long as the engine lives.
+        // The fault has been reported as a warning; a task retries for as long as the engine lives.
         let _ = self.0.raise_waiting().await;
         self.0.written_back().await;
         self.0.flush_uses().await;

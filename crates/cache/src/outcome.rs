@@ -1,4 +1,4 @@
-//! How a call was answered.
+//! Outcomes of calls.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use tokio::sync::watch;
 use crate::witness::{Watched, Witness, travelling};
 use crate::{Body, Key, Reason};
 
-/// How a call was answered.
+/// The source of the answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum How {
-    /// From the cache.
+    /// An entry of the cache.
     Hit,
-    /// By a run that somebody else had started.
+    /// A run that another caller had started.
     Coalesced,
-    /// By a run of its own, and why.
+    /// A run of the call's own, because the lookup found no servable entry, and why.
     Miss(Reason),
-    /// By a run of its own, because the cache was not asked, and why.
+    /// A run of the call's own without a lookup, and why.
     Bypass(Reason),
 }
 
@@ -34,7 +34,7 @@ impl How {
         }
     }
 
-    /// Why it was not a hit.
+    /// The reason why the call was not a hit.
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         match self {
@@ -44,18 +44,18 @@ impl How {
     }
 }
 
-/// Where an entry comes from.
+/// Origin and age of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// When it was made.
+    /// The time of creation.
     pub created: Millis,
-    /// Until when it may be served.
+    /// The time of expiry; `None`: it never expires.
     pub expires: Option<Millis>,
-    /// What making it cost.
+    /// The cost of producing the answer.
     pub spent: Spend,
-    /// By what it is found.
+    /// Labels by which the entry can be found.
     pub labels: Vec<Label>,
-    /// The memory's revision of it.
+    /// The store's revision of the record.
     pub revision: u64,
 }
 
@@ -63,16 +63,16 @@ pub struct Provenance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Revision(pub u64);
 
-/// How a call ended.
+/// The final state of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
-    /// The stored revision, or why nothing was stored. For a hit, the revision that was served.
+    /// The stored revision, or the reason why nothing was stored. For a hit, the revision that was served.
     pub stored: Result<Revision, Reason>,
-    /// Until when the stored entry may be served.
+    /// The expiry of the stored entry; `None` if it never expires, or nothing was stored.
     pub expires: Option<Millis>,
-    /// What this call cost.
+    /// The cost of this call.
     pub paid: Spend,
-    /// What it would have cost without the cache.
+    /// The cost that the call would have had without the cache.
     pub saved: Spend,
 }
 
@@ -80,17 +80,17 @@ pub struct Settled {
 pub struct Outcome {
     /// The call's key.
     pub key: Key,
-    /// How it was answered.
+    /// The source of the answer.
     pub how: How,
     /// The answer, possibly still growing.
     pub body: Body,
-    /// The entry that answered it, if one did.
+    /// The entry that answered the call, if any.
     pub entry: Option<Provenance>,
     pub(crate) settling: Settling,
 }
 
 pub(crate) enum Settling {
-    /// By an entry.
+    /// Answered by an entry.
     Stored {
         revision: Revision,
         expires: Option<Millis>,
@@ -104,20 +104,20 @@ pub(crate) enum Settling {
     },
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Ended {
-    /// For the call that ran.
+    /// The final state for the call that ran.
     pub(crate) settled: Settled,
-    /// What a call that followed the run saves: the cost of all that the run did, calls of its own
-    /// included. Nothing if the run gave no answer, or one that reports an error.
+    /// The saving of a call that followed the run: the total cost of the run, nested calls included. Zero if
+    /// the run gave no answer, or one that reports an error.
     pub(crate) worth: Spend,
 }
 
 impl Outcome {
-    /// What the answer was built from, as far as it was noted: of an entry, what it carries; of a run,
-    /// what the run has noted so far, which is all of it once the outcome is settled. An answer that
-    /// somebody's word makes last (a time to live, a domain) may depend on more.
+    /// Returns the witnesses of the answer: for an entry, those that it carries; for a run, those recorded
+    /// so far, which are complete once the outcome is settled. An answer that is valid by a time to live or a
+    /// domain may depend on more than its witnesses.
     #[must_use]
     pub fn witnesses(&self) -> Witnesses {
         match &self.settling {
@@ -126,7 +126,8 @@ impl Outcome {
         }
     }
 
-    /// Resolves when the store is durable or refused; whoever does not ask does not wait.
+    /// Resolves when the answer is durably stored, or it is decided that it will not be stored. Readers of
+    /// the answer need not wait for it.
     pub async fn settled(&self) -> Settled {
         let (mut ended, follower) = match &self.settling {
             Settling::Stored {

@@ -1,4 +1,4 @@
-//! How an answer is shared, aged and abandoned. Never part of the key.
+//! Policies: sharing, expiry and abandonment of an answer. Never part of the key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cachalot_memory::Label;
 
-/// What the cache may do for a call.
+/// Permitted cache operations for a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Look up, run on a miss, store.
@@ -23,62 +23,63 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// What a file says (`self`) together with what the command line says (`over`): that counts,
-    /// except that it makes nothing be looked up or stored that the file keeps out of the cache.
+    /// Combines the mode of a configuration file (`self`) with that of the command line (`over`). The command
+    /// line wins, but never enables a lookup or a store that the file disables.
     #[must_use]
     pub fn overridden_by(self, over: Self) -> Self {
         match (self, over) {
             (own, Self::On) => own,
             (Self::Off, _) => Self::Off,
-            // Run without looking, and do not store.
+            // No lookup (refresh) and no store (read-only).
             (Self::ReadOnly, Self::Refresh) => Self::Off,
             (_, over) => over,
         }
     }
 }
 
-/// Who may wait for whom.
+/// The callers with which a call may share one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
-    /// Nobody.
+    /// None: every call has a run of its own.
     Alone,
-    /// Callers in this process, also mid-stream.
+    /// Callers in this process, also in the middle of a stream.
     Process,
-    /// Callers in any process that shares the memory; those get whole values.
+    /// Callers in any process that uses the same store; other processes get complete answers only.
     Fleet {
-        /// How long to wait for another process at most; then the call runs here, unstored.
+        /// Maximum time to wait for another process; after it the call runs here and is not stored.
         wait: Duration,
     },
 }
 
-/// What happens to a run when its last reader leaves.
+/// Handling of a run whose last reader leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Orphan {
-    /// It is stopped.
+    /// The run is cancelled.
     Cancel,
-    /// It may go on for a while, so that its answer is not lost.
+    /// The run may continue for a while, so that its answer is not lost.
     Finish {
-        /// For how long at most.
+        /// Maximum time for which it continues.
         within: Duration,
     },
 }
 
-/// Something whose change can be announced without saying what changed.
+/// A resource whose change can be announced without details of the change (a workspace's file tree, an MCP
+/// server).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Domain(String);
 
 impl Domain {
-    /// A domain called `name`.
+    /// Creates a domain called `name`.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// The memory's counter that holds its epoch.
+    /// The name of the counter in the store that holds the domain's epoch.
     pub(crate) fn counter(&self) -> String {
         format!("epoch:{}", self.0)
     }
 
-    /// Whether that is [`Domain::counter`].
+    /// True if `counter` is [`Domain::counter`].
     pub(crate) fn is_counted_by(&self, counter: &str) -> bool {
         counter.strip_prefix("epoch:") == Some(self.0.as_str())
     }
@@ -90,50 +91,50 @@ impl fmt::Display for Domain {
     }
 }
 
-/// A part of the cache with bounds of its own, beside those of the whole.
+/// A quota for a group of entries, in addition to the bounds of the whole cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// Its name, apart from those of all other parts.
+    /// The name of the group, unique among all groups.
     pub name: String,
-    /// How many there may be.
+    /// Maximum number of entries.
     pub entries: u64,
-    /// How many bytes they may take together, what is noted of each included; `u64::MAX`: any.
+    /// Maximum total bytes of the entries, their metadata included; `u64::MAX` for no limit.
     pub bytes: u64,
 }
 
-/// How an answer is shared, aged and abandoned.
+/// Sharing, expiry and abandonment of an answer.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// What the cache may do.
+    /// Permitted cache operations.
     pub mode: Mode,
-    /// How long an entry that is stored now may be served; `None`: for ever.
+    /// The time to live of an entry that is stored now; `None`: it never expires.
     pub ttl: Option<Duration>,
-    /// Who may wait for whom.
+    /// The callers that may share the run.
     pub join: Join,
-    /// What happens to a run without readers.
+    /// Handling of a run without readers.
     pub orphan: Orphan,
-    /// How long looking the call up waits for a memory that is slow, all in all.
+    /// Maximum total time that the lookup waits for a slow store.
     pub patience: Duration,
-    /// How long storing the answer waits for it, apart from that. Readers have the answer meanwhile.
+    /// Maximum time that storing the answer may take, in addition to `patience`. Readers do not wait for it.
     pub store_timeout: Duration,
-    /// A larger answer is not stored.
+    /// Maximum size of an answer that is stored, in bytes.
     pub max_bytes: u64,
-    /// Whose writes make the answer unservable.
+    /// The domains whose writes invalidate the answer.
     pub domains: Vec<Domain>,
-    /// By what the entry is found.
+    /// Labels by which the entry can be found.
     pub labels: Vec<Label>,
     /// The session in which the call is made; only the ledger uses it.
     pub session: Option<Arc<str>>,
-    /// The part of the cache that the entry belongs to. A store of one walks over all its entries: it
-    /// is for parts of at most some thousands.
+    /// The group that the entry belongs to. Storing an entry of a group scans all entries of the group, so
+    /// groups should have at most some thousands of entries.
     pub share: Option<Share>,
 }
 
-/// [`Policy::patience`] unless told otherwise.
+/// Default of [`Policy::patience`].
 pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(250);
-/// [`Policy::store_timeout`] unless told otherwise.
+/// Default of [`Policy::store_timeout`].
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
-/// [`Policy::max_bytes`] unless told otherwise: 64 MiB.
+/// Default of [`Policy::max_bytes`]: 64 MiB.
 pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 
 impl Default for Policy {

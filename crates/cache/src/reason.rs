@@ -1,37 +1,37 @@
-//! Why something was not answered from the cache, or not stored. There is always a reason.
+//! Reasons why a call was not answered from the cache, or its answer not stored. There is always one.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::Key;
 
-/// Why a call was not answered from the cache, or why its answer was not stored.
+/// The reason why a call was not answered from the cache, or its answer was not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The call asked for no caching.
+    /// The policy disables caching.
     Off,
-    /// The call asked for a fresh answer.
+    /// The policy requests a fresh answer.
     Refresh,
-    /// The call may read the cache only.
+    /// The policy permits reading only.
     ReadOnly,
-    /// The input has no canonical form, or what it depends on could not be told.
+    /// The input has no canonical form, or its dependencies could not be determined.
     NoKey(String),
     /// There is no entry.
     Absent,
-    /// There was an entry, and its time was over.
+    /// The entry has expired.
     Expired,
-    /// What the entry was built from has changed.
+    /// A file that the entry was built from has changed.
     Changed(String),
-    /// A write to this domain was announced since the entry was made.
+    /// A write to this domain was announced after the entry was created.
     Written(String),
     /// The entry is damaged, or belongs to another call.
     Damaged(String),
-    /// There is no memory.
+    /// The engine has no store.
     NoMemory,
-    /// The memory failed or was too slow.
+    /// The store failed or was too slow.
     MemoryFault(String),
-    /// The adapter said that the answer must not be kept.
+    /// The adapter, or a limit, forbids storing the answer.
     Declined(String),
     /// The work failed.
     Failed,
@@ -39,19 +39,19 @@ pub enum Reason {
     Abandoned,
     /// The answer is larger than the policy allows.
     TooLarge {
-        /// How large it is.
+        /// The size of the answer.
         bytes: u64,
-        /// How large it may be.
+        /// The maximum size.
         limit: u64,
     },
-    /// The answer holds a secret.
+    /// The answer contains a secret.
     HoldsSecret,
-    /// An invalidation came in between.
+    /// An erasure invalidated the run.
     Revoked,
-    /// This process did not renew its reservation in time, as when it is suspended, and another one has
-    /// taken it over.
+    /// This process did not renew its reservation in time, for example because it was suspended, and another
+    /// process has taken it over.
     Overtaken,
-    /// Another process is doing the same work and will store it.
+    /// Another process is running the same call and will store its answer.
     BusyElsewhere,
 }
 
@@ -85,24 +85,24 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A frozen run asked for something that the cache does not hold.
+/// The error of a frozen run for a call that the cache cannot answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("frozen: {name} is not answered by the cache ({reason}; key {key})")]
 pub struct FrozenMiss {
-    /// What was called.
+    /// The name of the call.
     pub name: String,
     /// Its key.
     pub key: Key,
-    /// Why there is no answer.
+    /// The reason why no entry answers it.
     pub reason: Reason,
 }
 
-/// Why the work behind a body failed; shared by all its readers.
+/// The failure of a run; shared by all readers of its answer.
 #[derive(Debug, Clone)]
 pub struct Failure(Arc<dyn std::error::Error + Send + Sync>);
 
 impl Failure {
-    /// A failure with its cause.
+    /// Creates a failure with its cause.
     pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self(Arc::new(error))
     }
@@ -113,7 +113,7 @@ impl Failure {
         self.0.downcast_ref()
     }
 
-    /// The work ended without a word.
+    /// The failure of a run whose ticket was dropped.
     pub(crate) fn dropped() -> Self {
         Self::new(Dropped)
     }

@@ -1,4 +1,4 @@
-//! Reservations: the right to store what a run answers, held against other processes.
+//! Reservations: leases on keys, held against other processes, that permit storing the answer of a run.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,46 +19,46 @@ use crate::sync::{AbortHandle, Mutex, lock, sleep, spawn};
 use crate::ticket::Ticket;
 use crate::{Key, Reason};
 
-/// A reservation lasts this long and is renewed three times in that span while the run goes on: who
-/// dies holding one keeps others waiting no longer than this.
+/// The duration of a lease, which is renewed three times in that span while the run continues: a holder that
+/// dies blocks other processes for no longer than this.
 const HOLD: Duration = Duration::from_secs(4);
 
-/// So long a lease that comes too late is waited for, to be given back, and so long that may take.
+/// Maximum time to wait for a late lease in order to release it, and maximum time for the release.
 pub(crate) const GIVE_BACK: Duration = Duration::from_secs(30);
 
-/// Whoever waits longer than this for another process is told so.
+/// A caller that waits longer than this for another process gets a message.
 const TELL_OF_WAITING: Duration = Duration::from_secs(1);
 
-/// The reservation of a flight, or why it has none.
+/// The result of reserving the key of a flight.
 pub(crate) enum Secured {
     Held,
-    /// Without a reservation: the answer is not stored.
+    /// No reservation: the answer is not stored.
     Unsecured(Reason),
-    /// Another process was faster: here is its answer.
+    /// Another process has stored an answer first.
     Answered {
         fronted: Arc<Fronted>,
-        /// Whether we waited for it while that process was at work.
+        /// Set if the caller waited for it while that process was running the call.
         waited: bool,
     },
 }
 
-/// What a lookup got with its answer.
+/// The reservation that a lookup returned.
 pub(crate) enum Grant {
     Held(Unclaimed),
-    /// Another call has the key, for so long if it does not renew.
+    /// Another call holds the key, for `left` if it does not renew.
     Busy {
         left: Duration,
     },
 }
 
-/// A lease that no flight holds yet. Dropped, it is given back in the background.
+/// A lease that no flight holds yet. If it is dropped, it is released in the background.
 pub(crate) struct Unclaimed {
     shared: Arc<Shared>,
     lease: Option<Lease>,
 }
 
 impl Unclaimed {
-    /// Hands the lease to the flight, whose ticket gives it back.
+    /// Moves the lease to the flight, whose ticket releases it.
     pub(crate) fn claim(mut self, flight: &Flight) {
         if let Some(lease) = self.lease.take() {
             flight.hold(lease);
@@ -77,29 +77,29 @@ impl Drop for Unclaimed {
     }
 }
 
-/// A reservation to make with a lookup.
+/// A reservation to be made by a lookup.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) labels: &'a [Label],
     pub(crate) stale: Stale,
-    /// Where an answer that comes too late is awaited.
+    /// Receives an answer that comes too late.
     pub(crate) late: &'a Late,
 }
 
-/// An answer to a lookup that its caller does not wait for any more. Unless it is taken from here, the
-/// lease that comes with it is given back, so that the key is not reserved for a call that is gone.
+/// An answer to a lookup for which the caller has stopped waiting. Unless it is taken from here, its lease is
+/// released, so that the key does not stay reserved for a call that is gone.
 #[derive(Default)]
 pub(crate) struct Late(Mutex<Option<JoinHandle<Option<Answered>>>>);
 
 type Answered = (Found, Option<Grant>);
 
 impl Late {
-    /// Hands it over.
+    /// Moves the pending answer into a new value.
     pub(crate) fn take(&self) -> Self {
         Self(Mutex::new(lock(&self.0).take()))
     }
 
-    /// Waits for the answer; `None` if there is none, or not in time.
+    /// Waits for the answer; `None` if there is none, or it does not arrive in time.
     pub(crate) async fn wait(&self, time: &Patience) -> Option<Answered> {
         let answer = lock(&self.0).take()?;
         let asked = tokio::time::Instant::now();
@@ -109,16 +109,16 @@ impl Late {
     }
 }
 
-/// The memory's answer to a lookup, to be awaited.
+/// The pending answer of the store to a lookup.
 type Lookup = dyn Future<Output = Result<Entered, Error>> + Send;
 
-/// A lookup on its way. Dropped before it is answered, it goes on in the background.
+/// A lookup in progress. If it is dropped before it is answered, it continues in the background.
 struct Entering<'a> {
     shared: Arc<Shared>,
     late: &'a Late,
-    /// Whether the memory was asked.
+    /// Set when the request has been sent.
     asked: bool,
-    /// `None` once it has answered.
+    /// `None` once the store has answered.
     answer: Option<Pin<Box<Lookup>>>,
 }
 
@@ -154,7 +154,7 @@ impl Drop for Entering<'_> {
 }
 
 impl Shared {
-    /// Looks a key up, and reserves it unless the record answers, in one round trip.
+    /// Looks a key up, and reserves it unless the record answers the call, in one round trip.
     pub(crate) async fn enter(
         self: &Arc<Self>,
         memory: &Arc<dyn Memory>,
@@ -204,8 +204,8 @@ impl Shared {
 }
 
 impl Request<'_> {
-    /// Holds the key for the ticket's flight: by the lease that came with the lookup, or by waiting for
-    /// the process that has it, as long as the policy says.
+    /// Reserves the key for the ticket's flight: takes the lease that the lookup returned, or waits for the
+    /// process that holds it, for as long as the policy allows.
     pub(crate) async fn secure(
         &self,
         ticket: &Ticket,
@@ -227,7 +227,7 @@ impl Request<'_> {
                 }
                 Some(Grant::Busy { left }) => left,
                 None => {
-                    // The answer may have been stored since the last look.
+                    // The answer may have been stored since the last lookup.
                     let ask = Ask::Enter(self.wanted(&ticket.flight.labels, revision));
                     let missed = match self.look_up(ask).await {
                         Looked::Hit(fronted) => return Secured::Answered { fronted, waited },
@@ -257,8 +257,8 @@ impl Request<'_> {
         }
     }
 
-    /// The reservation that the call wants: over any record where a fresh answer is wanted, else over
-    /// the one of this revision, which does not answer.
+    /// The reservation that the call needs: over any record if a fresh answer is requested, else over the
+    /// record of this revision, which does not answer the call.
     pub(crate) fn wanted<'a>(&'a self, labels: &'a [Label], revision: Option<u64>) -> Wanted<'a> {
         let stale = match (self.policy.mode, revision) {
             (Mode::Refresh, _) => Stale::Any,
@@ -280,7 +280,7 @@ impl Request<'_> {
     }
 }
 
-/// Keeps a reservation alive for as long as the flight holds it.
+/// Renews a reservation for as long as the flight holds it.
 pub(crate) fn renew(
     shared: &Arc<Shared>,
     memory: &Arc<dyn Memory>,
@@ -303,8 +303,9 @@ pub(crate) fn renew(
             match memory.renew(&lease, HOLD).within(HOLD / 4).await {
                 Ok(true) => {}
                 Ok(false) => {
-                    // Another process has revoked it, or it has lapsed: the answer will not be
-                    // stored, and who asks from now on may have been told of what revoked it.
+                    // Another process has revoked it, or it has expired. The answer will not be stored, and
+                    // callers from now on may know of the write or erasure that revoked it, so they must not
+                    // join.
                     flight.close();
                     return;
                 }

@@ -1,19 +1,19 @@
-//! Keeping a part of the cache within bounds of its own.
+//! Eviction within a group of entries that has a quota ([`Share`]).
 
 use cachalot_memory::{Filter, Match, Memory, Order, Page, Usage, space};
 
 use crate::engine::Shared;
 use crate::policy::Share;
 
-/// The label that carries the name of the part that an entry belongs to.
+/// The label with the name of the group that an entry belongs to.
 pub(crate) const SHARE_LABEL: &str = "share";
 
-/// How many records are taken in hand at a time.
+/// Maximum number of records per request to the store.
 const PAGE: u32 = 500;
 
 impl Shared {
-    /// Erases the least recently used entries of a part until it is within its bounds. A fault of the
-    /// memory leaves it as large as it is, until the next store.
+    /// Evicts the least recently used entries of a group until it is within its quota. After a fault of the
+    /// store, the group stays too large until the next write.
     pub(crate) async fn keep_within(&self, share: &Share) {
         let Ok(memory) = self.memory() else { return };
         self.flush_uses().await;
@@ -48,7 +48,7 @@ async fn keep_within(memory: &dyn Memory, share: &Share) -> Result<(), cachalot_
     Ok(())
 }
 
-/// How much a part holds. Sizes are known without reading the values.
+/// The size of a group. The sizes are read without the values.
 async fn usage(memory: &dyn Memory, label: &[Match<'_>]) -> Result<Usage, cachalot_memory::Error> {
     let filter = Filter {
         labels: label,

@@ -1,4 +1,4 @@
-//! Storing an answer.
+//! Storage of answers.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::share::SHARE_LABEL;
 use crate::ticket::Ticket;
 use crate::witness::{BEFORE_STORING, Watched};
 
-/// The label that carries a call's name.
+/// The label with the name of the call.
 pub(crate) const NAME_LABEL: &str = "name";
 
-/// The label that carries what kind of work a call is. Entries of before it have none.
+/// The label with the kind of the call. Entries of earlier versions have none.
 pub(crate) const KIND_LABEL: &str = "kind";
 
 /// The labels that were known before the run.
@@ -32,7 +32,7 @@ fn labels_of<'a>(flight: &'a Flight, policy: &'a Policy) -> impl Iterator<Item =
 }
 
 impl Shared {
-    /// Stores what a ticket produced if everything that it was built from still holds.
+    /// Stores the answer of a ticket if everything that it was built from still holds.
     pub(crate) async fn store(
         self: Arc<Self>,
         ticket: &Ticket,
@@ -107,7 +107,7 @@ impl Shared {
         Ok((Revision(revision), expires))
     }
 
-    /// Stores the record if the run still has the right to, and its epochs are those of its domains.
+    /// Writes the record if the run still has the right to, and the epochs of its domains are unchanged.
     async fn put(
         self: &Arc<Self>,
         ticket: &Ticket,
@@ -131,9 +131,9 @@ impl Shared {
                 None => Reason::Revoked,
             }),
             Put::Stored { revision } => {
-                // The memory ended the lease in the same step.
+                // The store has ended the lease in the same step.
                 flight.take_lease();
-                // Under a lease, whatever revoked it came later: an erasure erases it, too.
+                // With a lease, a later erasure has erased the record, too.
                 if lease.is_none() && flight.is_revoked() {
                     return Err(Reason::Revoked);
                 }
@@ -142,7 +142,8 @@ impl Shared {
         }
     }
 
-    /// Why a reservation is no longer current: it was revoked by an erasure, or lapsed and was taken over.
+    /// The reason why a reservation is no longer current: an erasure revoked it, or it expired and was taken
+    /// over.
     async fn overtaken(
         &self,
         ticket: &Ticket,
@@ -161,9 +162,9 @@ impl Shared {
         }
     }
 
-    /// What makes sure that nothing that was erased since the run began is stored again: the flight's
-    /// reservation, which an erasure revokes, or, where there is none, the counter of erasures. The lease
-    /// is read once: a run that supersedes this one takes it from the flight at any time.
+    /// Acquires the proof that nothing erased since the start of the run is stored again: the flight's
+    /// reservation, which an erasure revokes, or, without one, the counter of erasures. The lease is read
+    /// once, because a run that supersedes this one may take it from the flight at any time.
     async fn right_to_store(
         self: &Arc<Self>,
         ticket: &Ticket,
@@ -181,12 +182,13 @@ impl Shared {
         let late = match &ticket.unreserved {
             None if reservations => return Err(Reason::Revoked),
             None if beginning.erased.is_some() => return Ok((None, beginning.erased)),
-            // The memory did not answer before the run.
+            // The store did not answer before the run.
             late => late,
         };
         let (key, names) = (&flight.key, [counter::ERASED]);
         let found = if reservations {
-            // It may have reserved the key since, so it is not asked twice.
+            // The first request may have reserved the key since, so its answer is awaited before a second
+            // request.
             let answered = match late {
                 Some(late) => late.wait(time).await,
                 None => None,
@@ -212,7 +214,7 @@ impl Shared {
             let found = memory.get(space::CACHE, &text, &names);
             self.ask(found, time).await?
         };
-        // The last counter that a lookup reads.
+        // The counter of erasures is the last one that a lookup reads.
         let erased = found.counters.last().copied().unwrap_or(u64::MAX);
         let lease = flight.lease();
         let may_be_stored = lease.is_some() || !reservations;
@@ -223,7 +225,7 @@ impl Shared {
         }
     }
 
-    /// Whether a label holds a secret: such labels never reach the memory.
+    /// True if a label contains a secret: such labels are never sent to the store.
     pub(crate) fn secrets_in(&self, labels: &[Label]) -> bool {
         let holds = |text: &str| self.seals.occur_in(text.as_bytes());
         !self.seals.is_empty()
@@ -232,8 +234,8 @@ impl Shared {
                 .any(|label| holds(&label.name) || holds(&label.value))
     }
 
-    /// The epochs under which the work began, unless this process knows that one has passed or is
-    /// passing.
+    /// Returns the epochs under which the work began, unless this process knows of a later or current write
+    /// to one of the domains.
     fn epochs_unpassed(&self, ticket: &Ticket) -> Result<Vec<(String, u64)>, Reason> {
         let domains = &ticket.policy.domains;
         let moment = self.epochs.moment(domains);

@@ -1,18 +1,17 @@
-//! The locks of the structures that threads share, and tasks and pauses beside calls, so that the feature
-//! `shuttle` can explore their interleavings.
+//! Locks, tasks and sleeps that the feature `shuttle` replaces in order to explore thread interleavings.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-/// Ends a task.
+/// Aborts a task.
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::future::AbortHandle;
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use tokio::task::AbortHandle;
 
-/// Runs a task beside its caller.
+/// Spawns a task.
 #[cfg(not(feature = "shuttle"))]
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
     tokio::spawn(task).abort_handle()
@@ -21,12 +20,12 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHan
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
     let task = shuttle::future::spawn(task);
     let handle = task.abort_handle();
-    // To drop it would abort the task.
+    // Dropping it would abort the task.
     std::mem::forget(task);
     handle
 }
 
-/// Waits; where schedules are explored there is no time, and the others go on.
+/// Sleeps. With `shuttle` there is no time: it yields to other tasks.
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use tokio::time::sleep;
 #[cfg(feature = "shuttle")]
@@ -34,8 +33,8 @@ pub(crate) async fn sleep(_: std::time::Duration) {
     shuttle::future::yield_now().await;
 }
 
-/// Locks; a holder that panicked left nothing half-done, because nothing under these locks can panic
-/// between two writes that belong together.
+/// Locks a mutex and ignores poisoning: nothing under these locks can panic between two writes that belong
+/// together, so the state is consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -1,4 +1,4 @@
-//! The right and the duty to run a call once.
+//! Tickets: the exclusive permission, and the obligation, to run a call once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use crate::sync::{AbortHandle, Mutex, lock, spawn};
 use crate::witness::{Witness, travelling};
 use crate::{Failure, Kind, Reason, Scope};
 
-/// What a run produced.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Product {
-    /// The answer; `None`: what was emitted.
+    /// The answer; `None`: the concatenation of the emitted chunks.
     pub value: Option<Bytes>,
-    /// The adapter's verdict whether it may be kept, with its reason if not.
+    /// The adapter's decision on storing the answer, with the reason if it must not be stored.
     pub keep: Result<(), Reason>,
-    /// What it cost.
+    /// The cost of the run.
     pub spent: Spend,
-    /// Further labels for the entry.
+    /// Additional labels for the entry.
     pub labels: Vec<Label>,
 }
 
 impl Product {
-    /// An answer that may be kept.
+    /// Creates a product that may be stored.
     #[must_use]
     pub fn kept(value: Bytes, spent: Spend) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Product {
     }
 }
 
-/// The call that a ticket is for, owned.
+/// An owned copy of the call that a ticket is for.
 pub(crate) struct Errand {
     pub(crate) kind: Kind,
     pub(crate) scope: Scope,
@@ -52,74 +52,74 @@ pub(crate) struct Errand {
     pub(crate) input: Canonical,
 }
 
-/// The right and the duty to run a call once, ended by [`Ticket::finish`] or [`Ticket::fail`].
+/// The exclusive permission to run a call once, ended by [`Ticket::finish`] or [`Ticket::fail`].
 ///
-/// Dropped before the first chunk, a waiter leads; dropped after it, the readers fail. Either way
-/// nothing is stored.
+/// If it is dropped before the first chunk, a waiting caller becomes the leader; if it is dropped later,
+/// the readers get a failure. In both cases nothing is stored.
 #[must_use = "a ticket that is dropped makes others wait for nothing"]
 pub struct Ticket {
     pub(crate) shared: Arc<Shared>,
     pub(crate) flight: Arc<Flight>,
     pub(crate) errand: Errand,
     pub(crate) policy: Policy,
-    /// What is left of the call's patience.
+    /// The remaining time budget of the call for waiting for the store.
     pub(crate) patience: Patience,
     pub(crate) how: How,
-    /// Whether the answer may be stored as far as is known before the run.
+    /// Set to a reason if it is known before the run that the answer must not be stored.
     pub(crate) storable: Result<(), Reason>,
-    /// Set if the key could not be reserved because the memory did not answer: it is asked again when
-    /// there is something to store, unless it has answered meanwhile.
+    /// Set if the key could not be reserved because the store did not answer. The reservation is requested
+    /// again when there is an answer to store, unless the late answer to the first request brings it.
     pub(crate) unreserved: Option<Late>,
     pub(crate) beginning: Beginning,
-    /// Told while it runs, and seldom: apart, so that tickets are small.
+    /// Costs reported during the run. Boxed, because they are rarely used and tickets should be small.
     pub(crate) accounts: Box<Mutex<Accounts>>,
     pub(crate) renewal: Option<AbortHandle>,
     pub(crate) stage: Stage,
 }
 
-/// What a run tells of its costs while it runs.
+/// Costs that a run reports while it runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Accounts {
-    /// Tokens and money that it was charged for.
+    /// Tokens and money that the run was charged for.
     charged: Spend,
-    /// What of it calls inside it have accounted for.
+    /// The part of the run's costs for which nested calls have rows of their own in the ledger.
     elsewhere: Spend,
-    /// Set if the answer tells of an error.
+    /// Set if the answer reports an error.
     is_error: bool,
 }
 
-/// How far a ticket has come.
+/// The lifecycle stage of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Not handed out yet: nothing runs, and nothing is paid.
     Waiting,
     Running,
-    /// Everybody knows how it ended; its reservation may have to be given back yet.
+    /// The end is published to all readers and the ledger; the reservation may still have to be released.
     Told,
     Gone,
 }
 
 impl Ticket {
-    /// Where the work notes what it looks at, before it looks.
+    /// The list in which the work records what it reads, before it reads it.
     #[must_use]
     pub fn witness(&self) -> &Witness {
         &self.flight.witness
     }
 
-    /// Why it runs.
+    /// The outcome of the lookup: a miss or a bypass, with the reason.
     #[must_use]
     pub fn how(&self) -> &How {
         &self.how
     }
 
-    /// How long the run has taken so far.
+    /// The duration of the run so far.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.beginning.instant.elapsed()
     }
 
-    /// Says that the run was charged for so many tokens and so much money, whether it ends well or
-    /// not. Calls and time are counted by the ticket itself.
+    /// Adds tokens and money that the run was charged for, whether it succeeds or fails. Calls and time are
+    /// counted by the ticket itself.
     pub fn charge(&self, spent: Spend) {
         lock(&self.accounts).charged += Spend {
             calls: 0,
@@ -128,13 +128,13 @@ impl Ticket {
         };
     }
 
-    /// Says that calls made by this run have accounted for so much of its time, tokens and money
-    /// themselves: it is not paid for twice. What the entry says that it cost to make stays the whole.
+    /// Subtracts time, tokens and money from the ledger row of this run, because calls that it made have rows
+    /// of their own for them. The cost in the entry stays the total.
     pub fn account_elsewhere(&self, spent: Spend) {
         lock(&self.accounts).elsewhere += spent;
     }
 
-    /// Notes that the answer tells of an error: if the run is charged nothing, the ledger counts it as
+    /// Records that the answer reports an error: if the run is charged nothing, the ledger counts it as
     /// failed, not as paid.
     pub fn note_error(&self) {
         lock(&self.accounts).is_error = true;
@@ -144,25 +144,25 @@ impl Ticket {
         lock(&self.accounts).is_error
     }
 
-    /// What the run cost, if it took so much by itself.
+    /// The total cost of the run, charges included; `spent` is what the run itself reports.
     fn whole(&self, mut spent: Spend) -> Spend {
         spent += lock(&self.accounts).charged;
         spent
     }
 
-    /// What this call itself has to account for.
+    /// The part of the total cost that goes into this call's own ledger row.
     fn own(&self, whole: Spend) -> Spend {
         whole.without(lock(&self.accounts).elsewhere)
     }
 
-    /// Says that the answer lasts no longer than that: who made it said so, and only with it. It
-    /// shortens what the policy says.
+    /// Limits the time to live of the answer to `lifetime`, which its producer returned along with it. It
+    /// shortens the policy's time to live and never extends it.
     pub fn expire_within(&mut self, lifetime: Duration) {
         let ttl = self.policy.ttl.unwrap_or(Duration::MAX);
         self.policy.ttl = Some(ttl.min(lifetime));
     }
 
-    /// The reading end, for whoever drives the ticket itself.
+    /// Returns the reading end of the run, for callers that drive the ticket themselves.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.read_by(self.flight.attend(), false)
@@ -182,21 +182,21 @@ impl Ticket {
         }
     }
 
-    /// Shows a chunk to all readers; never waits. Past the policy's `max_bytes` the run goes on,
-    /// unstored and closed to newcomers.
+    /// Sends a chunk to all readers; never waits. Past the policy's `max_bytes` the run continues, but is not
+    /// stored, and new callers cannot join it.
     pub fn emit(&self, chunk: Bytes) {
         if self.flight.body.push(chunk) > self.policy.max_bytes {
             self.flight.close();
         }
     }
 
-    /// Resolves when the orphan rule says stop: there were readers, and they are gone.
+    /// Resolves when the orphan rule stops the run: it had readers, and all of them have left.
     pub async fn abandoned(&self) {
         abandoned(&self.flight, self.policy.orphan).await;
     }
 
-    /// Ends the run with its answer: shows it to the readers, then stores it if it may be kept, every
-    /// witness still holds, no epoch passed and nothing revoked it. Resolves when that is decided.
+    /// Ends the run with its answer: publishes it to the readers, then stores it if it may be kept, every
+    /// witness still holds, no epoch has passed and nothing revoked the run. Resolves when that is decided.
     pub async fn finish(mut self, product: Product) -> Settled {
         let Product {
             value,
@@ -206,7 +206,7 @@ impl Ticket {
         } = product;
         let spent = self.whole(spent);
         let answer = value.unwrap_or_else(|| self.flight.body.collected());
-        // The readers need not wait for the disk; newcomers join until the entry is there.
+        // Readers do not wait for the store; new callers join this flight until the entry is stored.
         self.flight.body.end(End::Whole(Whole::new(answer.clone())));
         let storable = std::mem::replace(&mut self.storable, Ok(())).and(keep);
         let stored = match storable {
@@ -239,10 +239,10 @@ impl Ticket {
         settled
     }
 
-    /// Ends the run with a failure, which every waiter gets; stores nothing. Tells what it cost.
+    /// Ends the run with a failure, which every waiting reader gets; stores nothing. Returns the cost.
     pub async fn fail(mut self, failure: Failure) -> Settled {
         let spent = self.whole(Spend::one(self.elapsed()));
-        // Nobody joins a flight that is known to have failed.
+        // Prevents callers from joining a flight that is known to have failed.
         self.flight.close();
         self.flight.body.end(End::Failed(failure.clone()));
         let settled = Settled {
@@ -262,9 +262,9 @@ impl Ticket {
         settled
     }
 
-    /// Ends a run that need not begin: another process has stored the answer meanwhile.
+    /// Ends a run before it starts: another process has stored the answer in the meantime.
     pub(crate) async fn answer_with(mut self, entry: &crate::entry::Entry) {
-        // Whoever follows asks the run what the answer was built from.
+        // Followers read the witnesses of the answer from the flight.
         self.flight.witness.adopt(&travelling(&entry.watched));
         self.flight.body.end(End::Whole(Arc::clone(&entry.body)));
         let settled = Settled {
@@ -287,14 +287,14 @@ impl Ticket {
         self.stop_renewal();
         self.tell(ended, failure.as_ref());
         if let Some(lease) = self.flight.lease() {
-            // The answer is not stored, and whoever leads next need not wait for the memory to hear of it.
+            // The answer is not stored. The next leader need not wait until the store has released the lease.
             self.flight.close();
             self.shared.release(lease, self.policy.patience).await;
         }
         self.leave();
     }
 
-    /// Out of the table: nobody finds the flight any more.
+    /// Removes the flight from the table, so that no caller finds it any more.
     fn leave(&mut self) {
         self.shared.flights.leave(&self.flight);
         self.stage = Stage::Gone;
@@ -306,7 +306,7 @@ impl Ticket {
         }
     }
 
-    /// Tells everybody who is interested how the run ended. Rows first: who knows that a call is
+    /// Publishes the end of the run. The ledger rows are sent first, so that a caller that sees the call as
     /// settled finds it in the ledger.
     fn tell(&mut self, mut ended: Ended, failure: Option<&Failure>) {
         if failure.is_some() || self.answers_with_an_error() {
@@ -342,7 +342,7 @@ pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
 }
 
 impl Ticket {
-    /// Ends a run that nobody ended.
+    /// Ends a run whose ticket was dropped without `finish` or `fail`.
     fn give_up(&mut self) {
         let spent = match self.stage {
             Stage::Waiting => Spend::default(),
@@ -372,7 +372,7 @@ impl Drop for Ticket {
             return;
         }
         self.stop_renewal();
-        // Closed first: whoever wakes up and looks must not join it again.
+        // Closed first, so that a waiter that wakes up and looks again does not join this flight.
         self.flight.close();
         self.give_up();
         let (shared, flight) = (Arc::clone(&self.shared), Arc::clone(&self.flight));

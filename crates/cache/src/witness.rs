@@ -1,8 +1,8 @@
-//! What an answer was built from, and whether it is still so.
+//! Witnesses: the files that an answer was built from, and the check that they are unchanged.
 //!
-//! The work notes what it looks at *before* it looks. At the end, and on every hit, the same check
-//! decides whether what was noted still holds. A file whose status is unchanged since a moment at
-//! which it was already old enough to trust is taken as unchanged; any other is hashed.
+//! The work records what it reads *before* it reads it. At the end of the run and on every hit, the same
+//! check decides if the records still hold. A file counts as unchanged if its status is the same as at a
+//! moment when it was already old enough to be trusted; any other file is hashed.
 
 pub(crate) mod hex_digest;
 mod looks;
@@ -26,24 +26,24 @@ use looks::Looks;
 use status::{Absence, Status, Times};
 pub(crate) use travel::travelling;
 
-/// More observations than this, and the answer is not stored: checking them would cost more than
-/// the work.
+/// Maximum number of observations; an answer with more is not stored, because checking them would cost
+/// more than the work.
 const MOST: usize = 10_000;
 
-/// What is looked at.
+/// The property of a path that the work depends on.
 #[derive(Debug, Clone, Copy)]
 pub enum Observation<'a> {
-    /// What a file holds; if it is a directory, its listing; if it is absent, that.
+    /// The content of a file, the listing of a directory, or the absence of both.
     Content(&'a Path),
     /// The names and kinds of a directory's entries.
     Listing(&'a Path),
-    /// Whether it is there, and as what.
+    /// The existence of the path, and its type: directory or not.
     Existence(&'a Path),
-    /// Where it is, links followed: for work that treats a file by where it is.
+    /// The canonical path, symbolic links resolved: for work whose result depends on the location of a file.
     Target(&'a Path),
 }
 
-/// Where the work notes what it looks at. Cheap to clone; clones note into the same list.
+/// The list in which the work records what it reads. Cheap to clone; clones record into the same list.
 #[derive(Clone, Default)]
 pub struct Witness(Arc<Notes>);
 
@@ -52,15 +52,15 @@ struct Notes {
     looks: Looks,
     times: Times,
     observed: Mutex<List>,
-    /// Why the list is not the whole truth: something moved while it was looked at, or the list is full.
+    /// The reason why the list is incomplete: a file changed while it was read, or the list is full.
     spoilt: Mutex<Option<String>>,
 }
 
-/// What was noted, in order, each once.
+/// The distinct observations, in order.
 #[derive(Default)]
 struct List {
     observed: Vec<Observed>,
-    /// Where in it each path is.
+    /// Positions in `observed`, by path.
     places: HashMap<String, Vec<usize>>,
 }
 
@@ -79,12 +79,12 @@ impl List {
 }
 
 impl Witness {
-    /// Opens, looks, reads and looks again at the same handle; a file that moved meanwhile spoils
-    /// the list, so that nothing is stored.
+    /// Reads a file through one handle, checking its status before and after. A file that changed in the
+    /// meantime makes the list incomplete, so that nothing is stored.
     ///
     /// # Errors
-    /// Those of the file system. That a file is absent or a directory is noted, too; that it could not
-    /// be read for any other reason cannot be witnessed.
+    /// Errors of the file system. A file that is absent or a directory is recorded, too; any other error
+    /// makes the list incomplete.
     pub fn read(&self, path: &Path) -> io::Result<Bytes> {
         let _look = self.0.looks.begin();
         match observe::read(path, &self.0.times) {
@@ -93,14 +93,14 @@ impl Witness {
                 Ok(bytes)
             }
             Err(error) => {
-                // Noted as it was seen: a second look might see something else.
+                // Records this result: a second attempt could find another state.
                 self.note(observe::unread(path, &error));
                 Err(error)
             }
         }
     }
 
-    /// Notes what is there now; called before looking. Blocks while it reads the file.
+    /// Records the current state of a path; to be called before reading it. Blocks while it reads the file.
     pub fn observe(&self, what: Observation<'_>) {
         let _look = self.0.looks.begin();
         let times = &self.0.times;
@@ -112,8 +112,8 @@ impl Witness {
         });
     }
 
-    /// What has been noted so far, to be checked apart from any entry: for an adapter that puts a
-    /// file's content into a key and must know that the work saw the same content.
+    /// Returns a snapshot of the records that can be checked apart from any entry: for an adapter that puts
+    /// a file's content into a key and must know that the work reads the same content.
     #[must_use]
     pub fn taken(&self) -> Witnessed {
         Witnessed {
@@ -122,19 +122,20 @@ impl Witness {
         }
     }
 
-    /// Whether nothing has been noted so far.
+    /// True if nothing has been recorded so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         lock(&self.0.observed).observed.is_empty() && self.spoilt().is_none()
     }
 
-    /// Resolves when every look that had begun is noted: only then does the list tell what was seen
-    /// before now.
+    /// Resolves when every observation that had begun is recorded: only then does the list contain all that
+    /// the work has read before now.
     pub(crate) async fn looked(&self) {
         self.0.looks.ended().await;
     }
 
-    /// Says that the work looked at something that cannot be witnessed: its answer is not stored.
+    /// Marks the list as incomplete, because the work read something that cannot be recorded: its answer is
+    /// not stored.
     pub fn spoil(&self, why: impl Into<String>) {
         lock(&self.0.spoilt).get_or_insert_with(|| why.into());
     }
@@ -164,17 +165,17 @@ impl Witness {
     }
 }
 
-/// What a witness had noted at one moment.
+/// A snapshot of the records of a [`Witness`].
 pub struct Witnessed {
     spoilt: Option<String>,
     watched: Arc<Watched>,
 }
 
 impl Witnessed {
-    /// Whether everything is still as it was noted; the error says what is not.
+    /// Checks that everything recorded is unchanged.
     ///
     /// # Errors
-    /// What changed, or why it cannot be told.
+    /// A description of the change, or the reason why it cannot be checked.
     pub async fn holds(&self) -> Result<(), String> {
         match &self.spoilt {
             Some(why) => Err(why.clone()),
@@ -182,10 +183,10 @@ impl Witnessed {
         }
     }
 
-    /// The digest of the content of the only file that was noted; the error says why there is none.
+    /// The digest of the content of the only file that was recorded.
     ///
     /// # Errors
-    /// Why it cannot be told: nothing or more than one thing was noted, or it is no file.
+    /// The reason why there is none: nothing or more than one thing was recorded, or it is not a file.
     pub fn content_digest(&self) -> Result<Digest, String> {
         match (&self.spoilt, self.watched.observed.as_slice()) {
             (Some(why), _) => Err(why.clone()),
@@ -213,7 +214,7 @@ impl Witnessed {
     }
 }
 
-/// Something that was looked at, and what it was.
+/// An observed path, and its state then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Observed {
     path: String,
@@ -237,16 +238,16 @@ enum What {
         directory: bool,
     },
     Target {
-        /// Without links; `None` if nothing is there.
+        /// The canonical path; `None` if nothing exists at the path.
         real: Option<String>,
     },
 }
 
-/// The number of statuses that are looked at on the caller's thread: a look takes about a microsecond,
-/// the way to another thread and back about thirty.
+/// Maximum number of statuses that are read on the caller's thread: reading one takes about a microsecond,
+/// a round trip to another thread about thirty.
 const INLINE: usize = 64;
 
-/// The longest time of such looks: where one took longer, the next check leaves the caller's thread.
+/// Maximum total time of such reads; after a longer one, the next check leaves the caller's thread.
 const INLINE_TIME: Duration = Duration::from_millis(1);
 
 /// The time budget of a check before an entry is served; one that takes longer is a miss.
@@ -258,19 +259,19 @@ pub(crate) const BEFORE_STORING: Duration = Duration::from_secs(60);
 /// The observations of an entry, ready to be checked on every hit.
 pub(crate) struct Watched {
     observed: Vec<Observed>,
-    /// Later statuses, by the place of their observation, under which the content was found unchanged, and
-    /// which are old enough to trust: of files that were touched since, or too new when they were noted.
+    /// Later statuses, by the position of their observation, under which the content was found unchanged and
+    /// which are old enough to be trusted: of files that were touched since, or were too new when recorded.
     verified: Mutex<HashMap<usize, Status>>,
-    /// Whether `verified` has grown since [`Watched::take_news`].
+    /// Set when `verified` has grown since [`Watched::take_news`].
     news: AtomicBool,
-    /// Whether the last look at all statuses took longer than [`INLINE_TIME`].
+    /// Set when the last read of all statuses took longer than [`INLINE_TIME`].
     slow: AtomicBool,
 }
 
-/// What a quick look tells.
+/// The result of a check by status.
 enum Verdict {
     Holds,
-    /// Only the content can tell.
+    /// The content has to be compared.
     Unsure,
     Changed(String),
 }
@@ -285,7 +286,7 @@ impl Watched {
         })
     }
 
-    /// The observations, each with the latest status under which it was found to hold.
+    /// Returns the observations, each with the latest status under which it was found to hold.
     pub(crate) fn current(&self) -> Vec<Observed> {
         let mut observed = self.observed.clone();
         for (place, status) in &*lock(&self.verified) {
@@ -294,12 +295,12 @@ impl Watched {
         observed
     }
 
-    /// Whether files were found unchanged under later statuses since this was last asked.
+    /// True if files were found unchanged under later statuses since the last call.
     pub(crate) fn take_news(&self) -> bool {
         self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Relaxed)
     }
 
-    /// The size of all files that were looked into.
+    /// The total size of all files whose content was read, in bytes.
     pub(crate) fn size(&self) -> u64 {
         let size = |observed: &Observed| match &observed.what {
             What::Content { status, .. } => status.size,
@@ -308,15 +309,15 @@ impl Watched {
         self.observed.iter().map(size).sum()
     }
 
-    /// Roughly how many bytes it takes.
+    /// The approximate size in memory, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         let paths: usize = self.observed.iter().map(|one| one.path.capacity()).sum();
         (paths + self.observed.capacity() * size_of::<Observed>()) as u64
     }
 
-    /// Checks that everything is as it was; the error says what changed. Looks at few statuses on the
-    /// caller's thread, at many, at slow ones and at contents on another one. Reads contents only where
-    /// the status does not decide. Takes at most `within`.
+    /// Checks that everything is unchanged; the error describes the change. Reads few statuses on the
+    /// caller's thread; reads many statuses, slow ones, and contents on another thread. Reads contents only
+    /// where the status does not decide. Takes at most `within`.
     pub(crate) async fn check(self: &Arc<Self>, within: Duration) -> Result<(), String> {
         if self.observed.is_empty() || self.holds_at_a_glance()? {
             return Ok(());
@@ -324,7 +325,7 @@ impl Watched {
         self.check_apart(within, false).await
     }
 
-    /// Checks that the content of everything is as it was, whatever its status says.
+    /// Checks that all contents are unchanged, regardless of their statuses.
     pub(crate) async fn check_frozen(self: &Arc<Self>) -> Result<(), String> {
         if self.observed.is_empty() {
             return Ok(());
@@ -332,7 +333,7 @@ impl Watched {
         self.check_apart(Duration::MAX, true).await
     }
 
-    /// Looks at the statuses on the caller's thread, if they are few; false if that does not decide.
+    /// Reads the statuses on the caller's thread, if they are few; returns false if that does not decide.
     fn holds_at_a_glance(&self) -> Result<bool, String> {
         if self.observed.len() > INLINE || self.slow.load(Ordering::Relaxed) {
             return Ok(false);
@@ -372,7 +373,7 @@ impl Watched {
         let began = Instant::now();
         let mut read = false;
         for (place, observed) in self.observed.iter().enumerate() {
-            // The caller has given up.
+            // The caller has stopped waiting.
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(self.too_slow());
             }
@@ -383,7 +384,7 @@ impl Watched {
                     read = true;
                     if let Some(status) = observed.compare(&times)? {
                         lock(&self.verified).insert(place, status);
-                        // A frozen run changes nothing.
+                        // A frozen run writes nothing back.
                         self.news.fetch_or(!all, Ordering::Relaxed);
                     }
                 }
@@ -396,7 +397,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Decides by the status alone where that is possible.
+    /// Decides by the status alone, if possible.
     fn glance(&self, place: usize) -> Verdict {
         self.observed[place].glance(|now| {
             lock(&self.verified)
@@ -406,8 +407,8 @@ impl Watched {
     }
 }
 
-/// Runs `work` on a thread that may block, for at most `within`; `None` if it takes longer (it is left
-/// alone then) or panics.
+/// Runs `work` on a thread that may block, for at most `within`; `None` if it takes longer (it then
+/// continues unobserved) or panics.
 async fn in_time<T: Send + 'static>(
     within: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -417,8 +418,8 @@ async fn in_time<T: Send + 'static>(
 }
 
 impl Observed {
-    /// Decides by the status alone where that is possible. `verified`: whether the content was found
-    /// unchanged under that status since.
+    /// Decides by the status alone, if possible. `verified` returns true for a status under which the content
+    /// was found unchanged later.
     fn glance(&self, verified: impl FnOnce(&Status) -> bool) -> Verdict {
         if let What::Target { .. } = self.what {
             return match observe::target(Path::new(&self.path)) {
@@ -434,7 +435,7 @@ impl Observed {
             (What::Absent(_), Ok(Err(_))) => self.changed(),
             (What::Absent(_), Ok(Ok(_))) => Verdict::Changed(format!("{} is there now", self.path)),
             (_, Ok(Err(_))) => Verdict::Changed(format!("{} is gone", self.path)),
-            // Judged above.
+            // Handled above.
             (What::Target { .. }, Ok(Ok(_))) => self.changed(),
             (What::Present { directory }, Ok(Ok(now))) => {
                 if *directory == now.directory {
@@ -447,7 +448,7 @@ impl Observed {
                 if now.size != status.size || now.directory {
                     self.changed()
                 } else if status.size == 0 && *digest != empty() {
-                    // Noted by an earlier version: it is made up when it is read.
+                    // Recorded by an earlier version: such a file is generated when it is read.
                     Verdict::Unsure
                 } else if status.vouches_for(&now) || verified(&now) {
                     Verdict::Holds
@@ -471,15 +472,15 @@ impl Observed {
         Verdict::Changed(format!("{} changed", self.path))
     }
 
-    /// Takes over a later status.
+    /// Replaces the recorded status with a later one.
     fn verified_under(&mut self, later: &Status) {
         if let What::Content { status, .. } | What::Listing { status, .. } = &mut self.what {
             status.clone_from(later);
         }
     }
 
-    /// Looks again and compares what is there. Returns the status of this look if it is old enough to
-    /// trust: for as long as it stays, the content need not be read again.
+    /// Observes the path again and compares. Returns the new status if it is old enough to be trusted: while
+    /// it stays the same, the content need not be read again.
     fn compare(&self, times: &Times) -> Result<Option<Status>, String> {
         let path = Path::new(&self.path);
         let now = match &self.what {
@@ -513,7 +514,7 @@ impl Observed {
     }
 }
 
-/// The digest of a file that holds nothing.
+/// The digest of an empty file.
 fn empty() -> Digest {
     static EMPTY: LazyLock<Digest> = LazyLock::new(|| Digest::of(b""));
     *EMPTY

@@ -1,4 +1,4 @@
-//! Announced writes: nothing of a domain that is being written is served, joined or stored.
+//! Announced writes: while a domain is being written, nothing of it is served, joined or stored.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,14 +13,14 @@ use crate::policy::{DEFAULT_PATIENCE, Domain};
 use crate::sync::{Mutex, lock};
 use crate::{Cache, Failure};
 
-/// The shortest and the longest pause between two attempts to raise epochs in the background.
+/// The minimum and the maximum pause between two attempts to raise epochs in the background.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
 
 /// The maximum number of epochs that one attempt raises.
 const BATCH: usize = 1_000;
 
-/// The guard of a write. Its end raises the epochs once more; a guard that is dropped does so in the
-/// background, and until the memory has been told the domain stays blocked in this process.
+/// Guard of a write, whose end raises the epochs once more. A guard that is dropped does so in the
+/// background; until the store has raised them, the domain stays blocked in this process.
 #[must_use = "the write ends when this is dropped"]
 pub struct Writing {
     shared: Arc<Shared>,
@@ -29,18 +29,20 @@ pub struct Writing {
 }
 
 impl Cache {
-    /// Raises the domains' epochs now and again when the guard ends. In between nothing of them is
-    /// served, joined or stored in this process; other processes serve nothing that is older.
-    /// Raised on both sides: before only, a read that starts in between stores old bytes; after
-    /// only, a crash loses it.
+    /// Raises the domains' epochs now and again when the guard ends. In between, nothing of them is served,
+    /// joined or stored in this process; other processes serve nothing that is older.
+    ///
+    /// Both raises are needed. With the first one alone, a read that starts in between stores old bytes. With
+    /// the second one alone, a crash loses the invalidation.
     pub async fn writing(&self, domains: &[Domain]) -> Writing {
         let writing = self.announce(domains);
         writing.begun().await;
         writing
     }
 
-    /// The first half of [`Cache::writing`], at once: from now on nothing of these domains is served,
-    /// joined or stored in this process. Other processes know nothing of it before [`Writing::begun`].
+    /// Starts a write like [`Cache::writing`], without waiting for the store: from now on nothing of these
+    /// domains is served, joined or stored in this process. Other processes do not know of it before
+    /// [`Writing::begun`].
     pub fn announce(&self, domains: &[Domain]) -> Writing {
         self.0.epochs.begin_write(domains);
         Writing {
@@ -51,21 +53,21 @@ impl Cache {
     }
 }
 
-/// Ended writes whose epochs the memory has not raised yet: their domains stay blocked in this process
-/// until it has. One task per engine retries for all of them. After the first attempt it holds the engine
-/// only during an attempt, so that it ends with the engine.
+/// Ended writes whose epochs the store has not raised yet. Their domains stay blocked in this process until
+/// it has. One task per engine retries for all of them. After the first attempt it holds the engine only
+/// during an attempt, so that it ends with the engine.
 #[derive(Default)]
 pub(crate) struct Unraised {
     state: Mutex<Waiting>,
-    /// Held during an attempt: two at once would end the same writes twice.
+    /// Held during an attempt: two concurrent attempts would end the same writes twice.
     attempt: tokio::sync::Mutex<()>,
-    /// Signalled when a write is added; shared with the task, which holds nothing else while it pauses.
+    /// Signalled when a write is added; shared with the task, which holds nothing else while it sleeps.
     added: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// The number of ended writes per domain.
+    /// Number of ended writes per domain.
     writes: HashMap<Domain, u32>,
     task: Option<AbortHandle>,
 }
@@ -80,14 +82,14 @@ impl Unraised {
         self.added.notify_one();
     }
 
-    /// The domains that wait, at most [`BATCH`], with the number of their writes.
+    /// Returns waiting domains, at most [`BATCH`], with the number of their writes.
     fn waiting(&self) -> Vec<(Domain, u32)> {
         let state = lock(&self.state);
         let writes = state.writes.iter().take(BATCH);
         writes.map(|(domain, n)| (domain.clone(), *n)).collect()
     }
 
-    /// Takes out writes whose epochs were raised. Writes that ended since wait on.
+    /// Removes writes whose epochs were raised. Writes that ended since keep waiting.
     fn raised(&self, domain: &Domain, writes: u32) {
         let mut state = lock(&self.state);
         if let Some(left) = state.writes.get_mut(domain) {
@@ -98,8 +100,8 @@ impl Unraised {
         }
     }
 
-    /// Starts the task unless it runs, or the runtime is gone: the domains then stay blocked, which is
-    /// safe, until the next guard or [`Cache::close`].
+    /// Starts the task unless it runs or there is no runtime: the domains then stay blocked, which is safe,
+    /// until the next guard or [`Cache::close`].
     fn retry(shared: &Arc<Shared>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
@@ -112,7 +114,7 @@ impl Unraised {
         }
     }
 
-    /// Whether nothing waits; the task then ends, and the next guard starts another.
+    /// True if nothing waits; the task then ends, and the next guard starts another.
     fn ends(&self) -> bool {
         let mut state = lock(&self.state);
         let ends = state.writes.is_empty();
@@ -123,8 +125,8 @@ impl Unraised {
     }
 }
 
-/// Retries until nothing waits or the engine is gone. A guard that is added meanwhile is tried after the
-/// shortest pause.
+/// Retries until nothing waits or the engine is gone. A guard that is added in the meantime is tried after
+/// the shortest pause.
 async fn retry(engine: Arc<Shared>) {
     let shared: Weak<Shared> = Arc::downgrade(&engine);
     let added = Arc::clone(&engine.unraised.added);
@@ -140,7 +142,7 @@ async fn retry(engine: Arc<Shared>) {
         }
         drop(engine);
         tokio::time::sleep(PAUSE.0).await;
-        // Either the pause is over or another write has ended: both are followed by an attempt.
+        // An attempt follows when the pause is over or another write has ended.
         let _ = tokio::time::timeout(pause, added.notified()).await;
         pause = (pause * 2).min(PAUSE.1);
     }
@@ -156,7 +158,7 @@ impl Shared {
         if raised.is_empty() {
             return Ok(());
         }
-        // In one step, which costs a memory one commit, however many domains there are.
+        // One request, which costs a store one commit for any number of domains.
         memory
             .add(space::CACHE, &raised)
             .within(DEFAULT_PATIENCE)
@@ -164,8 +166,8 @@ impl Shared {
         Ok(())
     }
 
-    /// One attempt to raise the epochs of writes that have ended; unblocks their domains. A fault is
-    /// warned of.
+    /// Tries once to raise the epochs of ended writes, and unblocks their domains. Reports a fault as a
+    /// warning.
     pub(crate) async fn raise_waiting(&self) -> Result<(), cachalot_memory::Error> {
         let _attempt = self.unraised.attempt.lock().await;
         let waiting = self.unraised.waiting();
@@ -186,7 +188,7 @@ impl Shared {
 }
 
 impl Writing {
-    /// Tells the memory that the write begins. A fault is warned of.
+    /// Raises the epochs in the store at the start of the write. Reports a fault as a warning.
     pub async fn begun(&self) {
         if let Err(error) = self.shared.raise(&self.domains).await {
             self.shared.fault(&error);
@@ -196,8 +198,8 @@ impl Writing {
     /// Ends the write.
     ///
     /// # Errors
-    /// If the memory could not be told. The domains then stay blocked in this process while it is
-    /// tried again in the background; other processes may serve older answers until then.
+    /// If the store did not raise the epochs. The domains then stay blocked in this process while a
+    /// background task retries; other processes may serve older answers until then.
     pub async fn done(mut self) -> Result<(), Failure> {
         match self.shared.raise(&self.domains).await {
             Ok(()) => {

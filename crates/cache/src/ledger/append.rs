@@ -1,4 +1,4 @@
-//! Writing calls into the ledger's file.
+//! Writes calls into the ledger's file.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ use super::tally::RecentHit;
 use super::{Answered, HANDLE_LABEL, Totals, Unwritten};
 use crate::Kind;
 
-/// A longer text in an input is cut, with its digest so that a difference still shows.
+/// Maximum length of a text in an input; a longer one is cut, with its digest so that differences still show.
 const LONGEST_TEXT: usize = 2_000;
-/// A longer input is not kept at all.
+/// Maximum length of an input; a longer one is not kept.
 const LONGEST_INPUT: usize = 64 << 10;
 
-/// Name in `counters`: calls that are in the totals only, because their rows were dropped while the
-/// file could not be written.
+/// Name in `counters`: the number of calls that are only in the totals, because their rows were dropped while
+/// the file could not be written.
 pub(super) const DROPPED: &str = "dropped";
 
 /// Calls that are written in one transaction.
@@ -28,9 +28,9 @@ pub(super) struct Batch<'a> {
     pub(super) rows: &'a [Unwritten],
     /// Totals of calls that have no row in this batch.
     pub(super) sums: &'a HashMap<(Kind, String), Totals>,
-    /// In the order in which they came.
+    /// In the order of arrival.
     pub(super) hits: &'a [RecentHit],
-    /// How many calls in `sums` lost their rows.
+    /// Number of calls in `sums` whose rows were dropped.
     pub(super) dropped: u64,
 }
 
@@ -42,7 +42,7 @@ impl Batch<'_> {
     }
 }
 
-/// Writes a batch in one transaction, and deletes what the limits do not allow to stay.
+/// Writes a batch in one transaction, and deletes the rows that exceed the limits.
 pub(super) fn append(
     connection: &mut Connection,
     run: &str,
@@ -85,7 +85,7 @@ fn count(connection: &Connection, name: &str, more: u64) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// A row's part of the totals.
+/// A row's contribution to the totals.
 pub(super) fn sum_of(row: &Unwritten) -> Totals {
     Totals {
         coalesced: u64::from(row.answered == Answered::Coalesced),
@@ -250,7 +250,7 @@ fn add(connection: &Connection, kind: &str, name: &str, sum: &Totals) -> rusqlit
     Ok(())
 }
 
-/// Cuts long texts, with the digest of the whole so that different texts stay different.
+/// Cuts long texts and appends the digest of the whole text, so that different texts stay different.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > LONGEST_TEXT => {

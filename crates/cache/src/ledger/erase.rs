@@ -1,6 +1,6 @@
-//! Erasing what calls were about, and deleting calls.
+//! Erasure of the content of calls, and deletion of calls.
 //!
-//! What is erased is gone from the files, not only from queries: deleted content is overwritten
+//! Erased content is gone from the files, not only from queries: deleted content is overwritten
 //! (`secure_delete`), the database is rebuilt without free pages (`VACUUM`), and the write-ahead log is
 //! emptied.
 
@@ -16,7 +16,7 @@ use super::{Ledger, LedgerError};
 use crate::{Key, Kind};
 use cachalot_memory::glob_matches;
 
-/// How long an erasure waits for another process that holds the file's lock.
+/// Maximum time that an erasure waits for another process that holds the file's lock.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Name in `counters`: set while deleted content may still be in the files.
@@ -27,8 +27,7 @@ const UNCOMPACTED: &str = "uncompacted";
 pub enum Selection<'a> {
     /// Every call.
     All,
-    /// Every call that an entry of the cache could answer: all but the answers of models in
-    /// conversations.
+    /// Every call that an entry of the cache could answer: all but the answers of models in conversations.
     Cacheable,
     /// The calls under a key (64 hex digits) or a handle; `*` in a handle matches any text.
     Matching(&'a str),
@@ -40,7 +39,7 @@ pub enum Selection<'a> {
     Before(Millis),
 }
 
-/// Calls that were deleted, or would be.
+/// The number of calls that were deleted, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Number of calls.
@@ -56,16 +55,16 @@ struct Condition {
 }
 
 impl Ledger {
-    /// Erases inputs, keys, handles, scopes, sessions, runs, reasons and failures of the selected calls;
-    /// time, kind, name, outcome and amounts stay, and so do the totals. Returns the number of calls
-    /// that had something to erase. With `dry_run`, only counts them.
+    /// Erases inputs, keys, handles, scopes, sessions, runs, reasons and failures of the selected calls.
+    /// Time, kind, name, outcome and amounts stay, and so do the totals. Returns the number of calls that had
+    /// content to erase. With `dry_run`, only counts them.
     ///
-    /// Calls that a running process has not written yet are not covered. Blocks for as long as
-    /// rebuilding the file takes.
+    /// Does not cover calls that a running process has not written yet. Blocks for as long as rebuilding the
+    /// file takes.
     ///
     /// # Errors
-    /// If the file cannot be read or written. If another process keeps reading, the calls are erased,
-    /// but their content may be in the files until the next erasure.
+    /// If the file cannot be read or written. If another process keeps reading, the calls are erased, but
+    /// their content may be in the files until the next erasure.
     pub fn erase(&self, which: Selection<'_>, dry_run: bool) -> Result<u64, LedgerError> {
         let Some((path, mut connection)) = self.reading()? else {
             return Ok(0);
@@ -100,7 +99,7 @@ impl Ledger {
     /// as rebuilding the file takes.
     ///
     /// # Errors
-    /// Those of [`Ledger::erase`].
+    /// The errors of [`Ledger::erase`].
     pub fn prune(&self, which: Selection<'_>, dry_run: bool) -> Result<Pruned, LedgerError> {
         let Some((path, mut connection)) = self.reading()? else {
             return Ok(Pruned::default());
@@ -141,7 +140,7 @@ fn count(connection: &Connection, which: &str, parameters: &[Sql]) -> rusqlite::
     )
 }
 
-/// Runs a statement that deletes content, and notes that the files have to be rebuilt.
+/// Runs a statement that deletes content, and records that the files have to be rebuilt.
 fn change(
     connection: &mut Connection,
     statement: &str,
@@ -159,8 +158,7 @@ fn change(
     Ok(changed as u64)
 }
 
-/// Removes deleted content from the database and its write-ahead log, if any was deleted since the last
-/// time.
+/// Removes deleted content from the database and its write-ahead log, if any was deleted since the last time.
 fn compact(path: &Path, connection: &Connection) -> Result<(), LedgerError> {
     let compact = || {
         let uncompacted = connection.query_row(
@@ -228,8 +226,8 @@ impl Selection<'_> {
             }
             Self::Sessions(sessions) => {
                 let all = with_forks(connection, sessions)?;
-                // Rows of versions that did not note the session of tool calls and turns: those of
-                // runs in which one of the sessions was paid for.
+                // Rows of versions that did not record the session of tool calls and turns: those of runs in
+                // which a model was paid for one of the sessions.
                 of(
                     "session IN (SELECT value FROM json_each(?1))
                      OR (kind = ?2 AND handle IN (SELECT value FROM json_each(?1)))

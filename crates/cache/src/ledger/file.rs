@@ -1,5 +1,5 @@
-//! The ledger's file: SQLite, beside the memory and not in it (its writes must not disturb the
-//! memory's readers, and remote memories bill by the call).
+//! The ledger's file: a SQLite database of its own, not part of the store. Its writes must not disturb the
+//! store's readers, and remote stores charge per request.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::append::{Batch, append};
 use super::layout;
 use super::limits::Limits;
 
-/// The ledger could not be read or written.
+/// An error of reading or writing the ledger.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct LedgerError {
@@ -39,7 +39,7 @@ impl LedgerError {
         }
     }
 
-    /// An error that SQLite does not report itself.
+    /// Creates an error that does not come from SQLite.
     pub(super) fn because(message: String) -> Self {
         Self {
             message,
@@ -58,7 +58,7 @@ impl LedgerError {
         )
     }
 
-    /// Returns true if another process holds the file's lock, so that a retry can succeed.
+    /// True if another process holds the file's lock, so that a retry can succeed.
     pub(super) fn is_locked(&self) -> bool {
         matches!(
             self.code(),
@@ -67,7 +67,7 @@ impl LedgerError {
     }
 }
 
-/// The file, as the writer's thread uses it: opened with the first batch.
+/// The file, as the writer thread uses it: opened with the first batch.
 pub(super) struct File {
     path: PathBuf,
     run: String,
@@ -96,8 +96,8 @@ impl File {
         &self.path
     }
 
-    /// Writes a batch in one transaction, and deletes what the limits do not allow to stay. A damaged
-    /// file is set aside (renamed, never deleted) first.
+    /// Writes a batch in one transaction, and deletes the rows that exceed the limits. A damaged file is set
+    /// aside first (renamed, never deleted).
     pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<(), LedgerError> {
         match self.try_append(batch) {
             Err(error) if error.is_damage() => {

@@ -1,4 +1,4 @@
-//! The tables of the ledger's file, and how files of earlier versions are upgraded.
+//! The tables of the ledger's file, and the upgrades of files from earlier versions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::LedgerError;
 
-/// The layout's version; a file from a newer one is refused.
+/// The layout's version; a file of a newer one is refused.
 const VERSION: i64 = 3;
-/// How long a statement waits for another process that holds the file's lock.
+/// Maximum time that a statement waits for another process that holds the file's lock.
 const WAIT: Duration = Duration::from_secs(2);
-/// The same for the writer's thread.
+/// The same maximum for the writer thread.
 const WRITER_WAIT: Duration = Duration::from_millis(250);
 
 const LAYOUT: &str = "
@@ -46,7 +46,7 @@ const LAYOUT: &str = "
         name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     PRAGMA user_version = 3;";
 
-/// What a spend consists of beside calls and time, as columns of both tables; money in picodollars.
+/// The parts of a spend except calls and time, as columns of both tables; money in picodollars.
 const CHARGES: [&str; 8] = [
     "paid_input",
     "paid_output",
@@ -58,16 +58,16 @@ const CHARGES: [&str; 8] = [
     "saved_unpriced",
 ];
 
-/// Opens the file to write, and creates it if it does not exist.
+/// Opens the file for writing, and creates it if it does not exist.
 pub(super) fn open(path: &Path) -> Result<Connection, LedgerError> {
     create_private(path).map_err(|error| LedgerError::at(path, &error))?;
     let fault = |error| LedgerError::new(path, error);
     let connection = Connection::open(path).map_err(fault)?;
     let version = version_of(&connection).map_err(fault)?;
-    // Before anything is changed in it.
+    // Refused before anything is changed in it.
     refuse_newer(path, version)?;
     prepare(&connection, version).map_err(fault)?;
-    // The writer keeps what it cannot write and retries: it need not wait for long.
+    // Short, because the writer keeps rows that it cannot write, and retries.
     connection.busy_timeout(WRITER_WAIT).map_err(fault)?;
     Ok(connection)
 }
@@ -77,7 +77,7 @@ fn version_of(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Opens the file to read or to delete from it; `None` if there is none, or nothing in it yet.
+/// Opens the file to read or delete rows; `None` if it does not exist or has no tables yet.
 pub(super) fn open_to_read(path: &Path) -> Result<Option<Connection>, LedgerError> {
     if !path.exists() {
         return Ok(None);
@@ -125,7 +125,7 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sets the connection up, and creates or upgrades the tables if needed.
+/// Configures the connection, and creates or upgrades the tables if needed.
 fn prepare(connection: &Connection, version: i64) -> rusqlite::Result<()> {
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;",
@@ -133,7 +133,7 @@ fn prepare(connection: &Connection, version: i64) -> rusqlite::Result<()> {
     if version == VERSION {
         return Ok(());
     }
-    // Two processes may come here at once: the second finds the work done.
+    // Two processes may get here at once: the second one finds the work done.
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let laid_out = lay_out(connection);
     connection.execute_batch(if laid_out.is_ok() {
@@ -161,12 +161,12 @@ fn lay_out(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(LAYOUT)
 }
 
-/// From version 2 to 3: calls know their session, and failed calls that cost nothing are told from
+/// Upgrades version 2 to 3: adds the session of calls, and distinguishes failed calls that cost nothing from
 /// paid ones.
 ///
-/// Version 2 names the session of a model's answer in its handle, that of a fork's holder in its input,
-/// and that of a tool call in the scope if results are shared within the session. How many of the
-/// failures in `totals` were charged is known from the rows that are left.
+/// Version 2 has the session of a model's answer in its handle, that of a fork's owner in its input, and that
+/// of a tool call in the scope if results are shared within the session. The number of charged failures in
+/// `totals` is derived from the rows that are left.
 const FROM_2: &str = "
     ALTER TABLE calls ADD COLUMN session TEXT;
     ALTER TABLE calls ADD COLUMN failed INTEGER NOT NULL DEFAULT 0;

@@ -1,22 +1,22 @@
-//! How many calls a ledger keeps as rows.
+//! Limits on the number of calls that a ledger keeps as rows.
 
 use std::time::Duration;
 
 use cachalot_core::Millis;
 use rusqlite::{Connection, params};
 
-/// Bounds of a ledger's rows. Totals are kept for ever.
+/// Limits of a ledger's rows. Totals are kept forever.
 ///
-/// Payments are bounded by age and size, and everything that paid nothing by its number, so that no
-/// number of hits displaces a payment.
+/// Payments are limited by age and size, and rows that paid nothing by their number, so that no number of
+/// hits displaces a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum age of a row, against the newest call; `None`: rows stay whatever their age.
+    /// Maximum age of a row, relative to the newest call; `None` for no limit.
     pub age: Option<Duration>,
     /// Maximum number of bytes of data in the file; the oldest rows are deleted first.
     pub bytes: u64,
-    /// Maximum number of hits that are kept as rows, and, each counted apart, of coalesced, refused
-    /// and failed calls that cost nothing.
+    /// Maximum number of hits that are kept as rows, and likewise, each counted separately, of coalesced,
+    /// refused and failed calls that cost nothing.
     pub unpaid: u64,
 }
 
@@ -31,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// How a call that paid nothing is found: `answered` and `failed`.
+/// The values of `answered` and `failed` of calls that paid nothing.
 const UNPAID: [(&str, bool); 5] = [
     ("hit", false),
     ("coalesced", false),
@@ -40,10 +40,10 @@ const UNPAID: [(&str, bool); 5] = [
     ("bypass", true),
 ];
 
-/// Rows that are deleted at a time while the file holds too many bytes.
+/// Number of rows that are deleted at a time while the file has too many bytes.
 const STEP: u32 = 64;
 
-/// Deletes the rows that the limits do not allow to stay. `now` is the time of the newest call.
+/// Deletes the rows that exceed the limits. `now` is the time of the newest call.
 pub(super) fn enforce(
     connection: &Connection,
     limits: &Limits,

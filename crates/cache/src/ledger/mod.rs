@@ -1,9 +1,9 @@
-//! The ledger: what was asked for, how it was answered, what it cost or saved.
+//! The ledger: records calls, the sources of their answers, and their costs or savings.
 //!
-//! Its own local file beside the memory. Every payment, miss and bypass is a row; hits are summed by
-//! name, and the most recent ones are kept one by one. Payments and hits are bounded apart ([`Limits`]).
-//! Inputs live only here, redacted and bounded. A call never waits for the ledger: rows go to a thread
-//! that writes them in batches, and keeps those that the file cannot take yet.
+//! A local file of its own, separate from the store. Every payment, miss and bypass is a row; hits are summed
+//! by name, and the most recent ones are rows, too. Payments and hits have separate limits ([`Limits`]).
+//! Inputs are kept only here, redacted and bounded. A call never waits for the ledger: rows are sent to a
+//! thread that writes them in batches, and keeps rows that the file cannot take yet.
 
 mod append;
 mod erase;
@@ -41,10 +41,10 @@ use crate::policy::Policy;
 use crate::ticket::Ticket;
 use crate::{Call, Failure, Key, Kind, Reason};
 
-/// The label whose value people see as an entry's key.
+/// The label whose value is shown to users as an entry's key.
 pub const HANDLE_LABEL: &str = "handle";
 
-/// Where calls are accounted for. Cheap to clone; clones share everything.
+/// The record of calls and their costs. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Ledger(Option<Arc<Inner>>);
 
@@ -65,7 +65,7 @@ struct Hits {
 
 /// A row before redaction.
 pub(crate) struct Unwritten {
-    /// When it was sent: rows and recent hits come together again in that order.
+    /// The time of sending, which orders rows and recent hits.
     when: Instant,
     at: Millis,
     kind: Kind,
@@ -87,7 +87,7 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
-    /// The row of a call that ran nothing itself.
+    /// Creates the row of a call that ran nothing itself.
     fn of(shared: &Shared, call: &Call<'_>, key: Key, policy: &Policy, answered: Answered) -> Self {
         Self {
             when: Instant::now(),
@@ -110,7 +110,7 @@ impl Unwritten {
         }
     }
 
-    /// Bytes in memory, roughly.
+    /// The approximate size in memory, in bytes.
     fn size(&self) -> usize {
         const REST: usize = 512;
         let texts = [&self.handle, &self.reason, &self.not_stored, &self.failure];
@@ -120,19 +120,20 @@ impl Unwritten {
 }
 
 impl Ledger {
-    /// Accounts for nothing.
+    /// Creates a ledger that records nothing.
     #[must_use]
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// The ledger in the file at `path`, made when the first row is written. Rows carry `run`, so
-    /// that the calls of one run can be told from those of another. Faults are told to `warn`.
+    /// Creates a ledger in the file at `path`, which is created when the first row is written. Rows contain
+    /// `run`, which distinguishes the calls of one run from those of another. Faults are reported to `warn`.
     pub fn at(path: &Path, run: impl Into<String>, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         Self::limited(path, run, Limits::default(), warn)
     }
 
-    /// The same with limits of its own. Rows that other processes wrote are under them as well.
+    /// Creates a ledger like [`Ledger::at`], with limits of its own, which also apply to rows of other
+    /// processes.
     pub fn limited(
         path: &Path,
         run: impl Into<String>,
@@ -149,7 +150,7 @@ impl Ledger {
         })))
     }
 
-    /// The file, if there is one.
+    /// The path of the file, if there is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.0.as_ref().map(|inner| inner.path.as_path())
@@ -171,8 +172,8 @@ impl Ledger {
         inner.hits.recent.note(entry, at, coalesced, session);
     }
 
-    /// The row of a call that follows a run of somebody else in this process. What it saves is known
-    /// when that run ends.
+    /// Creates the row of a call that follows another caller's run in this process. Its saving is known when
+    /// that run ends.
     pub(crate) fn follower(
         &self,
         shared: &Shared,
@@ -183,7 +184,7 @@ impl Ledger {
         Unwritten::of(shared, call, key, policy, Answered::Coalesced)
     }
 
-    /// A call of a frozen run that no entry answers.
+    /// Records a call of a frozen run that no entry answers.
     pub(crate) fn refused(
         &self,
         shared: &Shared,
@@ -199,7 +200,7 @@ impl Ledger {
         });
     }
 
-    /// A run that ended.
+    /// Records a run that ended.
     pub(crate) fn paid(
         &self,
         shared: &Shared,
@@ -240,8 +241,8 @@ impl Ledger {
         inner.writer().send(row);
     }
 
-    /// Resolves when everything that was accounted for so far is in the file, or cannot be written; the
-    /// user is then warned. Waits up to ten seconds for another process that holds the file's lock.
+    /// Resolves when everything that was recorded so far is in the file, or cannot be written; the user is
+    /// then warned. Waits up to ten seconds for another process that holds the file's lock.
     pub async fn flush(&self) {
         let Some(inner) = &self.0 else { return };
         if let Some(writer) = inner.writer.get() {
@@ -270,7 +271,7 @@ impl Hits {
         Arc::clone(kinds.entry(kind).or_default())
     }
 
-    /// What was counted since the last time, by name.
+    /// Returns the hits since the last call, by name.
     fn take_sums(&self) -> Vec<(Kind, String, Totals)> {
         let known = self.tallies.read().unwrap_or_else(PoisonError::into_inner);
         let sums = known.iter().flat_map(|(name, kinds)| {

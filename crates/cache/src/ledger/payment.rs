@@ -8,36 +8,36 @@ use cachalot_core::{Canonical, Digest, Millis, Seals, Spend};
 use super::{Answered, Ledger, Unwritten};
 use crate::{Key, Kind, Scope};
 
-/// A model's answer in a conversation. No entry answers such a request; what it costs depends on how
-/// much of its beginning the provider has in its own cache.
+/// A model's answer in a conversation. No entry answers such a request; its cost depends on the length of the
+/// prefix that the provider has in its own cache.
 #[derive(Clone)]
 pub struct Payment<'a> {
-    /// When it was asked.
+    /// The time of the request.
     pub at: Millis,
     /// The model: `provider/model`.
     pub model: &'a str,
-    /// On whose behalf.
+    /// The scope on whose behalf the request was made.
     pub scope: &'a Scope,
-    /// The session: what `why` finds it by.
+    /// The session, by which `why` finds the payment.
     pub session: &'a str,
-    /// The session on whose behalf a fork asked; its calls are erased with it.
+    /// The session for which a fork made the request; the fork's calls are erased with it.
     pub on_behalf_of: Option<&'a str>,
-    /// The name of everything that was sent.
+    /// The digest of everything that was sent.
     pub prefix: Digest,
-    /// What is known of it: shown by `why`.
+    /// Details of the request, shown by `why`.
     pub input: Canonical,
-    /// Why the provider read less from its cache than it could have; `None` if it did not.
+    /// The reason why the provider read less from its cache than possible; `None` if it did not.
     pub reason: Option<String>,
-    /// What it took and cost.
+    /// Duration and cost.
     pub paid: Spend,
-    /// What was saved because the provider read from its cache; less than nothing is nothing.
+    /// The saving by reads from the provider's cache; a negative one is recorded as zero.
     pub saved: Spend,
-    /// What must not be written.
+    /// Secrets that must not be written.
     pub seals: &'a Arc<Seals>,
 }
 
 impl Ledger {
-    /// Accounts for a model's answer in a conversation.
+    /// Records a model's answer in a conversation.
     pub fn pay(&self, payment: Payment<'_>) {
         let Payment {
             at,

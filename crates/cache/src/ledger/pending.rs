@@ -15,18 +15,18 @@ pub(super) const TOGETHER: usize = 1_000;
 /// Maximum size of the rows that wait for a file that cannot be written, in bytes.
 pub(super) const KEPT: usize = 64 << 20;
 
-/// Calls that are not in the file yet. They stay here until the file has taken them; past [`KEPT`]
-/// bytes the oldest rows are dropped, and only their totals are kept.
+/// Calls that are not in the file yet. They stay here until the file has taken them; past [`KEPT`] bytes the
+/// oldest rows are dropped, and only their totals are kept.
 #[derive(Default)]
 pub(super) struct Pending {
     rows: VecDeque<Unwritten>,
-    /// Size of `rows`, roughly.
+    /// The approximate size of `rows`, in bytes.
     bytes: usize,
     /// Totals of calls that have no row here.
     sums: HashMap<(Kind, String), Totals>,
-    /// In the order in which they came; the most recent [`RECENT`] of them.
+    /// The most recent hits, at most [`RECENT`], in the order of arrival.
     hits: VecDeque<RecentHit>,
-    /// How many rows were dropped since the last one was written.
+    /// Number of rows dropped since the last successful write.
     dropped: u64,
 }
 
@@ -36,7 +36,7 @@ impl Pending {
         self.rows.push_back(row);
     }
 
-    /// Takes what was counted since the last time.
+    /// Takes the hits counted since the last call.
     pub(super) fn take_hits(&mut self, hits: &Hits) {
         for (kind, name, sum) in hits.take_sums() {
             *self.sums.entry((kind, name)).or_default() += sum;
@@ -55,11 +55,11 @@ impl Pending {
         self.rows.is_empty() && self.sums.is_empty() && self.hits.is_empty()
     }
 
-    /// Writes everything, in as many transactions as it takes. Retries until `deadline` while another
-    /// process holds the file's lock.
+    /// Writes everything, in as many transactions as needed. Retries until `deadline` while another process
+    /// holds the file's lock.
     ///
     /// # Errors
-    /// Why not everything is written; what is not written stays.
+    /// The first error that ended the writing; rows that are not written stay.
     pub(super) fn write(&mut self, file: &mut File, deadline: Instant) -> Result<(), LedgerError> {
         while !self.is_empty() {
             match self.write_some(file) {
@@ -94,7 +94,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Drops the oldest rows that there is no room for; returns how many. Their totals stay.
+    /// Drops the oldest rows beyond [`KEPT`] bytes; returns their number. Their totals stay.
     pub(super) fn shrink(&mut self) -> u64 {
         let before = self.dropped;
         while self.bytes > KEPT {

@@ -1,4 +1,4 @@
-//! Reading the ledger's file.
+//! Queries on the ledger's file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::{Answered, Ledger, LedgerError, Row, Totals};
 use crate::{Key, Kind};
 
 impl Ledger {
-    /// The last `limit` calls, newest first.
+    /// Returns the last `limit` calls, newest first.
     ///
     /// # Errors
-    /// If the file cannot be read. A ledger that was never written is empty.
+    /// If the file cannot be read. A ledger without a file is empty.
     pub fn recent(&self, limit: u32) -> Result<Vec<Row>, LedgerError> {
         self.rows("1 ORDER BY id DESC LIMIT ?1", params![limit])
     }
 
-    /// The last call that an entry could have answered.
+    /// Returns the last call that an entry could have answered.
     pub(crate) fn last_call(&self) -> Result<Vec<Row>, LedgerError> {
         // The literal lets SQLite use the partial index `calls_cacheable`.
         self.rows(
@@ -29,7 +29,7 @@ impl Ledger {
         )
     }
 
-    /// The last call up to `id` under a key that was paid.
+    /// Returns the last paid call under a key, up to row `id`.
     pub(crate) fn last_payment(&self, key: &str, id: i64) -> Result<Option<Row>, LedgerError> {
         let paid = self.rows(
             "key = ?1 AND id <= ?2 AND answered IN ('miss', 'bypass') AND NOT failed
@@ -39,8 +39,8 @@ impl Ledger {
         Ok(paid.into_iter().next())
     }
 
-    /// Number of calls whose rows were dropped, because the file could not be written for too long.
-    /// The totals count them.
+    /// Number of calls whose rows were dropped, because the file could not be written for too long. The
+    /// totals include them.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -56,7 +56,7 @@ impl Ledger {
         read().map_err(|error| LedgerError::new(&path, error))
     }
 
-    /// The calls under a key or a handle, newest first.
+    /// Returns the calls under a key or a handle, newest first.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -72,7 +72,7 @@ impl Ledger {
         )
     }
 
-    /// The sessions that models were paid for and whose names begin so, the last one that was paid for
+    /// Returns the sessions with payments to models whose names begin with `beginning`, most recent payment
     /// first; at most `limit`.
     ///
     /// # Errors
@@ -94,8 +94,8 @@ impl Ledger {
         read().map_err(|error| LedgerError::new(&path, error))
     }
 
-    /// The sessions in which calls were made, paid for or not, and whose names begin so, in no order; at
-    /// most `limit`.
+    /// Returns the sessions of all calls, paid or not, whose names begin with `beginning`, in no particular
+    /// order; at most `limit`.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -123,14 +123,14 @@ impl Ledger {
         read().map_err(|error| LedgerError::new(&path, error))
     }
 
-    /// The answers of models whose prefix broke, oldest first: those that were accounted for behind row
-    /// `after` and asked for at `since` or later. The number that comes with them is that of the newest row
-    /// of any kind: `after` of the next call, so that no row is returned twice and none is left out. Rows
-    /// that get numbers of deleted ones before the next call are left out. With [`i64::MAX`] as `after`,
-    /// there is that number alone.
+    /// Returns the answers of models whose prefix broke, oldest first: those recorded after row `after` and
+    /// requested at `since` or later, along with the number of the newest row of any kind. Pass that number
+    /// as `after` of the next call, so that no row is returned twice and none is missed. Rows that reuse
+    /// numbers of deleted rows before the next call are missed. With [`i64::MAX`] as `after`, returns only
+    /// the number.
     ///
     /// # Errors
-    /// If the file cannot be read. A ledger that was never written is empty.
+    /// If the file cannot be read. A ledger without a file is empty.
     pub fn broken_prefixes(
         &self,
         after: i64,
@@ -148,13 +148,14 @@ impl Ledger {
                 "kind = ?1 AND reason IS NOT NULL AND id > ?2 AND id <= ?3 AND at >= ?4 ORDER BY id",
                 params![Kind::Prefix.as_str(), after, newest, since],
             )?,
-            // Rows were deleted, and their numbers are given again.
+            // Rows were deleted, and their numbers are reused.
             false => Vec::new(),
         };
         Ok((rows, newest))
     }
 
-    /// Earlier calls of the same name and scope of whose inputs something is known, newest first.
+    /// Returns earlier calls of the same name and scope whose input is known in part or as a digest, newest
+    /// first.
     pub(crate) fn earlier_alike(&self, row: &Row, limit: u32) -> Result<Vec<Row>, LedgerError> {
         self.rows(
             "name = ?1 AND scope = ?2 AND id < ?3 AND input_digest IS NOT NULL ORDER BY id DESC LIMIT ?4",
@@ -162,7 +163,7 @@ impl Ledger {
         )
     }
 
-    /// All calls, summed by kind and name, most saved first.
+    /// Returns the totals of all calls by kind and name, largest saving of time first.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -186,7 +187,7 @@ impl Ledger {
                     bypasses: count(5)?,
                     failures: count(6)?,
                     failed: count(17)?,
-                    // How often the work ran is what the counters above say.
+                    // The number of runs is in the counters above.
                     paid: spend(row, 0, 7, 9)?,
                     saved: spend(row, 0, 8, 13)?,
                 };
@@ -228,7 +229,7 @@ fn count(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(index).map(|n| n.max(0) as u64)
 }
 
-/// A spend whose time is in one column and whose tokens and money are in the four from `charges` on.
+/// Reads a spend whose time is in one column, and whose tokens and money are in the four from `charges` on.
 fn spend(
     row: &rusqlite::Row<'_>,
     calls: u64,

@@ -1,4 +1,4 @@
-//! What the ledger says of a call.
+//! Rows and totals of the ledger.
 
 use cachalot_core::{Millis, Spend};
 use serde::ser::SerializeMap as _;
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::outcome::How;
 
-/// How a call was answered, as the ledger keeps it.
+/// The source of the answer to a call, as recorded in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
-    /// From the cache.
+    /// An entry of the cache.
     Hit,
-    /// By somebody else's run.
+    /// A run of another caller.
     Coalesced,
-    /// By its own run.
+    /// A run of the call's own.
     Miss,
-    /// By its own run, the cache not asked.
+    /// A run of the call's own without a lookup.
     Bypass,
-    /// Not at all: a frozen run found no entry.
+    /// None: a frozen run found no entry.
     Refused,
 }
 
@@ -59,45 +59,45 @@ impl Answered {
 /// One call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Its number, growing.
+    /// The row's number, larger than those of all earlier rows in the file.
     pub id: i64,
-    /// When it was accounted for.
+    /// The time when the call was recorded.
     pub at: Millis,
-    /// The run that it belongs to.
+    /// The run of the program that the call belongs to.
     pub run: String,
     /// `action`, `tool`, `turn`, `request`, `prefix`.
     pub kind: String,
-    /// What was called.
+    /// The name of the call.
     pub name: String,
-    /// Who shares its entry.
+    /// The scope in which its entry is shared.
     pub scope: String,
-    /// Its key.
+    /// The key of the call.
     pub key: String,
-    /// Its key as people see it.
+    /// The key as shown to users (the entry's `handle` label).
     pub handle: Option<String>,
-    /// The session in which it was made; of a fork's payment, the session that it ran for.
+    /// The session in which it was made; for the payment of a fork, the session that the fork ran for.
     pub session: Option<String>,
-    /// How it was answered.
+    /// The source of the answer.
     pub answered: Answered,
-    /// Why it was not a hit.
+    /// The reason why it was not a hit.
     pub reason: Option<String>,
-    /// Why its answer was not stored.
+    /// The reason why its answer was not stored.
     pub not_stored: Option<String>,
-    /// Why the work failed.
+    /// The reason why the work failed.
     pub failure: Option<String>,
     /// Set if the call gave no answer and cost nothing but time: it counts as failed, not as paid.
     pub failed: bool,
-    /// Set if what the call was about was erased: its key, handle, scope, session, input and reasons.
+    /// Set if the content of the row was erased: key, handle, scope, session, input and reasons.
     pub erased: bool,
-    /// What it took and cost.
+    /// Duration and cost.
     #[serde(flatten, serialize_with = "paid")]
     pub paid: Spend,
-    /// What was saved.
+    /// The time and cost that the call saved.
     #[serde(flatten, serialize_with = "saved")]
     pub saved: Spend,
-    /// Its input, redacted; absent for hits.
+    /// The input, redacted; absent for hits.
     pub input: Option<Value>,
-    /// The digest of its whole input, so that a difference that is not shown can be told.
+    /// The digest of the whole input, which reveals differences that the redacted input does not show.
     pub input_digest: Option<String>,
 }
 
@@ -123,7 +123,7 @@ fn saved<S: Serializer>(spend: &Spend, to: S) -> Result<S::Ok, S::Error> {
     fields(spend, NAMES, to)
 }
 
-/// The time always, tokens and money where there are any.
+/// Serializes the time always, tokens and money only if they are not zero.
 fn fields<S: Serializer>(
     spend: &Spend,
     names: [&'static str; 5],
@@ -157,23 +157,23 @@ fn fields<S: Serializer>(
 /// Calls of one name, summed over all runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Answered from the cache.
+    /// Calls answered from the cache.
     pub hits: u64,
-    /// Answered by somebody else's run.
+    /// Calls answered by a run of another caller.
     pub coalesced: u64,
-    /// Run because there was no answer.
+    /// Calls that ran because no entry could be served.
     pub misses: u64,
-    /// Run because the cache was not asked.
+    /// Calls that ran without a lookup.
     pub bypasses: u64,
-    /// Of the runs, those that failed.
+    /// Number of runs that failed.
     pub failures: u64,
-    /// Of the runs, those that gave no answer (failed, were abandoned, or answered with an error) and
-    /// cost nothing but time. They are not paid: `misses + bypasses - failed` runs are.
+    /// Number of runs that gave no answer (failed, abandoned, or answered with an error) and cost nothing but
+    /// time. They are not paid: `misses + bypasses - failed` runs are.
     pub failed: u64,
-    /// What the runs took and cost; how many they were is in the fields above.
+    /// Duration and cost of the runs; their number is in the fields above.
     #[serde(flatten, serialize_with = "paid")]
     pub paid: Spend,
-    /// What hits and coalesced calls would have taken and cost.
+    /// Time and cost that hits and coalesced calls saved.
     #[serde(flatten, serialize_with = "saved")]
     pub saved: Spend,
 }

@@ -1,5 +1,5 @@
-//! Hits, counted and kept without one thread waiting for another: each thread has a lane of its own,
-//! or shares it with few.
+//! Counters of hits without contention between threads: each thread has its own lane, or shares one with few
+//! others.
 
 use std::array;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::sync::{Mutex, lock};
 
 const LANES: usize = 8;
 
-/// Recent hits that are kept one by one until the next time they are written.
+/// Maximum number of recent hits that are kept individually until the next write.
 pub(super) const RECENT: usize = 256;
 
 thread_local! {
@@ -29,7 +29,7 @@ thread_local! {
 }
 
 fn lane<T>(lanes: &[T; LANES]) -> &T {
-    // A thread that is ending has lost its number: any lane will do.
+    // The index of an ending thread is gone: any lane is correct.
     &lanes[LANE.try_with(|lane| *lane).unwrap_or_default()]
 }
 
@@ -37,14 +37,14 @@ fn lane<T>(lanes: &[T; LANES]) -> &T {
 #[derive(Default)]
 pub(crate) struct Tally([Sums; LANES]);
 
-/// A cache line or two of its own, so that lanes do not disturb each other.
+/// The counters of a lane, aligned so that lanes share no cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Sums {
     hits: AtomicU64,
     coalesced: AtomicU64,
     saved_nanos: AtomicU64,
-    /// Tokens in, tokens out, picodollars, unpriced calls; left alone where nothing was charged.
+    /// Input tokens, output tokens, picodollars, unpriced calls; not touched by hits that charged nothing.
     charges: [AtomicU64; 4],
 }
 
@@ -72,7 +72,7 @@ impl Tally {
         }
     }
 
-    /// What was added since the last time.
+    /// Returns and resets the sums.
     pub(super) fn take(&self) -> Totals {
         let mut totals = Totals::default();
         for sums in &self.0 {
@@ -98,7 +98,7 @@ impl Tally {
     }
 }
 
-/// A hit that is kept.
+/// A hit that is kept as a row.
 pub(super) struct RecentHit {
     pub(super) when: Instant,
     pub(super) at: Millis,
@@ -108,13 +108,13 @@ pub(super) struct RecentHit {
     pub(super) session: Option<Arc<str>>,
 }
 
-/// The most recent hits; where they come faster than they are written, samples of them.
+/// The most recent hits; a sample if they arrive faster than they are written.
 pub(super) struct Recent([Mutex<Ring>; LANES]);
 
 #[derive(Default)]
 struct Ring {
     hits: VecDeque<RecentHit>,
-    /// Since the last time they were taken.
+    /// Number of hits since they were last taken.
     seen: usize,
 }
 
@@ -132,7 +132,7 @@ impl Recent {
         coalesced: bool,
         session: Option<&Arc<str>>,
     ) {
-        /// Once the ring has been filled, one of so many is kept.
+        /// Once the ring has been filled, one in this many hits is kept.
         const SAMPLE: usize = 16;
         let mut ring = lock(lane(&self.0));
         ring.seen += 1;
@@ -153,7 +153,7 @@ impl Recent {
         });
     }
 
-    /// The most recent ones, in order.
+    /// Takes the most recent hits, in order.
     pub(super) fn take(&self) -> VecDeque<RecentHit> {
         let mut taken = Vec::new();
         for lane in &self.0 {

@@ -1,5 +1,5 @@
-//! The writer's thread: takes rows as they come, lets some more come, writes what has gathered in one
-//! transaction, and sums hits up once a second.
+//! The writer thread: takes rows as they arrive, waits briefly for more, writes a batch in one transaction,
+//! and adds the counted hits once a second.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -13,14 +13,14 @@ use super::limits::Limits;
 use super::pending::{Pending, TOGETHER};
 use super::{Hits, LedgerError, Unwritten};
 
-/// How long rows gather, unless somebody wants them written: a transaction costs more than a call, and
-/// a process that is killed loses the rows of no longer than this.
+/// Time to wait for more rows, unless a flush is requested: a transaction costs more than a call, and a
+/// process that is killed loses the rows of no longer than this.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// When there was nothing to write, hits are summed up so often.
+/// Interval at which counted hits are added while there are no rows to write.
 const SUM_UP: Duration = Duration::from_secs(1);
 
-/// How long a flush waits for another process that holds the file's lock.
+/// Maximum time that a flush waits for another process that holds the file's lock.
 const FLUSH_WAIT: Duration = Duration::from_secs(10);
 
 type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -30,10 +30,10 @@ enum Message {
     Flush(oneshot::Sender<()>),
 }
 
-/// The way to the thread, which ends with it.
+/// The sender to the thread, which ends when this is dropped.
 pub(super) struct Writer {
     messages: mpsc::Sender<Message>,
-    /// `None` if it could not be started.
+    /// `None` if the thread could not be started.
     thread: Option<Thread>,
 }
 
@@ -63,7 +63,7 @@ impl Writer {
     }
 
     pub(super) fn send(&self, row: Unwritten) {
-        // The thread lives as long as the ledger: if it is gone, it has said why.
+        // The thread lives as long as the ledger: if it could not be started, a warning has been reported.
         let _ = self.messages.send(Message::Row(Box::new(row)));
     }
 
@@ -79,7 +79,7 @@ impl Writer {
     }
 }
 
-/// What the thread has taken from the channel, and how far it has come with it.
+/// The messages that the thread has received and not processed yet.
 struct State {
     flush_wait: Duration,
     pending: Pending,
@@ -108,7 +108,8 @@ impl State {
     }
 
     fn take_all(&mut self, messages: &mpsc::Receiver<Message>) {
-        // Rows that wait in the channel have no bound: while nothing is written, none wait there.
+        // The channel has no bound: while the file cannot be written, it is emptied, because `Pending` has
+        // one.
         let most = if self.is_stuck { usize::MAX } else { TOGETHER };
         messages
             .try_iter()
@@ -116,13 +117,13 @@ impl State {
             .for_each(|message| self.take(message));
     }
 
-    /// Whether more rows may be waited for.
+    /// True if writing may wait for more rows.
     fn may_gather(&self) -> bool {
         (1..TOGETHER).contains(&self.pending.rows()) && self.flushes.is_empty() && !self.is_stuck
     }
 
-    /// Writes everything that is pending. What cannot be written stays pending, as far as there is
-    /// room for it; the user is warned once.
+    /// Writes everything that is pending. Rows that cannot be written stay pending, up to a maximum size; the
+    /// user is warned once.
     fn write(&mut self, file: &mut File, is_last: bool, warn: &Warn) {
         let must_end = is_last || !self.flushes.is_empty();
         let wait = if must_end {
@@ -134,7 +135,7 @@ impl State {
         self.is_stuck = written.is_err();
         let Err(error) = written else { return };
         let dropped = self.pending.shrink();
-        // A lock that is released in time is nothing to be warned of.
+        // A lock that is released in time needs no warning.
         let warning = if dropped > 0 || must_end || !error.is_locked() {
             Some(self.warning(file.path(), &error, dropped))
         } else {

@@ -1,4 +1,4 @@
-//! Digests as 64 hex digits where people may read them, as 32 bytes where they do not.
+//! Serialization of digests: 64 hex digits in human-readable formats, 32 bytes in binary ones.
 
 use cachalot_core::Digest;
 use serde::de::{Deserialize, Deserializer, Error as _};

@@ -1,4 +1,4 @@
-//! Looks under way: begun, and not noted yet.
+//! Observations in progress: begun, but not recorded yet.
 
 use tokio::sync::Notify;
 
@@ -12,12 +12,12 @@ pub(super) struct Looks {
 
 #[derive(Default)]
 struct State {
-    /// The number of the next look.
+    /// The number of the next observation.
     next: u64,
     open: Vec<u64>,
 }
 
-/// A look; it ends when this is dropped.
+/// Guard of an observation in progress, which ends when it is dropped.
 pub(super) struct Look<'a> {
     looks: &'a Looks,
     number: u64,
@@ -35,13 +35,13 @@ impl Looks {
         }
     }
 
-    /// Resolves when all looks that have begun so far have ended.
+    /// Resolves when all observations that have begun so far have ended.
     pub(super) async fn ended(&self) {
         let before = lock(&self.state).next;
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
-            // Registered before the state is looked at, so that nothing is missed in between.
+            // Registered before the state is read, so that no notification is missed in between.
             ended.as_mut().enable();
             if lock(&self.state)
                 .open

@@ -1,4 +1,4 @@
-//! Looking at files.
+//! Observations of files.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -38,7 +38,7 @@ fn moved(path: &Path) -> String {
     format!("{} changed while it was read", path.display())
 }
 
-/// Reads a file and notes it, on one handle.
+/// Reads a file through one handle, and records it.
 pub(super) fn read(path: &Path, times: &Times) -> io::Result<(Result<Observed>, Bytes)> {
     let mut file = File::open(path)?;
     let before = Status::from(&file.metadata()?);
@@ -57,8 +57,8 @@ pub(super) fn read(path: &Path, times: &Times) -> io::Result<(Result<Observed>, 
     Ok((observed, bytes.into()))
 }
 
-/// Notes the digest and length of a content. A length that is not that of the status is that of a file
-/// which is made up when it is read, as those of `/proc` are: nothing tells when it changes.
+/// Records the digest and length of a content. A length that differs from the status is that of a file
+/// which is generated when it is read, like those of `/proc`: nothing reveals when it changes.
 fn noted(
     path: &Path,
     (digest, length): (Digest, u64),
@@ -79,7 +79,7 @@ fn noted(
     })
 }
 
-/// What it says of a path that reading it failed so.
+/// The observation that follows from a failed read of a path.
 pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
     let what = match Absence::of(error) {
         Some(absence) => What::Absent(absence),
@@ -92,7 +92,7 @@ pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
     })
 }
 
-/// What a path holds now, in constant memory.
+/// Observes the current content of a path, in constant memory.
 pub(super) fn content(path: &Path, times: &Times) -> Result<Observed> {
     match Status::of(path).map_err(|error| fault(path, &error))? {
         Err(absence) => Ok(Observed {
@@ -100,7 +100,7 @@ pub(super) fn content(path: &Path, times: &Times) -> Result<Observed> {
             what: What::Absent(absence),
         }),
         Ok(status) if status.directory => listing(path, times),
-        // To open a pipe would wait for its other end.
+        // Opening a pipe would wait for its other end.
         Ok(_) if !path.is_file() => Err(format!(
             "{} is neither a file nor a directory",
             path.display()
@@ -122,7 +122,7 @@ pub(super) fn content(path: &Path, times: &Times) -> Result<Observed> {
     }
 }
 
-/// The digest and the length of what can be read.
+/// The digest and the length of all that can be read.
 fn hash(file: &mut File) -> io::Result<(Digest, u64)> {
     let mut hasher = sha2::Sha256::new();
     let mut buffer = vec![0; 256 << 10];
@@ -138,7 +138,7 @@ fn hash(file: &mut File) -> io::Result<(Digest, u64)> {
     }
 }
 
-/// The names and kinds of a directory's entries.
+/// Observes the names and types of a directory's entries.
 pub(super) fn listing(path: &Path, times: &Times) -> Result<Observed> {
     let status = match Status::of(path).map_err(|error| fault(path, &error))? {
         Err(absence) => {
@@ -184,7 +184,7 @@ pub(super) fn listing(path: &Path, times: &Times) -> Result<Observed> {
     }
 }
 
-/// Whether something is there, and as what.
+/// Observes the existence and the type of a path.
 pub(super) fn existence(path: &Path) -> Result<Observed> {
     let what = match Status::of(path).map_err(|error| fault(path, &error))? {
         Err(absence) => What::Absent(absence),
@@ -198,7 +198,7 @@ pub(super) fn existence(path: &Path) -> Result<Observed> {
     })
 }
 
-/// Where a path leads.
+/// Observes the canonical path.
 pub(super) fn target(path: &Path) -> Result<Observed> {
     let real = match std::fs::canonicalize(path) {
         Ok(real) => Some(name(&real)?),

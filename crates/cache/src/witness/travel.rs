@@ -1,4 +1,4 @@
-//! What was observed, on its way to whatever is built from it.
+//! Conversion of observations to and from [`Witnesses`], which results carry to what is built from them.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use cachalot_core::Witnesses;
 use super::{Watched, Witness};
 
 impl Witness {
-    /// What has been noted so far, to travel on the result of the work; unknown if the list is not the
-    /// whole truth. Only the work itself knows whether it depends on anything else.
+    /// Returns the records so far, to be attached to the result of the work; unknown if the list is
+    /// incomplete. Only the work itself knows if it depends on anything else.
     #[must_use]
     pub fn witnesses(&self) -> Witnesses {
         match self.spoilt() {
@@ -17,9 +17,9 @@ impl Witness {
         }
     }
 
-    /// Takes over what a result was built from, as it was observed then: nothing is looked at anew, so
-    /// that whatever changed since is noticed. What is not known, or was noted by somebody else than
-    /// this crate, spoils the list.
+    /// Adds the witnesses of a result as they were recorded then: nothing is observed anew, so that every
+    /// later change is detected. Unknown witnesses, and those that another crate recorded, make the list
+    /// incomplete.
     pub fn adopt(&self, witnesses: &Witnesses) {
         let items = match witnesses.items() {
             Ok(items) => items,
@@ -38,7 +38,7 @@ impl Witness {
     }
 }
 
-/// Observations as they travel; they share the list.
+/// Wraps observations as [`Witnesses`], which share the list.
 pub(crate) fn travelling(watched: &Arc<Watched>) -> Witnesses {
     if watched.observed.is_empty() {
         Witnesses::default()
