@@ -1,4 +1,4 @@
-//! Answers that are there at once, and answers that are waited for.
+//! Answers that are available at once, and answers to be awaited.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use futures_util::future::BoxFuture;
 
 use crate::{Error, ErrorKind};
 
-/// What a memory answers. `Now` only if it waited neither for another machine nor for a lock that
-/// another process may hold; only `Later` can be timed out.
+/// The answer of a store. It is `Now` only if it waited neither for another machine nor for a lock that
+/// another process may hold; only `Later` can time out.
 pub enum Answer<'a, T> {
     /// The answer.
     Now(Result<T, Error>),
-    /// The answer will come.
+    /// The future of the answer.
     Later(BoxFuture<'a, Result<T, Error>>),
 }
 
 impl<'a, T: Send + 'a> Answer<'a, T> {
-    /// An answer that is awaited.
+    /// Creates an answer that is awaited.
     pub fn later(future: impl Future<Output = Result<T, Error>> + Send + 'a) -> Self {
         Self::Later(Box::pin(future))
     }
 
-    /// Waits for as long as it takes.
+    /// Waits without a timeout.
     ///
     /// # Errors
-    /// The memory's own.
+    /// The store's own.
     pub async fn settle(self) -> Result<T, Error> {
         match self {
             Self::Now(answer) => answer,
@@ -35,7 +35,7 @@ impl<'a, T: Send + 'a> Answer<'a, T> {
     /// Waits for at most `patience`.
     ///
     /// # Errors
-    /// The memory's own, or [`ErrorKind::TimedOut`].
+    /// The store's own, or [`ErrorKind::TimedOut`].
     pub async fn within(self, patience: Duration) -> Result<T, Error> {
         match self {
             Self::Now(answer) => answer,

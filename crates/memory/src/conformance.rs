@@ -1,9 +1,9 @@
-//! What every memory must do, as a suite of checks that any implementation can run.
+//! The contract of a store, as a suite of checks that any implementation can run.
 //!
-//! A check takes a [`Subject`], a fresh and empty memory, and panics where the memory does not keep the
-//! contract of [`Memory`] or [`Recall`](crate::Recall). [`memory_conformance!`](crate::memory_conformance)
-//! makes a test of every check; [`suite`] runs them all. What a memory says it cannot do
-//! ([`About::reservations`](crate::About::reservations), [`Memory::recall`], [`Memory::stamp`]) is not
+//! A check takes a [`Subject`], a fresh and empty store, and panics if the store violates the contract of
+//! [`Memory`] or [`Recall`](crate::Recall). [`memory_conformance!`](crate::memory_conformance) generates a
+//! test for every check; [`suite`] runs them all. Features that a store declares as unsupported
+//! ([`About::reservations`](crate::About::reservations), [`Memory::recall`], [`Memory::stamp`]) are not
 //! checked.
 #![allow(
     clippy::unwrap_used,
@@ -30,17 +30,16 @@ use cachalot_core::ManualClock;
 
 use crate::{Filter, Found, Label, Lease, Match, Memory, Millis, Page, Put, Record, Reserved};
 
-/// A fresh memory to check, and what else a check needs.
+/// A fresh store to check, and the environment of a check.
 pub struct Subject {
-    /// The memory: nothing was ever stored in it.
+    /// The store: nothing was ever stored in it.
     pub memory: Arc<dyn Memory>,
-    /// The same records through another handle, as another process would have it; `None` if there is no
-    /// such thing.
+    /// Another handle on the same records, like that of another process; `None` if there is no such handle.
     pub second: Option<Arc<dyn Memory>>,
-    /// Moves the memory's time on by as much as asked for, by an offset that only tests can set: checks
-    /// ask for hours, and nothing may wait for them.
+    /// Advances the store's time by the given duration, by an offset that only tests can set: checks advance
+    /// it by hours without waiting.
     pub pass: Box<dyn Fn(Duration) + Send + Sync>,
-    /// What has to live as long as the memory: a directory, a server.
+    /// Anything that has to live as long as the store: a directory, a server.
     pub keep: Option<Box<dyn Any + Send>>,
 }
 
@@ -54,7 +53,7 @@ impl fmt::Debug for Subject {
 }
 
 impl Subject {
-    /// A memory that tells the time by `clock`, without a second handle.
+    /// Creates a subject with a store that uses `clock`, without a second handle.
     pub fn new(memory: Arc<dyn Memory>, clock: Arc<ManualClock>) -> Self {
         Self {
             memory,
@@ -64,26 +63,26 @@ impl Subject {
         }
     }
 
-    /// The same, with another handle on the same records.
+    /// Adds another handle on the same records.
     #[must_use]
     pub fn with_second(mut self, second: Arc<dyn Memory>) -> Self {
         self.second = Some(second);
         self
     }
 
-    /// The same, keeping something alive.
+    /// Keeps a value alive as long as the subject.
     #[must_use]
     pub fn keeping(mut self, what: impl Any + Send) -> Self {
         self.keep = Some(Box::new(what));
         self
     }
 
-    /// Every handle on the records.
+    /// All handles on the records.
     fn handles(&self) -> impl Iterator<Item = &Arc<dyn Memory>> {
         std::iter::once(&self.memory).chain(&self.second)
     }
 
-    /// Another handle if there is one, else the same.
+    /// The other handle if there is one, else the first.
     fn other(&self) -> &Arc<dyn Memory> {
         self.second.as_ref().unwrap_or(&self.memory)
     }
@@ -189,7 +188,7 @@ macro_rules! memory_conformance_checks {
     };
 }
 
-/// Makes a `#[test]` of every check. The argument is an expression that makes a fresh [`Subject`] each
+/// Generates a `#[test]` for every check. The argument is an expression that creates a fresh [`Subject`] each
 /// time it is evaluated. To be called in a module of its own.
 #[macro_export]
 macro_rules! memory_conformance {
@@ -217,10 +216,10 @@ macro_rules! each {
     };
 }
 
-/// Runs every check, each on a fresh memory.
+/// Runs every check, each on a fresh store.
 ///
 /// # Panics
-/// Where the memory breaks its contract.
+/// If the store violates its contract.
 pub async fn suite(fresh: impl Fn() -> Subject) {
     memory_conformance_checks! { each, fresh }
 }
@@ -228,7 +227,7 @@ pub async fn suite(fresh: impl Fn() -> Subject) {
 /// Runs a check on a runtime of two threads.
 ///
 /// # Panics
-/// Where the check does.
+/// If the check panics.
 pub fn run(check: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -268,7 +267,7 @@ fn expiring(key: &str, expires: Millis) -> Record {
     }
 }
 
-/// Stores, which must succeed; the revision.
+/// Stores a record, which must succeed; returns the revision.
 async fn put(memory: &dyn Memory, space: &str, record: Record) -> u64 {
     match memory.put(space, record, None, &[]).settle().await.unwrap() {
         Put::Stored { revision } => revision,
@@ -299,7 +298,7 @@ async fn lease(memory: &dyn Memory, key: &str, hold: Duration) -> Lease {
     }
 }
 
-/// Adds one to a counter; its new value.
+/// Adds one to a counter; returns its new value.
 async fn raise(memory: &dyn Memory, space: &str, counter: &str) -> u64 {
     memory.add(space, &[(counter, 1)]).settle().await.unwrap()[0]
 }

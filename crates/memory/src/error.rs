@@ -1,6 +1,6 @@
-//! What can go wrong in a memory.
+//! Errors of a store.
 
-/// The kind of a fault, to match on.
+/// The kind of an error, to match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -8,7 +8,7 @@ pub enum ErrorKind {
     Unavailable,
     /// Another process held the lock for too long.
     Busy,
-    /// No answer in the time that the caller had.
+    /// No answer within the caller's time limit.
     TimedOut,
     /// No space left.
     Full,
@@ -18,19 +18,19 @@ pub enum ErrorKind {
     TooNew,
     /// No permission.
     Denied,
-    /// The value is larger than the memory takes.
+    /// The value is larger than the store accepts.
     TooLarge,
-    /// The request makes no sense, or the memory cannot do this at all.
+    /// The request is invalid, or the store does not support it.
     Unsupported,
 }
 
-/// A fault of a memory.
+/// An error of a store.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What kind of fault.
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// What happened, to what; never holds a value or a credential.
+    /// The failure and the object that it concerns; never contains a value or a credential.
     pub message: String,
     /// The cause.
     #[source]
@@ -38,7 +38,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// A fault without a further cause.
+    /// Creates an error without a further cause.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
@@ -48,14 +48,14 @@ impl Error {
         }
     }
 
-    /// The same fault, with its cause.
+    /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(std::sync::Arc::new(source));
         self
     }
 
-    /// Whether the same call may succeed if it is simply made again.
+    /// True if a retry of the same call may succeed.
     #[must_use]
     pub fn worth_retrying(&self) -> bool {
         matches!(

@@ -1,20 +1,23 @@
-//! A memory in one flat JSON file: questions and their answers, `{ "<question>": "<answer>" }`.
+//! A store in one flat JSON file of questions and their answers, `{ "<question>": "<answer>" }`.
 //!
-//! This is the file that docker-agent's response cache keeps, readable and writable by both at once, so
-//! it can hold nothing else: keys and values are text, and there are no labels, expiries, counters and
-//! reservations. The entries of the cache's engine do not fit into it; whoever wants such a file uses
-//! [`Memory::get`] and [`Memory::put`] themselves. It is one space, [`SPACE`]; every other one is empty.
+//! This is the format of docker-agent's response cache, and both programs can read and write one file at the
+//! same time. It can contain nothing else: keys and values are text, and there are no labels, expiries,
+//! counters and reservations. The entries of the cache engine do not fit into it; callers that want such a
+//! file use [`Memory::get`] and [`Memory::put`] directly. It has one space, [`SPACE`]; every other one is
+//! empty.
 //!
-//! A store takes the exclusive lock on `<path>.lock` (a file that is never deleted), reads what is there
-//! now, adds to it, and puts a whole new file in the old one's place: no process loses what another one
-//! stored, and nobody ever reads half a file. Each store writes the whole file. A lookup takes no lock
-//! and reads the file again only if it is another one than before, or so young (two seconds) that its
-//! times would not tell.
+//! A put takes the exclusive lock on `<path>.lock` (a file that is never deleted), reads the current file,
+//! adds its entry, and replaces the file by a new one: no process loses the entries of another, and no reader
+//! ever reads a partial file. Each put writes the whole file. A lookup takes no lock, and reads the file
+//! again only if it is another one than before, or so young (two seconds) that its times would not reveal a
+//! change.
 //!
-//! Three things are weaker than [`Memory`] promises: a revision counts the replacements that this handle
-//! has seen; [`Record::updated`] of what was found in the file is when the file was last written; and an
-//! answer whose store failed is kept by this handle all the same, until a later store writes it or
-//! somebody else answers the question.
+//! Three guarantees are weaker than those of [`Memory`]:
+//!
+//! - A revision counts the replacements that this handle has seen.
+//! - [`Record::updated`] of a record from the file is the time when the file was last written.
+//! - An answer that could not be written stays in this handle, until a later put writes it or another process
+//!   answers the question.
 
 mod disk;
 mod failure;
@@ -39,23 +42,23 @@ use self::failure::Context;
 use self::state::State;
 use self::text::Entries;
 
-/// The one space of such a file.
+/// The only space of such a file.
 pub const SPACE: &str = crate::space::CACHE;
 
-/// The largest question and answer together, in bytes: every store writes all of them.
+/// Maximum size of a question and its answer together, in bytes: every put writes all of them.
 pub const LARGEST: u64 = 4 << 20;
 
-/// How such a file is used.
+/// Options for a flat JSON file.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Tells the time of stores.
+    /// The clock for the times of writes.
     pub clock: Arc<dyn Clock>,
-    /// How long a store waits for other processes before it fails with [`ErrorKind::Busy`].
+    /// Maximum time that a put waits for other processes before it fails with [`ErrorKind::Busy`].
     pub patience: Duration,
 }
 
 impl Options {
-    /// Waits for five seconds.
+    /// The defaults: a wait of five seconds.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -65,29 +68,29 @@ impl Options {
     }
 }
 
-/// A memory in a flat JSON file. See the [module](self).
+/// A store in a flat JSON file. See the [module](self).
 #[derive(Debug)]
 pub struct FlatJsonMemory {
     about: About,
     file: Arc<Shared>,
 }
 
-/// What stores on other threads work on.
+/// The state shared with puts on other threads.
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
     options: Options,
     context: Context,
-    /// Never held while somebody waits for the lock of the file.
+    /// Never held while waiting for the lock of the file.
     state: Mutex<State>,
 }
 
 impl FlatJsonMemory {
-    /// Opens the file. One that is not there, or has no bytes, has no entries; it is made, readable by
-    /// its owner only, by the first store.
+    /// Opens the file. A missing or empty file has no entries; the first put creates it, readable by its
+    /// owner only.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] for what is not one flat JSON object of texts; those of the file system.
+    /// [`ErrorKind::Corrupt`] if it is not one flat JSON object of strings; errors of the file system.
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let path =
             std::path::absolute(path).map_err(|error| Context::new(path).io("find", error))?;
@@ -113,8 +116,8 @@ impl FlatJsonMemory {
         })
     }
 
-    /// Runs work that may wait for other processes where it holds nobody up. Once begun, it goes on to
-    /// its end even if nobody waits for it any more.
+    /// Runs work that may wait for other processes on a thread that may block. Once started, it runs to its
+    /// end even if the caller stops waiting.
     fn elsewhere<'a, T: Send + 'static>(
         &self,
         work: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
@@ -131,7 +134,7 @@ impl FlatJsonMemory {
         })
     }
 
-    /// What is asked of the entries as they are now; nothing of another space.
+    /// Calls `ask` with the current entries; returns the default for any other space.
     fn look<T: Default>(&self, space: &str, ask: impl FnOnce(&State) -> T) -> Result<T, Error> {
         if space != SPACE {
             return Ok(T::default());
@@ -141,7 +144,7 @@ impl FlatJsonMemory {
         Ok(ask(&state))
     }
 
-    /// What a flat JSON file cannot hold.
+    /// Fails if the record cannot be stored in a flat JSON file.
     fn check(&self, space: &str, record: &Record) -> Result<(), Error> {
         let cannot = if space != SPACE {
             format!("another space than `{SPACE}`: this is `{space:.80}`")
@@ -159,13 +162,14 @@ impl FlatJsonMemory {
 }
 
 impl Shared {
-    /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
+    /// Ignores poisoning: every change consists of steps that cannot panic half-way, so the data is
+    /// consistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the entries as they are now, and writes them unless they are the same as before. Until
-    /// this handle knows of the new file and `note` has run, nobody else can make another one.
+    /// Changes the current entries, and writes them unless they are the same as before. Holds the lock of the
+    /// file until this handle has read the new file and `note` has run.
     fn change<E, T>(
         &self,
         edit: impl FnOnce(&State, &mut Entries) -> E,
@@ -228,7 +232,7 @@ impl Shared {
     }
 }
 
-/// What is found or erased, apart from who asks.
+/// The parameters of a find or erase, owned.
 #[derive(Debug)]
 struct Asked {
     prefix: String,
@@ -238,7 +242,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// `None` if no entry of such a file can match.
+    /// Converts a filter; `None` if no entry of such a file can match.
     fn of(filter: &Filter<'_>, page: &Page<'_>, context: &Context) -> Result<Option<Self>, Error> {
         request::check_page(filter, page)?;
         if filter.order != Order::Key {
@@ -283,9 +287,9 @@ impl Memory for FlatJsonMemory {
         Answer::Now(Err(self.file.context.unsupported("a reservation")))
     }
 
-    /// Stores text under a key; [`ErrorKind::Unsupported`] for anything that has labels, an expiry or
-    /// bytes that are no text. No lease on it can be current, so nothing is stored under one. If the
-    /// store fails, this handle still answers with it; no other does.
+    /// Stores text under a key; [`ErrorKind::Unsupported`] for a record with labels, an expiry, or bytes that
+    /// are not text. No lease can be current, so nothing is stored under one. If writing fails, this handle
+    /// still returns the answer; no other handle does.
     fn put<'a>(
         &'a self,
         space: &'a str,
@@ -369,7 +373,7 @@ impl Memory for FlatJsonMemory {
         Answer::Now(Err(self.file.context.unsupported("a counter")))
     }
 
-    /// There is none.
+    /// Always empty.
     fn counters<'a>(
         &'a self,
         _: &'a str,
@@ -380,7 +384,7 @@ impl Memory for FlatJsonMemory {
         Answer::Now(Ok(Vec::new()))
     }
 
-    /// Notes nothing.
+    /// Does nothing.
     fn touch<'a>(&'a self, _: &'a str, _: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
         Answer::Now(Ok(()))
     }
@@ -394,7 +398,7 @@ impl Memory for FlatJsonMemory {
     }
 }
 
-/// An entry as a record.
+/// Converts an entry to a record.
 fn as_record(key: &str, answer: &str, revision: u64, updated: Millis) -> Record {
     Record {
         key: key.to_owned(),

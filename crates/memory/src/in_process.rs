@@ -1,8 +1,8 @@
-//! A memory that lives and dies with the process.
+//! A store in the memory of this process.
 //!
 //! One lock around indexed maps: every call is a short piece of local work, so every answer is
-//! [`Answer::Now`]. Stamps are read without the lock; they move while it is held, so nobody can have
-//! read an old record after a stamp moved and before the record did.
+//! [`Answer::Now`]. Stamps are read without the lock. They change while it is held, so no caller can read an
+//! old record after a stamp has changed and before the record does.
 
 mod space;
 mod words;
@@ -22,10 +22,10 @@ use crate::{
 
 use self::space::Space;
 
-/// The largest record, in bytes: the same as in a SQLite file, so that tests on one hold for the other.
+/// Maximum size of a record, in bytes: the same as in a SQLite file, so that tests on one hold for the other.
 const LARGEST: u64 = crate::sqlite::LARGEST;
 
-/// A memory in this process. See the [module](self).
+/// A store in this process. See the [module](self).
 #[derive(Debug)]
 pub struct InProcessMemory {
     about: About,
@@ -35,7 +35,7 @@ pub struct InProcessMemory {
 }
 
 impl InProcessMemory {
-    /// An empty memory that tells the time by `clock`.
+    /// Creates an empty store that uses `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -54,7 +54,8 @@ impl InProcessMemory {
         }
     }
 
-    /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
+    /// Ignores poisoning: every change consists of steps that cannot panic half-way, so the data is
+    /// consistent.
     fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Space>> {
         self.spaces.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +69,7 @@ impl InProcessMemory {
     }
 }
 
-/// The space, made if it is not there.
+/// Returns the space, creating it if needed.
 fn open<'a>(spaces: &'a mut HashMap<String, Space>, name: &str) -> &'a mut Space {
     spaces.entry(name.to_owned()).or_default()
 }

@@ -1,4 +1,4 @@
-//! What a memory keeps, and how it is asked for.
+//! Records, and the types of requests and answers.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::{Millis, glob_matches};
     Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct Label {
-    /// What it is: `tag`, `handle`, …
+    /// The kind of label: `tag`, `handle`, …
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: String,
 }
 
 impl Label {
-    /// A label.
+    /// Creates a label.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -31,57 +31,57 @@ impl Label {
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its key, unique in its space.
+    /// The key, unique in its space.
     pub key: String,
-    /// What is remembered.
+    /// The stored bytes.
     pub value: Bytes,
-    /// By what it is found. Order carries no meaning; a repeated one is kept once.
+    /// Labels by which the record is found. Their order has no meaning; a repeated label is kept once.
     pub labels: Vec<Label>,
-    /// From when on it is expired; `None`: never.
+    /// The time of expiry; `None`: it never expires.
     pub expires: Option<Millis>,
-    /// 1 when new, one more at each replacement.
+    /// 1 for a new record, incremented at each replacement.
     pub revision: u64,
-    /// When this revision was stored, by the memory's clock; ignored by `put`.
+    /// The time when this revision was stored, by the store's clock; ignored by `put`.
     pub updated: Millis,
 }
 
-/// A record and counters.
+/// The result of [`Memory::get`](crate::Memory::get): a record and counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
     /// The record, if there is one.
     pub record: Option<Record>,
-    /// The counters asked for, in the order asked for.
+    /// The requested counters, in the requested order.
     pub counters: Vec<u64>,
-    /// The memory's time at which they were read.
+    /// The store's time at which they were read.
     pub now: Millis,
 }
 
-/// A lookup that reserves what it does not find.
+/// A lookup that reserves the key if the record does not answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Enter<'a> {
     /// The counters to read with the record.
     pub counters: &'a [&'a str],
     /// The labels of the reservation.
     pub labels: &'a [Label],
-    /// How long the reservation holds.
+    /// The duration of the reservation.
     pub hold: Duration,
-    /// Which record that has not expired is reserved over.
+    /// The unexpired records that do not answer the lookup.
     pub stale: Stale,
 }
 
-/// A record that does not answer a lookup although it has not expired.
+/// Selects records that do not answer a lookup although they have not expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stale {
-    /// None: every record that has not expired answers.
+    /// None: every unexpired record answers.
     None,
-    /// The one of this revision, which was read before and found unusable.
+    /// The record of this revision, which the caller has read and cannot use.
     Revision(u64),
-    /// Any.
+    /// Any record.
     Any,
 }
 
 impl Stale {
-    /// Whether a record was found that has not expired and is not stale.
+    /// True if a record was found that has not expired and is not stale.
     #[must_use]
     pub fn is_answered_by(self, found: &Found) -> bool {
         found.record.as_ref().is_some_and(|record| {
@@ -95,32 +95,32 @@ impl Stale {
     }
 }
 
-/// The answer to [`Memory::enter`](crate::Memory::enter).
+/// The result of [`Memory::enter`](crate::Memory::enter).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entered {
-    /// What was read.
+    /// The record and counters.
     pub found: Found,
     /// The reservation; `None` if the record answers.
     pub reserved: Option<Reserved>,
 }
 
-/// The right to store under a key, for a while.
+/// The exclusive right to store under a key, for a limited time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// The space of the key.
     pub space: String,
-    /// The key that is reserved.
+    /// The reserved key.
     pub key: String,
-    /// Larger than that of every earlier lease on the key.
+    /// The fencing token: larger than that of every earlier lease on the key.
     pub fence: u64,
 }
 
-/// The answer to a reservation.
+/// The result of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reserved {
-    /// It is ours.
+    /// The caller holds the lease.
     Held(Lease),
-    /// Somebody else holds it.
+    /// Another caller holds a lease.
     Busy {
         /// The fence of the current lease.
         fence: u64,
@@ -129,7 +129,7 @@ pub enum Reserved {
     },
 }
 
-/// The answer to a store.
+/// The result of storing a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
     /// Stored durably.
@@ -139,9 +139,9 @@ pub enum Put {
     },
     /// The lease was no longer current; nothing was stored.
     Overtaken,
-    /// A counter had another value than the one given; nothing was stored.
+    /// A counter did not have the given value; nothing was stored.
     Outdated {
-        /// The index of the first such counter in the order given.
+        /// The index of the first such counter in the given order.
         counter: usize,
     },
 }
@@ -153,29 +153,29 @@ pub enum Match<'a> {
     Is {
         /// The label's name.
         name: &'a str,
-        /// Its value.
+        /// The label's value.
         value: &'a str,
     },
-    /// The record has a label of this name whose value begins so.
+    /// The record has a label of this name whose value begins with `prefix`.
     Starts {
         /// The label's name.
         name: &'a str,
-        /// How its value begins; empty: any value.
+        /// The prefix of the value; empty for any value.
         prefix: &'a str,
     },
     /// The record has a label of this name whose whole value matches the pattern
-    /// ([`glob_matches`](crate::glob_matches)). Served by an index as far as the pattern begins with
-    /// literal text.
+    /// ([`glob_matches`](crate::glob_matches)). An index serves the literal text at the beginning of the
+    /// pattern.
     Glob {
         /// The label's name.
         name: &'a str,
-        /// The pattern: `*` stands for any text, everything else for itself.
+        /// The pattern: `*` matches any text, every other character itself.
         pattern: &'a str,
     },
 }
 
 impl<'a> Match<'a> {
-    /// The name of the label, and how its value begins.
+    /// The name of the label, and the prefix of the values that can match.
     #[must_use]
     pub fn range(&self) -> (&'a str, &'a str) {
         match *self {
@@ -190,7 +190,7 @@ impl<'a> Match<'a> {
         }
     }
 
-    /// Whether one of the labels meets the criterion.
+    /// True if one of the labels meets the criterion.
     #[must_use]
     pub fn is_met_by(&self, labels: &[Label]) -> bool {
         labels.iter().any(|label| match *self {
@@ -203,16 +203,16 @@ impl<'a> Match<'a> {
     }
 }
 
-/// What to find or erase: all criteria must hold.
+/// Selects records to find or erase: all criteria must hold.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Filter<'a> {
-    /// The key begins so.
+    /// The prefix of the key.
     pub prefix: &'a str,
-    /// All of these hold.
+    /// Criteria on labels.
     pub labels: &'a [Match<'a>],
-    /// Expires strictly before this moment; records that never expire do not match.
+    /// Records that expire strictly before this time; records that never expire do not match.
     pub expired_before: Option<Millis>,
-    /// In what order.
+    /// The order of the result.
     pub order: Order,
 }
 
@@ -222,41 +222,40 @@ pub enum Order {
     /// By key; the only order in which a cursor works.
     #[default]
     Key,
-    /// The most recently stored first, by the order of the stores and not by the clock.
+    /// Most recently stored first, by the sequence of writes and not by the clock.
     Newest,
-    /// The least recently used (or stored) first; among equals, the one stored first.
+    /// Least recently used (or stored) first; among equals, the one stored first.
     Coldest,
-    /// The one that expires first, first; among equals, and what never expires, which comes last, the one
-    /// stored first.
+    /// Earliest expiry first; records that never expire come last. Among equals, the one stored first.
     Expiry,
 }
 
-/// Which part of the matches.
+/// Selects a part of the matches.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
-    /// Only keys after this one; [`crate::ErrorKind::Unsupported`] in another order than [`Order::Key`].
+    /// Only keys after this one; [`crate::ErrorKind::Unsupported`] in any order but [`Order::Key`].
     pub after: Option<&'a str>,
-    /// At most so many.
+    /// Maximum number of matches.
     pub limit: u32,
-    /// Whether labels are wanted: without, `labels` is empty.
+    /// Set if labels are requested; otherwise `labels` is empty.
     pub labels: bool,
-    /// Which part of the values is wanted.
+    /// The requested part of the values.
     pub values: Values,
 }
 
-/// Which part of the values of a page is wanted.
+/// The requested part of the values of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
     /// None: `value` is empty.
     None,
-    /// At least so many of the first bytes, or all of a shorter value.
+    /// At least this number of bytes from the beginning, or all of a shorter value.
     First(u32),
     /// Whole values.
     All,
 }
 
 impl Page<'_> {
-    /// The first `limit` matches with their values and labels.
+    /// A page of the first `limit` matches with their values and labels.
     #[must_use]
     pub fn first(limit: u32) -> Self {
         Self {
@@ -266,7 +265,7 @@ impl Page<'_> {
         }
     }
 
-    /// The first `limit` matches with their labels, without values.
+    /// A page of the first `limit` matches with their labels, without values.
     #[must_use]
     pub fn labels(limit: u32) -> Self {
         Self {
@@ -275,7 +274,7 @@ impl Page<'_> {
         }
     }
 
-    /// The first `limit` matches, keys only.
+    /// A page of the first `limit` matches, keys only.
     #[must_use]
     pub fn keys(limit: u32) -> Self {
         Self {
@@ -292,18 +291,18 @@ impl Page<'_> {
 pub struct Batch {
     /// The matches.
     pub records: Vec<Record>,
-    /// The whole size of each match's value in bytes, whichever part of it the page asked for.
+    /// The size of each match's whole value in bytes, regardless of the requested part.
     pub sizes: Vec<u64>,
-    /// The `after` of the next page, if there may be more: if this one is full ([`Order::Key`] only).
+    /// The `after` of the next page if there may be one, that is, if this page is full ([`Order::Key`] only).
     pub next: Option<String>,
 }
 
-/// How much a space holds.
+/// The size of a space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Records, expired ones included.
+    /// Number of records, expired ones included.
     pub records: u64,
-    /// Bytes of their keys, values and labels.
+    /// Total bytes of their keys, values and labels.
     pub bytes: u64,
 }
 
@@ -312,6 +311,6 @@ pub struct Usage {
 pub struct Recalled {
     /// The record.
     pub record: Record,
-    /// How well it matches: larger is better.
+    /// The quality of the match: larger is better.
     pub score: f64,
 }

@@ -1,4 +1,4 @@
-//! What both memories ask of a request, and how they read it.
+//! Checks of requests and helpers for them, shared by the stores.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use cachalot_core::Millis;
 
 use crate::{About, Error, ErrorKind, Filter, Label, Lease, Match, Order, Page, Record};
 
-/// The first label of each (name, value), in the order given.
+/// Removes repeated labels; keeps the first of each, in the given order.
 pub(crate) fn distinct(labels: Vec<Label>) -> Vec<Label> {
     let mut kept: Vec<Label> = Vec::with_capacity(labels.len());
     for label in labels {
@@ -17,7 +17,7 @@ pub(crate) fn distinct(labels: Vec<Label>) -> Vec<Label> {
     kept
 }
 
-/// What a record adds to [`crate::Usage::bytes`].
+/// The contribution of a record to [`crate::Usage::bytes`].
 pub(crate) fn weight(key: &str, value: usize, labels: &[Label]) -> u64 {
     let labels: usize = labels
         .iter()
@@ -26,18 +26,18 @@ pub(crate) fn weight(key: &str, value: usize, labels: &[Label]) -> u64 {
     (key.len() + value + labels) as u64
 }
 
-/// Whether the labels meet all criteria.
+/// True if the labels meet all criteria.
 pub(crate) fn meets_all(criteria: &[Match<'_>], labels: &[Label]) -> bool {
     criteria.iter().all(|criterion| criterion.is_met_by(labels))
 }
 
-/// Whether reservations are erased along with records: they cannot have expired, and an order by use
-/// or by expiry picks records by what only records have.
+/// True if the filter also erases reservations: they cannot have expired, and an order by use or by expiry
+/// selects by a property that only records have.
 pub(crate) fn reaches_reservations(filter: &Filter<'_>) -> bool {
     filter.expired_before.is_none() && matches!(filter.order, Order::Key | Order::Newest)
 }
 
-/// A cursor works in key order only.
+/// Fails if a cursor is used in any order but that of keys.
 pub(crate) fn check_page(filter: &Filter<'_>, page: &Page<'_>) -> Result<(), Error> {
     if page.after.is_some() && filter.order != Order::Key {
         return Err(Error::new(
@@ -51,7 +51,7 @@ pub(crate) fn check_page(filter: &Filter<'_>, page: &Page<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// Names have to be as short as the memory's [`About::longest_name`].
+/// Fails if a name is longer than the store's [`About::longest_name`].
 pub(crate) fn check_names<'n>(
     about: &About,
     names: impl IntoIterator<Item = &'n str>,
@@ -69,14 +69,14 @@ pub(crate) fn check_names<'n>(
     }
 }
 
-/// Names and values of labels.
+/// The names and values of labels.
 pub(crate) fn names_of(labels: &[Label]) -> impl Iterator<Item = &str> {
     labels
         .iter()
         .flat_map(|label| [label.name.as_str(), label.value.as_str()])
 }
 
-/// A lease allows storing under its own key only, and every name and value has to fit.
+/// Fails if the lease is for another key, or if a name or the record is too long.
 pub(crate) fn check_put(
     about: &About,
     space: &str,
@@ -112,20 +112,20 @@ pub(crate) fn check_put(
     Ok(())
 }
 
-/// The value that [`crate::counter::ERASED`] has after an erase at `now`.
+/// The value of [`crate::counter::ERASED`] after an erase at `now`.
 pub(crate) fn erased(before: u64, now: Millis) -> u64 {
     before
         .saturating_add(1)
         .max(u64::try_from(now).unwrap_or(0))
 }
 
-/// For so long a lapsed lease that was not taken over stays current.
+/// Minimum time, in milliseconds, for which a lapsed lease that was not taken over stays current.
 pub(crate) const LAPSED_KEPT: Millis = 3_600_000;
 
 /// The largest value of a counter: SQLite's largest integer.
 pub(crate) const LARGEST_COUNT: u64 = i64::MAX as u64;
 
-/// A text index is not amended, and every value has to fit.
+/// Fails in the space with the text index, which is not amended, and if the record is too large.
 pub(crate) fn check_amend(space: &str, record: &Record, largest: u64) -> Result<(), Error> {
     let key = &record.key;
     if space == crate::space::USER {
@@ -141,17 +141,17 @@ pub(crate) fn check_amend(space: &str, record: &Record, largest: u64) -> Result<
     Ok(())
 }
 
-/// When a hold that begins now ends.
+/// The end of a hold that begins now.
 pub(crate) fn until(now: Millis, hold: Duration) -> Millis {
     now.saturating_add(Millis::try_from(hold.as_millis()).unwrap_or(Millis::MAX))
 }
 
-/// How long it is until then.
+/// The time left until `until`.
 pub(crate) fn left(until: Millis, now: Millis) -> Duration {
     Duration::from_millis(u64::try_from(until.saturating_sub(now)).unwrap_or(0))
 }
 
-/// The `after` of the page behind this one: a full page in key order may have a successor.
+/// The `after` of the next page: only a full page in key order may have a successor.
 pub(crate) fn next(records: &[Record], filter: &Filter<'_>, page: &Page<'_>) -> Option<String> {
     let full = filter.order == Order::Key && records.len() == page.limit as usize;
     records

@@ -1,7 +1,7 @@
-//! The slot of a name: stamps are kept for groups of names, not for each name that ever was.
+//! Slots of names: stamps are kept per group of names, not per name.
 
-/// How many groups there are. Names in one group change stamps together: a stamp may move without need,
-/// it never stays when it has to move.
+/// Number of groups. Names in one group change stamps together: a stamp may change without need, but never
+/// stays when it has to change.
 pub(crate) const SLOTS: usize = 8192;
 
 /// The slot of a record or counter. Part of the file format: the same in every process and version.
@@ -10,7 +10,7 @@ pub(crate) fn slot(space: &str, name: &str) -> usize {
     (hash >> 32) as usize % SLOTS
 }
 
-/// Eight bytes at a time by multiplication and folding: a few nanoseconds for a key of 64 bytes.
+/// Hashes eight bytes at a time by multiplication and folding: a few nanoseconds for a key of 64 bytes.
 fn mix(seed: u64, bytes: &[u8]) -> u64 {
     const FIRST: u64 = 0x9E37_79B9_7F4A_7C15;
     const SECOND: u64 = 0xD6E8_FEB8_6659_FD93;

@@ -1,18 +1,18 @@
-//! The default memory: a SQLite file that any number of processes share.
+//! The default store: a SQLite file that any number of processes share.
 //!
-//! **Reads** run inline on the caller's thread, on a pooled connection with prepared statements: a
-//! small value takes a few microseconds, a hop to another thread ten times as long. In WAL mode a
-//! reader waits for nobody; in the rare moments when it would (recovery after a crash, another process
+//! **Reads** run inline on the caller's thread, on a pooled connection with prepared statements: a small
+//! value takes a few microseconds, a hop to another thread ten times as long. In WAL mode readers do not wait
+//! for writers. In the rare cases when a reader would have to wait (recovery after a crash, another process
 //! that converts the file), and for values above 256 KiB, the answer is [`Answer::Later`].
 //!
-//! **Writes** queue. Whoever finds the writer idle carries out the queue, all of it in one transaction;
-//! who finds it busy waits for the answer, which comes after the commit. Whatever would hold up the
+//! **Writes** are queued. A caller that finds the writer idle executes the whole queue in one transaction. A
+//! caller that finds it busy waits for its answer, which comes after the commit. Work that would block the
 //! caller (a lock of another process, a large erase, a checkpoint) goes to the writer's own thread.
 //!
-//! **Stamps** are counters in a small file beside the database, `<database>-stamp`, mapped by all
-//! processes. Remove it only together with the database, and only when nobody uses them.
+//! **Stamps** are counters in a small file beside the database, `<database>-stamp`, which all processes map.
+//! Delete it only together with the database, and only while no process uses them.
 //!
-//! Files that this memory creates can be read by their owner only.
+//! Files that this store creates are readable by their owner only.
 
 #[cfg(test)]
 mod cost;
@@ -49,28 +49,28 @@ use self::writer::{Effort, Writer};
 pub use self::failure::is_full;
 pub use self::files::{files_of, set_aside};
 
-/// The largest record (key, value and labels), in bytes: half of what SQLite takes in a row.
+/// Maximum size of a record (key, value and labels), in bytes: half of SQLite's limit for a row.
 pub(crate) const LARGEST: u64 = 512 << 20;
 
-/// Values above this size are read off the caller's thread.
+/// Size in bytes above which values are read off the caller's thread.
 const INLINE_VALUE: i64 = 256 << 10;
 
-/// Pages of at most so many records are read and erased on the caller's thread.
+/// Maximum number of records in a page that is read or erased on the caller's thread.
 const INLINE_PAGE: u32 = 64;
 
-/// How to open a memory.
+/// Options for opening a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Tells the time for reservations and for when records were stored. All processes that share a
-    /// file should share a clock, as they do with [`cachalot_core::SystemClock`].
+    /// The clock for reservations and for the times of writes. All processes that share a file should share a
+    /// clock, as they do with [`cachalot_core::SystemClock`].
     pub clock: Arc<dyn Clock>,
-    /// How long to wait for a lock that another process holds before giving up with
+    /// Maximum time to wait for a lock that another process holds, before a call fails with
     /// [`crate::ErrorKind::Busy`].
     pub busy_timeout: Duration,
 }
 
 impl Options {
-    /// The defaults: two seconds of patience.
+    /// The defaults: a busy timeout of two seconds.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// A memory in a SQLite file. See the [module](self).
+/// A store in a SQLite file. See the [module](self).
 #[derive(Debug)]
 pub struct SqliteMemory {
     about: About,
@@ -94,11 +94,12 @@ impl SqliteMemory {
     /// Opens the file, or creates it with its directories.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) if this is no database, is damaged, or lacks what it
-    /// should hold (see [`set_aside`]); [`TooNew`](crate::ErrorKind::TooNew) if a newer version of
-    /// Cachalot wrote it; [`Unsupported`](crate::ErrorKind::Unsupported) if it is the database of
-    /// another program; [`Denied`](crate::ErrorKind::Denied), [`Full`](crate::ErrorKind::Full),
-    /// [`Busy`](crate::ErrorKind::Busy), [`Unavailable`](crate::ErrorKind::Unavailable) as named.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) if the file is not a database, is damaged, or lacks tables (see
+    /// [`set_aside`]); [`TooNew`](crate::ErrorKind::TooNew) if a newer version of Cachalot wrote it;
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if it is the database of another program;
+    /// [`Denied`](crate::ErrorKind::Denied), [`Full`](crate::ErrorKind::Full),
+    /// [`Busy`](crate::ErrorKind::Busy) and [`Unavailable`](crate::ErrorKind::Unavailable) as those kinds
+    /// specify.
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let context = Context::new(path);
         let path = files::prepare(path)?;
@@ -133,7 +134,7 @@ impl SqliteMemory {
         })
     }
 
-    /// Where the database is.
+    /// The path of the database.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.readers.path().to_owned()
@@ -205,7 +206,7 @@ impl Memory for SqliteMemory {
                 enter.counters.iter().map(|&name| name.to_owned()).collect();
             let (space, key, labels) = (space.to_owned(), key.to_owned(), enter.labels.to_vec());
             let (hold, stale) = (enter.hold, enter.stale);
-            // Another writer may have stored or reserved since it was read.
+            // Another writer may have stored or reserved since the read.
             let entering = self.writer.submit(effort, move |changes| {
                 let counters: Vec<&str> = counters.iter().map(String::as_str).collect();
                 let enter = Enter {

@@ -1,7 +1,7 @@
-//! Prefixes as ranges, and the words of a query.
+//! Prefixes as ranges, glob patterns, and the words of a query.
 
-/// The smallest text that is larger than every text that begins with `prefix`; `None` if there is none.
-/// Texts are compared by their UTF-8 bytes, which is the order of their characters.
+/// Returns the smallest text that is larger than every text that begins with `prefix`; `None` if there is
+/// none. Texts are compared by their UTF-8 bytes, which is the order of their characters.
 pub(crate) fn after_prefix(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
@@ -17,7 +17,7 @@ pub(crate) fn after_prefix(prefix: &str) -> Option<String> {
     None
 }
 
-/// Whether the whole text matches the pattern: `*` stands for any text, everything else for itself.
+/// True if the whole text matches the pattern: `*` matches any text, every other character itself.
 #[must_use]
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let Some((prefix, rest)) = pattern.split_once('*') else {
@@ -39,14 +39,14 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
     text.ends_with(suffix)
 }
 
-/// A word of a query: literal text, or the beginning of a word.
+/// A word of a query: literal text, or the prefix of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word<'a> {
     pub(crate) text: &'a str,
     pub(crate) prefix: bool,
 }
 
-/// The words of a query: what stands between spaces, without a closing `*`; what has no letter and no
+/// Returns the words of a query: the parts between spaces, without a trailing `*`. A part without a letter or
 /// digit is not a word.
 pub(crate) fn words(query: &str) -> impl Iterator<Item = Word<'_>> {
     query

@@ -1,4 +1,4 @@
-//! Replacing the values of records that are as they were read.
+//! Checks of [`Memory::amend`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{SPACE, Subject, erase, expiring, get, keys, labelled, prefix, put, record};
 use crate::{ErrorKind, Filter, Label, Memory, Order, Record, space};
 
-/// Amends; `Err` if the memory does not support it.
+/// Amends a record; `Err` if the store does not support it.
 async fn amend(memory: &dyn Memory, read: &Record, value: &str) -> Result<Option<u64>, ()> {
     let record = Record {
         value: Bytes::copy_from_slice(value.as_bytes()),
@@ -23,7 +23,7 @@ async fn amend(memory: &dyn Memory, read: &Record, value: &str) -> Result<Option
     }
 }
 
-/// The value and the revision change, and the stamp; all else stays.
+/// Amending changes the value, the revision and the stamp, and nothing else.
 pub async fn a_record_that_is_as_it_was_read_is_amended(subject: Subject) {
     let memory = &*subject.memory;
     let stored = Record {
@@ -63,7 +63,7 @@ pub async fn a_record_that_is_as_it_was_read_is_amended(subject: Subject) {
     let smaller = memory.usage(SPACE).settle().await.unwrap();
     assert_eq!(usage.bytes - smaller.bytes, 20);
     assert_eq!(usage.records, smaller.records);
-    // Replacing goes on from there.
+    // Replacements continue from that revision.
     assert_eq!(put(memory, SPACE, record("b")).await, 4);
     put(memory, space::USER, record("c")).await;
     let Some(text) = get(memory, space::USER, "c").await else {
@@ -73,7 +73,8 @@ pub async fn a_record_that_is_as_it_was_read_is_amended(subject: Subject) {
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Unsupported);
 }
 
-/// Replaced, amended, erased, or erased and stored anew: nothing is overwritten or comes back.
+/// A record that was replaced, amended, erased, or erased and stored anew is neither overwritten nor
+/// restored.
 pub async fn a_record_that_changed_since_is_not_amended(subject: Subject) {
     let (memory, other) = (&*subject.memory, &**subject.other());
     for how in 0..4 {
@@ -101,7 +102,7 @@ pub async fn a_record_that_changed_since_is_not_amended(subject: Subject) {
     }
 }
 
-/// Of many at once, one amends.
+/// One of several concurrent amendments succeeds.
 pub async fn one_of_many_amends(subject: Subject) {
     let memory = Arc::clone(&subject.memory);
     put(&*memory, SPACE, record("key")).await;

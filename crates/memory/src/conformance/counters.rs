@@ -1,4 +1,4 @@
-//! Counters.
+//! Checks of counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{SPACE, Subject, erase, get, lease, put, raise, record};
 use crate::{Filter, Order, Page, Put, counter};
 
-/// From nothing, by one.
+/// A counter starts at zero and counts by one, per space and name.
 pub async fn counters_count(subject: Subject) {
     for expected in 1..=5 {
         assert_eq!(raise(&**subject.other(), SPACE, "one").await, expected);
@@ -25,7 +25,7 @@ pub async fn counters_count(subject: Subject) {
     assert_eq!(raise(&*subject.memory, "elsewhere", "one").await, 1);
 }
 
-/// In the order asked for, as often as asked for, with or without a record.
+/// Counters are returned in the requested order, as often as requested, with or without a record.
 pub async fn counters_come_with_the_record(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, record("key")).await;
@@ -54,7 +54,7 @@ pub async fn counters_come_with_the_record(subject: Subject) {
     );
 }
 
-/// They are not records.
+/// An erase erases no counters, because they are not records.
 pub async fn counters_survive_an_erase(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, record("key")).await;
@@ -63,7 +63,7 @@ pub async fn counters_survive_an_erase(subject: Subject) {
     assert_eq!(raise(memory, SPACE, "key").await, 2);
 }
 
-/// Sixteen tasks: every value is returned once.
+/// Sixteen concurrent tasks raise a counter: every value is returned once.
 pub async fn concurrent_raises_are_all_counted(subject: Subject) {
     let tasks: Vec<_> = (0..16)
         .map(|task| {
@@ -89,7 +89,7 @@ pub async fn concurrent_raises_are_all_counted(subject: Subject) {
     assert_eq!(values, (1..=160).collect::<Vec<u64>>());
 }
 
-/// In one step, in the order given, each as often as it is given.
+/// Several counters are raised in one step and returned in the given order, each as often as given.
 pub async fn several_are_raised_together(subject: Subject) {
     let memory = &*subject.memory;
     let raised = memory.add(SPACE, &[("a", 1), ("b", 5), ("a", 2)]);
@@ -103,7 +103,7 @@ pub async fn several_are_raised_together(subject: Subject) {
     assert_eq!(found.settle().await.unwrap().counters, [3, i64::MAX as u64]);
 }
 
-/// Never lowered.
+/// `raise_to` never lowers a counter.
 pub async fn a_counter_is_raised_to_a_value(subject: Subject) {
     let memory = &*subject.memory;
     for (value, expected) in [(5, 5), (3, 5), (5, 5), (9, 9)] {
@@ -115,7 +115,7 @@ pub async fn a_counter_is_raised_to_a_value(subject: Subject) {
     assert_eq!(raised.settle().await.unwrap(), 0);
 }
 
-/// By the beginning of their names, page by page, those of one space.
+/// Counters of one space are listed by the prefix of their names, page by page.
 pub async fn counters_are_listed(subject: Subject) {
     let memory = &*subject.memory;
     for (name, value) in [("b:2", 2), ("b:1", 1), ("a", 7), ("b%", 3), ("c", 4)] {
@@ -147,7 +147,7 @@ pub async fn counters_are_listed(subject: Subject) {
     assert_eq!(listed("", None, 0).await, []);
 }
 
-/// A counter that moved refuses the store, with or without a lease, which stays.
+/// A counter that has changed refuses the put, with or without a lease, and the lease stays.
 pub async fn a_store_depends_on_counters(subject: Subject) {
     let memory = &*subject.memory;
     raise(memory, SPACE, "a").await;
@@ -180,8 +180,8 @@ pub async fn a_store_depends_on_counters(subject: Subject) {
     assert_eq!(store(Some(&held), &[("b", 0)]).await, Put::Overtaken);
 }
 
-/// Strictly, to at least the memory's time, whether anything matched or not; a sweep and an eviction do
-/// not.
+/// An erase raises the counter strictly, to at least the store's time, whether anything matched or not; a
+/// sweep and an eviction do not.
 pub async fn an_erase_raises_its_counter(subject: Subject) {
     let memory = &*subject.memory;
     let read = async || {

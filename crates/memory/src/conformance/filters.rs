@@ -1,4 +1,4 @@
-//! Finding by criteria, in orders.
+//! Checks of criteria and orders.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn order(order: Order) -> Filter<'static> {
     }
 }
 
-/// In the order of bytes, which is the order of characters.
+/// Prefixes select, and keys are ordered, by bytes, which is the order of characters.
 pub async fn by_prefix(subject: Subject) {
     let memory = &*subject.memory;
     for key in [
@@ -66,7 +66,7 @@ pub async fn by_prefix(subject: Subject) {
     assert_eq!(keys(memory, SPACE, prefix("")).await.len(), 11);
 }
 
-/// Nothing in a prefix is a wildcard, in keys and in labels, in finding and in erasing.
+/// Nothing in a prefix is a wildcard: in keys and in labels, in finding and in erasing.
 pub async fn by_prefix_with_wildcards_in_it(subject: Subject) {
     let memory = &*subject.memory;
     for &odd in ODD {
@@ -94,7 +94,7 @@ pub async fn by_prefix_with_wildcards_in_it(subject: Subject) {
     }
 }
 
-/// Name and value exactly; a record may have several of a name.
+/// Name and value must be equal; a record may have several labels of one name.
 pub async fn by_label(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, labelled("c", &[("tag", "x"), ("tag", "y")])).await;
@@ -127,7 +127,7 @@ pub async fn by_label(subject: Subject) {
     assert_eq!(keys(memory, SPACE, Filter::default()).await, ["b", "d"]);
 }
 
-/// A record that meets it with several labels is found once.
+/// A record that meets the criterion with several labels is found once.
 pub async fn by_the_beginning_of_a_label(subject: Subject) {
     let memory = &*subject.memory;
     put(
@@ -167,7 +167,7 @@ pub async fn by_the_beginning_of_a_label(subject: Subject) {
     assert_eq!(keys(memory, SPACE, Filter::default()).await, ["c", "d"]);
 }
 
-/// A `*` anywhere, alone and with other criteria; everything else is literal.
+/// A `*` works anywhere, alone and with other criteria; everything else is literal.
 pub async fn by_a_glob(subject: Subject) {
     let memory = &*subject.memory;
     for (key, handle) in [
@@ -225,7 +225,7 @@ pub async fn by_a_glob(subject: Subject) {
     );
 }
 
-/// Strictly before; what never expires has not.
+/// Records that expire strictly before the time are found; records that never expire are not.
 pub async fn by_expiry(subject: Subject) {
     let memory = &*subject.memory;
     for (key, expires) in [("b", 10), ("a", 20), ("c", -5), ("d", i64::MAX)] {
@@ -260,7 +260,7 @@ pub async fn by_expiry(subject: Subject) {
     );
 }
 
-/// All have to hold, whatever leads.
+/// All criteria have to hold, whichever index leads.
 pub async fn by_everything_at_once(subject: Subject) {
     let memory = &*subject.memory;
     for (number, key) in ["a1", "a2", "a3", "a4", "b1", "b2"].into_iter().enumerate() {
@@ -312,7 +312,7 @@ pub async fn by_everything_at_once(subject: Subject) {
     }
 }
 
-/// Exact ones, beginnings, both, contradictions.
+/// Several criteria on labels: equal values, prefixes, both, and contradictions.
 pub async fn by_several_labels(subject: Subject) {
     let memory = &*subject.memory;
     put(
@@ -347,7 +347,7 @@ pub async fn by_several_labels(subject: Subject) {
     assert_eq!(find(&[is("tag", "x"), is("handle", "h3")]).await, [""; 0]);
 }
 
-/// The order of storing, in which a replacement is a store.
+/// The order is that of writes; a replacement is a write.
 pub async fn the_newest_first(subject: Subject) {
     let memory = &*subject.memory;
     for key in ["b", "a", "d", "c"] {
@@ -397,7 +397,7 @@ pub async fn the_newest_first(subject: Subject) {
     assert_eq!((batch.records[0].key.as_str(), batch.next), ("a", None));
 }
 
-/// Storing is a use; a use in the past does not make anything colder.
+/// Storing is a use; a use in the past makes no record colder.
 pub async fn the_coldest_first(subject: Subject) {
     let memory = &*subject.memory;
     for key in ["a", "b", "c", "d"] {
@@ -454,7 +454,7 @@ pub async fn the_coldest_first(subject: Subject) {
     assert_eq!(keys(memory, SPACE, coldest).await, ["b", "a"]);
 }
 
-/// What never expires comes last, in the order of storing.
+/// Records that never expire come last, in the order of writes.
 pub async fn the_first_to_expire_first(subject: Subject) {
     let memory = &*subject.memory;
     let tag: &[(&str, &str)] = &[("tag", "x")];
@@ -498,7 +498,7 @@ pub async fn the_first_to_expire_first(subject: Subject) {
     }
 }
 
-/// Found by its present ones only.
+/// A replaced record is found by its present labels only.
 pub async fn labels_of_a_replaced_record_are_forgotten(subject: Subject) {
     let memory = &*subject.memory;
     put(
@@ -528,7 +528,7 @@ pub async fn labels_of_a_replaced_record_are_forgotten(subject: Subject) {
     );
 }
 
-/// No revision, no value, no time of storing.
+/// A touch changes no revision, no value, and no time of writing.
 pub async fn a_touch_changes_nothing_else(subject: Subject) {
     let memory = &*subject.memory;
     put(

@@ -1,11 +1,11 @@
-//! Pages, cursors, erasing.
+//! Checks of pages, cursors and erasing.
 
 use std::collections::BTreeSet;
 
 use super::{SPACE, Subject, expiring, get, is, keys, labelled, prefix, put, record, starts};
 use crate::{Batch, ErrorKind, Filter, Label, Memory, Order, Page, Values};
 
-/// All keys, page by page.
+/// Collects all keys, page by page.
 async fn walk(memory: &dyn Memory, filter: &Filter<'_>, limit: u32) -> Vec<String> {
     let mut all = Vec::new();
     let mut after: Option<String> = None;
@@ -30,7 +30,7 @@ fn number(number: usize) -> String {
     format!("key:{number:03}")
 }
 
-/// Whatever their size.
+/// Pages of any size together contain all records.
 pub async fn pages_are_complete(subject: Subject) {
     let memory = &*subject.memory;
     for index in (0..60).rev() {
@@ -77,7 +77,7 @@ pub async fn pages_are_complete(subject: Subject) {
     );
 }
 
-/// Whatever leads to the records.
+/// Pages are complete, whichever index leads.
 pub async fn pages_of_a_label_are_complete(subject: Subject) {
     let memory = &*subject.memory;
     for index in 0..30 {
@@ -123,7 +123,8 @@ pub async fn pages_of_a_label_are_complete(subject: Subject) {
     }
 }
 
-/// What was there all the time is found once; what was never there is not found; nothing is found twice.
+/// Records that exist all the time are found once, records that never existed are not found, and no record is
+/// found twice.
 pub async fn pages_stay_complete_while_records_come_and_go(subject: Subject) {
     let memory = &*subject.memory;
     for index in (0..100).step_by(2) {
@@ -150,7 +151,7 @@ pub async fn pages_stay_complete_while_records_come_and_go(subject: Subject) {
             let batch = memory.find(SPACE, &filter, page).settle().await.unwrap();
             seen.extend(batch.records.into_iter().map(|record| record.key));
             let Some(next) = batch.next else { break };
-            // Come and go, in front of the cursor and behind it, the cursor's own record included.
+            // Records are added and erased before and after the cursor, the cursor's own record included.
             put(
                 &**subject.other(),
                 SPACE,
@@ -181,7 +182,7 @@ pub async fn pages_stay_complete_while_records_come_and_go(subject: Subject) {
     }
 }
 
-/// Without values and labels, with everything else.
+/// A page of keys has no values and labels, but all else.
 pub async fn keys_only(subject: Subject) {
     let memory = &*subject.memory;
     let mut stored = labelled("key", &[("tag", "x")]);
@@ -216,7 +217,7 @@ pub async fn keys_only(subject: Subject) {
     }
 }
 
-/// The size of the value is known without it.
+/// The size of a value is returned without the value.
 pub async fn labels_without_values(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, labelled("key", &[("tag", "x")])).await;
@@ -240,7 +241,7 @@ pub async fn labels_without_values(subject: Subject) {
     assert!(erased.records[0].value.is_empty());
 }
 
-/// At least as much as asked for, of values of all sizes.
+/// At least the requested number of bytes is returned, of values of all sizes.
 pub async fn beginnings_of_values(subject: Subject) {
     let memory = &*subject.memory;
     for size in [0usize, 1, 100, 101, 3_000_000] {
@@ -263,7 +264,7 @@ pub async fn beginnings_of_values(subject: Subject) {
     }
 }
 
-/// A limit of nothing finds and erases nothing.
+/// A limit of zero finds and erases nothing.
 pub async fn nothing_is_a_page_too(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, record("key")).await;
@@ -292,7 +293,7 @@ pub async fn nothing_is_a_page_too(subject: Subject) {
     assert!(get(memory, SPACE, "key").await.is_some());
 }
 
-/// Elsewhere it is a mistake of the caller.
+/// A cursor in another order is an error of the caller.
 pub async fn a_cursor_works_in_key_order_only(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, record("key")).await;
@@ -338,7 +339,7 @@ pub async fn a_cursor_works_in_key_order_only(subject: Subject) {
     assert!(get(memory, SPACE, "key").await.is_some());
 }
 
-/// As it was, values only if asked for.
+/// The erased records are returned as they were, values only if requested.
 pub async fn an_erase_returns_what_it_erased(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, labelled("a", &[("tag", "x")])).await;
@@ -369,7 +370,7 @@ pub async fn an_erase_returns_what_it_erased(subject: Subject) {
     }
 }
 
-/// With a cursor, or from the beginning again.
+/// Erasing works with a cursor, or from the beginning again.
 pub async fn an_erase_goes_page_by_page(subject: Subject) {
     let memory = &*subject.memory;
     for with_cursor in [true, false] {
@@ -399,7 +400,7 @@ pub async fn an_erase_goes_page_by_page(subject: Subject) {
     }
 }
 
-/// The limit, the order and the criteria say what goes.
+/// The limit, the order and the criteria decide which records are erased.
 pub async fn an_erase_spares_what_does_not_match(subject: Subject) {
     let memory = &*subject.memory;
     for (key, expires) in [("a", 30), ("b", 10), ("c", 20), ("d", 40)] {

@@ -1,4 +1,4 @@
-//! Full text.
+//! Checks of full text search.
 
 use bytes::Bytes;
 
@@ -32,7 +32,7 @@ async fn search(recall: &dyn Recall, query: &str, labels: &[Match<'_>]) -> Vec<S
     keys
 }
 
-/// In any order, upper case or lower.
+/// Words match in any order and case.
 pub async fn all_words_have_to_occur(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;
@@ -49,7 +49,7 @@ pub async fn all_words_have_to_occur(subject: Subject) {
     );
 }
 
-/// All words together, wherever each of them is.
+/// All words have to occur, in any of the fields.
 pub async fn in_keys_values_and_labels(subject: Subject) {
     let recall = needs_recall!(subject);
     put(
@@ -72,7 +72,7 @@ pub async fn in_keys_values_and_labels(subject: Subject) {
     );
 }
 
-/// With `*` at the end of a word, there only.
+/// A word matches as a prefix only with `*` at its end.
 pub async fn a_prefix_only_where_it_is_asked_for(subject: Subject) {
     let recall = needs_recall!(subject);
     remember(&*subject.memory, "k1", "extraction of invoices").await;
@@ -83,7 +83,7 @@ pub async fn a_prefix_only_where_it_is_asked_for(subject: Subject) {
     assert_eq!(search(recall, "*traction", &[]).await, [""; 0]);
 }
 
-/// What other query languages take for syntax is literal text here.
+/// The syntax of other query languages is literal text.
 pub async fn operators_are_words(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;
@@ -116,7 +116,7 @@ pub async fn operators_are_words(subject: Subject) {
     assert_eq!(search(recall, &long, &[]).await, ["k1", "k2"]);
 }
 
-/// Not everything.
+/// A query without a word finds nothing, rather than everything.
 pub async fn no_word_finds_nothing(subject: Subject) {
     let recall = needs_recall!(subject);
     remember(&*subject.memory, "k1", "text * \"").await;
@@ -125,7 +125,7 @@ pub async fn no_word_finds_nothing(subject: Subject) {
     }
 }
 
-/// Cache entries never turn up.
+/// Cache entries are never found.
 pub async fn only_user_memory_is_searched(subject: Subject) {
     let recall = needs_recall!(subject);
     put(
@@ -139,7 +139,7 @@ pub async fn only_user_memory_is_searched(subject: Subject) {
     assert_eq!(search(recall, "word", &[]).await, ["mine"]);
 }
 
-/// All criteria, as in a filter.
+/// All criteria have to hold, as in a filter.
 pub async fn labels_narrow_a_search(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;
@@ -173,7 +173,7 @@ pub async fn labels_narrow_a_search(subject: Subject) {
     assert_eq!(found.len(), 1, "the limit counts what matches");
 }
 
-/// Found by what is there now.
+/// A record is found by its present text only.
 pub async fn replaced_and_erased_texts_are_forgotten(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;
@@ -190,7 +190,7 @@ pub async fn replaced_and_erased_texts_are_forgotten(subject: Subject) {
     assert_eq!(search(recall, "text", &[]).await, ["k1"]);
 }
 
-/// Its bytes are not guessed at.
+/// A value that is not UTF-8 text is not indexed; its record is found by its key.
 pub async fn what_is_not_text_is_found_by_its_key(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;
@@ -206,7 +206,7 @@ pub async fn what_is_not_text_is_found_by_its_key(subject: Subject) {
     assert_eq!(search(recall, "picture", &[]).await, ["picture"]);
 }
 
-/// Scores fall.
+/// Scores decrease.
 pub async fn the_best_first_and_no_more_than_asked_for(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;

@@ -1,4 +1,4 @@
-//! Storing and getting.
+//! Checks of storing and reading.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::{SPACE, Subject, erase, expiring, get, labelled, prefix, put, raise, record, sorted};
 use crate::{ErrorKind, Filter, Found, Label, Page, Record, Usage};
 
-/// Names that mean something to some language somewhere.
+/// Names with a special meaning in some language.
 pub(super) const ODD: &[&str] = &[
     "",
     " ",
@@ -47,7 +47,7 @@ pub(super) const ODD: &[&str] = &[
     "1e3",
 ];
 
-/// Reading, finding, erasing and measuring what is not there is no error.
+/// Reading, finding, erasing and measuring an empty space is not an error.
 pub async fn a_space_that_was_never_written_is_empty(subject: Subject) {
     let memory = &*subject.memory;
     assert_eq!(get(memory, "nowhere", "key").await, None);
@@ -94,7 +94,7 @@ pub async fn a_space_that_was_never_written_is_empty(subject: Subject) {
     );
 }
 
-/// Every field, through every handle.
+/// Every field is returned, through every handle.
 pub async fn what_was_stored_comes_back(subject: Subject) {
     let labels = vec![
         Label::new("tag", "b"),
@@ -135,7 +135,7 @@ pub async fn what_was_stored_comes_back(subject: Subject) {
     assert!(get(&*subject.memory, SPACE, "key").await.unwrap().updated >= before + 1000);
 }
 
-/// Also none at all.
+/// A value may have any bytes, or none.
 pub async fn any_bytes_are_a_value(subject: Subject) {
     let memory = &*subject.memory;
     let all: Vec<u8> = (0..=255).collect();
@@ -159,7 +159,7 @@ pub async fn any_bytes_are_a_value(subject: Subject) {
     }
 }
 
-/// Three megabytes.
+/// A value of three megabytes is returned.
 pub async fn a_large_value_comes_back(subject: Subject) {
     let value: Bytes = (0..3_000_000u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -205,7 +205,7 @@ pub async fn any_text_is_a_key_and_a_label(subject: Subject) {
     }
 }
 
-/// Eight kilobytes if the memory takes them, different only at the end.
+/// Keys of eight kilobytes, if the store accepts them, that differ only at the end.
 pub async fn long_keys(subject: Subject) {
     let memory = &*subject.memory;
     let length = memory.about().longest_name.min(8192) as usize - 1;
@@ -225,7 +225,7 @@ pub async fn long_keys(subject: Subject) {
     );
 }
 
-/// From 1, by one, and from 1 again after an erase.
+/// Revisions start at 1, increase by one, and start at 1 again after an erase.
 pub async fn revisions_count_replacements(subject: Subject) {
     for expected in 1..=5 {
         for key in ["one", "two"] {
@@ -241,7 +241,7 @@ pub async fn revisions_count_replacements(subject: Subject) {
     assert_eq!(put(&*subject.memory, SPACE, record("two")).await, 6);
 }
 
-/// Nothing of the old record shows through.
+/// Nothing of the old record remains.
 pub async fn a_replacement_replaces_everything(subject: Subject) {
     let memory = &*subject.memory;
     put(
@@ -270,7 +270,7 @@ pub async fn a_replacement_replaces_everything(subject: Subject) {
     );
 }
 
-/// One key in two spaces is two records, and so are counters and leases.
+/// One key in two spaces is two records; likewise for counters and leases.
 pub async fn spaces_are_apart(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, "one", labelled("key", &[("tag", "x")])).await;
@@ -315,7 +315,7 @@ pub async fn spaces_are_apart(subject: Subject) {
     }
 }
 
-/// In the record, in what is found, and in what is counted.
+/// A repeated label is stored, found and counted once.
 pub async fn repeated_labels_are_one(subject: Subject) {
     let memory = &*subject.memory;
     put(
@@ -333,7 +333,7 @@ pub async fn repeated_labels_are_one(subject: Subject) {
     assert_eq!(memory.usage(SPACE).settle().await.unwrap(), repeated);
 }
 
-/// Whoever asks decides what expiry means.
+/// An expired record is returned: the caller decides what expiry means.
 pub async fn an_expired_record_is_still_there(subject: Subject) {
     put(&*subject.memory, SPACE, expiring("key", 1)).await;
     subject.pass(Duration::from_secs(3600));
@@ -344,7 +344,7 @@ pub async fn an_expired_record_is_still_there(subject: Subject) {
     assert_eq!(put(&*subject.memory, SPACE, record("key")).await, 2);
 }
 
-/// Keys, values and labels in bytes, through stores, replacements and erasures.
+/// Usage counts keys, values and labels in bytes, through writes, replacements and erasures.
 pub async fn usage_is_what_is_there(subject: Subject) {
     let memory = &*subject.memory;
     let usage = async || memory.usage(SPACE).settle().await.unwrap();
@@ -422,7 +422,7 @@ pub async fn usage_is_what_is_there(subject: Subject) {
     assert_eq!(usage().await, Usage::default());
 }
 
-/// Sixteen tasks replace one record and add others: no revision is given twice.
+/// Sixteen tasks replace one record and add others: no revision is assigned twice.
 pub async fn concurrent_stores_are_all_counted(subject: Subject) {
     let tasks: Vec<_> = (0..16)
         .map(|task| {
@@ -453,7 +453,7 @@ pub async fn concurrent_stores_are_all_counted(subject: Subject) {
     );
 }
 
-/// As it goes on, with and without a record, counters and a space.
+/// A read returns the advancing time, with and without a record, counters and a space.
 pub async fn a_read_tells_the_time(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, record("key")).await;
@@ -475,7 +475,7 @@ pub async fn a_read_tells_the_time(subject: Subject) {
     }
 }
 
-/// Nothing is stored under a part of a name.
+/// A name that is too long is refused, and never truncated.
 pub async fn names_that_are_too_long_are_refused(subject: Subject) {
     let memory = &*subject.memory;
     let longest = memory.about().longest_name;
@@ -500,8 +500,8 @@ pub async fn names_that_are_too_long_are_refused(subject: Subject) {
     );
 }
 
-/// Where the memory says so: a reader never sees a record without the counter that was raised before it
-/// was stored, nor the counter of a later one.
+/// If the store declares snapshots, a reader never sees a record without the counter that was raised before
+/// it was stored, nor the counter of a later one.
 pub async fn a_read_is_of_one_moment(subject: Subject) {
     if !subject.memory.about().snapshot {
         return;

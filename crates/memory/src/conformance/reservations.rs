@@ -1,4 +1,4 @@
-//! Reservations and leases.
+//! Checks of reservations and leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn put_under(memory: &dyn Memory, lease: &Lease) -> Put {
         .unwrap()
 }
 
-/// Whether a lease is still worth something, found out by renewing it.
+/// Renews a lease; returns false if it is no longer current.
 async fn current(memory: &dyn Memory, lease: &Lease) -> bool {
     memory.renew(lease, MINUTE).settle().await.unwrap()
 }
@@ -50,7 +50,7 @@ macro_rules! needs_reservations {
     };
 }
 
-/// The second gets to know who holds it and how long; other keys are free.
+/// The second caller gets the fence and the remaining time of the current lease; other keys are free.
 pub async fn one_lease_at_a_time(subject: Subject) {
     needs_reservations!(subject);
     let held = lease(&*subject.memory, "key", MINUTE).await;
@@ -68,7 +68,7 @@ pub async fn one_lease_at_a_time(subject: Subject) {
     lease(&**subject.other(), "", MINUTE).await;
 }
 
-/// After its time, somebody else gets one with a larger fence.
+/// After its time, another caller gets a lease with a larger fence.
 pub async fn a_lease_lapses(subject: Subject) {
     needs_reservations!(subject);
     let first = lease(&*subject.memory, "key", Duration::from_secs(2)).await;
@@ -83,7 +83,8 @@ pub async fn a_lease_lapses(subject: Subject) {
     assert!(current(&*subject.memory, &second).await);
 }
 
-/// From now, not from when it would have lapsed; also once it has, unless another one took it over.
+/// A renewal counts from now, not from the end of the lease. It also works after the lease has lapsed, unless
+/// another caller took it over.
 pub async fn a_lease_is_renewed(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -116,7 +117,7 @@ pub async fn a_lease_is_renewed(subject: Subject) {
     assert!(!current(memory, &nobodys).await);
 }
 
-/// And releasing what is no longer current does nothing, to whomever holds it now.
+/// Releasing a lease that is no longer current does nothing to the current one.
 pub async fn a_lease_is_released(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -144,7 +145,7 @@ pub async fn a_lease_is_released(subject: Subject) {
     );
 }
 
-/// In the same step.
+/// A put ends its lease in the same step.
 pub async fn a_store_ends_its_lease(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -162,7 +163,7 @@ pub async fn a_store_ends_its_lease(subject: Subject) {
     assert_eq!(put_under(memory, &next).await, Put::Stored { revision: 2 });
 }
 
-/// Neither before nor after the newer one has stored.
+/// A lease that was taken over stores nothing, neither before nor after the newer one has stored.
 pub async fn an_outgrown_lease_stores_nothing(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -179,7 +180,7 @@ pub async fn an_outgrown_lease_stores_nothing(subject: Subject) {
     assert_eq!(get(memory, SPACE, "key").await.unwrap().revision, 1);
 }
 
-/// A process that was suspended stores what it has paid for.
+/// A process that was suspended can store the result of its run.
 pub async fn a_lapsed_lease_stores_until_it_is_taken_over(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -208,7 +209,7 @@ pub async fn a_lapsed_lease_stores_until_it_is_taken_over(subject: Subject) {
     assert_eq!(put_under(memory, &erased).await, Put::Overtaken);
 }
 
-/// For the better part of an hour, however many other keys are reserved meanwhile.
+/// A lapsed lease stays for most of an hour, however many other keys are reserved meanwhile.
 pub async fn a_lapsed_lease_outlives_other_reservations(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -223,7 +224,7 @@ pub async fn a_lapsed_lease_outlives_other_reservations(subject: Subject) {
     );
 }
 
-/// Presented for another key or space it is a mistake of the caller.
+/// A lease on another key or space is an error of the caller.
 pub async fn a_lease_is_for_its_own_key(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -240,7 +241,7 @@ pub async fn a_lease_is_for_its_own_key(subject: Subject) {
     assert!(current(memory, &held).await);
 }
 
-/// Whoever stores without a lease does not ask who has one.
+/// A put without a lease ignores reservations.
 pub async fn a_store_without_a_lease_leaves_it_alone(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -249,7 +250,7 @@ pub async fn a_store_without_a_lease_leaves_it_alone(subject: Subject) {
     assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 2 });
 }
 
-/// After releases, erasures, stores, lapses, and many of each.
+/// Fences increase after releases, erasures, puts, lapses, and many of each.
 pub async fn fences_grow_whatever_happens(subject: Subject) {
     needs_reservations!(subject);
     let mut last = 0;
@@ -271,7 +272,7 @@ pub async fn fences_grow_whatever_happens(subject: Subject) {
     }
 }
 
-/// With or without a record under the key, whatever the page's limit.
+/// An erase revokes with or without a record under the key, regardless of the page's limit.
 pub async fn an_erase_revokes_by_prefix(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -306,7 +307,7 @@ pub async fn an_erase_revokes_by_prefix(subject: Subject) {
     assert!(again.fence > revoked[0].fence);
 }
 
-/// By what the reservation was labelled with, exactly or by its beginning, all criteria together.
+/// An erase revokes by the labels of the reservation, by equality or prefix; all criteria have to hold.
 pub async fn an_erase_revokes_by_label(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -361,7 +362,7 @@ pub async fn an_erase_revokes_by_label(subject: Subject) {
     assert!(current(memory, &bare).await);
 }
 
-/// By a pattern for the whole of a label, not only by how it begins.
+/// An erase revokes by a pattern for the whole value of a label, not only by its prefix.
 pub async fn an_erase_revokes_by_glob(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -401,7 +402,7 @@ pub async fn a_sweep_revokes_nothing(subject: Subject) {
     assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 1 });
 }
 
-/// An order by use or expiry picks records, not what may become one.
+/// An order by use or expiry selects records, not reservations.
 pub async fn an_eviction_revokes_nothing(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -421,7 +422,7 @@ pub async fn an_eviction_revokes_nothing(subject: Subject) {
     assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 1 });
 }
 
-/// Sixteen tasks ask at once, twenty times.
+/// Sixteen concurrent tasks reserve a key, twenty times.
 pub async fn exactly_one_of_many_gets_the_lease(subject: Subject) {
     needs_reservations!(subject);
     for round in 0..20 {
@@ -461,8 +462,8 @@ fn held(entered: Entered) -> Lease {
     }
 }
 
-/// In the step of the lookup: the second gets to know who holds it, and whoever comes after the store
-/// gets the record.
+/// The lookup reserves in the same step: a second caller gets the fence of the lease, and a caller after the
+/// put gets the record.
 pub async fn what_is_absent_is_reserved(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -485,11 +486,11 @@ pub async fn what_is_absent_is_reserved(subject: Subject) {
         assert_eq!(third.found.counters, [1]);
         assert_eq!(third.reserved, None);
     }
-    // Nothing was reserved by those who found it.
+    // The lookups that found the record reserved nothing.
     lease(memory, "key", MINUTE).await;
 }
 
-/// By the memory's time: at the moment of the expiry, and not before it.
+/// A record is reserved over from the moment of its expiry by the store's time, and not before.
 pub async fn what_has_expired_is_reserved(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -505,7 +506,7 @@ pub async fn what_has_expired_is_reserved(subject: Subject) {
     assert_eq!(put_under(memory, &lease).await, Put::Stored { revision: 2 });
 }
 
-/// A revision that was found unusable, and whatever is there; another revision answers.
+/// A revision that the caller cannot use, or any record, is reserved over; another revision answers.
 pub async fn what_is_stale_is_reserved(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -527,7 +528,7 @@ pub async fn what_is_stale_is_reserved(subject: Subject) {
     assert_eq!(put_under(memory, &lease).await, Put::Stored { revision: 3 });
 }
 
-/// Sixteen tasks look at once, twenty times: one leads.
+/// Sixteen concurrent tasks look a key up, twenty times: one leads.
 pub async fn one_of_many_lookups_gets_the_lease(subject: Subject) {
     needs_reservations!(subject);
     for round in 0..20 {

@@ -1,11 +1,11 @@
-//! Stamps.
+//! Checks of stamps.
 
 use std::time::Duration;
 
 use super::{SPACE, Subject, erase, get, labelled, lease, prefix, put, raise, record};
 use crate::{Memory, Page};
 
-/// Names enough that a mistake in one group of names shows.
+/// Enough names that a mistake in one group of names is noticed.
 const NAMES: [&str; 5] = [
     "key",
     "",
@@ -14,7 +14,7 @@ const NAMES: [&str; 5] = [
     "cache:agent:0123456789abcdef0123456789abcdef",
 ];
 
-/// Does something to a name that has to move its stamp, five ways.
+/// Changes a name in one of five ways, each of which has to change its stamp.
 async fn change(memory: &dyn Memory, name: &str, how: usize) {
     match how {
         0 | 1 => drop(put(memory, SPACE, record(name)).await),
@@ -55,12 +55,12 @@ async fn moves(read: &dyn Memory, write: &dyn Memory) {
     }
 }
 
-/// Stored, replaced, raised, stored under a lease, erased.
+/// Each of the changes: stored, replaced, raised, stored under a lease, erased.
 pub async fn a_stamp_moves_with_every_change(subject: Subject) {
     moves(&*subject.memory, &*subject.memory).await;
 }
 
-/// In both directions.
+/// Changes through either handle change the stamp of the other.
 pub async fn a_stamp_moves_with_a_change_through_another_handle(subject: Subject) {
     let Some(second) = &subject.second else {
         return;
@@ -72,7 +72,7 @@ pub async fn a_stamp_moves_with_a_change_through_another_handle(subject: Subject
     }
 }
 
-/// Reading, touching and reserving change no record.
+/// Reading, touching and reserving change no stamp.
 pub async fn a_stamp_stays_when_nothing_changes(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, labelled("key", &[("tag", "x")])).await;

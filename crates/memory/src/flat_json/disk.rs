@@ -1,4 +1,4 @@
-//! Reading and replacing such a file.
+//! Reads and replaces a flat JSON file.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -13,33 +13,33 @@ use super::failure::Context;
 use super::identity::Identity;
 use super::text::{self, Entries};
 
-/// A larger file is neither read nor written.
+/// Maximum size in bytes of a file that is read or written.
 const LARGEST_FILE: u64 = 64 << 20;
 
-/// So often a file is read that changes meanwhile.
+/// Maximum number of attempts to read a file that changes meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// A file as it was read.
+/// The identity of a file when it was read.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// `None`: it was not there.
+    /// `None`: the file did not exist.
     identity: Option<Identity>,
-    /// Open, so that no other file gets its number.
+    /// Kept open, so that no other file gets its inode number.
     _file: Option<File>,
-    /// Whether a change in place is sure to show.
+    /// Set if any later change in place is detectable.
     is_settled: bool,
 }
 
 impl Seen {
-    /// Whether the file at `path` is this one, unchanged.
+    /// True if the file at `path` is this one, unchanged.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn is_current(&self, path: &Path) -> io::Result<bool> {
         Ok(self.is_settled && self.identity == look(path)?)
     }
 
-    /// When it was last written; 0 if that is not known.
+    /// The time of the last write; 0 if unknown.
     pub(super) fn written(&self) -> Millis {
         self.identity
             .and_then(|identity| identity.modified())
@@ -57,10 +57,10 @@ fn look(path: &Path) -> io::Result<Option<Identity>> {
     }
 }
 
-/// Reads the file. One that is not there has no entries.
+/// Reads the file. A missing file has no entries.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Corrupt`] for what is no such file; those of the file system.
+/// [`crate::ErrorKind::Corrupt`] if the file has another format; errors of the file system.
 pub(super) fn read(path: &Path, context: &Context) -> Result<(Seen, Entries), Error> {
     for _ in 0..ATTEMPTS {
         let (seen, bytes) = match attempt(path, context)? {
@@ -83,7 +83,7 @@ pub(super) fn read(path: &Path, context: &Context) -> Result<(Seen, Entries), Er
 enum Attempt {
     Read(Seen, Vec<u8>),
     Missing,
-    /// Somebody wrote into it meanwhile.
+    /// Another process wrote into the file during the read.
     Changed,
 }
 
@@ -93,7 +93,7 @@ fn attempt(path: &Path, context: &Context) -> Result<Attempt, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Attempt::Missing),
         looked => looked.map_err(failed)?,
     };
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would wait for a writer.
     if !there.is_file() {
         return Err(context.no_file());
     }
@@ -102,8 +102,8 @@ fn attempt(path: &Path, context: &Context) -> Result<Attempt, Error> {
         opened => opened.map_err(failed)?,
     };
     let identity = Identity::of(&file.metadata().map_err(failed)?);
-    // It compares with the times of the file system, which are the machine's, and decides only
-    // whether the file is read once more.
+    // The machine's clock, because it is compared with times of the file system, which come from that clock.
+    // The result only decides if the file is read once more.
     let is_settled = identity.is_settled_at(SystemTime::now());
     let mut bytes = Vec::new();
     let limited = (&file).take(LARGEST_FILE + 1).read_to_end(&mut bytes);
@@ -123,12 +123,11 @@ fn attempt(path: &Path, context: &Context) -> Result<Attempt, Error> {
     Ok(Attempt::Read(seen, bytes))
 }
 
-/// Puts a new file, readable by its owner only, in the place of the old one, in one step; when this
-/// returns, it survives a power failure. To be called under the lock. If `path` is a link, what it
-/// leads to is replaced.
+/// Replaces the file by a new one, readable by its owner only, in one step. When this returns, the new file
+/// survives a power failure. The caller holds the lock. If `path` is a link, its target is replaced.
 ///
 /// # Errors
-/// Those of the file system; then the old file is still there.
+/// Errors of the file system; the old file then still exists.
 pub(super) fn replace(path: &Path, entries: &Entries, context: &Context) -> Result<(), Error> {
     let bytes = text::print(entries).map_err(|error| context.io("write", error.into()))?;
     if bytes.len() as u64 > LARGEST_FILE {

@@ -1,4 +1,4 @@
-//! What can go wrong with such a file, in our words.
+//! Errors of a flat JSON file.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{Error, ErrorKind};
 
-/// Which file a message is about.
+/// The location of the file, for messages.
 #[derive(Debug, Clone)]
 pub(super) struct Context(Arc<str>);
 
@@ -20,7 +20,7 @@ impl Context {
         &self.0
     }
 
-    /// The file system did not let us `verb` the file.
+    /// Converts an error of the file system from an attempt to `verb` the file.
     pub(super) fn io(&self, verb: &str, error: io::Error) -> Error {
         let location = self.location();
         let (kind, message) = match error.kind() {

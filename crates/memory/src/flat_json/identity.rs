@@ -1,14 +1,14 @@
-//! Whether a file is still the one that was read.
+//! Detection of changes of a file since it was read.
 
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime};
 
-/// How far apart two changes have to be for the file system's clock to tell them apart; the coarsest
-/// ones count in steps of two seconds.
+/// Minimum time between two changes that all file systems record with different times; the coarsest
+/// resolution is two seconds.
 const STEP: Duration = Duration::from_secs(2);
 
-/// Which file it was, and when it was last changed. As long as the file that was read is kept open, no
-/// other one can have its number: a file that was put in its place is always told apart.
+/// The identity of a file and the time of its last change. While the file that was read is kept open, no
+/// other file can get its inode number: a file that replaced it is always detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     size: u64,
@@ -33,15 +33,15 @@ impl Identity {
         }
     }
 
-    /// Whether a change in place, after this moment of the machine's clock, is sure to show. It does
-    /// not while the file is so young that the next change may get the same times.
+    /// True if any change in place after `now` (by the machine's clock) changes this identity. False while
+    /// the file is so young that the next change may get the same times.
     pub(super) fn is_settled_at(&self, now: SystemTime) -> bool {
         let is_old = |at: SystemTime| now.duration_since(at).is_ok_and(|age| age > STEP);
         self.modified.is_some_and(is_old) && self.changed().is_none_or(is_old)
     }
 
-    /// Whether somebody wrote into the file before it became `later`. That it was replaced does not
-    /// count: who has it open still reads a whole file.
+    /// True if the file was written to before its identity became `later`. A replacement does not count: a
+    /// reader that has the old file open still reads all of it.
     pub(super) fn was_written_before(&self, later: &Self) -> bool {
         (self.size, self.modified) != (later.size, later.modified)
     }
@@ -61,7 +61,7 @@ impl Identity {
         None
     }
 
-    /// When it was last written.
+    /// The time of the last write.
     pub(super) fn modified(&self) -> Option<SystemTime> {
         self.modified
     }

@@ -1,5 +1,5 @@
-//! The lock of such a file: a file beside it, which is never deleted, or two processes could hold locks
-//! on two files of that name.
+//! The lock of a flat JSON file: a file beside it, which is never deleted, because otherwise two processes
+//! could hold locks on two files of that name.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -11,18 +11,18 @@ use crate::Error;
 
 use super::failure::Context;
 
-/// The longest pause between two attempts.
+/// Maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The exclusive lock; dropping it gives it back, and so does the end of the process.
+/// The exclusive lock, released when it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct Lock(#[expect(dead_code, reason = "open as long as the lock is held")] File);
 
-/// Takes the lock, with the directories and the lock's own file if they are not there. Blocks the
-/// thread for at most `patience`, apart from what the file system takes.
+/// Takes the lock; creates the directories and the lock file if they do not exist. Blocks the thread for at
+/// most `patience`, not counting the time of file system calls.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Busy`] if somebody else held it for that long; those of the file system.
+/// [`crate::ErrorKind::Busy`] if another process held it for that long; errors of the file system.
 pub(super) fn take(path: &Path, patience: Duration, context: &Context) -> Result<Lock, Error> {
     let file = open(path).map_err(|error| context.io("lock", error))?;
     let began = Instant::now();
@@ -42,7 +42,7 @@ pub(super) fn take(path: &Path, patience: Duration, context: &Context) -> Result
     }
 }
 
-/// Where the lock of a file is.
+/// The path of the lock of a file.
 pub(super) fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".lock");

@@ -1,4 +1,4 @@
-//! What a handle knows: the entries as they were read last, and those that could not be written.
+//! The state of a handle: the entries as last read, and the answers that could not be written.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,18 +13,18 @@ use super::failure::Context;
 use super::text::Entries;
 use super::{Asked, as_record, disk};
 
-/// So many answers whose store failed are kept.
+/// Maximum number of kept answers that could not be written.
 const MOST_KEPT: usize = 1_000;
 
-/// What a handle knows.
+/// The state of a handle.
 #[derive(Debug, Default)]
 pub(super) struct State {
     seen: disk::Seen,
-    /// As in the file when it was read.
+    /// The entries of the file when it was last read.
     on_disk: Entries,
-    /// Answers whose store failed, each with the answer that it was to replace.
+    /// Answers that could not be written, each with the answer that it was to replace.
     kept: BTreeMap<Arc<str>, Kept>,
-    /// What is answered: what is on disk, with what is kept.
+    /// The entries that lookups return: those on disk, overlaid with the kept ones.
     view: BTreeMap<Arc<str>, Stored>,
 }
 
@@ -42,10 +42,10 @@ struct Stored {
 }
 
 impl State {
-    /// Reads the file again if it may be another one than before.
+    /// Reads the file again if it may have changed.
     ///
     /// # Errors
-    /// It cannot be read, or is no such file; what is known stays.
+    /// If it cannot be read, or has another format; the state stays.
     pub(super) fn refresh(&mut self, path: &Path, context: &Context) -> Result<(), Error> {
         let is_current = self.seen.is_current(path);
         match is_current.map_err(|error| context.io("read", error))? {
@@ -57,14 +57,14 @@ impl State {
     /// Reads the file again.
     ///
     /// # Errors
-    /// It cannot be read, or is no such file; what is known stays.
+    /// If it cannot be read, or has another format; the state stays.
     pub(super) fn reread(&mut self, path: &Path, context: &Context) -> Result<(), Error> {
         let (seen, entries) = disk::read(path, context)?;
         let written = seen.written();
         self.seen = seen;
         if entries != self.on_disk {
             self.on_disk = entries;
-            // Whoever answered a question since then is newer.
+            // An answer that another process has written since is newer than the kept one.
             let on_disk = &self.on_disk;
             self.kept
                 .retain(|question, kept| on_disk.get(question) == kept.over.as_ref());
@@ -73,7 +73,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes the view anew. What is answered as before stays as it is.
+    /// Rebuilds the view. Unchanged answers keep their revision and time.
     fn overlay(&mut self, written: Millis) {
         let view = self.wanted().into_iter().map(|(question, answer)| {
             let stored = match self.view.get(&question) {
@@ -89,7 +89,7 @@ impl State {
         self.view = view.collect();
     }
 
-    /// What should be in the file: what is, with what is kept.
+    /// The entries that the file should have: its own, overlaid with the kept ones.
     pub(super) fn wanted(&self) -> Entries {
         let mut entries = self.on_disk.clone();
         for (question, kept) in &self.kept {
@@ -98,21 +98,21 @@ impl State {
         entries
     }
 
-    /// Whether the file, as it was read last, has these entries.
+    /// True if the file, as last read, has these entries.
     pub(super) fn is_on_disk(&self, entries: &Entries) -> bool {
         self.on_disk == *entries
     }
 
-    /// The revision of what is answered to a question; 0 if nothing is.
+    /// The revision of the answer to a question; 0 if there is none.
     pub(super) fn revision(&self, question: &str) -> u64 {
         self.view.get(question).map_or(0, |stored| stored.revision)
     }
 
-    /// Notes that an answer was stored over revision `before`, also if it was the same answer: its
-    /// revision now.
+    /// Records that an answer was stored over revision `before`, even if the answer is the same; returns its
+    /// new revision.
     pub(super) fn stored(&mut self, question: &str, before: u64, now: Millis) -> u64 {
         let Some(stored) = self.view.get_mut(question) else {
-            // Somebody has erased it since.
+            // Another process has erased it since.
             return before + 1;
         };
         stored.revision = stored.revision.max(before + 1);
@@ -120,7 +120,7 @@ impl State {
         stored.revision
     }
 
-    /// Keeps an answer whose store failed.
+    /// Keeps an answer that could not be written.
     pub(super) fn keep(&mut self, question: &Arc<str>, answer: &Arc<str>, now: Millis) {
         if self.kept.len() >= MOST_KEPT && !self.kept.contains_key(question) {
             return;
@@ -133,7 +133,7 @@ impl State {
         self.overlay(now);
     }
 
-    /// Keeps these no longer.
+    /// Removes erased answers from those that are kept.
     pub(super) fn forget(&mut self, erased: &[Record]) {
         for record in erased {
             self.kept.remove(record.key.as_str());

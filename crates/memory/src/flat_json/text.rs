@@ -1,4 +1,4 @@
-//! The text of such a file.
+//! The text format of a flat JSON file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer};
 /// Questions and their answers, in the order of the questions.
 pub(super) type Entries = BTreeMap<Arc<str>, Arc<str>>;
 
-/// Reads a file. Nothing but white space is no entry.
+/// Parses a file. A file of nothing but white space has no entries.
 ///
 /// # Errors
-/// It is not one flat JSON object whose values are texts, or says something twice: where and what.
+/// With the position, if it is not one flat JSON object whose values are strings, or has a key twice.
 pub(super) fn parse(bytes: &[u8]) -> Result<Entries, serde_json::Error> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(Entries::new());
@@ -21,7 +21,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Entries, serde_json::Error> {
     serde_json::from_slice::<Read>(bytes).map(|read| read.0)
 }
 
-/// Writes a file: one entry a line, indented by two spaces.
+/// Serializes a file: one entry per line, indented by two spaces.
 ///
 /// # Errors
 /// None that such entries could cause.

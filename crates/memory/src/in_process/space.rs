@@ -1,4 +1,4 @@
-//! One space: records with an index per question that can be asked of them, counters, reservations.
+//! One space: records with an index for each kind of query, counters, reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -24,7 +24,7 @@ struct Stored {
     revision: u64,
     updated: Millis,
     used: Millis,
-    /// Grows with every store: who is newer, and who comes first among equals.
+    /// Grows with every write: orders records by age, and breaks ties.
     sequence: u64,
 }
 
@@ -35,7 +35,7 @@ struct Reservation {
     labels: Vec<Label>,
 }
 
-/// One space. Every method is one atomic step under the memory's lock.
+/// One space. Every method is one atomic step under the store's lock.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     records: BTreeMap<Key, Stored>,
@@ -63,7 +63,7 @@ impl Space {
             .map(|(key, stored)| stored.as_record(key, true, Values::All))
     }
 
-    /// The record and the counters.
+    /// Returns the record and the counters.
     pub(super) fn found(&self, key: &str, counters: &[&str], now: Millis) -> Found {
         Found {
             record: self.record(key),
@@ -101,7 +101,8 @@ impl Space {
         self.usage
     }
 
-    /// Whether the lease is current and the counters have these values; `None`: yes.
+    /// The reason to refuse a put: the lease is not current, or a counter has another value; `None` if there
+    /// is none.
     pub(super) fn refusal(&self, lease: Option<&Lease>, counters: &[(&str, u64)]) -> Option<Put> {
         if lease.is_some_and(|lease| !self.holds(lease)) {
             return Some(Put::Overtaken);
@@ -188,7 +189,7 @@ impl Space {
         }
     }
 
-    /// Replaces the value of a record that is as it was read; returns its new revision.
+    /// Replaces the value of a record that is unchanged since it was read; returns its new revision.
     pub(super) fn amend(&mut self, record: &Record) -> Option<u64> {
         let stored = self.records.get_mut(record.key.as_str())?;
         if (stored.revision, stored.updated) != (record.revision, record.updated) {
@@ -218,7 +219,7 @@ impl Space {
             };
         }
         self.fence += 1;
-        // Lapsed reservations of keys that no call asks for again would pile up.
+        // Lapsed reservations of keys that are not requested again would accumulate.
         if self.fence.is_multiple_of(64) {
             self.reservations
                 .retain(|_, reservation| reservation.until > now.saturating_sub(LAPSED_KEPT));
@@ -253,7 +254,7 @@ impl Space {
         }
     }
 
-    /// Whether the lease is current: its row is there, lapsed or not.
+    /// True if the lease is current: its row exists, lapsed or not.
     fn holds(&self, lease: &Lease) -> bool {
         let current = self.reservations.get(&lease.key);
         current.is_some_and(|current| current.fence == lease.fence)
@@ -276,7 +277,7 @@ impl Space {
         }
     }
 
-    /// Erases one page of what matches, and the reservations that match.
+    /// Erases one page of the records that match, and the reservations that match.
     pub(super) fn erase(&mut self, filter: &Filter<'_>, page: &Page<'_>, now: Millis) -> Batch {
         let found = self.find(filter, page);
         for record in &found.records {
@@ -293,8 +294,8 @@ impl Space {
         found
     }
 
-    /// What matches, in order: read from an index that has the order, or collected from the one that
-    /// narrows most and sorted.
+    /// Returns the records that match, in order: read from an index that has the order, or collected from the
+    /// most selective one and sorted.
     fn matching<'a>(
         &'a self,
         filter: &'a Filter<'a>,
@@ -359,7 +360,7 @@ impl Space {
             .take_while(move |(key, _)| key.starts_with(prefix))
     }
 
-    /// The keys under the first criterion that names a label exactly.
+    /// The keys under the first criterion that requires a label exactly.
     fn labelled(&self, filter: &Filter<'_>) -> Option<&BTreeSet<Key>> {
         static NONE: BTreeSet<Key> = BTreeSet::new();
         filter.labels.iter().find_map(|label| match label {
@@ -373,7 +374,7 @@ impl Space {
         })
     }
 
-    /// Candidates from the index of one criterion, maybe repeated.
+    /// Candidates from the index of one criterion, possibly repeated.
     fn narrow<'a>(
         &'a self,
         filter: &Filter<'a>,
@@ -429,7 +430,7 @@ impl Stored {
     }
 }
 
-/// Where keys of a page begin.
+/// The lower bound of the keys of a page.
 fn beginning<'a>(prefix: &'a str, after: Option<&'a str>) -> Bound<&'a str> {
     match after {
         Some(after) if after >= prefix => Bound::Excluded(after),

@@ -1,4 +1,4 @@
-//! Full text over a space in memory: every record is looked at.
+//! Full text search in a space without an index: scans every record.
 
 use crate::text::{Word, words};
 use crate::{Match, Recalled, Record, request};
@@ -27,7 +27,7 @@ pub(super) fn search(
     found
 }
 
-/// The share of the record's words that the query's words account for; `None` if one is missing.
+/// The fraction of the record's words that the query's words account for; `None` if one is missing.
 fn score(record: &Record, wanted: &[(Vec<String>, bool)]) -> Option<f64> {
     let mut fields = vec![tokens(&record.key)];
     fields.extend(std::str::from_utf8(&record.value).ok().map(tokens));
@@ -47,7 +47,7 @@ fn score(record: &Record, wanted: &[(Vec<String>, bool)]) -> Option<f64> {
     Some(hits as f64 / total.max(1) as f64)
 }
 
-/// How often the words of the phrase follow each other in the field.
+/// Number of places in the field where the words of the phrase follow each other.
 fn occurrences(field: &[String], phrase: &[String], prefix: bool) -> usize {
     let Some((last, before)) = phrase.split_last() else {
         return 0;

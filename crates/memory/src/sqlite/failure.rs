@@ -1,4 +1,4 @@
-//! What SQLite reports, in our words.
+//! Conversion of SQLite's errors to [`Error`].
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rusqlite::ffi::{self, ErrorCode};
 
 use crate::{Error, ErrorKind};
 
-/// Which database a message is about.
+/// The location of the database, for messages.
 #[derive(Debug, Clone)]
 pub(super) struct Context(Arc<str>);
 
@@ -84,7 +84,7 @@ fn kind(error: &rusqlite::Error) -> ErrorKind {
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => ErrorKind::Corrupt,
             ErrorCode::PermissionDenied | ErrorCode::ReadOnly => ErrorKind::Denied,
             ErrorCode::TooBig => ErrorKind::TooLarge,
-            // Our statements are fixed: what makes one of them invalid is a schema that is not ours.
+            // The statements are fixed: an invalid one means that the schema is not the expected one.
             ErrorCode::Unknown
                 if message
                     .as_deref()
@@ -95,7 +95,7 @@ fn kind(error: &rusqlite::Error) -> ErrorKind {
             _ => ErrorKind::Unavailable,
         },
         E::SqlInputError { .. } => ErrorKind::Corrupt,
-        // A column holds what we never stored in it.
+        // A column contains a value that Cachalot never stores in it.
         E::InvalidColumnType(..)
         | E::FromSqlConversionFailure(..)
         | E::IntegralValueOutOfRange(..)
@@ -131,12 +131,12 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     kind(error) == ErrorKind::Busy
 }
 
-/// As if somebody else had a lock: to be tried again.
+/// The error of a lock held by another connection, which leads to a retry.
 pub(super) fn locked() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)
 }
 
-/// What we stored cannot be read back.
+/// The error for stored data that cannot be decoded.
 pub(super) fn damaged(what: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, what.into())
 }

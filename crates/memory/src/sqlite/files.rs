@@ -1,4 +1,4 @@
-//! The files of a memory: made for their owner only, set aside when damaged, never deleted.
+//! The files of a store: created for their owner only, set aside when damaged, never deleted.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -11,19 +11,19 @@ use crate::Error;
 
 use super::failure::Context;
 
-/// What SQLite and we append to the name of the database.
+/// Suffixes that SQLite and Cachalot append to the name of the database.
 const COMPANIONS: [&str; 4] = ["-wal", "-shm", "-journal", "-stamp"];
 
-/// The files that a database at this path consists of: itself, and what is kept beside it. They need
-/// not be there.
+/// Returns the paths of all files of a database: the database itself, and the files beside it. They need not
+/// exist.
 pub fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
     let endings = [""].into_iter().chain(COMPANIONS);
     endings.map(|ending| beside(path, ending))
 }
 
-/// Makes the directories and an empty file if they are not there. SQLite gives its other files the
-/// mode of this one. The path that comes back is the file's own, without symbolic links: whoever reaches
-/// the database by another name finds the same files beside it.
+/// Creates the directories and an empty file if they do not exist. SQLite gives its other files the mode of
+/// this one. Returns the canonical path, so that processes that open the database by another name use the
+/// same files beside it.
 pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
     let context = Context::new(path);
     let make = || {
@@ -42,7 +42,7 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
     make().map_err(|error| context.file(error))
 }
 
-/// Opens a file for reading and writing; what is created is readable by its owner only.
+/// Opens a file for reading and writing; a created file is readable by its owner only.
 pub(super) fn open_private(path: &Path, create: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(create);
@@ -59,27 +59,27 @@ fn create_private_directories(directory: &Path) -> io::Result<()> {
     builder.create(directory)
 }
 
-/// The file of that ending beside the database.
+/// The path of the file with that suffix beside the database.
 pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     PathBuf::from(name)
 }
 
-/// Renames a damaged database, with its companions, to `<name>.corrupt-<now>` and returns the new path
-/// of the database. Never deletes and never overwrites: if the name is taken, a number is added. A symbolic
-/// link is followed and stays: what is renamed is what it leads to. Does not check that the database is
-/// damaged; nobody should have it open.
+/// Renames a damaged database, with its companions, to `<name>.corrupt-<now>` and returns the new path of the
+/// database. Never deletes and never overwrites: if the name is taken, a number is added. A symbolic link is
+/// followed and stays: its target is renamed. Does not check that the database is damaged; no process should
+/// have it open.
 ///
 /// # Errors
-/// The file system's. What had been renamed before it failed stays renamed.
+/// Errors of the file system. Files that were renamed before the error stay renamed.
 pub fn set_aside(path: &Path, now: Millis) -> io::Result<PathBuf> {
     let path = match std::fs::canonicalize(path) {
-        // Only what stands beside it may be left.
+        // Only the companions may be left.
         Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(path)?,
         found => found?,
     };
-    // The database last: while it is in place, a second attempt finds what is left to do.
+    // The database comes last: while it is in place, a second attempt finds the remaining files.
     let there = COMPANIONS
         .into_iter()
         .chain([""])
@@ -94,7 +94,7 @@ pub fn set_aside(path: &Path, now: Millis) -> io::Result<PathBuf> {
     let aside = claim(&path, now)?;
     for ending in there {
         match std::fs::rename(beside(&path, ending), beside(&aside, ending)) {
-            // SQLite removes some of them itself.
+            // SQLite removes some of the files itself.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -102,8 +102,7 @@ pub fn set_aside(path: &Path, now: Millis) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Takes a free name by creating a file under it that nobody else can have created; the rename then
-/// replaces that empty file of ours.
+/// Takes a free name by creating a file exclusively (`create_new`); the rename then replaces that empty file.
 fn claim(path: &Path, now: Millis) -> io::Result<PathBuf> {
     for number in 0u32.. {
         let ending = if number == 0 {

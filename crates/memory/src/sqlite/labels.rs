@@ -1,11 +1,11 @@
-//! The labels of a record as bytes in its row: read with the record, without a second lookup. The table
-//! `labels` only finds records.
+//! Encoding of a record's labels in its row: they are read with the record, without a second lookup. The
+//! table `labels` is only for finding records.
 
 use crate::Label;
 
 use super::failure::damaged;
 
-/// Length-delimited names and values.
+/// Encodes length-delimited names and values.
 pub(super) fn encode(labels: &[Label]) -> Vec<u8> {
     let size = labels
         .iter()
@@ -24,7 +24,7 @@ pub(super) fn encode(labels: &[Label]) -> Vec<u8> {
     bytes
 }
 
-/// What [`encode`] made.
+/// Decodes the result of [`encode`].
 pub(super) fn decode(mut bytes: &[u8]) -> rusqlite::Result<Vec<Label>> {
     let mut labels = Vec::new();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! What is read, on any connection: a reader's, or the writer's within its transaction.
+//! Reads, on any connection: a reader's, or the writer's within its transaction.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -15,14 +15,14 @@ pub(super) const GET: &str = "SELECT revision, updated, expires, labels, length(
 
 const COUNTER: &str = "SELECT value FROM counters WHERE space = ?1 AND name = ?2";
 
-/// The answer to a `get` on the caller's thread.
+/// The result of a `get` with a maximum size.
 pub(super) enum Got {
     Found(Found),
-    /// There is a record, but it should be read elsewhere.
+    /// The record exists but is larger than `largest`: to be read on another thread.
     TooLargeForNow,
 }
 
-/// The record and the counters, from one snapshot.
+/// Returns the record and the counters, from one snapshot.
 pub(super) fn get(
     connection: &Connection,
     space: &str,
@@ -87,14 +87,14 @@ fn record(
     })))
 }
 
-/// The value of a counter; 0 if it was never raised.
+/// Returns the value of a counter; 0 if it was never raised.
 pub(super) fn counter(connection: &Connection, space: &str, name: &str) -> rusqlite::Result<u64> {
     let mut statement = connection.prepare_cached(COUNTER)?;
     let mut rows = statement.query([space, name])?;
     rows.next()?.map_or(Ok(0), |row| number(row, 0))
 }
 
-/// Counters by the beginning of their names.
+/// Returns counters by the prefix of their names.
 pub(super) fn counters(
     connection: &Connection,
     space: &str,
@@ -113,7 +113,7 @@ pub(super) fn counters(
     rows.collect()
 }
 
-/// Runs several statements on one state of the database. Within a transaction they are already.
+/// Runs several statements on one snapshot of the database. Within a transaction they have one already.
 fn snapshot<T>(
     connection: &Connection,
     read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -127,7 +127,7 @@ fn snapshot<T>(
     answer
 }
 
-/// One page of what matches.
+/// Returns one page of the records that match.
 pub(super) fn find(
     connection: &Connection,
     space: &str,
@@ -146,15 +146,15 @@ pub(super) fn find(
     })
 }
 
-/// A row, with what was asked for of it.
+/// A row with its requested parts.
 pub(super) struct PickedRow {
     pub(super) record: Record,
     /// The size of the whole value.
     pub(super) size: u64,
 }
 
-/// A picked row, with its labels and the part of its value that is wanted. SQLite knows the size of a
-/// value without reading it.
+/// Reads a picked row with its labels and the requested part of its value. SQLite reports the size of a value
+/// without reading it.
 pub(super) fn picked_row(
     connection: &Connection,
     picked: Picked,
@@ -194,7 +194,7 @@ pub(super) fn picked_row(
     Ok(found)
 }
 
-/// The first bytes of a value, without reading the pages behind them.
+/// Reads the first bytes of a value, without reading the pages behind them.
 fn beginning(connection: &Connection, id: i64, bytes: usize) -> rusqlite::Result<Bytes> {
     let blob = connection.blob_open("main", "records", "value", id, true)?;
     let mut value = vec![0; bytes.min(blob.len())];
@@ -202,7 +202,7 @@ fn beginning(connection: &Connection, id: i64, bytes: usize) -> rusqlite::Result
     Ok(value.into())
 }
 
-/// What the space holds; kept by every write.
+/// Returns the size of the space, which every write updates.
 pub(super) fn usage(connection: &Connection, space: &str) -> rusqlite::Result<Usage> {
     connection
         .prepare_cached("SELECT records, bytes FROM spaces WHERE space = ?1 AND reserved = ''")?
@@ -216,7 +216,7 @@ pub(super) fn usage(connection: &Connection, space: &str) -> rusqlite::Result<Us
         .map(Option::unwrap_or_default)
 }
 
-/// A count that is never negative.
+/// Reads a count that is never negative.
 pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(row.get_ref(column)?.as_i64()?).map_err(|_| damaged("a negative count"))
 }

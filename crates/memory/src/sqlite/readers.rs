@@ -1,4 +1,4 @@
-//! Connections for reading, lent to whoever reads.
+//! A pool of connections for reading.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,8 @@ use crate::{Answer, Error, ErrorKind};
 use super::failure::{Context, is_busy};
 use super::schema;
 
-/// Idle connections that are kept; more are opened when more threads read at once, and closed after.
+/// Maximum number of idle connections. More are opened while more threads read at once, and closed
+/// afterwards.
 const KEPT: usize = 16;
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// A pool that begins with one connection.
+    /// Creates a pool with one connection.
     pub(super) fn new(
         path: PathBuf,
         context: Context,
@@ -42,7 +43,7 @@ impl Readers {
         &self.path
     }
 
-    /// Reads here and now; `None` if a lock of somebody else is in the way.
+    /// Reads on the caller's thread; `None` if a lock of another connection is in the way.
     pub(super) fn now<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -54,7 +55,7 @@ impl Readers {
         }
     }
 
-    /// Reads on a thread that may wait; outside of a runtime, here.
+    /// Reads on a thread that may block; without a runtime, on the caller's thread.
     pub(super) fn later<'a, T, F>(self: &Arc<Self>, read: F) -> Answer<'a, T>
     where
         T: Send + 'static,
@@ -98,7 +99,7 @@ impl Readers {
             }
         };
         let answer = read(&connection);
-        // A connection that failed may hold an open transaction or worse.
+        // A connection that failed may have an open transaction.
         if answer.is_ok() && connection.is_autocommit() {
             self.push(connection);
         }

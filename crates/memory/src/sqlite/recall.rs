@@ -1,4 +1,4 @@
-//! Full text over user memory.
+//! Full text search over long-term memory.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -8,8 +8,8 @@ use crate::{Match, Recalled, Values, request};
 use super::read::{self};
 use super::select::Picked;
 
-/// The query in FTS5's language, every word quoted so that nothing in it is an operator; `None` if there
-/// is no word.
+/// Converts the query to FTS5 syntax, with every word quoted so that nothing in it is an operator; `None` if
+/// there is no word.
 pub(super) fn expression(query: &str) -> Option<String> {
     let mut expression = String::with_capacity(query.len() + 16);
     for word in words(query) {
@@ -26,7 +26,7 @@ pub(super) fn expression(query: &str) -> Option<String> {
     (!expression.is_empty()).then_some(expression)
 }
 
-/// What matches the expression and the labels, best first.
+/// Returns the records that match the expression and the labels, best match first.
 pub(super) fn search(
     connection: &Connection,
     expression: &str,
@@ -36,7 +36,7 @@ pub(super) fn search(
     let mut statement = connection
         .prepare_cached("SELECT rowid, rank FROM texts WHERE texts MATCH ?1 ORDER BY rank")?;
     let mut keys = connection.prepare_cached("SELECT key FROM records WHERE id = ?1")?;
-    // One statement is open all the while, so that all of this reads one snapshot.
+    // This statement stays open, so that all reads use one snapshot.
     let mut rows = statement.query([expression])?;
     let mut found = Vec::new();
     while found.len() < limit as usize {

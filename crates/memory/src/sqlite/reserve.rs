@@ -12,13 +12,13 @@ use super::labels;
 use super::read::number;
 use super::write::Changes;
 
-/// What the column `reserved` says of a key. The space's own row has nothing there.
+/// The value of the column `reserved` for a key. It is empty in the row of the space itself.
 fn place(key: &str) -> String {
     format!(":{key}")
 }
 
 impl Changes<'_> {
-    /// Reserves a key, unless somebody holds it.
+    /// Reserves a key, unless another caller holds it.
     pub(super) fn reserve(
         &mut self,
         space: &str,
@@ -40,7 +40,7 @@ impl Changes<'_> {
             });
         }
         let fence = self.next_fence(space)?;
-        // Lapsed reservations of keys that no call asks for again would pile up.
+        // Lapsed reservations of keys that are not requested again would accumulate.
         if fence % 64 == 0 {
             self.prepare("DELETE FROM spaces WHERE reserved <> '' AND until <= ?1")?
                 .execute([now.saturating_sub(LAPSED_KEPT)])?;
@@ -54,7 +54,7 @@ impl Changes<'_> {
         }))
     }
 
-    /// Fences grow per space and are never given twice: they outlive the reservations.
+    /// Returns the next fence. Fences increase per space and are never reused: they outlive the reservations.
     fn next_fence(&mut self, space: &str) -> rusqlite::Result<i64> {
         let last = match self.space(space).fence {
             Some(fence) => fence,
@@ -89,14 +89,14 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// Whether the lease is current: its row is there, lapsed or not.
+    /// True if the lease is current: its row exists, lapsed or not.
     pub(super) fn holds(&self, lease: &Lease) -> rusqlite::Result<bool> {
         self.prepare("SELECT 1 FROM spaces WHERE space = ?1 AND reserved = ?2 AND fence = ?3")?
             .exists(params![lease.space, place(&lease.key), lease.fence as i64])
     }
 
-    /// Erases the reservations that match. They are few, those of runs in flight: the ones in the range of
-    /// keys are looked at one by one.
+    /// Erases the reservations that match. They are few, those of runs in progress: the ones in the range of
+    /// keys are scanned.
     pub(super) fn revoke(
         &mut self,
         space: &str,

@@ -1,4 +1,4 @@
-//! Opening the file: is it ours, is it sound, is it of our version; and making it so.
+//! Opens the file: checks its application ID, soundness and version, and creates or upgrades its layout.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,20 +10,20 @@ use crate::{Error, ErrorKind};
 
 use super::failure::{Context, is_busy};
 
-/// `CACH`: what `file` and we recognise the database by.
+/// `CACH`: the application ID by which `file` and Cachalot recognize the database.
 const APPLICATION: i32 = 0x4341_4348;
 
-/// The steps from an empty file to the current layout; the database's `user_version` counts how many it
-/// has been through. Steps are only ever added at the end.
+/// The migrations from an empty file to the current layout; the database's `user_version` is the number of
+/// completed ones. New ones are only ever added at the end.
 const STEPS: [&str; 2] = [FIRST, SECOND];
 
-/// Rows are found by rowid tables with separate indexes: large values in a clustered table slow down
-/// every lookup. `records_newest` ends, as every index, in the rowid, which grows with every store.
+/// The tables are rowid tables with separate indexes: large values in a clustered table slow down every
+/// lookup. `records_newest` ends, like every index, in the rowid, which grows with every write.
 ///
-/// What is known of a space and its reservations share a table, `spaces`: they are few, change together,
-/// and so share a page, which is what a commit is paid by. The row of the space itself has an empty
-/// `reserved`, its last fence, and its usage; that of a reservation has `:` and the key, its fence, until
-/// when it holds, and its labels.
+/// A space's own data and its reservations share the table `spaces`: they are few and change together, so
+/// they share a page, and the cost of a commit is the number of pages. The row of the space itself has an
+/// empty `reserved`, its last fence, and its usage. The row of a reservation has `:` and the key, its fence,
+/// the end of its hold, and its labels.
 const FIRST: &str = "
 CREATE TABLE records(
     id INTEGER PRIMARY KEY,
@@ -69,29 +69,29 @@ CREATE VIRTUAL TABLE texts USING fts5(
 );
 ";
 
-/// The tables stay. From this layout on a reservation outlives its lapse, and an erasure raises a counter
-/// by which stores are refused: versions that do neither must not write into the file.
+/// Changes no table. From this layout on, a lapsed reservation stays, and an erasure raises a counter that
+/// puts check: older versions do neither and must not write into the file.
 const SECOND: &str = "";
 
-/// What every connection of ours is set to.
+/// Settings of every connection.
 const SETTINGS: &str = "
 PRAGMA synchronous=NORMAL;
 PRAGMA mmap_size=268435456;
 PRAGMA temp_store=MEMORY;
 ";
 
-/// A connection to a file that exists.
+/// Opens a connection to an existing file.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Or every process that ends would wait for the disk: the writer decides when that is worth it.
+    // Otherwise every process that ends would wait for the disk: the writer decides when to run checkpoints.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.execute_batch(SETTINGS)?;
     Ok(connection)
 }
 
-/// Opens the database, bringing it to our layout if it is new or older.
+/// Opens the database, and creates or upgrades its layout.
 pub(super) fn open(
     path: &Path,
     context: &Context,
@@ -139,13 +139,13 @@ impl From<rusqlite::Error> for Trouble {
 }
 
 fn bring_up(connection: &mut Connection, context: &Context) -> Result<(), Trouble> {
-    // One snapshot: somebody else may be making the tables.
+    // One snapshot, because another process may be creating the tables.
     let transaction = connection.transaction()?;
     let taken = steps_taken(&transaction, context)?;
     transaction.commit()?;
     if taken == 0 {
-        // An empty file has nothing to lose that would be worth waiting for the disk.
-        // Before anything else is written, or it would have no effect.
+        // `synchronous`: an empty file contains nothing that is worth waiting for the disk. `auto_vacuum` has
+        // no effect unless it is set before the first write.
         connection.execute_batch("PRAGMA synchronous=OFF; PRAGMA auto_vacuum=INCREMENTAL")?;
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -153,12 +153,12 @@ fn bring_up(connection: &mut Connection, context: &Context) -> Result<(), Troubl
         connection.execute_batch(SETTINGS)?;
         migrate(connection, context)?;
     }
-    // The schema is read, and with it whatever is wrong with it.
+    // Reads the schema, and reports errors in it.
     connection.prepare_cached(super::read::GET)?;
     Ok(())
 }
 
-/// All missing steps in one transaction: several processes may get here at once.
+/// Runs all missing migrations in one transaction: several processes may get here at once.
 fn migrate(connection: &mut Connection, context: &Context) -> Result<(), Trouble> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let taken = steps_taken(&transaction, context)?;
@@ -171,7 +171,7 @@ fn migrate(connection: &mut Connection, context: &Context) -> Result<(), Trouble
     Ok(())
 }
 
-/// How many steps the file has been through; an error if it is not for us.
+/// Returns the number of completed migrations; an error if the file is not usable by this version.
 fn steps_taken(connection: &Connection, context: &Context) -> Result<usize, Trouble> {
     let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;

@@ -1,8 +1,9 @@
-//! From a filter to a statement: which index leads, and whether its order is the order asked for.
+//! Conversion of a filter to a statement: chooses the leading index, and decides if it has the requested
+//! order.
 //!
-//! The order of the tables and the indexes are spelled out, so that no statistics can lead the planner
-//! astray. Criteria that the leading index does not serve are checked row by row, on labels that lie in
-//! the row itself.
+//! The order of the tables and the indexes are fixed in the text (`CROSS JOIN`, `INDEXED BY`), so that
+//! statistics cannot mislead the planner. Criteria that the leading index does not serve are checked row by
+//! row, on the labels in the row itself.
 
 use rusqlite::Connection;
 use rusqlite::types::ToSqlOutput;
@@ -20,7 +21,7 @@ pub(super) struct Picked {
     pub(super) key: String,
 }
 
-/// What leads to the rows.
+/// The index that leads to the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lead<'a> {
     Expired(Millis),
@@ -53,7 +54,7 @@ fn lead<'a>(filter: &Filter<'a>) -> Lead<'a> {
     })
 }
 
-/// Whether reading ends when the page is full: the leading index has the order asked for.
+/// True if reading ends when the page is full, because the leading index has the requested order.
 pub(super) fn stops_early(filter: &Filter<'_>) -> bool {
     match (lead(filter), filter.order) {
         (Lead::Key | Lead::Label { .. }, Order::Key)
@@ -63,7 +64,7 @@ pub(super) fn stops_early(filter: &Filter<'_>) -> bool {
     }
 }
 
-/// A statement in the making: text, and what its parameters stand for.
+/// A statement under construction: text, and the values of its parameters.
 pub(super) struct Statement<'a> {
     pub(super) text: String,
     pub(super) values: Vec<ToSqlOutput<'a>>,
@@ -78,7 +79,7 @@ impl<'a> Statement<'a> {
         self.values.push(value.into());
     }
 
-    /// `column` begins with `prefix`.
+    /// Adds the condition that `column` begins with `prefix`.
     fn begins(&mut self, column: &str, prefix: &'a str) {
         if prefix.is_empty() {
             return;
@@ -160,7 +161,7 @@ pub(super) fn statement<'a>(
     statement
 }
 
-/// One page of rows, in order.
+/// Returns one page of rows, in order.
 pub(super) fn pick(
     connection: &Connection,
     space: &str,
@@ -176,7 +177,7 @@ pub(super) fn pick(
         limit,
         &mut picked,
     )?;
-    // The index of expiries does not know what never expires: that comes last.
+    // Records that never expire are not in the index of expiries: they come last.
     if picked.len() < limit && lead(filter) == Lead::Expiry {
         run(
             connection,
@@ -216,7 +217,7 @@ fn run(
     Ok(())
 }
 
-/// A question that owns its words, for another thread to ask.
+/// A query that owns its parameters, so that another thread can run it.
 #[derive(Debug)]
 pub(super) struct Question {
     space: String,

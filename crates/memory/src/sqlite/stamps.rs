@@ -1,35 +1,37 @@
-//! Stamps: counters in a small file that every process maps.
+//! Stamps: counters in a small file that every process maps into memory.
 //!
 //! The file has a header ([`MAGIC`], a *state*) and [`SLOTS`] counters; a record or counter of a space
-//! belongs to the slot of its name's hash. A writer
+//! belongs to the slot of its name's hash. State and slots work like a seqlock. A writer
 //!
 //! 1. takes the exclusive lock of the file, then the write lock of the database, and makes its changes;
 //! 2. sets the state to *dirty*;
 //! 3. commits;
 //! 4. adds one to every slot whose record or counter changed;
-//! 5. sets the state to *clean* and gives the lock back.
+//! 5. sets the state to *clean* and releases the lock.
 //!
-//! A reader takes a stamp, reads the record, and may use what it read while the stamp is the same and the
-//! state is clean. **Why this is right.** Let a commit change the record after the reader's snapshot. Before
-//! that commit the state became dirty (2), and it becomes clean only after the slot has moved (4, 5). So
-//! whoever looks after the commit finds it dirty, and has no stamp, or finds the slot moved: slots only
-//! grow, and this move came after the reader took its stamp, because the commit came after the snapshot.
+//! A reader takes a stamp, reads the record, and may use the record while the stamp is the same and the state
+//! is clean. **Correctness.** Let a commit change the record after the reader's snapshot. Before that commit
+//! the state became dirty (2), and it becomes clean only after the slot has changed (4, 5). A reader that
+//! checks after the commit therefore either finds the state dirty, and gets no stamp, or finds the slot
+//! changed: slots only grow, and this change came after the reader took its stamp, because the commit came
+//! after the snapshot.
 //!
-//! A writer that dies between 2 and 5 leaves the state dirty, in which nobody has a stamp; the operating
-//! system gives its lock back. Whoever takes the lock next finds it dirty, and as no living writer can
-//! have left it so, moves *all* slots before it sets the state to clean: what the dead writer committed is
-//! among them. Dying at that leaves the state dirty. The mapping is shared memory of the operating system:
-//! what a process wrote survives its death, at whatever instruction that came. When the machine dies, so
-//! does everybody who holds a stamp.
+//! **Crash of a writer.** A writer that dies between 2 and 5 leaves the state dirty, in which there are no
+//! stamps; the operating system releases its lock. The next writer to take the lock finds the state dirty. No
+//! living writer can have left it so, therefore it changes *all* slots, those of the dead writer's commit
+//! included, before it sets the state to clean. If it dies meanwhile, the state stays dirty. The mapping is
+//! shared memory of the operating system: writes of a process survive its death, at any instruction. When the
+//! machine dies, so do all processes that hold a stamp.
 //!
-//! Writers exclude each other by the file's lock and not by the database's, because the latter is gone
-//! after 3. They wait for it a limited time.
+//! Writers exclude each other by the file's lock and not by the database's, because the commit (3) releases
+//! the latter. They wait for it a limited time.
 //!
-//! **Without the file** there are no stamps, and writers only take the lock of the database. If the file is
-//! there and this process cannot use it, others may hold stamps, so this process must not write. If it
-//! could not be created when this process began, another may create it later: so a writer without it looks
-//! for it again after it has the write lock of the database, and a file is *new*, without stamps, until
-//! somebody has had that lock since it was made. By then every writer that did not see it has ended.
+//! **Without the file** there are no stamps, and writers only take the lock of the database. If the file
+//! exists and this process cannot use it, other processes may hold stamps, so this process must not write. If
+//! it could not be created when this process started, another process may create it later. A writer without
+//! it therefore checks for it again after it has taken the write lock of the database, and a file is *new*,
+//! without stamps, until a process has taken that lock since its creation. By then every writer that did not
+//! see the file has ended.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -44,16 +46,16 @@ use crate::slots::{SLOTS, slot};
 
 use super::files;
 
-/// Layout 1.
+/// File signature of layout 1.
 const MAGIC: u64 = u64::from_le_bytes(*b"cachlt\0\x01");
 
-/// The header takes a cache line of its own.
+/// Number of words in the header: one cache line.
 const HEADER: usize = 8;
 const STATE: usize = 1;
 const WORDS: usize = HEADER + SLOTS;
 const BYTES: usize = WORDS * size_of::<u64>();
 
-/// What [`STATE`] says. A file that was just made is all zeros.
+/// Values of [`STATE`]. A file that was just created is all zeros.
 const NEW: u64 = 0;
 const CLEAN: u64 = 1;
 const DIRTY: u64 = 2;
@@ -66,7 +68,7 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Opens or creates the file. That this fails is not an error: there are no stamps then.
+    /// Opens or creates the file. A failure is not an error: there are no stamps then.
     pub(super) fn open(path: PathBuf) -> Self {
         let stamps = Self {
             path,
@@ -79,24 +81,24 @@ impl Stamps {
         stamps
     }
 
-    /// The stamp of a name, if there is one now.
+    /// Returns the stamp of a name, unless the state is new or dirty.
     pub(super) fn read(&self, space: &str, name: &str) -> Option<u64> {
         let words = self.board.get()?.words();
         let stamp = words[HEADER + slot(space, name)].load(Ordering::SeqCst);
         (words[STATE].load(Ordering::SeqCst) == CLEAN).then_some(stamp)
     }
 
-    /// Whether the file waits for [`Stamps::begin`].
+    /// True if the file waits for [`Stamps::begin`].
     pub(super) fn are_new(&self) -> bool {
         self.board
             .get()
             .is_some_and(|board| board.words()[STATE].load(Ordering::SeqCst) == NEW)
     }
 
-    /// From here on there are stamps. The caller has had the write lock of the database.
+    /// Starts to provide stamps. The caller has had the write lock of the database since the file was opened.
     pub(super) fn begin(&self) {
         if let Some(board) = self.board.get() {
-            // If it is not new any more, somebody else has begun.
+            // Fails if another process has done so already.
             let _ = board.words()[STATE].compare_exchange(
                 NEW,
                 CLEAN,
@@ -106,16 +108,17 @@ impl Stamps {
         }
     }
 
-    /// Whether a hold on nothing, now that the caller has the write lock of the database, is one too few:
-    /// somebody has made the file meanwhile.
+    /// True if the file was created after `hold` was taken without it. The caller has the write lock of the
+    /// database, and must not use this hold.
     pub(super) fn appeared(&self, hold: &Hold<'_>) -> bool {
         hold.board.is_none() && self.path.exists()
     }
 
-    /// Excludes other writers, waiting at most `patience`; without a file there is nothing to hold.
+    /// Excludes other writers, waiting at most `patience`. Without a file there is nothing to lock.
     ///
     /// # Errors
-    /// `WouldBlock` if another writer held it all the time; others if the file is there and cannot be used.
+    /// `WouldBlock` if other writers held the lock all the time; others if the file exists and cannot be
+    /// used.
     pub(super) fn hold(&self, patience: Duration) -> io::Result<Hold<'_>> {
         let board = match self.board.get() {
             Some(board) => Some(board),
@@ -155,11 +158,11 @@ impl Board {
     #[expect(unsafe_code, reason = "shared memory is reached through a pointer")]
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has BYTES bytes, begins at a page, lives as long as `self`, and is only ever
-        // accessed as atomic words, here and in other processes. The file is never made shorter.
+        // accessed as atomic words, here and in other processes. The file is never truncated.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), WORDS) }
     }
 
-    /// Clears what a writer that died has left, unless a living one holds the lock and will.
+    /// Cleans up after a writer that died, unless a living one holds the lock and will do so.
     fn recover(&self) {
         if self.words()[STATE].load(Ordering::SeqCst) == DIRTY && self.file.try_lock().is_ok() {
             drop(self.held());
@@ -178,7 +181,7 @@ impl Board {
         }
     }
 
-    /// The lock was taken: what is dirty now is of a dead writer.
+    /// Creates the hold after the lock was taken: a dirty state was left by a dead writer.
     fn held(&self) -> Hold<'_> {
         let words = self.words();
         if words[STATE].load(Ordering::SeqCst) == DIRTY {
@@ -198,8 +201,9 @@ impl Board {
     }
 }
 
-/// Makes the file as long as it has to be. It is filled, not just extended: writing into a hole of a
-/// mapped file on a full disk kills the process. What is there is kept: others may be using it.
+/// Extends the file to its full length. It is filled with bytes, not just extended: writing into a hole of a
+/// mapped file on a full disk kills the process. Existing bytes are kept, because other processes may be
+/// using them.
 fn grow(file: &File) -> io::Result<()> {
     use std::io::{Seek, SeekFrom, Write};
     if file.metadata()?.len() >= BYTES as u64 {
@@ -221,8 +225,8 @@ fn grow(file: &File) -> io::Result<()> {
     filled
 }
 
-/// The right to commit. Dropped without [`Hold::settle`] after [`Hold::announce`], it moves every slot:
-/// whether the commit happened is not known.
+/// The right to commit. If it is dropped without [`Hold::settle`] after [`Hold::announce`], it changes every
+/// slot, because it is unknown if the commit happened.
 #[derive(Debug)]
 pub(super) struct Hold<'a> {
     board: Option<&'a Board>,
@@ -230,7 +234,7 @@ pub(super) struct Hold<'a> {
 }
 
 impl Hold<'_> {
-    /// From here on nobody has a stamp.
+    /// Sets the state to dirty: from here on there are no stamps.
     pub(super) fn announce(&mut self) {
         if let Some(board) = self.board {
             board.words()[STATE].store(DIRTY, Ordering::SeqCst);
@@ -238,7 +242,7 @@ impl Hold<'_> {
         }
     }
 
-    /// The commit is done, or has certainly not happened: moves the slots of what changed.
+    /// Changes the slots of all changes, after the commit is done or has certainly not happened.
     pub(super) fn settle(mut self, changed: &[usize]) {
         if let Some(board) = self.board.filter(|_| self.announced) {
             let words = board.words();
@@ -258,12 +262,12 @@ impl Drop for Hold<'_> {
             board.move_all();
             board.words()[STATE].store(CLEAN, Ordering::SeqCst);
         }
-        // A lock that cannot be given back is given back when the file is closed.
+        // If unlocking fails, closing the file releases the lock.
         let _ = board.file.unlock();
     }
 }
 
-/// Short pauses first: a commit takes tens of microseconds.
+/// Waits for a lock in pauses. The first ones are short: a commit takes tens of microseconds.
 struct Waits {
     deadline: Option<Instant>,
     pauses: u32,
@@ -278,7 +282,7 @@ impl Waits {
         }
     }
 
-    /// Pauses; false if the time is up.
+    /// Pauses; returns false if the time is up.
     fn pause(&mut self) -> bool {
         let Some(deadline) = self.deadline else {
             return false;

@@ -1,4 +1,4 @@
-//! What is written, within one transaction of the writer.
+//! Writes, within one transaction of the writer.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
@@ -13,7 +13,7 @@ use super::labels;
 use super::read::{self, number};
 use super::select;
 
-/// The changes of one transaction. What is known of spaces is written once, by [`Changes::finish`].
+/// The changes of one transaction. Changes of spaces are collected and written once, by [`Changes::finish`].
 #[derive(Debug)]
 pub(super) struct Changes<'c> {
     connection: &'c Connection,
@@ -22,17 +22,17 @@ pub(super) struct Changes<'c> {
     slots: Vec<usize>,
 }
 
-/// What changed in a space.
+/// The changes of a space.
 #[derive(Debug)]
 pub(super) struct Space {
     name: String,
     records: i64,
     bytes: i64,
-    /// The last fence given, if one was given in this transaction.
+    /// The last fence, if one was assigned in this transaction.
     pub(super) fence: Option<i64>,
 }
 
-/// What is in the place where a record is to be stored.
+/// The existing record under the key of a record to be stored.
 struct Previous {
     id: i64,
     revision: u64,
@@ -41,7 +41,7 @@ struct Previous {
 }
 
 impl<'c> Changes<'c> {
-    /// The changes of a transaction that has begun.
+    /// Creates the changes of a transaction that has begun.
     pub(super) fn new(connection: &'c Connection, now: Millis) -> Self {
         Self {
             connection,
@@ -51,7 +51,7 @@ impl<'c> Changes<'c> {
         }
     }
 
-    /// Writes what was gathered, and returns the slots of the stamps that have to move.
+    /// Writes the collected changes, and returns the slots of the stamps that have to change.
     pub(super) fn finish(self) -> rusqlite::Result<Vec<usize>> {
         const ADD: &str = "INSERT INTO spaces(space, reserved, fence, until, labels, records, bytes) \
                            VALUES (?1, '', ifnull(?4, 0), 0, x'', ?2, ?3) \
@@ -174,7 +174,7 @@ impl<'c> Changes<'c> {
         .optional()
     }
 
-    /// Replaces the value of a record that is as it was read; returns its new revision.
+    /// Replaces the value of a record that is unchanged since it was read; returns its new revision.
     pub(super) fn amend(&mut self, space: &str, record: &Record) -> rusqlite::Result<Option<u64>> {
         let read = self
             .prepare(
@@ -225,7 +225,7 @@ impl<'c> Changes<'c> {
             .iter()
             .map(|label| label.value.as_str())
             .collect();
-        // What is not text is found by its key and its labels only.
+        // A value that is not UTF-8 text is found by its key and labels only.
         let value = std::str::from_utf8(&record.value).unwrap_or_default();
         self.prepare("INSERT INTO texts(rowid, key, value, labels) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![id, record.key, value, labels.join("\n")])?;

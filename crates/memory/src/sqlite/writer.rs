@@ -1,13 +1,13 @@
-//! The writer: one connection, a queue before it, one transaction for all that queue.
+//! The writer: one connection, a queue in front of it, one transaction for all queued requests.
 //!
-//! A request is queued, and if there has been company lately, the caller steps aside once, so that others
-//! who are ready can queue too. Then, if the connection is free, the caller carries out the queue in one
-//! transaction: a store costs a commit and no change of threads. If it is not free, whoever has it looks at the queue again when done, and
-//! wakes the writer's thread if something is left. The thread, started when first needed, also takes what a
-//! caller must not wait for: locks of other processes, large requests, checkpoints.
+//! A request is queued. If concurrent requests came recently, the caller yields once, so that other tasks can
+//! queue theirs. Then, if the connection is free, the caller executes the queue in one transaction: storing
+//! costs a commit and no thread switch. If it is not free, its holder checks the queue again when done, and
+//! wakes the writer's thread if something is left. The thread is started when first needed. It also takes
+//! work that must not block a caller: waiting for locks of other processes, large requests, checkpoints.
 //!
-//! Requests of which nobody awaits the answer any more are not begun. If one request of a transaction
-//! fails, all are rolled back and each is tried by itself.
+//! Requests whose answer no task awaits any more are not started. If one request of a transaction fails, all
+//! are rolled back and each is executed in a transaction of its own.
 
 #[cfg(test)]
 mod death;
@@ -31,15 +31,15 @@ use super::{INLINE_VALUE, Options};
 
 use self::seat::{Ran, Seat};
 
-/// At most so many requests share a transaction.
+/// Maximum number of requests in a transaction.
 const TOGETHER: usize = 256;
 
-/// How much work a request is.
+/// The amount of work of a request, in bytes of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// A caller may do it inline; so many bytes.
+    /// The caller may execute it inline.
     Small(usize),
-    /// Only the thread.
+    /// Only the thread executes it.
     Large(usize),
 }
 
@@ -47,7 +47,7 @@ impl Effort {
     pub(super) const SMALL: Self = Self::Small(0);
     pub(super) const LARGE: Self = Self::Large(0);
 
-    /// Of a value of that size.
+    /// The effort for a value of that size.
     pub(super) fn of_bytes(bytes: usize) -> Self {
         if bytes as i64 <= INLINE_VALUE {
             Self::Small(bytes)
@@ -63,12 +63,12 @@ impl Effort {
     }
 }
 
-/// A request: carried out once or, if its transaction failed, again; then answered.
+/// A request: executed once or, if its transaction failed, again; then answered.
 trait Job: Send {
     fn run(&mut self, changes: &mut Changes<'_>) -> rusqlite::Result<()>;
-    /// Answers: what the last run returned, or why there was none.
+    /// Answers with the result of the last run, or with the error.
     fn answer(self: Box<Self>, outcome: Result<(), Error>);
-    /// Nobody awaits the answer.
+    /// True if no task awaits the answer any more.
     fn abandoned(&self) -> bool;
 }
 
@@ -86,7 +86,7 @@ impl<T: Send, F: FnMut(&mut Changes<'_>) -> rusqlite::Result<T> + Send> Job for 
 
     fn answer(self: Box<Self>, outcome: Result<(), Error>) {
         let Self { result, reply, .. } = *self;
-        // Whoever no longer listens does not want to know.
+        // Fails if the task has stopped waiting.
         let _ = reply.send(outcome.and_then(|()| result.ok_or_else(stopped)));
     }
 
@@ -106,21 +106,23 @@ struct Queue {
     checkpoint: bool,
     closing: bool,
     company: Company,
-    /// A request panicked, or the thread could not be started: nothing is written any more.
+    /// Set after a request panicked, or the thread could not be started: every write fails.
     dead: bool,
 }
 
-/// Whether to step aside, which costs a tenth of a store, and is worth a whole one if somebody comes.
+/// Decides if a caller yields before committing, so that concurrent writers join this batch (costs 0.1
+/// commit, saves 1).
 #[derive(Default)]
 struct Company {
-    /// Transactions for which it will be expected, since there was some.
+    /// Number of transactions for which concurrent requests are still expected, since the last batch of
+    /// several.
     expected: u32,
-    /// Requests since it was last looked for.
+    /// Number of requests since the last yield.
     alone: u32,
 }
 
 impl Company {
-    /// Whether a request should wait for others.
+    /// True if a request should yield for others.
     fn worth_waiting(&mut self) -> bool {
         self.alone += 1;
         if self.expected == 0 && self.alone < 16 {
@@ -130,7 +132,7 @@ impl Company {
         true
     }
 
-    /// So many requests came together.
+    /// Records the size of a batch.
     fn came(&mut self, requests: usize) {
         self.expected = if requests > 1 {
             8
@@ -160,7 +162,7 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// A writer that connects when there is something to write.
+    /// Creates a writer that connects when there is something to write.
     pub(super) fn new(
         path: PathBuf,
         context: Context,
@@ -181,8 +183,8 @@ impl Writer {
         }
     }
 
-    /// Has the work done in some transaction, and returns its result once that is committed. The work may
-    /// run more than once; only its last run counts.
+    /// Runs `work` in a transaction, and returns its result once that is committed. `work` may run more than
+    /// once; only its last run counts.
     pub(super) async fn submit<T, F>(&self, effort: Effort, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -216,7 +218,7 @@ impl Writer {
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Carries out the queue if nobody else is at it.
+    /// Executes the queue unless another caller does.
     fn lead(&self) {
         match self.shared.seat.try_lock() {
             Ok(mut seat) => {
@@ -234,7 +236,7 @@ impl Writer {
                     self.shared.queue().checkpoint = true;
                 }
             }
-            // Whoever has it looks at the queue after letting go of it.
+            // The holder checks the queue again after releasing the connection.
             Err(TryLockError::WouldBlock) => return,
             Err(TryLockError::Poisoned(_)) => return self.shared.die(),
         }
@@ -246,7 +248,7 @@ impl Writer {
         }
     }
 
-    /// Has the thread look at the queue. Whatever it is to see was put there under the queue's lock.
+    /// Wakes the thread. Its work was queued under the queue's lock before.
     fn call(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -274,7 +276,7 @@ impl Drop for Writer {
         if let Some(thread) = thread {
             self.shared.queue().closing = true;
             self.shared.call.notify_one();
-            // It ends by itself; if it panicked, there is nothing left to do either.
+            // The thread ends by itself; if it panicked, there is nothing left to do.
             let _ = thread.join();
         }
         if let Ok(mut seat) = self.shared.seat.lock() {
@@ -289,7 +291,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what goes into the next transaction.
+    /// Takes the requests of the next transaction.
     fn take(&self, most: Effort) -> Vec<Queued> {
         let mut queue = self.queue();
         let mut taken = Vec::new();
@@ -315,7 +317,7 @@ impl Shared {
         taken
     }
 
-    /// Puts back, in their places, what could not be done now.
+    /// Puts requests that could not be executed now back in their places.
     fn give_back(&self, jobs: Vec<Queued>) {
         let mut queue = self.queue();
         for job in jobs.into_iter().rev() {
@@ -323,7 +325,7 @@ impl Shared {
         }
     }
 
-    /// From here on every write fails.
+    /// Stops the writer: from here on every write fails.
     fn die(&self) {
         let waiting = {
             let mut queue = self.queue();
@@ -335,7 +337,7 @@ impl Shared {
         }
     }
 
-    /// The thread's life.
+    /// The loop of the thread.
     fn serve(&self) {
         loop {
             let (checkpoint, closing) = self.wait();
@@ -373,11 +375,12 @@ impl Shared {
         (std::mem::take(&mut queue.checkpoint), queue.closing)
     }
 
-    /// Gives back what is free of the file, then moves the log into the database, beside the writers. A log that is wholly moved is begun anew, one
-    /// that is not only grows: so what was written meanwhile is moved too, unless that goes on and on.
-    /// When the log has become too long, the writers wait.
+    /// Returns free pages of the file to the file system, then moves the log into the database while writers
+    /// continue. A log that is moved completely restarts; one that is not only grows. Pages that were written
+    /// in the meantime are therefore moved too, in a limited number of rounds. If the log has become too
+    /// long, the writers wait.
     fn checkpoint(&self) {
-        // The seat is free between two steps.
+        // The connection is free between two steps.
         while self.seat.lock().is_ok_and(|seat| seat.shrink()) {}
         let Ok(checkpointer) = self.seat.lock().map(|seat| seat.checkpointer()) else {
             return;
@@ -400,7 +403,7 @@ impl Shared {
     }
 }
 
-/// Ends the writer if a request panics.
+/// Stops the writer if a request panics.
 struct Watch<'a>(&'a Shared);
 
 impl Drop for Watch<'_> {

@@ -1,4 +1,4 @@
-//! What is left when a request panics.
+//! Tests of the state after a request panics.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn run(effort: Effort) {
                 })
                 .await
         });
-        // Who carried it out panics with it; who waited for it is told.
+        // A caller that executed the request panics with it; one that waited for it gets an error.
         if let Ok(answer) = dead.await {
             assert_eq!(answer.unwrap_err().kind, ErrorKind::Unavailable);
         }
@@ -59,7 +59,7 @@ fn run(effort: Effort) {
             assert_eq!(error.kind, ErrorKind::Unavailable);
             assert!(error.message.contains("writer has stopped"), "{error}");
         }
-        // Reading goes on, and nothing half-way is seen.
+        // Reads continue, and no partial write is visible.
         for (key, there) in [("before", true), ("half-way", false), ("after", false)] {
             let Answer::Now(Ok(found)) = memory.get("cache", key, &[]) else {
                 panic!("not at once")

@@ -1,4 +1,4 @@
-//! The connection that writes, for whoever holds it.
+//! The write connection, used by the caller or thread that holds its mutex.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use super::super::stamps::{Hold, Stamps};
 use super::super::write::Changes;
 use super::{Queued, shrink};
 
-/// Transactions, and bytes of values, after which the log is looked at.
+/// Number of transactions, and bytes of values, after which the length of the log is checked.
 const TRANSACTIONS: u32 = 32;
 const BYTES: usize = 1 << 20;
 
-/// Pages in the log from which on it is moved into the database: eight megabytes.
+/// Number of pages in the log from which on it is moved into the database: eight megabytes.
 const LONG_LOG: i64 = 2048;
 
-/// The same for a memory that is being closed. Who opens the file next reads the whole log.
+/// The same when a store is closed: the next process to open the file reads the whole log.
 const LONG_LOG_LEFT: i64 = 256;
 
-/// Pages in the log above which writers wait for the checkpoint.
+/// Number of pages in the log above which writers wait for the checkpoint.
 pub(super) const LONGEST_LOG: i64 = 16_384;
 
 pub(super) struct Seat {
@@ -39,19 +39,19 @@ pub(super) struct Seat {
     bytes: usize,
 }
 
-/// What became of a batch.
+/// The result of running a batch.
 pub(super) enum Ran {
-    /// Everybody has an answer.
+    /// All requests have been answered.
     Answered,
-    /// Somebody else's lock is in the way and nobody wanted to wait.
+    /// Another process holds a lock, and `patience` was zero.
     Blocked(Vec<Queued>),
 }
 
-/// Why a batch was not committed.
+/// The reason why a batch was not committed.
 enum Trouble {
-    /// Locked by somebody else.
+    /// Another connection holds a lock.
     Busy(Error),
-    /// All or one of the requests failed.
+    /// One or all of the requests failed.
     Failed(Error),
 }
 
@@ -62,7 +62,7 @@ impl Seat {
         clock: Arc<dyn Clock>,
         stamps: Arc<Stamps>,
     ) -> Self {
-        // The first transaction looks at what earlier processes have left in the log.
+        // `TRANSACTIONS`, so that the first transaction checks the log that earlier processes left.
         Self {
             path,
             context,
@@ -74,8 +74,8 @@ impl Seat {
         }
     }
 
-    /// Carries out the requests in one transaction, or each in its own if one of them fails, and answers
-    /// them. With no patience, gives them back when a lock is in the way.
+    /// Executes the requests in one transaction, or each in its own if one of them fails, and answers them.
+    /// With zero patience, returns them if a lock is in the way.
     pub(super) fn run(&mut self, mut jobs: Vec<Queued>, patience: Duration) -> Ran {
         match self.transact(&mut jobs, patience) {
             Ok(()) => answer(jobs, &Ok(())),
@@ -111,7 +111,7 @@ impl Seat {
             None => self.connect().map_err(|error| self.trouble(error))?,
         };
         let outcome = self.attempt(&connection, jobs, &mut hold, patience);
-        // A connection whose transaction cannot even be rolled back is of no use any more.
+        // A connection whose transaction cannot even be rolled back is dropped.
         if outcome.is_ok()
             || connection.is_autocommit()
             || connection.execute_batch("ROLLBACK").is_ok()
@@ -125,7 +125,7 @@ impl Seat {
         Ok(())
     }
 
-    /// From `BEGIN` to `COMMIT`; the slots that have to move now.
+    /// Runs from `BEGIN` to `COMMIT`; returns the slots that have to change now.
     fn attempt(
         &self,
         connection: &Connection,
@@ -152,7 +152,7 @@ impl Seat {
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         let connection = schema::connect(&self.path)?;
-        // Checkpoints wait for the disk: they are the thread's.
+        // Checkpoints wait for the disk, so the thread runs them.
         connection.execute_batch("PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-8192;")?;
         Ok(connection)
     }
@@ -188,7 +188,7 @@ impl Seat {
         Trouble::Failed(Error::new(ErrorKind::Unavailable, message).because(error))
     }
 
-    /// Whether the log has grown enough to be moved, or much of the file is free; true once.
+    /// True if the log has grown enough to be moved, or much of the file is free; resets the counts.
     pub(super) fn checkpoint_due(&mut self) -> bool {
         if self.transactions < TRANSACTIONS && self.bytes < BYTES {
             return false;
@@ -200,13 +200,13 @@ impl Seat {
         })
     }
 
-    /// Gives back a part of what is free of the file; whether there was something.
+    /// Returns a part of the free pages to the file system; false if there were none.
     pub(super) fn shrink(&self) -> bool {
         self.connection.as_ref().is_some_and(shrink::step)
     }
 
-    /// Gives back what is free of the file, at most some tens of megabytes, and empties the log if it is
-    /// long. If others use the database, the last of them will.
+    /// Returns free pages to the file system, at most some tens of megabytes, and empties the log if it is
+    /// long. If other processes use the database, the last one of them does it.
     pub(super) fn close(&mut self) {
         let shrunk = (0..20).take_while(|_| self.shrink()).count() > 0;
         if let Some(connection) = &self.connection
@@ -217,7 +217,7 @@ impl Seat {
         }
     }
 
-    /// What can run a checkpoint without holding the seat.
+    /// Creates a connection that can run a checkpoint without holding the write connection.
     pub(super) fn checkpointer(&self) -> Checkpointer {
         Checkpointer {
             connection: schema::connect(&self.path).ok(),
@@ -231,18 +231,18 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Without waiting for anybody; how many pages the log has that are not in the database, if known. A
-    /// failure is the next checkpoint's to repeat: the log holds everything.
+    /// Runs a checkpoint without waiting; returns the number of pages of the log that are not in the database
+    /// yet, if known. After a failure, the next checkpoint repeats the work: the log contains everything.
     pub(super) fn run(&self) -> Option<i64> {
         look_at_log(self.connection.as_ref()?, "PASSIVE").map(|log| log.left)
     }
 }
 
-/// The log after a checkpoint.
+/// The length of the log after a checkpoint.
 struct Log {
-    /// Pages that whoever opens the database next has to read.
+    /// Number of pages that the next process to open the database has to read.
     pages: i64,
-    /// Those of them that are not in the database.
+    /// Number of pages among them that are not in the database.
     left: i64,
 }
 

@@ -1,32 +1,32 @@
-//! Giving pages that erasures have left free back to the file system.
+//! Returns pages that erasures have left free to the file system.
 //!
-//! New files are made for it (`auto_vacuum`): their free pages are moved to the end and cut off, a few at a
-//! time, so that other writers wait for milliseconds only. A file that an older version made has to be
-//! written anew for that. This is done when little is left in it, as after an erasure of everything, when
-//! it takes no longer either; until then its free pages are used for what is stored next.
+//! New files are created with `auto_vacuum`: their free pages are moved to the end and cut off, a few at a
+//! time, so that other writers wait for milliseconds only. A file of an older version has to be rewritten for
+//! that. This is done when few pages are in use, as after an erasure of everything, when it is just as fast;
+//! until then, the free pages are reused for new records.
 
 use rusqlite::Connection;
 
-/// So many free pages are kept for what is stored next: four megabytes.
+/// Number of free pages that are kept for new records: four megabytes.
 const KEPT: i64 = 1024;
 
-/// A file with at most so many pages in use is written anew: sixteen megabytes, some tens of milliseconds.
+/// Maximum number of used pages of a file that is rewritten: sixteen megabytes, some tens of milliseconds.
 const LITTLE: i64 = 4096;
 
-/// What would be done next.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Rewrite,
     Cut,
 }
 
-/// Whether at least a quarter of the file is free, and can be given back.
+/// True if at least a quarter of the file is free and can be returned.
 pub(super) fn is_due(connection: &Connection) -> bool {
     matches!(next(connection), Ok(Some(_)))
 }
 
-/// Gives back a part of what is free; whether there was anything to give back, and it went well. A lock
-/// of another process is not waited for: the next attempt finds what is left.
+/// Returns a part of the free pages; false if there were none, or it failed. Does not wait for locks of other
+/// processes: the next attempt returns the rest.
 pub(super) fn step(connection: &Connection) -> bool {
     let run = || -> rusqlite::Result<bool> {
         connection.busy_timeout(std::time::Duration::ZERO)?;
