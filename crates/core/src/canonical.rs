@@ -1,9 +1,9 @@
 //! Canonical bytes of everything that can change a result.
 //!
-//! The encoding is injective: every value is a type tag followed by a length-delimited body or by
-//! items up to an end tag, object keys are sorted by their bytes. From text, numbers keep the lexeme
-//! as written (`1`, `1.0` and `1e0` are three inputs: we cannot know how the other side reads them);
-//! from values, integers are exact and floats are in shortest form.
+//! The encoding is injective: every value is a type tag followed by a length-delimited body, or by items up
+//! to an end tag. Object keys are sorted by their bytes. Numbers from text keep their lexeme (`1`, `1.0` and
+//! `1e0` are three different inputs, because the receiver may treat them differently). Numbers from values
+//! are exact if they are integers, and in shortest form if they are floats.
 //!
 //! | tag | value |
 //! |---|---|
@@ -35,11 +35,11 @@ pub struct Canonical {
     holds_secrets: bool,
 }
 
-/// Why a text has no canonical form. The call that it belongs to bypasses the cache.
+/// The error of a text that has no canonical form. The call that it belongs to bypasses the cache.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at byte {at}")]
 pub struct NotCanonical {
-    /// What is wrong with the text.
+    /// A description of the problem.
     pub reason: &'static str,
     /// Byte offset.
     pub at: usize,
@@ -53,7 +53,7 @@ impl From<Malformed> for NotCanonical {
 }
 
 impl Canonical {
-    /// From JSON text, not through a value tree: number lexemes stay as written.
+    /// Encodes JSON text without building a value tree: numbers keep their lexemes.
     ///
     /// # Errors
     /// Text that is not JSON, duplicate keys, lone surrogates, nesting deeper than 128.
@@ -64,8 +64,8 @@ impl Canonical {
         })
     }
 
-    /// From an in-memory value: 64-bit integers exact, floats shortest; equal values give equal
-    /// bytes, `1` and `1.0` do not, nor do `0.0` and `-0.0`.
+    /// Encodes an in-memory value: 64-bit integers exactly, floats in shortest form. Equal values give equal
+    /// bytes; `1` and `1.0` do not, nor do `0.0` and `-0.0`.
     #[must_use]
     pub fn value(value: &Value) -> Self {
         let mut out = Vec::with_capacity(256);
@@ -76,7 +76,7 @@ impl Canonical {
         }
     }
 
-    /// Like [`Canonical::value`], with every known secret replaced by its keyed digest.
+    /// Encodes like [`Canonical::value`], with every known secret replaced by its keyed digest.
     #[must_use]
     pub fn sealed(value: &Value, seals: &Seals) -> Self {
         let mut out = Vec::with_capacity(256);
@@ -102,7 +102,7 @@ impl Canonical {
         }
     }
 
-    /// Whether a secret went in, as its keyed digest.
+    /// True if the input contains a secret, as its keyed digest.
     #[must_use]
     pub fn holds_secrets(&self) -> bool {
         self.holds_secrets
@@ -114,14 +114,14 @@ impl Canonical {
         &self.bytes
     }
 
-    /// SHA-256 of the bytes.
+    /// Returns the SHA-256 digest of the bytes.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(&self.bytes)
     }
 
-    /// The input as a value again, for people to read: secrets are masked, and a number that no
-    /// 64-bit value holds exactly appears as the string that was written.
+    /// Decodes the input to a value for display: secrets are masked, and a number that no 64-bit value
+    /// represents exactly becomes a string with its lexeme.
     #[must_use]
     pub fn readable(&self) -> Value {
         let mut rest = &self.bytes[..];
@@ -140,7 +140,7 @@ impl std::fmt::Debug for Canonical {
     }
 }
 
-/// What sealing needs on its way through a value.
+/// The state of sealing while a value is encoded.
 struct Sealing<'a> {
     seals: &'a Seals,
     found: &'a Cell<bool>,
@@ -188,9 +188,8 @@ fn encode_number(number: &Number, sealing: Option<&Sealing<'_>>, out: &mut Vec<u
     });
 }
 
-/// The lexeme of our own numbers: integers exact, floats as short as they can be and keep their value.
-/// It must not change from one version to the next, so that it does not depend on how a JSON library
-/// likes to print.
+/// The lexeme of a number from a value: integers exact, floats in shortest form. It must not change between
+/// versions, so it does not depend on the formatting of a JSON library.
 fn with_lexeme<T>(number: &Number, read: impl FnOnce(&str) -> T) -> T {
     if let Some(integer) = number.as_i64() {
         read(itoa::Buffer::new().format(integer))
@@ -209,7 +208,7 @@ fn encode_string(text: &str, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes `text` in pieces if it holds secrets, and says whether it did.
+/// Encodes `text` in pieces if it contains secrets; returns true if it did.
 fn encode_sealed(tag: u8, text: &str, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) -> bool {
     let Some(sealing) = sealing else { return false };
     let Some(pieces) = sealing.seals.split(text) else {
@@ -249,7 +248,7 @@ fn encode_fields(
     out.push(END);
 }
 
-/// Reads one value off the front of canonical bytes; `None` if they are not canonical.
+/// Decodes one value at the front of canonical bytes; `None` if they are not canonical.
 fn decode(rest: &mut &[u8]) -> Option<Value> {
     let (&tag, after) = rest.split_first()?;
     *rest = after;
@@ -281,7 +280,8 @@ fn decode(rest: &mut &[u8]) -> Option<Value> {
     })
 }
 
-/// The number, if it would be written as `lexeme`, by us or in JSON.
+/// Returns the number, if this module or `serde_json` formats it as `lexeme`; otherwise the lexeme as a
+/// string.
 fn readable_number(lexeme: &str) -> Value {
     match serde_json::from_str::<Number>(lexeme) {
         Ok(number)

@@ -1,4 +1,4 @@
-//! Time, passed in so that every test is deterministic.
+//! Clocks, which are passed in so that every test is deterministic.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
 
-/// Tells the time of day. Implementations are cheap and never block.
+/// A clock for the time of day. Implementations are cheap and never block.
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     fn now(&self) -> Millis;
 }
 
@@ -20,24 +20,24 @@ impl Clock for SystemClock {
     fn now(&self) -> Millis {
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-            // A clock set before 1970: still a number, still monotone with the machine's clock.
+            // A time before 1970 is negative, so that it stays monotonic with the machine's clock.
             Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
         }
     }
 }
 
-/// A clock that moves only when told to.
+/// A clock that advances only by calls of its methods.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock with the time `now`.
     #[must_use]
     pub fn at(now: Millis) -> Self {
         Self(AtomicI64::new(now))
     }
 
-    /// Moves the clock forward.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         self.0.fetch_add(by, Ordering::SeqCst);
@@ -55,10 +55,11 @@ impl Clock for ManualClock {
     }
 }
 
-/// `2026-11-21T02:42:00.123Z`: ISO 8601 in UTC with milliseconds. Years outside 0–9999 are clamped.
+/// Formats a time as ISO 8601 in UTC with milliseconds: `2026-11-21T02:42:00.123Z`. Years outside 0–9999 are
+/// clamped.
 #[must_use]
 pub fn iso8601(at: Millis) -> String {
-    // The range that four year digits can show.
+    // The range of years with four digits.
     let at = at.clamp(-62_167_219_200_000, 253_402_300_799_999);
     let days = at.div_euclid(86_400_000);
     let of_day = at.rem_euclid(86_400_000);
@@ -72,7 +73,8 @@ pub fn iso8601(at: Millis) -> String {
     )
 }
 
-/// Proleptic Gregorian date of a day count since 1970-01-01, by 400-year eras that begin in March.
+/// Returns the proleptic Gregorian date of a day count since 1970-01-01, by 400-year eras that begin in
+/// March.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

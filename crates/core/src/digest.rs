@@ -12,13 +12,14 @@ use sha2::Digest as _;
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Computes the digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(sha2::Sha256::digest(bytes).into())
     }
 
-    /// The digest of several parts, each preceded by its length, so that no two lists of parts share one.
+    /// Computes the digest of several parts, each preceded by its length, so that different lists of parts
+    /// have different digests.
     #[must_use]
     pub fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hasher = sha2::Sha256::new();
@@ -35,7 +36,7 @@ impl Digest {
         &self.0
     }
 
-    /// 64 lower-case hex digits.
+    /// Returns the 64 lower-case hex digits.
     #[must_use]
     pub fn to_hex(&self) -> String {
         hex::encode(self.0)
@@ -56,7 +57,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The text is not 64 hex digits.
+/// The error of parsing a text that is not 64 hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a digest: expected 64 hex digits")]
 pub struct NotADigest;

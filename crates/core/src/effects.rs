@@ -1,29 +1,29 @@
-//! What work touches: declared by whoever does it, before it is done.
+//! Effects of work: the things that it reads and writes, declared before it runs.
 
 use std::path::PathBuf;
 
-/// Something that work reads or writes.
+/// A thing that work reads or writes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Touched {
-    /// A file, or what lies at a path.
+    /// A path: a file or anything else there.
     Path(PathBuf),
     /// Everything below a directory that matches a pattern; `**` for all of it.
     Glob {
         /// The directory.
         root: PathBuf,
-        /// The pattern, relative to it.
+        /// The pattern, relative to `root`.
         pattern: String,
     },
-    /// Something that has a name only: a record, a queue, a server's resource.
+    /// A thing with only a name: a record, a queue, a server's resource.
     Named(String),
 }
 
-/// How much work reads or writes.
+/// The extent of reads or writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Extent {
-    /// Exactly this; nothing if the list is empty.
+    /// Exactly these things; nothing if the list is empty.
     Known(Vec<Touched>),
-    /// It cannot be told.
+    /// The extent cannot be determined.
     Unknown,
 }
 
@@ -31,30 +31,30 @@ impl Extent {
     /// Nothing at all.
     pub const NOTHING: Self = Self::Known(Vec::new());
 
-    /// Whether it is known to be nothing.
+    /// True if it is known to be nothing.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         matches!(self, Self::Known(list) if list.is_empty())
     }
 }
 
-/// What work reads and writes.
+/// The reads and writes of work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effects {
-    /// What its result depends on.
+    /// The things that the result depends on.
     pub reads: Extent,
-    /// What is different afterwards.
+    /// The things that the work changes.
     pub writes: Extent,
 }
 
 impl Effects {
-    /// Of work about which nothing is known.
+    /// The effects of work about which nothing is known.
     pub const UNKNOWN: Self = Self {
         reads: Extent::Unknown,
         writes: Extent::Unknown,
     };
 
-    /// Of work that only reads.
+    /// The effects of work that only reads.
     #[must_use]
     pub fn reading(reads: Vec<Touched>) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Effects {
         }
     }
 
-    /// Of work that writes, and reads what it writes.
+    /// The effects of work that writes, and reads what it writes.
     #[must_use]
     pub fn writing(writes: Vec<Touched>) -> Self {
         Self {

@@ -1,26 +1,26 @@
-//! The reader of JSON text that keeps how it is written.
+//! A reader of JSON text that preserves its spelling.
 //!
-//! A value tree forgets number lexemes, escapes, white space, and keys that occur twice. [`Scanner`]
-//! visits every byte once, copies nothing and returns slices of the text. Structure, numbers and words
-//! are checked as RFC 8259 has them; the inside of a string is checked when it is decoded
-//! ([`Scanner::text`]), not when it is skipped ([`Scanner::string`], [`Scanner::value`]).
+//! A value tree loses number lexemes, escapes, white space, and duplicate keys. [`Scanner`] visits every byte
+//! once, copies nothing, and returns slices of the text. Structure, numbers and literals are checked
+//! according to RFC 8259. The content of a string is checked when it is decoded ([`Scanner::text`]), not when
+//! it is skipped ([`Scanner::string`], [`Scanner::value`]).
 
 use std::ops::Range;
 
-/// The deepest nesting that is read: a foreign text must not decide how much stack is used.
+/// Maximum nesting depth: a foreign text must not determine the use of the stack.
 pub const DEEPEST: u32 = 128;
 
-/// The reason why a text is not JSON, and where.
+/// The error of a text that is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at byte {at}")]
 pub struct Malformed {
     /// The reason, lower case.
     pub reason: &'static str,
-    /// Byte offset of what is wrong.
+    /// Byte offset of the problem.
     pub at: usize,
 }
 
-/// A result of reading.
+/// The result of a read.
 pub type Scanned<T> = Result<T, Malformed>;
 
 /// Reads JSON text from its beginning to its end.
@@ -40,14 +40,14 @@ pub struct Group {
     expected: &'static str,
 }
 
-/// An object.
+/// The brackets of an object.
 pub const OBJECT: Group = Group {
     open: b'{',
     close: b'}',
     expected: "expected an object",
 };
 
-/// An array.
+/// The brackets of an array.
 pub const ARRAY: Group = Group {
     open: b'[',
     close: b']',
@@ -55,8 +55,8 @@ pub const ARRAY: Group = Group {
 };
 
 impl<'a> Scanner<'a> {
-    /// Begins at the first byte. `text` has to be UTF-8; a scanner of other bytes returns slices that
-    /// are not.
+    /// Creates a scanner at the first byte. `text` has to be UTF-8; a scanner of other bytes returns slices
+    /// that are not UTF-8.
     #[must_use]
     pub fn new(text: &'a [u8]) -> Self {
         Self {
@@ -67,19 +67,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The byte offset of what comes next; after [`Scanner::peek`], of its first byte.
+    /// Returns the byte offset of the next input; after [`Scanner::peek`], of its first byte that is not
+    /// white space.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Returns the longest string value that was read since the last call of this, as it is written.
-    /// Keys and what [`Scanner::string`] and [`Scanner::text`] read do not count.
+    /// Returns the longest string value that was read since the last call, in its spelling. Keys do not
+    /// count, nor do strings read by [`Scanner::string`] and [`Scanner::text`].
     pub fn take_longest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.longest)
     }
 
-    /// Skips white space and returns the first byte of what comes next.
+    /// Skips white space and returns the next byte without consuming it.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte() {
@@ -114,10 +115,10 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Checks that nothing follows.
+    /// Checks that nothing but white space follows.
     ///
     /// # Errors
-    /// Something follows.
+    /// If anything else follows.
     pub fn end(&mut self) -> Scanned<()> {
         match self.peek() {
             None => Ok(()),
@@ -125,11 +126,11 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads the bracket that opens an object or an array; returns whether anything is in it. If not,
-    /// its end is read, too.
+    /// Reads the opening bracket of an object or an array; returns true if it is not empty. If it is empty,
+    /// also reads the closing bracket.
     ///
     /// # Errors
-    /// Something else stands here, or it is nested deeper than [`DEEPEST`].
+    /// If there is no such bracket, or the nesting is deeper than [`DEEPEST`].
     #[inline]
     pub fn open(&mut self, group: &Group) -> Scanned<bool> {
         if self.peek() == Some(group.open) && self.depth == DEEPEST {
@@ -144,11 +145,11 @@ impl<'a> Scanner<'a> {
         Ok(true)
     }
 
-    /// Reads the comma behind a member or an element, or the closing bracket; returns whether another
-    /// one follows.
+    /// Reads the comma after a member or an element, or the closing bracket; returns true if another member
+    /// or element follows.
     ///
     /// # Errors
-    /// Neither stands here.
+    /// If there is neither.
     #[inline]
     pub fn more(&mut self, group: &Group) -> Scanned<bool> {
         match self.peek() {
@@ -170,11 +171,10 @@ impl<'a> Scanner<'a> {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    /// Reads the key of a member and its colon; returns what stands between the quotes, as it is
-    /// written.
+    /// Reads the key of a member and its colon; returns the text between the quotes in its spelling.
     ///
     /// # Errors
-    /// No key, or no colon.
+    /// If there is no key, or no colon.
     pub fn name(&mut self) -> Scanned<&'a [u8]> {
         self.expect_key()?;
         let name = self.string()?;
@@ -182,10 +182,10 @@ impl<'a> Scanner<'a> {
         Ok(name)
     }
 
-    /// Reads the key of a member and its colon; returns the key, decoded as by [`Scanner::text`].
+    /// Reads the key of a member and its colon; returns the key, decoded like [`Scanner::text`].
     ///
     /// # Errors
-    /// No key, no colon, or a key that is no text.
+    /// If there is no key, no colon, or the key cannot be decoded.
     #[inline]
     pub fn key<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> Scanned<&'b [u8]>
     where
@@ -210,11 +210,10 @@ impl<'a> Scanner<'a> {
         self.take(b':', "expected a colon")
     }
 
-    /// Reads an object: `each` is called with the key of every member, as it is written, and reads its
-    /// value.
+    /// Reads an object: calls `each` with the key of every member, in its spelling; `each` reads the value.
     ///
     /// # Errors
-    /// Those of the structure and of `each`.
+    /// Errors of the structure and of `each`.
     pub fn members(
         &mut self,
         mut each: impl FnMut(&'a [u8], &mut Self) -> Scanned<()>,
@@ -228,10 +227,10 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Reads an array: `each` reads every element.
+    /// Reads an array: calls `each`, which reads one element, for every element.
     ///
     /// # Errors
-    /// Those of the structure and of `each`.
+    /// Errors of the structure and of `each`.
     pub fn elements(&mut self, mut each: impl FnMut(&mut Self) -> Scanned<()>) -> Scanned<()> {
         let mut more = self.open(&ARRAY)?;
         while more {
@@ -241,15 +240,15 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Reads any value; returns it as it is written.
+    /// Reads any value; returns it in its spelling.
     ///
     /// # Errors
-    /// No JSON value stands here.
+    /// If there is no JSON value.
     pub fn value(&mut self) -> Scanned<&'a [u8]> {
         self.range().map(|range| &self.text[range])
     }
 
-    /// Where the value stands that comes next, which is read.
+    /// Reads the next value; returns its range.
     fn range(&mut self) -> Scanned<Range<usize>> {
         let first = self.peek();
         let from = self.at;
@@ -262,10 +261,10 @@ impl<'a> Scanner<'a> {
         Ok(from..self.at)
     }
 
-    /// Reads a string as it is written; returns what stands between its quotes, unchecked.
+    /// Reads a string without decoding it; returns the text between its quotes, unchecked.
     ///
     /// # Errors
-    /// No string stands here, or it does not end.
+    /// If there is no string, or it does not end.
     pub fn string(&mut self) -> Scanned<&'a [u8]> {
         if self.peek() != Some(b'"') {
             return Err(self.malformed("expected a string"));
@@ -286,7 +285,7 @@ impl<'a> Scanner<'a> {
     /// Reads like [`Scanner::string`]; the string counts for [`Scanner::take_longest`].
     ///
     /// # Errors
-    /// Those of [`Scanner::string`].
+    /// The errors of [`Scanner::string`].
     pub fn string_value(&mut self) -> Scanned<&'a [u8]> {
         let text = self.string()?;
         if text.len() > self.longest.len() {
@@ -295,12 +294,12 @@ impl<'a> Scanner<'a> {
         Ok(text)
     }
 
-    /// Reads a string and decodes it: a slice of the text if it has no escapes, otherwise put together
-    /// in `unescaped`, whose content is replaced.
+    /// Reads a string and decodes it: returns a slice of the text if it has no escapes, otherwise the content
+    /// of `unescaped`, which is replaced.
     ///
     /// # Errors
-    /// No string, a string that does not end, a bare control character, an unknown escape, half a
-    /// surrogate pair.
+    /// If there is no string, it does not end, or it has a bare control character, an unknown escape, or a
+    /// lone surrogate.
     #[inline]
     pub fn text<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> Scanned<&'b [u8]>
     where
@@ -378,10 +377,10 @@ impl<'a> Scanner<'a> {
         Ok(code)
     }
 
-    /// Reads a number, `true`, `false` or `null`, as it is written.
+    /// Reads a number, `true`, `false` or `null`, in its spelling.
     ///
     /// # Errors
-    /// None of these stands here.
+    /// If there is none of these.
     #[inline]
     pub fn scalar(&mut self) -> Scanned<&'a [u8]> {
         let words: [&[u8]; 3] = [b"true", b"false", b"null"];
@@ -439,8 +438,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Returns the value of an object's member as it is written; of the last, if its key occurs twice.
-/// `None` if there is none, or `object` is no JSON object.
+/// Returns the value of an object's member in its spelling; the last one if the key is duplicate. `None` if
+/// there is none, or `object` is not a JSON object.
 #[must_use]
 pub fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
     let mut scanner = Scanner::new(object.as_bytes());
@@ -458,7 +457,7 @@ pub fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
     object.get(found?)
 }
 
-/// Returns the elements of an array as they are written; none if `array` is no JSON array.
+/// Returns the elements of an array in their spelling; none if `array` is not a JSON array.
 #[must_use]
 pub fn elements(array: &str) -> Vec<&str> {
     let mut elements = Vec::new();
@@ -469,8 +468,8 @@ pub fn elements(array: &str) -> Vec<&str> {
     read.map_or_else(|_| Vec::new(), |()| elements)
 }
 
-/// Returns where the numbers of a JSON text stand, in order. In a text that is not JSON, where what
-/// looks like numbers stands outside of strings.
+/// Returns the ranges of the numbers in a JSON text, in order. In a text that is not JSON, the ranges outside
+/// of strings that look like numbers.
 pub fn numbers(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -492,19 +491,18 @@ pub fn numbers(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
-/// Returns whether a number, as it is written, is a whole number that 64 bits do not hold, with or
-/// without a sign.
+/// Returns true if a number, in its spelling, is an integer that fits neither into `i64` nor into `u64`.
 #[must_use]
 pub fn is_beyond_64_bits(number: &str) -> bool {
     let digits = number.strip_prefix('-').unwrap_or(number);
-    // The largest that is within has 20 digits, the smallest beyond 19.
+    // The largest number that fits has 20 digits, the smallest that does not fit 19.
     digits.len() >= 19
         && digits.bytes().all(|byte| byte.is_ascii_digit())
         && number.parse::<i64>().is_err()
         && number.parse::<u64>().is_err()
 }
 
-/// Returns the offset behind the string whose opening quote is at `start`; `None` if it does not end.
+/// Returns the offset after the string whose opening quote is at `start`; `None` if the string does not end.
 #[must_use]
 pub fn string_end(text: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
@@ -518,11 +516,11 @@ pub fn string_end(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// The reason why half of a character beyond U+FFFF is refused: no UTF-8 text can hold it.
+/// The reason for refusing half of a character above U+FFFF: UTF-8 text cannot contain it.
 const LONE_SURROGATE: &str =
     "a lone surrogate (one half of a character that is written as two `\\u` escapes)";
 
-/// Returns the code unit of `\uXXXX` whose digits `text` begins with.
+/// Returns the code unit of the four hex digits (of `\uXXXX`) at the beginning of `text`.
 pub(crate) fn four_hex_digits(text: &[u8]) -> Option<u16> {
     let digits = text.get(..4)?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -531,8 +529,8 @@ pub(crate) fn four_hex_digits(text: &[u8]) -> Option<u16> {
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// How many bytes stand before the first quote, backslash or control character. Eight at a time:
-/// most of what is ever encoded is the inside of strings.
+/// Number of bytes before the first quote, backslash or control character. Checks eight bytes at a time,
+/// because most of the encoded text is the content of strings.
 fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (n, word) in words.iter().enumerate() {
@@ -547,8 +545,8 @@ fn plain_length(bytes: &[u8]) -> usize {
     words.len() * 8 + within.unwrap_or(rest.len())
 }
 
-/// The top bit of every byte that ends a plain run. Exact for the lowest such byte, which is the one
-/// that counts; a borrow can mark bytes above it wrongly.
+/// Sets the top bit of every byte that ends a plain run. Exact for the lowest such byte, which is the only
+/// relevant one; a borrow can mark higher bytes wrongly.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     const TOPS: u64 = ONES * 0x80;

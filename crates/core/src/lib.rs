@@ -1,6 +1,6 @@
-//! What at least three rooms of Cachalot share, and nothing else: canonical bytes, digests,
-//! the JSON scanner, clocks, secrets, what work touches, cost and was built from, problems in
-//! configuration, and the spanned configuration tree.
+//! Items that at least three crates of Cachalot share, and nothing else: canonical bytes, digests, the JSON
+//! scanner, clocks, secrets, effects, costs and witnesses of work, problems in configuration, and the
+//! configuration tree with source positions.
 
 pub mod canonical;
 pub mod clock;

@@ -1,9 +1,9 @@
-//! Problems in what the user wrote, with place, cause and remedy. Only the command line renders them.
+//! Problems in the user's input, with place, cause and remedy. Only the command line renders them.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A place in a text: lines and columns count from 1, `start` and `len` are bytes.
+/// A place in a text. Lines and columns count from 1; `start` and `len` are in bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The file as the user named it, or a word such as `--input`.
@@ -30,23 +30,23 @@ impl fmt::Debug for Place {
     }
 }
 
-/// One thing that is wrong in a file or an argument.
+/// One problem in a file or an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Stable, for scripts and search engines: `unknown-key`, `duplicate-key`, …
+    /// A stable code for scripts and search engines: `unknown-key`, `duplicate-key`, …
     pub code: &'static str,
-    /// What is wrong, lower case, no full stop.
+    /// A description of the problem, lower case, without a full stop.
     pub message: String,
-    /// Where.
+    /// The place of the problem.
     pub place: Option<Place>,
-    /// What to do about it.
+    /// The remedy.
     pub help: Option<String>,
-    /// Whether the file can be used all the same.
+    /// Set if the file can be used nevertheless.
     pub is_warning: bool,
 }
 
 impl Problem {
-    /// A problem without a place or a remedy yet.
+    /// Creates a problem without a place and a remedy.
     #[must_use]
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Problem {
         }
     }
 
-    /// A warning: the file can be used, but may not mean what its author expects.
+    /// Creates a warning: the file can be used, but may not mean what its author expects.
     #[must_use]
     pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -67,14 +67,14 @@ impl Problem {
         }
     }
 
-    /// The same problem, at `place`.
+    /// Sets the place.
     #[must_use]
     pub fn at(mut self, place: &Place) -> Self {
         self.place = Some(place.clone());
         self
     }
 
-    /// The same problem, with a remedy.
+    /// Sets the remedy.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

@@ -1,7 +1,7 @@
-//! Secrets: what must be used and never shown.
+//! Secrets: values that are used but never shown.
 //!
-//! A secret enters a key only as a keyed digest, and enters no ledger, log, error or export at all.
-//! [`Seals`] knows the secrets of a run and can tell where they occur in a text.
+//! A secret enters a cache key only as a keyed digest, and never a ledger, log, error or export. [`Seals`] is
+//! the set of the secrets of a run, and finds them in texts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +18,7 @@ pub use credentials::{find_credentials, mask_credentials, redact_value};
 
 use crate::Digest;
 
-/// What is shown in place of a secret.
+/// The text that replaces a secret.
 pub const MASK: &str = "[secret]";
 
 /// A value that is never printed and is wiped when dropped.
@@ -26,12 +26,12 @@ pub const MASK: &str = "[secret]";
 pub struct Secret<T: Zeroize>(T);
 
 impl<T: Zeroize> Secret<T> {
-    /// Takes the value in.
+    /// Wraps a value.
     pub fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The value itself, for the one place that needs it.
+    /// Returns the value itself, for the one place that needs it.
     pub fn expose(&self) -> &T {
         &self.0
     }
@@ -55,34 +55,34 @@ impl<T: Zeroize> fmt::Display for Secret<T> {
     }
 }
 
-/// The key under which secrets are digested before they enter a cache key, so that a key does not
-/// let anyone test guesses of the secret.
+/// The key under which secrets are digested before they enter a cache key, so that a cache key cannot be used
+/// to test guesses of the secret.
 #[derive(Debug, Clone)]
 pub struct DigestKey(Secret<[u8; 32]>);
 
 impl DigestKey {
-    /// A key from 32 bytes.
+    /// Creates a key from 32 bytes.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(Secret::new(bytes))
     }
 
-    /// A key that is known to nobody and kept nowhere: for secrets that must be masked, though no
-    /// cache key will ever have to be found again.
+    /// Creates a random key that is not stored: for secrets that must be masked in runs whose cache keys need
+    /// not be found again.
     ///
     /// # Errors
-    /// If the machine has no randomness.
+    /// If the machine provides no randomness.
     pub fn ephemeral() -> io::Result<Self> {
         let mut bytes = [0_u8; 32];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
         Ok(Self::new(bytes))
     }
 
-    /// Reads the key at `path`, or makes one there (mode 0600). Two processes that do so at once end
-    /// up with the same key: the file is written aside in full, then linked into place.
+    /// Reads the key at `path`, or creates one there (mode 0600). Two processes that do so concurrently get
+    /// the same key: the complete file is written under another name and then hard-linked into place.
     ///
     /// # Errors
-    /// I/O errors, or a file that does not hold 32 bytes.
+    /// I/O errors, or a file that does not have 32 bytes.
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         match Self::load(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -97,7 +97,7 @@ impl DigestKey {
         let written = write_private(Path::new(&aside), &bytes)
             .and_then(|()| std::fs::hard_link(&aside, path));
         bytes.zeroize();
-        // Whether the link was made or somebody else was first, the file aside has done its work.
+        // The temporary file is no longer needed, whether this process or another one has created the link.
         let _ = std::fs::remove_file(&aside);
         match written {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -108,7 +108,7 @@ impl DigestKey {
     /// Writes the key to a new file (mode 0600).
     ///
     /// # Errors
-    /// I/O errors; a file that is there already is left alone.
+    /// I/O errors; an existing file is not changed.
     pub fn store(&self, path: &Path) -> io::Result<()> {
         write_private(path, self.0.expose())
     }
@@ -139,7 +139,7 @@ impl DigestKey {
         Digest(mac.finalize().into_bytes().into())
     }
 
-    /// The 32 bytes, for a cassette that its owner asked to carry them.
+    /// Returns the 32 bytes, for a cassette that includes them on the user's request.
     #[must_use]
     pub fn expose(&self) -> &[u8; 32] {
         self.0.expose()
@@ -168,7 +168,7 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A piece of a text that may hold secrets.
+/// A piece of a text that may contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Ordinary text.
@@ -177,15 +177,15 @@ pub enum Piece<'a> {
     Sealed(Digest),
 }
 
-/// A secret, and how it may be written.
+/// A secret and its spellings.
 struct Known {
     text: Secret<String>,
-    /// Other spellings of the same secret: inside a JSON string, percent-encoded.
+    /// Other spellings of the secret: inside a JSON string, percent-encoded.
     spellings: Vec<(Secret<String>, Digest)>,
     digest: Digest,
 }
 
-/// The secrets that are known to a run. Empty for most runs, and then it costs nothing.
+/// The secrets that are known in a run. An empty set, which most runs have, costs nothing.
 pub struct Seals {
     key: Option<DigestKey>,
     known: RwLock<Vec<Known>>,
@@ -205,7 +205,7 @@ impl fmt::Debug for Seals {
 }
 
 impl Seals {
-    /// No secrets, and none can be learnt.
+    /// Creates an empty set that never learns a secret.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -214,7 +214,7 @@ impl Seals {
         }
     }
 
-    /// No secrets yet; what is learnt is digested under `key`.
+    /// Creates an empty set whose secrets will be digested under `key`.
     #[must_use]
     pub fn under(key: DigestKey) -> Self {
         Self {
@@ -223,14 +223,14 @@ impl Seals {
         }
     }
 
-    /// The key that secrets are digested under, if there is one.
+    /// The key under which secrets are digested, if there is one.
     #[must_use]
     pub fn key(&self) -> Option<&DigestKey> {
         self.key.as_ref()
     }
 
-    /// From now on, `text` is a secret wherever it occurs. The empty text is no secret. Without a
-    /// digest key nothing is learnt: [`Seals::none`] is for runs that were given no secrets.
+    /// Adds `text` as a secret, which applies to every later occurrence. The empty text is not a secret.
+    /// Without a digest key nothing is added: [`Seals::none`] is for runs without secrets.
     pub fn learn(&self, text: &str) {
         let Some(key) = &self.key else { return };
         if text.is_empty() {
@@ -251,11 +251,11 @@ impl Seals {
                 .collect(),
             text: Secret::new(text.to_owned()),
         });
-        // The longest first, so that a secret inside another does not tear it apart.
+        // Longest first, so that a secret inside another one does not split it.
         known.sort_by_key(|secret| std::cmp::Reverse(secret.text.expose().len()));
     }
 
-    /// Whether no secret is known.
+    /// True if no secret is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known
@@ -264,7 +264,7 @@ impl Seals {
             .is_empty()
     }
 
-    /// `text` taken apart at its secrets; `None` if it holds none.
+    /// Splits `text` at its secrets; `None` if it contains none.
     #[must_use]
     pub fn split<'a>(&self, text: &'a str) -> Option<Vec<Piece<'a>>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -288,7 +288,7 @@ impl Seals {
             .then_some(pieces)
     }
 
-    /// `text` with every known secret, in any spelling, replaced by [`MASK`].
+    /// Replaces every known secret in `text`, in any spelling, by [`MASK`].
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -301,7 +301,7 @@ impl Seals {
         shown
     }
 
-    /// Whether `bytes` hold a known secret, as it is, as JSON writes it, or percent-encoded.
+    /// True if `bytes` contain a known secret: literally, as JSON escapes it, or percent-encoded.
     #[must_use]
     pub fn occur_in(&self, bytes: &[u8]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -313,7 +313,7 @@ impl Seals {
 }
 
 impl Known {
-    /// Every way in which it may be written, with the digest of that.
+    /// Returns every spelling with its digest.
     fn spelled(&self) -> impl Iterator<Item = (&str, Digest)> {
         let plain = std::iter::once((self.text.expose().as_str(), self.digest));
         plain.chain(
@@ -338,14 +338,14 @@ fn split_at_each<'a>(plain: &'a str, needle: &str, digest: Digest, into: &mut Ve
     }
 }
 
-/// How else a secret may be written: inside a JSON string, in a URL.
+/// Returns other spellings of a secret: inside a JSON string, in a URL.
 fn spellings(text: &str) -> Vec<Secret<String>> {
     let mut found: Vec<String> = Vec::new();
     if let Ok(quoted) = serde_json::to_string(text) {
         found.push(quoted[1..quoted.len() - 1].to_owned());
     }
     let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    // What a URL leaves as it is depends on the part of it (WHATWG URL, percent-encode sets).
+    // The characters that a URL does not encode depend on its part (WHATWG URL, percent-encode sets).
     let in_path = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>?`{}^".contains(&byte);
     let in_query = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>'".contains(&byte);
     found.push(percent_encoded(text, unreserved));

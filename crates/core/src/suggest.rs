@@ -1,6 +1,6 @@
-//! "Did you mean".
+//! Suggestions for misspelled words ("did you mean").
 
-/// The candidate nearest to `word`, if it is near enough to be a slip of the keyboard.
+/// Returns the candidate nearest to `word`, if it is near enough to be a typing error.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
@@ -19,7 +19,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// The remedy for an unknown word: the nearest candidate, or the list of all.
+/// Returns the remedy for an unknown word: the nearest candidate, or the list of all.
 #[must_use]
 pub fn did_you_mean(word: &str, candidates: &[&str]) -> String {
     match nearest(word, candidates.iter().copied()) {

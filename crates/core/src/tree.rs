@@ -1,16 +1,16 @@
-//! The spanned configuration tree: one YAML reader for all configuration.
+//! The configuration tree with source positions: one YAML reader for all configuration.
 //!
-//! [`parse`] turns one YAML document into [`Node`]s that know where they are written; [`Section`]
-//! reads a mapping key by key, so that a key that nobody asked for is a problem.
+//! [`parse`] converts one YAML document into [`Node`]s with their source positions. [`Section`] reads a
+//! mapping key by key, and reports every key that was not read.
 //!
-//! Scalars follow the YAML 1.2 core schema, with one exception: a decimal number written with a
-//! leading zero (`007`, `010`, `-01.5`) is text, because it is a code, a date or a file mode far more
-//! often than it is the number that YAML would make of it. So `yes`, `no`, `on`, `off`, `1_000`,
-//! `12:30` and `2024-01-02` are text, `1.10` is the number 1.1, and whatever is quoted is text.
+//! Scalars follow the YAML 1.2 core schema, with one exception: a decimal number with a leading zero (`007`,
+//! `010`, `-01.5`) is text, because it is more often a code, a date or a file mode than a number.
+//! Consequently `yes`, `no`, `on`, `off`, `1_000`, `12:30` and `2024-01-02` are text, `1.10` is the number
+//! 1.1, and every quoted scalar is text.
 //!
 //! Problems have these codes:
 //!
-//! | code | what |
+//! | code | meaning |
 //! |---|---|
 //! | `yaml-syntax` | the text is not YAML |
 //! | `tab-indentation` | a line is indented with a tab |
@@ -18,12 +18,12 @@
 //! | `many-documents` | a second document begins |
 //! | `duplicate-key` | a mapping has a key twice |
 //! | `complex-key` | a key of a mapping is a list or a mapping |
-//! | `integer-too-large`, `number-too-large` | no 64-bit number holds it |
+//! | `integer-too-large`, `number-too-large` | no 64-bit number can represent it |
 //! | `unknown-tag` | a tag outside the core schema |
-//! | `recursive-alias` | an alias inside what it stands for |
-//! | `alias-bomb` | aliases stand for more than [`MOST_COPIED_NODES`] values or [`MOST_COPIED_BYTES`] of text |
+//! | `recursive-alias` | an alias inside the node that it refers to |
+//! | `alias-bomb` | aliases expand to over [`MOST_COPIED_NODES`] values or [`MOST_COPIED_BYTES`] of text |
 //! | `too-deep` | nesting deeper than [`DEEPEST`] |
-//! | `wrong-type` | a tag, a merge key or a reader asked for something else |
+//! | `wrong-type` | a tag, a merge key or a reader requires another type |
 //! | `missing-key`, `unknown-key`, `out-of-range` | see [`Section`] |
 //! | `unset-variable`, `bad-value` | see [`expand`] |
 
@@ -43,35 +43,34 @@ mod tag;
 pub use environment::expand;
 pub use section::Section;
 
-/// How deeply lists and mappings may be nested, aliases expanded.
+/// Maximum nesting of lists and mappings, aliases expanded.
 pub const DEEPEST: usize = 128;
-/// How many values the anchors and aliases of a file may stand for.
+/// Maximum number of values that the anchors and aliases of a file may expand to.
 pub const MOST_COPIED_NODES: usize = 100_000;
-/// How much text, in bytes, the anchors and aliases of a file may stand for.
+/// Maximum number of bytes of text that the anchors and aliases of a file may expand to.
 pub const MOST_COPIED_BYTES: usize = 16 * 1024 * 1024;
 
 /// A value in a configuration file, with its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Where it is written, without tag and anchor: a quoted text with its quotes, a block text from
-    /// its `|` or `>`, a list or mapping from its first character to its last. What an alias stands
-    /// for lies where it was anchored; a value that was left out lies, with length 0, where it could
-    /// have been.
+    /// The place of the value, without tag and anchor: a quoted text with its quotes, a block text from its
+    /// `|` or `>`, a list or mapping from its first character to its last. The value of an alias has the
+    /// place of the anchored node. A missing value has length 0, at the position where it could be.
     pub place: Place,
-    /// What it is.
+    /// The type and content.
     pub kind: Kind,
 }
 
-/// What a node is. Scalars are resolved by the YAML 1.2 core schema (`yes`, `on` are text).
+/// The type and content of a node. Scalars are resolved by the YAML 1.2 core schema (`yes`, `on` are text).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// `null`, `~` or nothing.
     Null,
     /// `true` or `false`.
     Boolean(bool),
-    /// A whole number that 64 bits with a sign hold.
+    /// An integer in the range of `i64`.
     Integer(i64),
-    /// A whole number above those, up to 64 bits without a sign.
+    /// An integer above that range, up to the maximum of `u64`.
     Unsigned(u64),
     /// Any other number.
     Float(f64),
@@ -79,37 +78,37 @@ pub enum Kind {
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// A mapping, in the order written.
+    /// A mapping, in the order of the file.
     Map(Vec<Entry>),
 }
 
 /// One entry of a mapping.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The key; keys that are not text are taken as their text.
+    /// The key; a key that is not text is converted to its text.
     pub key: String,
-    /// Where the key is written.
+    /// The place of the key.
     pub key_place: Place,
     /// The value.
     pub value: Node,
 }
 
-/// Reads one YAML document. `file` is the name to show in problems.
+/// Parses one YAML document. `file` is the name to show in problems.
 ///
-/// A byte order mark at the beginning is skipped, line ends may be CRLF. Between double quotes a
-/// character may be written as two escapes (`\ud83d\ude00`), as in JSON. Anchors, aliases and merge
-/// keys (`<<`) are expanded, within bounds; a key of the mapping itself wins over a merged one, and
-/// an earlier merged one over a later.
+/// A byte order mark at the beginning is skipped; line ends may be CRLF. Between double quotes a character
+/// may be written as two escapes (`\ud83d\ude00`), as in JSON. Anchors, aliases and merge keys (`<<`) are
+/// expanded, within limits. A key of the mapping itself wins over a merged one, and an earlier merged key
+/// wins over a later one.
 ///
 /// # Errors
-/// Everything that is wrong with the text, in the order written. A syntax error or a broken bound
-/// ends the reading, so that what follows it is not reported.
+/// All problems of the text, in the order of the file. A syntax error or an exceeded limit ends the parsing,
+/// so that problems after it are not reported.
 pub fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
     builder::parse(file, text)
 }
 
 impl Node {
-    /// What it is, for messages: `a mapping`, `a list`, `text`, `a number`, `true or false`, `empty`.
+    /// The type, for messages: `a mapping`, `a list`, `text`, `a number`, `true or false`, `empty`.
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
@@ -122,7 +121,7 @@ impl Node {
         }
     }
 
-    /// Whether it is `null`, `~` or nothing.
+    /// True if it is `null`, `~` or nothing.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Null)
@@ -137,7 +136,7 @@ impl Node {
         }
     }
 
-    /// The truth value, if it is one.
+    /// The boolean, if it is one.
     #[must_use]
     pub fn as_boolean(&self) -> Option<bool> {
         match self.kind {
@@ -146,7 +145,7 @@ impl Node {
         }
     }
 
-    /// The whole number, if it is one that is not negative.
+    /// The integer, if it is one that is not negative.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         match self.kind {
@@ -156,7 +155,7 @@ impl Node {
         }
     }
 
-    /// The number, if it is one; whole numbers beyond 2⁵³ are rounded.
+    /// The number, if it is one; integers above 2⁵³ are rounded.
     #[must_use]
     pub fn as_f64(&self) -> Option<f64> {
         match self.kind {
@@ -194,8 +193,8 @@ impl Node {
             .map(|entry| &entry.value)
     }
 
-    /// The value without its places. NaN and the infinities, which JSON lacks, become the text that
-    /// YAML writes for them (`.nan`, `.inf`, `-.inf`); all other numbers keep their value and type.
+    /// Converts to a JSON value without places. NaN and the infinities, which JSON lacks, become their YAML
+    /// spelling as text (`.nan`, `.inf`, `-.inf`); all other numbers keep their value and type.
     #[must_use]
     pub fn to_value(&self) -> serde_json::Value {
         use serde_json::Value;
@@ -217,8 +216,8 @@ impl Node {
         }
     }
 
-    /// Where it begins, for messages about the whole: a list or mapping up to the end of its first
-    /// item or key, anything else entirely.
+    /// The place to show in messages about the whole node: for a list or mapping, from its beginning to the
+    /// end of its first item or key; for a scalar, all of it.
     #[must_use]
     pub fn head(&self) -> Place {
         let first = match &self.kind {
@@ -227,7 +226,7 @@ impl Node {
             _ => None,
         };
         let mut place = self.place.clone();
-        // A merged key lies elsewhere, and says nothing about where the mapping begins.
+        // A merged key is elsewhere, and unrelated to the beginning of the mapping.
         let within =
             |first: &Place| first.start >= place.start && first.start < place.start + place.len;
         if let Some(first) = first.filter(within) {
@@ -236,9 +235,9 @@ impl Node {
         place
     }
 
-    /// The line of `source`, from 1, on which the text begins: for a block text (`|`, `>`) the line
-    /// after the indicator, otherwise the line of the node. In a `|` text, line *n* of the text is
-    /// line `text_first_line + n - 1` of the file. `source` is what was given to [`parse`].
+    /// The line of `source`, from 1, on which the text begins: for a block text (`|`, `>`) the line after the
+    /// indicator, otherwise the line of the node. In a `|` text, line *n* of the text is line
+    /// `text_first_line + n - 1` of the file. `source` is the text that was passed to [`parse`].
     #[must_use]
     pub fn text_first_line(&self, source: &str) -> u32 {
         let is_block = matches!(self.kind, Kind::Text(_))
@@ -246,7 +245,8 @@ impl Node {
         self.place.line + u32::from(is_block)
     }
 
-    /// The problem that `name` (say, `` `tools` ``) should have been `expected` (say, `a list`).
+    /// Creates the problem that `name` (for example `` `tools` ``) should be `expected` (for example
+    /// `a list`).
     #[must_use]
     pub fn wrong_type(&self, name: &str, expected: &str) -> Problem {
         let found = match self.kind {

@@ -1,11 +1,11 @@
-//! What results were built from, as it travels on them: opaque to everybody who passes it on.
+//! Witnesses that results carry: opaque to all code that passes them on.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a result was built from, in whatever form those who note it and those who check it agree on.
-/// Whoever passes results on passes this on; whoever puts results together joins theirs with
+/// The witnesses of a result, in a form that only the code that records and checks them knows. Code that
+/// passes a result on passes its witnesses on; code that combines results combines their witnesses with
 /// [`Witnesses::join`].
 #[derive(Clone)]
 pub struct Witnesses(Known);
@@ -16,7 +16,7 @@ enum Known {
     Unknown(Arc<str>),
 }
 
-/// Built from nothing: what is true of no results at all.
+/// No witnesses: the result depends on nothing.
 impl Default for Witnesses {
     fn default() -> Self {
         Self(Known::All(Vec::new()))
@@ -24,19 +24,19 @@ impl Default for Witnesses {
 }
 
 impl Witnesses {
-    /// It is not known what the result was built from, and why.
+    /// Creates the witnesses of a result whose inputs are unknown, with the reason.
     #[must_use]
     pub fn unknown(why: &str) -> Self {
         Self(Known::Unknown(why.into()))
     }
 
-    /// Everything that it was built from is in `item`.
+    /// Creates the witnesses of a result that depends on `item` only.
     #[must_use]
     pub fn of(item: Arc<dyn Any + Send + Sync>) -> Self {
         Self(Known::All(vec![item]))
     }
 
-    /// The result is built from this, too. What is unknown stays unknown, for the first reason.
+    /// Adds the witnesses of another input. Unknown witnesses stay unknown, with the first reason.
     pub fn join(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
             (Known::All(own), Known::All(others)) => own.extend(others.iter().cloned()),
@@ -45,10 +45,10 @@ impl Witnesses {
         }
     }
 
-    /// What it was built from.
+    /// Returns the witnesses.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// The reason why they are unknown.
     pub fn items(&self) -> Result<&[Arc<dyn Any + Send + Sync>], &str> {
         match &self.0 {
             Known::All(items) => Ok(items),
@@ -66,7 +66,7 @@ impl fmt::Debug for Witnesses {
     }
 }
 
-/// Whether they are the very same.
+/// Compares by identity (`Arc::ptr_eq`), or by the reason if both are unknown.
 impl PartialEq for Witnesses {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {

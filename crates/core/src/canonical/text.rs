@@ -1,4 +1,4 @@
-//! From JSON text to canonical bytes in one pass, without a value tree.
+//! Encodes JSON text to canonical bytes in one pass, without a value tree.
 
 use super::{END, NotCanonical, put_delimited};
 use crate::json::{ARRAY, OBJECT, Scanned, Scanner};
@@ -19,12 +19,12 @@ pub(super) fn encode(text: &[u8]) -> Result<Vec<u8>, NotCanonical> {
     Ok(encoder.out)
 }
 
-/// Where a field of the object being encoded lies in the output.
+/// The position in the output of a field of the object being encoded.
 #[derive(Clone, Copy)]
 struct Field {
     /// Start of the encoded key.
     start: usize,
-    /// The key's own bytes.
+    /// Start and end of the key's own bytes.
     key: (usize, usize),
     /// End of the encoded value.
     end: usize,
@@ -33,9 +33,9 @@ struct Field {
 struct Encoder<'a> {
     scanner: Scanner<'a>,
     out: Vec<u8>,
-    /// A stack: the fields of every object that is still open.
+    /// A stack of the fields of every object that is still open.
     fields: Vec<Field>,
-    /// Where a string with escapes is put together before its length is known.
+    /// Buffer for a string with escapes, whose length is not known in advance.
     unescaped: Vec<u8>,
 }
 
@@ -94,7 +94,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Brings the fields of the innermost object, already in the output, into the order of their keys.
+    /// Sorts the fields of the innermost object, which are already in the output, by their keys.
     fn sort_fields(&mut self, first: usize) -> Result<(), NotCanonical> {
         let out = &self.out;
         let key = |field: &Field| &out[field.key.0..field.key.1];

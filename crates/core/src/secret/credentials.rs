@@ -1,4 +1,4 @@
-//! What looks like a credential, though nobody said that it is one.
+//! Detection of credentials by their names and shapes, for secrets that are not known.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,8 +9,8 @@ use super::{MASK, Seals};
 mod addresses;
 mod assignments;
 
-/// Whether the values of fields of that name are credentials whatever they look like: `password`,
-/// `db_password`, `X-Auth-Token`, `openaiApiKey`. Case and separators make no difference.
+/// True if values of fields of that name are credentials, regardless of their shape: `password`,
+/// `db_password`, `X-Auth-Token`, `openaiApiKey`. Case and separators do not matter.
 fn names_a_credential(name: &str) -> bool {
     const ENDINGS: [&str; 16] = [
         "authorization",
@@ -30,7 +30,7 @@ fn names_a_credential(name: &str) -> bool {
         "credential",
         "credentials",
     ];
-    // As a word of its own, each says what the value is wherever it stands: `password_again`.
+    // These count as a whole word at any position of the name: `password_again`.
     const WORDS: [&str; 5] = [
         "authorization",
         "password",
@@ -53,7 +53,7 @@ fn folded(name: &str) -> String {
         .collect()
 }
 
-/// Whether a word has the shape of a credential that a provider hands out.
+/// True if a word has the shape of a provider's credential.
 fn looks_like_a_credential(word: &str) -> bool {
     const PREFIXES: [(&str, usize); 19] = [
         ("sk-", 20),
@@ -82,8 +82,7 @@ fn looks_like_a_credential(word: &str) -> bool {
         || (word.starts_with("eyJ") && word.matches('.').count() == 2 && word.len() > 40)
 }
 
-/// `text` with what looks like a credential masked, and the rest left readable: what
-/// [`find_credentials`] finds.
+/// Masks the credentials that [`find_credentials`] finds in `text`, and leaves the rest readable.
 #[must_use]
 pub fn mask_credentials(text: &str) -> Cow<'_, str> {
     let found = find_credentials(text);
@@ -101,12 +100,14 @@ pub fn mask_credentials(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Where in a text something looks like a credential, in order and apart from each other: words of
-/// the shape of a provider's key, what follows `Bearer` and `Basic`, what is given to a name that
-/// tells of a credential (`password=[secret]`, `api_key: [secret]`) and looks made up, and in
-/// addresses the password (`https://bob:[secret]@host`) and the values of parameters that sign or
-/// authorize (`?access_token=[secret]`, also `key`, `sig` and `signature`). Of a text with a private
-/// key, everything.
+/// Returns the ranges of a text that look like credentials, in order and without overlaps:
+///
+/// - words of the shape of a provider's key;
+/// - the text after `Bearer` and `Basic`;
+/// - values assigned to the name of a credential (`password=[secret]`, `api_key: [secret]`) that look random;
+/// - in URLs, the password (`https://bob:[secret]@host`) and the values of parameters that sign or authorize
+///   (`?access_token=[secret]`, also `key`, `sig` and `signature`);
+/// - the whole text, if it contains a private key.
 #[must_use]
 pub fn find_credentials(text: &str) -> Vec<Range<usize>> {
     if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
@@ -139,7 +140,7 @@ pub fn find_credentials(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// What follows each mention of an authorization scheme.
+/// Returns the range after each occurrence of an authorization scheme.
 fn after_scheme(text: &str, scheme: &str) -> Vec<Range<usize>> {
     const SHORTEST: usize = 8;
     text.match_indices(scheme)
@@ -154,8 +155,8 @@ fn after_scheme(text: &str, scheme: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Masks, in place, known secrets, values of fields that name a credential, and what
-/// [`mask_credentials`] finds in texts. Absent values and booleans are no credentials.
+/// Masks, in place, known secrets, values of fields whose name is that of a credential, and in texts the
+/// credentials that [`mask_credentials`] finds. Absent values and booleans are not credentials.
 pub fn redact_value(value: &mut serde_json::Value, seals: &Seals) {
     use serde_json::Value;
     match value {

@@ -1,11 +1,11 @@
-//! Anchors, and how much their aliases may stand for.
+//! Anchors, and the limits of alias expansion.
 
 use std::collections::HashMap;
 
 use super::{DEEPEST, Kind, MOST_COPIED_BYTES, MOST_COPIED_NODES, Node};
 use crate::{Place, Problem};
 
-/// What the anchors seen so far stand for.
+/// The anchored nodes so far.
 #[derive(Default)]
 pub(super) struct Anchors {
     known: HashMap<usize, Anchored>,
@@ -14,7 +14,7 @@ pub(super) struct Anchors {
 }
 
 enum Anchored {
-    /// The node with the anchor is not closed yet.
+    /// The node with the anchor is not complete yet.
     Open,
     Closed {
         node: Node,
@@ -22,7 +22,7 @@ enum Anchored {
     },
 }
 
-/// How large a node is.
+/// The size of a node.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     nodes: usize,
@@ -32,12 +32,12 @@ struct Size {
 }
 
 impl Anchors {
-    /// A list or mapping with this anchor begins.
+    /// Records the start of a list or mapping with this anchor.
     pub(super) fn open(&mut self, id: usize) {
         self.known.insert(id, Anchored::Open);
     }
 
-    /// The node with this anchor is complete. Keeping a copy counts like an alias.
+    /// Records the completed node with this anchor. The copy that is kept counts like an alias.
     pub(super) fn close(&mut self, id: usize, node: &Node) -> Result<(), Problem> {
         let size = size_of(node);
         self.charge(size, &node.head())?;
@@ -51,7 +51,8 @@ impl Anchors {
         Ok(())
     }
 
-    /// A copy of what the anchor stands for, at nesting `depth`; `Ok(None)` inside itself.
+    /// Returns a copy of the anchored node, for use at nesting `depth`; `Ok(None)` for an alias inside its
+    /// own node.
     pub(super) fn resolve(
         &mut self,
         id: usize,

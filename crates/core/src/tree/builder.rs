@@ -1,4 +1,4 @@
-//! From the parser's events to nodes.
+//! Builds nodes from the parser's events.
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
 struct Builder<'t> {
     source: Source<'t>,
     pairs: Pairs,
-    /// Where the last event ended; a block text's indicator is looked for from here.
+    /// The end of the last event; the search for the indicator of a block text starts here.
     cursor: Position,
     /// The lists and mappings that are not closed yet, outermost first.
     open: Vec<Collection>,
@@ -53,14 +53,14 @@ struct Builder<'t> {
 }
 
 impl Builder<'_> {
-    /// Reads everything. What is returned ends the reading.
+    /// Parses the whole text. An error is a problem that ends the parsing.
     fn read(&mut self, text: &str) -> Result<(), Problem> {
         for event in Parser::new_from_str(text) {
             let (event, span) = event.map_err(|error| syntax::problem(&self.source, &error))?;
             let is_implicit_start = event == Event::DocumentStart(false);
             self.take(event, span)?;
-            // The place of a document that does not say where it begins is that of its first token,
-            // to the end of it.
+            // The span of a document without `---` is that of its first token, so its end must not move the
+            // cursor.
             if !is_implicit_start {
                 self.cursor = self.source.position(span.end);
             }
@@ -150,7 +150,7 @@ impl Builder<'_> {
         }
         let is_nothing = is_plain && text.is_empty() && anchor == 0;
         if is_nothing && self.open.is_empty() {
-            // A document of nothing is no document; `read` reports it.
+            // A document without content is not a document; `read` reports it.
             return Ok(());
         }
         let demand = if demand.is_nothing() && !is_plain {
@@ -167,7 +167,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// What an anchored key is where an alias stands for it.
+    /// Resolves an anchored key, for aliases that refer to it.
     fn resolve_key(&self, text: &str, is_plain: bool) -> Kind {
         let as_text = || Kind::Text(text.to_owned());
         if is_plain {
@@ -325,9 +325,9 @@ impl Builder<'_> {
     }
 }
 
-/// Places: what the parser's spans leave open.
+/// Places of nodes, where the parser's spans are not exact.
 impl Builder<'_> {
-    /// Where a node begins that has no indicator of its own.
+    /// The start of a node without an indicator of its own.
     fn start_after_properties(&self, span: Span) -> Position {
         let start = self.source.position(span.start);
         let written = self
@@ -336,7 +336,8 @@ impl Builder<'_> {
         self.source.after(start, length_before_node(written, b""))
     }
 
-    /// A list that is not indented further than its key begins, for the parser, behind its dash.
+    /// The start of a list. The span of a list that is not indented further than its key starts after its
+    /// dash, so the dash is searched for from the cursor.
     fn start_of_list(&self, span: Span) -> Position {
         let before = length_before_node(self.source.rest(self.cursor), b":?");
         let dash = self.source.after(self.cursor, before);
@@ -395,7 +396,7 @@ impl Builder<'_> {
     }
 }
 
-/// The text of a scalar that an alias brings as a key.
+/// Returns the text of a scalar that an alias provides as a key.
 fn text_of_key(node: &Node) -> Option<String> {
     match &node.kind {
         Kind::Text(text) => Some(text.clone()),
@@ -404,7 +405,7 @@ fn text_of_key(node: &Node) -> Option<String> {
     }
 }
 
-/// `text`, not longer than a message can bear.
+/// Cuts `text` to a length that is suitable for a message.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {

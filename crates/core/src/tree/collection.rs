@@ -1,4 +1,4 @@
-//! Lists and mappings that are being read.
+//! Lists and mappings that are being parsed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use super::tag::Demand;
 use super::{Entry, Kind, Node};
 use crate::{Place, Problem};
 
-/// The key that a merged mapping stands behind.
+/// The key whose value is merged into the mapping.
 const MERGE: &str = "<<";
 
 /// A list or mapping that is not closed yet.
@@ -15,7 +15,7 @@ pub(super) struct Collection {
     pub(super) start: Position,
     pub(super) anchor: usize,
     pub(super) demand: Demand,
-    /// Where its last item, key or value ends.
+    /// The end of its last item, key or value.
     pub(super) end: usize,
     content: Content,
 }
@@ -30,17 +30,17 @@ struct Mapping {
     entries: Vec<Entry>,
     keys: HashMap<String, Place>,
     pending: Option<Key>,
-    /// What is merged, and before which entry.
+    /// The merged value, and the number of entries before it.
     merged: Option<(usize, Node)>,
 }
 
-/// The key that a value is expected for.
+/// The key whose value is expected next.
 pub(super) enum Key {
-    /// An ordinary one.
+    /// An ordinary key.
     Named(String, Place),
     /// `<<`, not in quotes.
     Merge,
-    /// One that was reported: the value is read and forgotten.
+    /// A key with a reported problem: its value is parsed and dropped.
     Wrong,
 }
 
@@ -69,12 +69,12 @@ impl Collection {
         matches!(self.content, Content::Map(_))
     }
 
-    /// Whether what comes next is a key.
+    /// True if a key comes next.
     pub(super) fn expects_key(&self) -> bool {
         matches!(&self.content, Content::Map(map) if map.pending.is_none())
     }
 
-    /// Takes a key that is written as `text`; `is_plain` if it has neither quotes nor a tag.
+    /// Adds a key with the spelling `text`; `is_plain` if it has neither quotes nor a tag.
     pub(super) fn key(&mut self, text: String, is_plain: bool, place: Place) -> Option<Problem> {
         let Content::Map(map) = &mut self.content else {
             return None;
@@ -99,14 +99,14 @@ impl Collection {
         None
     }
 
-    /// What came as a key cannot be one.
+    /// Records that the node at the position of a key cannot be one.
     pub(super) fn wrong_key(&mut self) {
         if let Content::Map(map) = &mut self.content {
             map.pending = Some(Key::Wrong);
         }
     }
 
-    /// Takes an item, or the value of the pending key.
+    /// Adds an item, or the value of the pending key.
     pub(super) fn value(&mut self, node: Node) -> Option<Problem> {
         match &mut self.content {
             Content::List(items) => items.push(node),
@@ -130,7 +130,7 @@ impl Collection {
         None
     }
 
-    /// What it is, now that it is closed.
+    /// Closes the list or mapping.
     pub(super) fn finish(self) -> Kind {
         match self.content {
             Content::List(items) => Kind::List(items),

@@ -1,4 +1,4 @@
-//! `${NAME}` and `${NAME:-default}` in configuration.
+//! Environment variables in configuration: `${NAME}` and `${NAME:-default}`.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,15 @@ use super::{Entry, Kind, Node, parse};
 use crate::Problem;
 use crate::suggest::nearest;
 
-/// The tree with environment variables in its texts expanded.
+/// Expands environment variables in the texts of a tree.
 ///
-/// `${NAME}` (or `${env.NAME}`) needs the variable to be set, `${NAME:-default}` takes the default if
-/// it is not set or empty, `$${` is a literal `${`. If `source`, the text of the file, tells that a
-/// text is one `${…}` without quotes, it is read as YAML reads what it stands for, so that numbers are
-/// numbers; any other stays text. What is expanded is not expanded again.
+/// - `${NAME}` (or `${env.NAME}`) requires the variable to be set.
+/// - `${NAME:-default}` uses the default if the variable is not set or empty.
+/// - `$${` is a literal `${`.
+///
+/// The result is text, with one exception: a text that is exactly one `${…}` and not quoted in `source` (the
+/// text of the file) becomes a number or boolean if the expanded text is one in YAML. Expanded values are not
+/// expanded again.
 pub fn expand(
     node: &Node,
     source: Option<&str>,
@@ -88,7 +91,7 @@ fn expand_text(
     }
 }
 
-/// What stands between the braces, or the name that is not set.
+/// Returns the value for the text between the braces, or the name that is not set.
 fn value_of<'a>(
     inside: &'a str,
     environment: &'a BTreeMap<String, String>,
@@ -122,7 +125,7 @@ fn unset(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Pro
     .help(help)
 }
 
-/// The number or truth value that YAML reads in the text, if it is one.
+/// Resolves the text as a YAML number or boolean; `None` if it is neither.
 fn scalar(text: &str) -> Option<Kind> {
     let kind = parse("", text).ok()?.kind;
     matches!(

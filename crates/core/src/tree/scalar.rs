@@ -1,17 +1,17 @@
-//! What a scalar means: the YAML 1.2 core schema.
+//! Resolution of scalars by the YAML 1.2 core schema.
 
 use super::Kind;
 
-/// Why a number has no value.
+/// The reason why a number has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TooLarge {
-    /// A whole number beyond 64 bits.
+    /// An integer beyond 64 bits.
     Integer,
-    /// Any other number beyond the largest float.
+    /// Any other number beyond the largest finite float.
     Float,
 }
 
-/// What an unquoted scalar without a tag means.
+/// Resolves an unquoted scalar without a tag.
 pub(super) fn resolve(text: &str) -> Result<Kind, TooLarge> {
     if let Some(kind) = resolve_word(text) {
         return Ok(kind);
@@ -25,7 +25,7 @@ pub(super) fn resolve(text: &str) -> Result<Kind, TooLarge> {
     Ok(Kind::Text(text.to_owned()))
 }
 
-/// Null, truth values, and the numbers that are words.
+/// Resolves null, booleans, and the numbers that are words.
 fn resolve_word(text: &str) -> Option<Kind> {
     Some(match text {
         "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
@@ -44,7 +44,7 @@ fn resolve_word(text: &str) -> Option<Kind> {
     })
 }
 
-/// The whole number that `text` is, if it is written like one.
+/// Parses an integer; `None` if `text` is not written like one.
 pub(super) fn integer(text: &str) -> Option<Result<Kind, TooLarge>> {
     let (digits, radix) = match text.get(..2) {
         Some("0x") => (&text[2..], 16),
@@ -67,7 +67,7 @@ pub(super) fn integer(text: &str) -> Option<Result<Kind, TooLarge>> {
     Some(found.map_err(|_| TooLarge::Integer))
 }
 
-/// The number that `text` is, if it is written like one with a fraction or an exponent.
+/// Parses a number with an optional fraction and exponent; `None` if `text` is not written like one.
 pub(super) fn float(text: &str) -> Option<Result<Kind, TooLarge>> {
     let (_, unsigned) = split_sign(text);
     let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
@@ -95,7 +95,7 @@ pub(super) fn float(text: &str) -> Option<Result<Kind, TooLarge>> {
     })
 }
 
-/// How YAML writes a number that is not finite.
+/// The YAML spelling of a number that is not finite.
 pub(super) fn not_finite(float: f64) -> &'static str {
     if float.is_nan() {
         ".nan"

@@ -1,4 +1,4 @@
-//! Reading a mapping key by key, so that nothing in it goes unread.
+//! Reads a mapping key by key, and reports keys that were not read.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -7,11 +7,11 @@ use super::{Entry, Node};
 use crate::suggest::did_you_mean;
 use crate::{Place, Problem};
 
-/// A mapping that is read key by key. A key is claimed by asking for it; [`Section::finish`] reports
-/// the keys that nobody claimed.
+/// A mapping that is read key by key. Every read claims its key; [`Section::finish`] reports the keys that
+/// were not claimed.
 ///
-/// The readers of a type treat a key whose value is empty (`tools:` and nothing behind it) as left
-/// out. A value of the wrong type is reported, and then treated as left out.
+/// The typed reads treat a key with an empty value (`tools:` with nothing after it) as missing. A value of
+/// the wrong type is reported, and then treated as missing.
 #[derive(Debug)]
 #[must_use = "finish it, or unknown keys go unnoticed"]
 pub struct Section<'a> {
@@ -23,8 +23,8 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The mapping `node`, which is `what` (with its article: `an agent file`). Reports `wrong-type`
-    /// if it is no mapping.
+    /// Starts reading the mapping `node`. `what` names it in messages, with its article (`an agent file`).
+    /// Reports `wrong-type` if it is not a mapping.
     pub fn of(node: &'a Node, what: &'static str, problems: &mut Vec<Problem>) -> Option<Self> {
         let Some(entries) = node.as_map() else {
             problems.push(node.wrong_type(what, "a mapping"));
@@ -39,19 +39,19 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Where the mapping begins.
+    /// The beginning of the mapping.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Whether `key` is there. Does not claim it.
+    /// True if `key` exists. Does not claim it.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
-    /// Claims `key` if it is there and nothing has claimed it yet: the entry.
+    /// Claims `key` if it exists and is not claimed yet; returns the entry.
     pub fn unclaimed(&mut self, key: &'static str) -> Option<&'a Entry> {
         match self.has(key) && !self.claimed.contains(key) {
             true => self.entry(key),
@@ -59,7 +59,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Claims `key`: the entry, with the place of the key.
+    /// Claims `key`; returns the entry, with the place of the key.
     pub fn entry(&mut self, key: &'static str) -> Option<&'a Entry> {
         if !self.asked.contains(&key) {
             self.asked.push(key);
@@ -69,22 +69,22 @@ impl<'a> Section<'a> {
         Some(entry)
     }
 
-    /// Claims `key`: the value, whatever it is.
+    /// Claims `key`; returns the value, of any type.
     pub fn node(&mut self, key: &'static str) -> Option<&'a Node> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// Claims `key` without looking at it.
+    /// Claims `key` without reading its value.
     pub fn claim(&mut self, key: &'static str) {
         let _ = self.entry(key);
     }
 
-    /// Claims `key`: the value, unless it is left out or empty.
+    /// Claims `key`; returns the value, unless it is missing or empty.
     pub fn present(&mut self, key: &'static str) -> Option<&'a Node> {
         self.node(key).filter(|node| !node.is_null())
     }
 
-    /// Claims `key`: the value. Reports `missing-key` if it is left out or empty.
+    /// Claims `key`; returns the value. Reports `missing-key` if it is missing or empty.
     pub fn required(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a Node> {
         let entry = self.entry(key);
         let node = entry
@@ -102,13 +102,13 @@ impl<'a> Section<'a> {
         node
     }
 
-    /// Claims `key`: a text.
+    /// Claims `key`; returns its text.
     pub fn text(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a str> {
         let node = self.present(key)?;
         typed(key, node, "text", Node::as_text, problems)
     }
 
-    /// Claims `key`: a text that must be there.
+    /// Claims `key`; returns its text. Reports `missing-key` if it is missing or empty.
     pub fn required_text(
         &mut self,
         key: &'static str,
@@ -118,13 +118,13 @@ impl<'a> Section<'a> {
         typed(key, node, "text", Node::as_text, problems)
     }
 
-    /// Claims `key`: `true` or `false`.
+    /// Claims `key`; returns its boolean.
     pub fn boolean(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<bool> {
         let node = self.present(key)?;
         typed(key, node, "`true` or `false`", Node::as_boolean, problems)
     }
 
-    /// Claims `key`: a whole number within `range`. One outside is `out-of-range`.
+    /// Claims `key`; returns its integer. Reports `out-of-range` if it is outside `range`.
     pub fn integer(
         &mut self,
         key: &'static str,
@@ -133,7 +133,7 @@ impl<'a> Section<'a> {
     ) -> Option<u64> {
         let node = self.present(key)?;
         let found = match node.kind {
-            // A negative number is a whole number all the same: what is wrong is its size.
+            // A negative number is an integer, too: the problem is its range, not its type.
             super::Kind::Integer(integer) => Some(i128::from(integer)),
             _ => node.as_u64().map(i128::from),
         };
@@ -161,20 +161,20 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Claims `key`: a finite number, whole or not.
+    /// Claims `key`; returns its number, which must be finite.
     pub fn number(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<f64> {
         let node = self.present(key)?;
         let finite = |node: &'a Node| node.as_f64().filter(|number| number.is_finite());
         typed(key, node, "a finite number", finite, problems)
     }
 
-    /// Claims `key`: a list.
+    /// Claims `key`; returns its list.
     pub fn list(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a [Node]> {
         let node = self.present(key)?;
         typed(key, node, "a list", Node::as_list, problems)
     }
 
-    /// Claims `key`: a list of texts. An item that is no text is reported and left out.
+    /// Claims `key`; returns its list of texts. An item that is not text is reported and skipped.
     pub fn texts(
         &mut self,
         key: &'static str,
@@ -191,13 +191,13 @@ impl<'a> Section<'a> {
         Some(items.iter().filter_map(text).collect())
     }
 
-    /// Claims `key`: the entries of a mapping that may have any keys.
+    /// Claims `key`; returns the entries of its mapping, which may have any keys.
     pub fn map(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a [Entry]> {
         let node = self.present(key)?;
         typed(key, node, "a mapping", Node::as_map, problems)
     }
 
-    /// Claims `key`: a mapping to be read key by key in its turn, which is `what`.
+    /// Claims `key`; returns its mapping as a section that is called `what` in messages.
     pub fn section(
         &mut self,
         key: &'static str,
@@ -212,8 +212,8 @@ impl<'a> Section<'a> {
         Section::of(node, what, problems)
     }
 
-    /// Claims every key that is not claimed yet: their entries, in the order written. For mappings
-    /// that accept any key beside those they know.
+    /// Claims every key that is not claimed yet; returns their entries in the order of the file. For mappings
+    /// that accept any key in addition to the known ones.
     pub fn take_rest(&mut self) -> Vec<&'a Entry> {
         let entries = self.entries;
         entries
@@ -222,8 +222,8 @@ impl<'a> Section<'a> {
             .collect()
     }
 
-    /// Reports every key that nobody claimed as `unknown-key`, with the nearest of those that were
-    /// asked for.
+    /// Reports every key that was not claimed as `unknown-key`, and suggests the nearest of the keys that
+    /// were read.
     pub fn finish(self, problems: &mut Vec<Problem>) {
         for entry in self
             .entries

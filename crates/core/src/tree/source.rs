@@ -1,4 +1,4 @@
-//! Places in the text being read: the parser counts characters, places count bytes.
+//! Positions in the text: the parser counts characters, places count bytes.
 
 use std::sync::Arc;
 
@@ -6,27 +6,27 @@ use saphyr_parser::Marker;
 
 use crate::Place;
 
-/// A byte offset is remembered for every so many characters.
+/// Number of characters between two known byte offsets.
 const STRIDE: usize = 64;
 
 /// A position in the text without its byte order mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) byte: usize,
-    /// How many characters lie before it.
+    /// Number of characters before it.
     index: usize,
 }
 
-/// The text being read.
+/// The text that is being parsed.
 pub(super) struct Source<'t> {
     file: Arc<str>,
     /// The text without its byte order mark.
     pub(super) text: &'t str,
-    /// How many bytes the byte order mark took.
+    /// Length of the byte order mark in bytes.
     skipped: usize,
-    /// The byte offset of every [`STRIDE`]th character; empty if each is one byte long.
+    /// The byte offset of every [`STRIDE`]th character.
     offsets: Vec<usize>,
-    /// Where each line begins.
+    /// The beginning of each line.
     lines: Vec<Position>,
 }
 
@@ -60,7 +60,7 @@ impl<'t> Source<'t> {
         Position { byte: 0, index: 0 }
     }
 
-    /// Where the parser's marker points.
+    /// Converts the parser's marker.
     pub(super) fn position(&self, marker: Marker) -> Position {
         let index = marker.index();
         let from = self
@@ -73,7 +73,7 @@ impl<'t> Source<'t> {
         Position { byte, index }
     }
 
-    /// The position `bytes` further on.
+    /// The position `bytes` after `from`.
     pub(super) fn after(&self, from: Position, bytes: usize) -> Position {
         let byte = (from.byte + bytes).min(self.text.len());
         Position {
@@ -82,7 +82,7 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// The text from a position on.
+    /// The text from a position to the end.
     pub(super) fn rest(&self, from: Position) -> &'t str {
         &self.text[from.byte..]
     }
@@ -104,12 +104,12 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// Where in the text a place ends.
+    /// The byte offset of the end of a place, in the text without its byte order mark.
     pub(super) fn end_of(&self, place: &Place) -> usize {
         place.start - self.skipped + place.len
     }
 
-    /// The lines from that of `position` on: where each begins, and its text.
+    /// The lines from the line of `position` on: the beginning of each, and its text.
     pub(super) fn lines_from(
         &self,
         position: Position,
@@ -125,8 +125,8 @@ impl<'t> Source<'t> {
     }
 }
 
-/// How many bytes at the beginning of `text` are white space, comments, tags, anchors, and those of
-/// the `indicators`.
+/// Number of bytes at the beginning of `text` that are white space, comments, tags, anchors, and
+/// `indicators`.
 pub(super) fn length_before_node(text: &str, indicators: &[u8]) -> usize {
     let mut rest = text;
     loop {
@@ -146,7 +146,7 @@ fn ends_an_anchor(character: char) -> bool {
     character.is_whitespace() || "[]{},".contains(character)
 }
 
-/// How many bytes the quoted text at the beginning of `text` takes, with its quotes.
+/// Length in bytes of the quoted text at the beginning of `text`, with its quotes.
 pub(super) fn quoted_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let quote = bytes.first().copied();

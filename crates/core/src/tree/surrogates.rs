@@ -1,8 +1,8 @@
-//! Characters that are written as two escapes (`\ud83d\ude00`), as JSON writes those beyond U+FFFF.
+//! Characters that are written as two escapes (`\ud83d\ude00`), which is how JSON writes those above U+FFFF.
 //!
-//! The YAML parser refuses such escapes. It is given a text in which a character that the text does
-//! not use stands for each half, escaped as the half was: every offset stays. What it reads is
-//! restored by the places of the scalars.
+//! The YAML parser refuses such escapes. It gets a text in which each half is replaced by the escape of a
+//! placeholder, a character that the text does not use: every offset stays the same. The parsed scalars are
+//! restored by their positions.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,14 @@ use crate::json::four_hex_digits;
 /// The length of an escape, in bytes.
 const ESCAPE: usize = 6;
 
-/// How many characters are tried for one that the text does not use.
+/// Maximum number of characters that are tried as the placeholder.
 const MOST_TRIED: usize = 64;
 
-/// The pairs of a text.
+/// The surrogate pairs of a text.
 pub(super) struct Pairs {
-    /// Where each begins, and the character that it stands for.
+    /// The start of each pair, and its character.
     found: Vec<(usize, char)>,
-    /// The character that stands for the halves.
+    /// The placeholder.
     stand_in: char,
 }
 
@@ -54,14 +54,14 @@ impl Pairs {
         (pairs, Cow::Owned(out))
     }
 
-    /// The escapes that stand for a pair.
+    /// The escapes that replace a pair.
     fn escaped(&self) -> String {
         let half = u32::from(self.stand_in);
         format!("\\u{half:04x}\\u{half:04x}")
     }
 
-    /// Restores the text of a scalar that stands at `start..end` of `source`. `is_read` if the parser
-    /// has decoded its escapes.
+    /// Restores the text of a scalar at `start..end` of `source`. `is_read` is true if the parser has decoded
+    /// its escapes.
     pub(super) fn restore<'t>(
         &self,
         read: Cow<'t, str>,
@@ -93,7 +93,7 @@ impl Pairs {
     }
 }
 
-/// Where the first escape of `text` stands that is half of a character without its other half.
+/// Returns the first escape of `text` that is a lone surrogate, with its offset.
 pub(super) fn lone(text: &str) -> Option<(usize, &str)> {
     escapes(text).find_map(|escape| match escape {
         Escape::Half { at } => Some((at, text.get(at..at + ESCAPE)?)),
@@ -106,8 +106,8 @@ enum Escape {
     Half { at: usize },
 }
 
-/// The escapes of `text` that are halves of characters, as between double quotes: a backslash behind a
-/// backslash begins none.
+/// Returns the surrogate escapes of `text`, with the rules of double quotes: a backslash after a backslash
+/// starts none.
 fn escapes(text: &str) -> impl Iterator<Item = Escape> + '_ {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -135,12 +135,12 @@ fn escapes(text: &str) -> impl Iterator<Item = Escape> + '_ {
     })
 }
 
-/// The code unit of the `\uXXXX` that stands at `at`.
+/// Returns the code unit of the `\uXXXX` at `at`.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     four_hex_digits(bytes.get(at..)?.strip_prefix(b"\\u")?)
 }
 
-/// A character of a private area that `text` neither has nor writes as an escape.
+/// Returns a character of the private use area that `text` neither contains nor writes as an escape.
 fn unused(text: &str) -> Option<char> {
     let lower = text.to_ascii_lowercase();
     ('\u{e000}'..='\u{f8ff}')

@@ -1,4 +1,4 @@
-//! Syntax errors in the words of somebody who wants to get on with the file.
+//! Conversion of the parser's syntax errors to messages with a remedy.
 
 use saphyr_parser::ScanError;
 
@@ -6,7 +6,7 @@ use super::source::{Position, Source, quoted_length};
 use super::surrogates;
 use crate::Problem;
 
-/// The problem that the parser's error is.
+/// Converts the parser's error.
 pub(super) fn problem(source: &Source<'_>, error: &ScanError) -> Problem {
     let at = source.position(*error.marker());
     if error.info().contains("recursion limit") {
@@ -97,8 +97,8 @@ pub(super) fn too_deep(source: &Source<'_>, at: Position) -> Problem {
     .help("flatten the lists and mappings around this place")
 }
 
-/// The tab that the line of `at` is indented with or, where the parser complains of a tab somewhere
-/// behind `at`, the first such tab.
+/// Returns the tab in the indentation of the line of `at`; if `look_on` (the parser's error is about a tab),
+/// the first such tab in that or any later line.
 fn tab_in_indentation(source: &Source<'_>, at: Position, look_on: bool) -> Option<Position> {
     let lines = if look_on { usize::MAX } else { 1 };
     source.lines_from(at).take(lines).find_map(|(start, line)| {

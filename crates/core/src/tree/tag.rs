@@ -1,4 +1,4 @@
-//! Explicit tags: those of the core schema are honoured, any other is a problem.
+//! Explicit tags: those of the core schema apply, any other is a problem.
 
 use saphyr_parser::Tag;
 
@@ -7,12 +7,12 @@ use crate::{Place, Problem};
 
 const CORE: &str = "tag:yaml.org,2002:";
 
-/// What a tag demands of its node.
+/// The type that a tag requires of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Demand {
-    /// No tag: what it looks like.
+    /// No tag: the scalar is resolved by its spelling.
     Nothing,
-    /// `!`: what it looks like, except that a scalar is text.
+    /// `!`: no required type, but a scalar is text.
     NoMeaning,
     Null,
     Boolean,
@@ -24,7 +24,7 @@ pub(super) enum Demand {
 }
 
 impl Demand {
-    /// What `tag` demands, or the problem (without its place) that nobody knows it.
+    /// Returns the requirement of `tag`; if the tag is unknown, the problem without its place.
     pub(super) fn of(tag: &Tag) -> Result<Self, Problem> {
         let full = format!("{}{}", tag.handle, tag.suffix);
         if full == "!" {
@@ -46,12 +46,12 @@ impl Demand {
         })
     }
 
-    /// Whether a scalar with this tag may be resolved by what it looks like.
+    /// True if a scalar with this tag is resolved by its spelling.
     pub(super) fn is_nothing(self) -> bool {
         self == Self::Nothing
     }
 
-    /// The scalar `text` with this tag; `None` if it cannot have it.
+    /// Resolves the scalar `text` with this tag; `None` if it does not have the required type.
     pub(super) fn read(self, text: &str) -> Option<Result<Kind, scalar::TooLarge>> {
         let looks_like = scalar::resolve(text);
         match self {
@@ -68,7 +68,7 @@ impl Demand {
         }
     }
 
-    /// The problem of a list or mapping that has a tag for something else, if it is one.
+    /// The problem of a list or mapping with a tag of another type; `None` if the tag fits.
     pub(super) fn on_collection(self, node: &Node) -> Option<Problem> {
         let fits = match self {
             Self::Nothing | Self::NoMeaning => true,
@@ -79,7 +79,7 @@ impl Demand {
         (!fits).then(|| self.misplaced(&node.head(), node.kind_name()))
     }
 
-    /// The problem that what was found cannot have this tag.
+    /// Creates the problem that a value cannot have this tag.
     pub(super) fn misplaced(self, place: &Place, found: &str) -> Problem {
         Problem::new(
             "wrong-type",
@@ -103,7 +103,7 @@ impl Demand {
     }
 }
 
-/// With an explicit tag there is no doubt that `010` is meant as a number.
+/// Removes leading zeros: with an explicit tag, `010` is a number.
 fn without_leading_zeros(text: &str) -> String {
     let digits = text.trim_start_matches(['-', '+']);
     let sign = &text[..text.len() - digits.len()];

@@ -1,10 +1,10 @@
-//! Credentials inside addresses, wherever in a text the addresses stand.
+//! Credentials in URLs anywhere in a text.
 
 use std::ops::Range;
 
 use super::{folded, names_a_credential};
 
-/// The passwords of all `scheme://user:password@host` in a text, in order.
+/// Returns the passwords of all `scheme://user:password@host` in a text, in order.
 pub(super) fn passwords(text: &str) -> Vec<Range<usize>> {
     text.match_indices("://")
         .filter_map(|(at, separator)| {
@@ -12,7 +12,7 @@ pub(super) fn passwords(text: &str) -> Vec<Range<usize>> {
             let length = text[start..]
                 .find(|c: char| "/?#\\".contains(c) || ends_an_address(c))
                 .unwrap_or(text.len() - start);
-            // A password may hold an `@` that nobody encoded: the last one ends it.
+            // A password may contain an unencoded `@`: the last one ends it.
             let (user_and_password, _) = text[start..start + length].rsplit_once('@')?;
             let (user, password) = user_and_password.split_once(':')?;
             let start = start + user.len() + 1;
@@ -21,8 +21,8 @@ pub(super) fn passwords(text: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The values of all parameters, `?name=value` and `&name=value`, whose names say that they sign or
-/// authorize, in order. A text may also begin with one, as the body of a form does.
+/// Returns the values of all parameters, `?name=value` and `&name=value`, whose names are those of signatures
+/// or credentials, in order. A text may also begin with a parameter, like the body of a form.
 pub(super) fn parameters(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     for (at, _) in text.match_indices('=') {
@@ -48,7 +48,7 @@ pub(super) fn parameters(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Where the name that ends before `end` begins.
+/// Returns the start of the name that ends before `end`.
 fn name_start(text: &str, end: usize) -> usize {
     text[..end]
         .bytes()
@@ -56,13 +56,13 @@ fn name_start(text: &str, end: usize) -> usize {
         .map_or(0, |at| at + 1)
 }
 
-/// Names that say so only where they name a parameter of an address.
+/// True for names that mean a signature or key only as a parameter of a URL.
 fn signs(name: &str) -> bool {
     let name = folded(name);
     name == "key" || name == "sig" || name.ends_with("signature")
 }
 
-/// White space and what stands around addresses in texts, JSON and shell commands.
+/// True for white space and the delimiters of URLs in texts, JSON and shell commands.
 fn ends_an_address(character: char) -> bool {
     character.is_whitespace() || "\"'`<>".contains(character)
 }

@@ -1,17 +1,19 @@
-//! Credentials that a text gives to a name: `password=…`, `api_key: …`.
+//! Credentials that a text assigns to a name: `password=…`, `api_key: …`.
 
 use std::ops::Range;
 
 use super::names_a_credential;
 
-/// What is shorter is rather a word, a type or a count.
+/// Minimum length of a credential; a shorter value is more likely a word, a type or a count.
 const SHORTEST: usize = 8;
 
-/// The values that are given to names of credentials, in order. Only values that look made up count,
-/// so that code and prose stay as they are: letters and digits in one word, and no call of anything.
+/// Returns the values that are assigned to names of credentials, in order. Only values that look random
+/// count, so that code and prose are not masked: letters and digits in one word, and not the name of a called
+/// function.
 pub(super) fn values(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    // What has been looked at as a value is not looked at again: that would take long for a long one.
+    // The end of the last value: a value is not scanned again, because that takes quadratic time for a long
+    // one.
     let mut seen = 0;
     for (at, _) in text.match_indices(['=', ':']) {
         if at < seen || !names_a_credential(name_before(&text[..at])) {
@@ -26,7 +28,7 @@ pub(super) fn values(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The name at the end of a text; it may stand in quotes, and those be escaped.
+/// Returns the name at the end of a text; it may be in quotes, which may be escaped.
 fn name_before(text: &str) -> &str {
     let text = text.trim_end_matches([' ', '"', '\'', '\\', '`']);
     let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
@@ -34,7 +36,7 @@ fn name_before(text: &str) -> &str {
     &text[text.len() - length..]
 }
 
-/// The word behind a place; it may stand in quotes, and those be escaped.
+/// Returns the range of the word after an offset; it may be in quotes, which may be escaped.
 fn value_behind(text: &str, from: usize) -> Range<usize> {
     let rest = &text[from..];
     let start = from + rest.len() - rest.trim_start_matches([' ', '"', '\'', '\\', '`']).len();
