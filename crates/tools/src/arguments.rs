@@ -1,5 +1,5 @@
-//! The arguments of a call: read from the text that a model wrote, cast to the types of the tool's
-//! schema where that is unambiguous and loses nothing, and checked.
+//! The arguments of a call: parsed from the text of the model, cast to the types of the tool's schema where
+//! that is unambiguous and lossless, and checked.
 
 mod cast;
 mod complain;

@@ -1,20 +1,20 @@
-//! Work that blocks, on a thread of its own.
+//! Blocking work on a thread of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tells blocking work whether anybody still waits for it.
+/// A flag that is set when no caller waits for the work any more.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Abandoned(Arc<AtomicBool>);
 
 impl Abandoned {
-    /// Whether nobody waits any more: the work should stop where it leaves nothing half done.
+    /// True if no caller waits any more: the work should stop at a point that leaves nothing half done.
     pub(crate) fn is(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Says so when the waiting ends, in whatever way.
+/// Sets the flag when it is dropped.
 struct Waiting(Abandoned);
 
 impl Drop for Waiting {
@@ -23,8 +23,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Runs blocking work elsewhere. If the future is dropped, the work is told, and goes on until it
-/// looks. A panic of the work is one of the caller.
+/// Runs blocking work on another thread. If the future is dropped, the flag is set, and the work continues
+/// until it checks the flag. A panic of the work is resumed in the caller.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&Abandoned) -> T + Send + 'static,
 ) -> T {
@@ -36,7 +36,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime shuts down: nobody will ask again.
+            // The runtime shuts down: this future is not polled again.
             Err(_) => std::future::pending().await,
         },
     }

@@ -1,9 +1,9 @@
-//! Which tools of a set are taken.
+//! Selection of tools by patterns of their names.
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-/// Patterns of names. `!` in front of one leaves out what it matches; patterns without it say what is
-/// taken, and if there are none, everything is.
+/// Patterns of names. A pattern with a leading `!` excludes the names that it matches. The others include
+/// names; if there are none, all names are included.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     patterns: Vec<String>,
@@ -12,10 +12,10 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// What these patterns say.
+    /// Compiles the patterns.
     ///
     /// # Errors
-    /// The first that is no pattern, and why.
+    /// The first invalid pattern, and the reason.
     pub fn new(patterns: &[impl AsRef<str>]) -> Result<Self, (String, String)> {
         let (mut taken, mut left_out) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         for pattern in patterns {
@@ -40,7 +40,7 @@ impl Filter {
         })
     }
 
-    /// Whether something is taken that has these names.
+    /// True if something with these names is selected.
     #[must_use]
     pub fn takes(&self, names: &[&str]) -> bool {
         let meets = |set: &GlobSet| names.iter().any(|name| set.is_match(name));

@@ -1,16 +1,16 @@
-//! The gate: which tools a fork may use.
+//! The gate: the allow-list of the tools that a fork may use.
 //!
-//! A fork shows its model every tool that its parent shows, since the tools are the beginning of the
-//! prefix that both share. What it may use of them is said here, and checked where calls are carried
-//! out: a call that the gate does not let through is never looked at by hooks, permissions, or
-//! anything that could answer it from memory, and the tool is never entered.
+//! A fork shows its model every tool that its parent shows, because the tools are the beginning of the prefix
+//! that both share. The gate restricts the tools that it may use, and is checked where calls are executed: a
+//! call that the gate denies is not passed to hooks, permissions, or anything that could answer it from a
+//! cache, and the tool does not run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::tool::Output;
 
-/// So many characters of a name that a model made up are shown.
+/// Maximum number of characters of a tool name invented by a model that are shown.
 const SHOWN: usize = 80;
 
 /// An allow-list of tools, carried in the [`crate::Context`] of every call. Clones share it.
@@ -18,13 +18,13 @@ const SHOWN: usize = 80;
 /// A gate can only become narrower: see [`Gate::within`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
-    /// For whom: `the review`.
+    /// The name of the restricted agent, as in `the review`.
     holder: Arc<str>,
     allowed: Arc<BTreeSet<String>>,
 }
 
 impl Gate {
-    /// Lets `holder` (`the review`, as denials name it) use these tools and no others.
+    /// Creates a gate that lets `holder` (`the review`, as denials name it) use these tools only.
     pub fn new<T: Into<String>>(
         holder: impl Into<Arc<str>>,
         allowed: impl IntoIterator<Item = T>,
@@ -35,8 +35,8 @@ impl Gate {
         }
     }
 
-    /// This gate behind another one: what both let through. Whoever works on behalf of a gated fork
-    /// gets no more than the fork.
+    /// Returns the intersection of this gate and an outer one. Work on behalf of a gated fork gets no more
+    /// tools than the fork.
     #[must_use]
     pub fn within(&self, outer: Option<&Self>) -> Self {
         let Some(outer) = outer else {
@@ -48,31 +48,31 @@ impl Gate {
         }
     }
 
-    /// Who is gated, as in `the review`.
+    /// The name of the restricted agent, as in `the review`.
     #[must_use]
     pub fn holder(&self) -> &str {
         &self.holder
     }
 
-    /// Whether a tool of exactly this name may be used.
+    /// True if a tool of exactly this name may be used.
     #[must_use]
     pub fn allows(&self, tool: &str) -> bool {
         self.allowed.contains(tool)
     }
 
-    /// The tools that may be used, by name.
+    /// The names of the tools that may be used.
     pub fn allowed(&self) -> impl Iterator<Item = &str> {
         self.allowed.iter().map(String::as_str)
     }
 
-    /// The name of a tool as it is shown: a model may call something of any length.
+    /// Cuts the name of a tool for display: a model may write a name of any length.
     #[must_use]
     pub fn shown(tool: &str) -> &str {
         let end = tool.char_indices().nth(SHOWN).map(|(at, _)| at);
         &tool[..end.unwrap_or(tool.len())]
     }
 
-    /// The result of a call that does not come through; `None` if it does.
+    /// Returns the result of a call that the gate denies; `None` if it allows it.
     #[must_use]
     pub fn denial(&self, tool: &str) -> Option<Output> {
         if self.allows(tool) {
@@ -86,7 +86,7 @@ impl Gate {
         )))
     }
 
-    /// What may be used, as a sentence for the model.
+    /// The allowed tools, as a sentence for the model.
     #[must_use]
     pub fn rule(&self) -> String {
         if self.allowed.is_empty() {

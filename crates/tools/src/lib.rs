@@ -1,6 +1,6 @@
-//! Tools: what a model may call, the registry that casts, checks and runs calls, the built-in tools,
-//! the client of MCP servers, and a layer that serves results of read-only tools again: never paid
-//! for twice, never stale.
+//! Tools: the operations that a model may call, the registry that casts, checks and runs calls, the built-in
+//! tools, the client of MCP servers, and a layer that caches results of read-only tools: it never pays for
+//! the same call twice, and never serves a stale result.
 
 mod arguments;
 mod blocking;

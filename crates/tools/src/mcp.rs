@@ -1,8 +1,8 @@
-//! The client of MCP servers: their tools, resources and prompts as tools.
+//! The client of MCP servers: offers their tools, resources and prompts as tools.
 //!
-//! Nothing that a server says of itself is believed: its tools change things and have unknown effects
-//! unless the configuration says otherwise, and one that calls itself destructive has them whatever
-//! the configuration says. The client library keeps no answers of its own; its types stay in here.
+//! A server's statements about itself are not trusted: its tools have side effects and unknown effects unless
+//! the configuration overrides that. A tool that declares itself destructive keeps them even then. The client
+//! library caches no answers; its types are not used outside this module.
 
 mod call;
 mod catalogue;
@@ -33,9 +33,9 @@ pub use offers::Listing;
 pub use server::McpServer;
 pub use settings::{McpSettings, Offer, Transport, Trust};
 
-/// Who is told what happens around tools and is nobody's answer.
+/// Receives events around tools that are not part of an answer.
 pub trait Reporter: Send + Sync {
-    /// Something that the user should know, though the work goes on. One sentence, no secret.
+    /// A warning to the user in one sentence without secrets; the work continues.
     fn warning(&self, message: &str);
 
     /// A line that an MCP server wrote to its standard error, or logged; known secrets are masked.
@@ -43,34 +43,34 @@ pub trait Reporter: Send + Sync {
         let _ = (server, line);
     }
 
-    /// A call of an MCP server's tool goes on: how far it is, in a few words; known secrets are masked.
-    /// At most ten times a second for each call.
+    /// Progress of a call of an MCP server's tool, in a few words; known secrets are masked. At most ten
+    /// times a second per call.
     fn progress(&self, tool: &str, text: &str) {
         let _ = (tool, text);
     }
 
-    /// An MCP server has other tools, resources or prompts than before. Whoever wants them asks for
-    /// them, when it suits.
+    /// The tools, resources or prompts of an MCP server have changed. The receiver may list them again at any
+    /// time.
     fn list_changed(&self, server: &str) {
         let _ = server;
     }
 }
 
-/// Nobody is told.
+/// Ignores all events.
 impl Reporter for () {
     fn warning(&self, _message: &str) {}
 }
 
-/// What servers are given: everything that would otherwise be global.
+/// Dependencies of MCP connections, which would otherwise be global.
 #[derive(Clone)]
 pub struct McpSurroundings {
-    /// Where servers run that do not say where.
+    /// Working directory of servers whose configuration has none.
     pub directory: PathBuf,
-    /// The environment variables. A server gets `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`,
-    /// `LANG`, `LC_*`, `TMPDIR` and its own; HTTP goes through the proxies that they name.
+    /// The environment variables. A server gets `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `LANG`,
+    /// `LC_*`, `TMPDIR` and those of its configuration. HTTP uses the proxies that they specify.
     pub environment: Arc<BTreeMap<String, String>>,
-    /// The secrets. Those of a server (headers, variables that look like credentials) are learnt.
+    /// The secrets. Those of a server (headers, variables that look like credentials) are added.
     pub seals: Arc<Seals>,
-    /// Who is told.
+    /// The receiver of events.
     pub reporter: Arc<dyn Reporter>,
 }

@@ -1,4 +1,4 @@
-//! Programs in process groups of their own, which never outlive whoever waits for them.
+//! Programs in process groups of their own, which are killed when their owner is dropped.
 
 use std::io;
 use std::process::ExitStatus;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// How often it is looked whether a program has ended that is given time to.
+/// Interval at which the end of a program is polled during its grace period.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// A running program and whatever it has started, as far as that stays in its group. Dropping it
+/// A running program and the processes that it has started, as far as they stay in its group. Dropping it
 /// kills the whole group, unless the program has ended by itself.
 pub(crate) struct Group {
     child: Child,
-    /// Whether the program has been waited for: from then on its number may be another's.
+    /// Set after the program has been waited for: from then on its process ID may be reused.
     over: bool,
 }
 
 impl Group {
-    /// Starts a program. Takes the command, since a command keeps the ends of pipes open.
+    /// Starts a program. Takes the command by value, because a command keeps the ends of pipes open.
     pub(crate) fn start(mut command: Command) -> io::Result<Self> {
         command.kill_on_drop(true);
         #[cfg(unix)]
@@ -28,24 +28,24 @@ impl Group {
         Ok(Self { child, over: false })
     }
 
-    /// The program itself, to take its pipes.
+    /// The program itself, for access to its pipes.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Waits for the program's end, not for that of what it has started. Dropping the future and
-    /// waiting again loses nothing.
+    /// Waits for the end of the program, not of the processes that it has started. Cancellation safe.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
         self.over = true;
         Ok(status)
     }
 
-    /// Gives the program time to end by itself, then kills whatever of the group is left. How the
-    /// program ended, if that can be told.
+    /// Gives the program time to end by itself, then kills the rest of the group. Returns the exit status, if
+    /// known.
     pub(crate) async fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + patience;
-        // Without taking note of its end, which would give its number away before the rest is killed.
+        // Polls without reaping the process, which would free its process ID before the rest of the group is
+        // killed.
         while !self.has_ended() && Instant::now() < deadline {
             tokio::time::sleep(GLANCE).await;
         }
@@ -76,23 +76,23 @@ impl Group {
             .and_then(rustix::process::Pid::from_raw)
     }
 
-    /// Kills the program and what it has started.
+    /// Kills the program and the processes that it has started.
     #[cfg(unix)]
     pub(crate) fn kill(&mut self) {
         if self.over {
             return;
         }
         if let Some(leader) = self.leader() {
-            // It may have ended by itself in this moment.
+            // Fails if the program has just ended by itself.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }
 
-    /// Kills the program; there are no groups here.
+    /// Kills the program; this platform has no process groups.
     #[cfg(not(unix))]
     pub(crate) fn kill(&mut self) {
         if !self.over {
-            // It may have ended by itself in this moment.
+            // Fails if the program has just ended by itself.
             let _ = self.child.start_kill();
         }
     }
@@ -104,7 +104,7 @@ impl Drop for Group {
     }
 }
 
-/// How a program ended, for people: `exit status 1`, `ended by signal 9`.
+/// Describes an exit status for users: `exit status 1`, `ended by signal 9`.
 pub(crate) fn described(status: ExitStatus) -> String {
     #[cfg(unix)]
     {

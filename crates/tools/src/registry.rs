@@ -1,5 +1,5 @@
-//! The registry: which tools there are, in a stable order; looks calls up, casts and checks their
-//! arguments, and runs them. It keeps nothing of what they answer.
+//! The registry of tools: keeps them in a stable order, looks calls up, casts and checks their arguments, and
+//! runs them. It caches no results.
 
 mod built_from;
 mod error;
@@ -22,8 +22,8 @@ pub use error::RegistryError;
 pub(crate) use perform::{expires, lifetime, refuse, run_guarded};
 pub(crate) use schedule::schedule;
 
-/// The tools of an agent. Immutable: when a server's tools change, [`Registry::with_tools_of`] builds
-/// its successor, which shares everything that stayed.
+/// The tools of an agent. Immutable: when a server's tools change, [`Registry::with_tools_of`] builds a new
+/// registry, which shares everything unchanged.
 #[derive(Clone)]
 pub struct Registry {
     /// Built-in tools by name, then those of MCP servers by server and name.
@@ -32,19 +32,19 @@ pub struct Registry {
     definitions: Arc<[ToolDefinition]>,
 }
 
-/// A tool with its schema, compiled once.
+/// A tool with its compiled schema.
 struct Entry {
     tool: Arc<dyn Tool>,
     schema: Schema,
 }
 
 impl Registry {
-    /// A registry of these tools.
+    /// Creates a registry.
     ///
     /// # Errors
-    /// Two tools of one name, a name that providers refuse, a schema that is not one of an object. A
-    /// schema of an MCP server that cannot be compiled is no error: its arguments are cast as far as
-    /// it can be read, and the server checks them.
+    /// If two tools have the same name, providers refuse a name, or a schema is not one of an object. A
+    /// schema of an MCP server that cannot be compiled is not an error: arguments are cast as far as the
+    /// schema is understood, and the server checks them.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, RegistryError> {
         let entries = tools
             .into_iter()
@@ -53,11 +53,11 @@ impl Registry {
         Self::of(entries)
     }
 
-    /// The same registry with other tools of one origin: what an MCP server offers now. All other
-    /// tools are shared with this one, their schemas compiled as they are.
+    /// Creates a copy with other tools of one origin, after an MCP server has changed its list. All other
+    /// tools and their compiled schemas are shared.
     ///
     /// # Errors
-    /// Those of [`Registry::new`], and a tool that does not come from `origin`.
+    /// The errors of [`Registry::new`], and a tool whose origin is not `origin`.
     pub fn with_tools_of(
         &self,
         origin: &Origin,
@@ -102,24 +102,24 @@ impl Registry {
         })
     }
 
-    /// The tool of exactly this name.
+    /// Returns the tool of exactly this name.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.entry(name).map(|entry| &entry.tool)
     }
 
-    /// All tools, in the order of their definitions.
+    /// Returns all tools, in the order of their definitions.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Tool>> {
         self.entries.iter().map(|entry| &entry.tool)
     }
 
-    /// What a model is shown, made once and shared.
+    /// Returns the definitions for models, created once and shared.
     #[must_use]
     pub fn shared_definitions(&self) -> Arc<[ToolDefinition]> {
         Arc::clone(&self.definitions)
     }
 
-    /// Whether a call may run beside its neighbours. One that was refused runs nothing at all.
+    /// True if a call may run concurrently with its neighbors. A refused call runs nothing.
     pub(crate) fn concurrency_safe(&self, prepared: &Prepared) -> bool {
         match &prepared.verdict {
             Verdict::Refused(_) => true,
@@ -172,7 +172,7 @@ impl Entry {
     }
 }
 
-/// The narrowest rule of the providers.
+/// True for a name that all providers accept.
 fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name

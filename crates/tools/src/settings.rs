@@ -1,4 +1,4 @@
-//! Settings: which tools an agent has, read from YAML or JSON, and the tools made from them.
+//! Settings of an agent's tools in YAML or JSON, and the creation of the tools.
 
 mod assemble;
 mod reading;

@@ -1,4 +1,4 @@
-//! What a tool is: the seam for built-in tools, those of MCP servers, and anybody else's.
+//! The tool trait, implemented by built-in tools, those of MCP servers, and those of other crates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,53 +19,55 @@ use crate::gate::Gate;
 /// The arguments of a call, cast and checked against the tool's schema.
 pub use cachalot_operation::Arguments;
 
-/// Where a tool comes from. Orders definitions: built-in tools by name, then MCP by server and name.
+/// The origin of a tool. Its order sorts definitions: built-in tools by name, then MCP tools by server and
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// This program, or whoever links it.
+    /// This program, or a program that links this crate.
     BuiltIn,
-    /// An MCP server, by the name that the configuration gives it.
+    /// An MCP server, by its name in the configuration.
     Mcp(String),
 }
 
-/// For how long, and on what grounds, a result of a read-only tool may be served again. Something
-/// other than [`About::read_only`]: that a tool changes nothing does not make its result last.
+/// The conditions under which a result of a read-only tool may be replayed. Independent of
+/// [`About::read_only`]: a tool that changes nothing may still return results that go stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheClass {
     /// Never.
     Never,
-    /// While everything that it noted in its [`Context::witness`] is unchanged, and nothing that its
+    /// While everything recorded in its [`Context::witness`] is unchanged, and nothing that its
     /// [`Tool::effects`] reads was written.
     Validated,
-    /// For this long; somebody stated it.
+    /// For this time, which the user or the server has stated.
     Ttl(Duration),
-    /// Always: the same arguments give the same result for ever.
+    /// Always: equal arguments give equal results forever.
     Immutable,
 }
 
-/// What a tool says of itself.
+/// The description of a tool.
 #[derive(Debug, Clone)]
 pub struct About {
     /// `^[a-zA-Z0-9_-]{1,64}$`.
     pub name: String,
-    /// When and how to use it, for the model.
+    /// When and how to use the tool, for the model.
     pub description: String,
-    /// JSON Schema of its arguments: an object.
+    /// JSON Schema of the arguments: an object.
     pub parameters: Value,
     /// Raised when the same arguments would give another result; part of every key.
     pub version: u32,
-    /// Where it comes from.
+    /// The origin of the tool.
     pub origin: Origin,
-    /// Whether it changes nothing. What a server says of itself is a hint, and never enough.
+    /// True if the tool changes nothing. A server's own annotation is only a hint, and never sufficient.
     pub read_only: bool,
-    /// Whether it must run alone, although it changes nothing.
+    /// True if the tool must run alone although it changes nothing.
     pub exclusive: bool,
-    /// Whether results may be served again.
+    /// The conditions under which results may be replayed.
     pub class: CacheClass,
 }
 
 impl About {
-    /// A tool of this program that acts: it runs alone, and its results are never served again.
+    /// Creates a description of a built-in tool with side effects: it runs alone, and its results are never
+    /// replayed.
     #[must_use]
     pub fn acting(name: &str, description: String, parameters: Value) -> Self {
         Self {
@@ -80,58 +82,58 @@ impl About {
         }
     }
 
-    /// Whether it may run beside others of its kind.
+    /// True if it may run concurrently with other such tools.
     #[must_use]
     pub fn concurrency_safe(&self) -> bool {
         self.read_only && !self.exclusive
     }
 }
 
-/// What a tool is given beside its arguments: everything that would otherwise be global.
+/// The dependencies of a call besides its arguments, which would otherwise be global.
 #[derive(Clone)]
 pub struct Context {
-    /// The directory that relative paths are relative to, and that nothing may leave.
+    /// The base directory of relative paths, which no path may leave.
     pub workspace: Arc<Workspace>,
-    /// The session on whose behalf it runs.
+    /// The session that the call belongs to.
     pub session: String,
     /// The environment variables.
     pub environment: Arc<BTreeMap<String, String>>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The HTTP client; addresses that a model chose go through its guarded half.
+    /// The HTTP client. URLs chosen by a model must use its guarded half.
     pub http: HttpClient,
     /// Long-term memory, if there is one.
     pub memory: Option<Arc<dyn Memory>>,
-    /// The secrets that must not leave.
+    /// The secrets that must be redacted.
     pub seals: Arc<Seals>,
-    /// Which tools may be used; `None`: all. Whoever carries a call out, or hands it on, asks it
-    /// first, before hooks, permissions and anything that could answer in the tool's place.
+    /// The allow-list of tools; `None`: all tools. Code that runs a call or passes it on must check it first,
+    /// before hooks, permissions, and anything that could answer in the tool's place.
     pub gate: Option<Gate>,
-    /// The permission rules. Calls are judged by them before they run; searches ask them which files
-    /// below their directory they must not read.
+    /// The permission rules. Calls are checked against them before they run; searches use them to find the
+    /// files below their directory that they must not read.
     pub rules: Arc<Permissions>,
-    /// Where the call notes what it looks at, before it looks. Of this call alone.
+    /// The list in which the call records what it reads, before it reads it. Not shared with other calls.
     pub witness: Witness,
 }
 
 impl Context {
-    /// The result of a call of this tool, if it may not be used.
+    /// Returns the result of a call of this tool if the gate denies it.
     #[must_use]
     pub fn denial(&self, tool: &str) -> Option<Output> {
         self.gate.as_ref()?.denial(tool)
     }
 }
 
-/// What a tool answered.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    /// Text and pictures.
+    /// Text and images.
     pub content: Vec<Block>,
-    /// Whether it failed. Failures are results like any other, and never kept.
+    /// True if the call failed. Failures are results like any other, but never cached.
     pub is_error: bool,
-    /// For how long whoever made the result says that it lasts (`ttlMs` of MCP).
+    /// The lifetime of the result that its producer states (`ttlMs` of MCP).
     pub lifetime: Option<Duration>,
-    /// Whether it is for this user alone, whatever scope results are otherwise shared in
+    /// True if the result is for this user only, regardless of the scope in which results are shared
     /// (`cacheScope: private` of MCP).
     pub private: bool,
 }
@@ -143,7 +145,7 @@ impl From<Refusal> for Output {
 }
 
 impl Output {
-    /// Text.
+    /// Creates a result of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             content: vec![Block::text(text)],
@@ -153,7 +155,7 @@ impl Output {
         }
     }
 
-    /// A failure, with cause and remedy for the model.
+    /// Creates a failure, with cause and remedy for the model.
     pub fn error(text: impl Into<String>) -> Self {
         Self {
             is_error: true,
@@ -162,47 +164,47 @@ impl Output {
     }
 }
 
-/// A tool. Implementations hold no state of a session: what they need comes with the arguments and
-/// the [`Context`]. Dropping the future of [`Tool::run`] cancels the work.
+/// A tool. Implementations have no state per session: the arguments and the [`Context`] contain everything
+/// they need. Dropping the future of [`Tool::run`] cancels the work.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What it is. Never changes during its life.
+    /// Returns the description of the tool. Never changes.
     fn about(&self) -> &About;
 
-    /// What a call would read and write. Judged before the call runs; must never leave out a write.
-    /// By default nothing is known, which is always right.
+    /// Returns the reads and writes of a call. Evaluated before the call runs; must never omit a write. By
+    /// default the effects are unknown, which is always correct.
     fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
         let _ = (arguments, context);
         Effects::UNKNOWN
     }
 
-    /// What a call touches outside this program: files, commands, addresses. Permission rules, hook
-    /// conditions and approvals are matched on it, so it must never leave out anything that the
-    /// arguments name. Computed from the arguments alone, before hooks and rules are asked; cheap, and
-    /// without access to the file system. [`Tool::effects`] says the same to the cache, more exactly:
-    /// resolved, and with what cannot be told.
+    /// Returns what a call touches outside this program: files, commands, URLs. Permission rules, hook
+    /// conditions and approvals are matched on it, so it must never omit anything that the arguments name.
+    /// Computed from the arguments alone, before hooks and rules are evaluated; cheap, and without file
+    /// system access. [`Tool::effects`] is the more exact equivalent for the cache: with resolved paths, and
+    /// with unknown effects marked as unknown.
     ///
-    /// By default what the names and values of the arguments show ([`Touches::declared`]).
+    /// By default derived from the names and values of the arguments ([`Touches::declared`]).
     fn touches(&self, arguments: &Arguments) -> Touches {
         let about = self.about();
         Touches::declared(&about.parameters, arguments, about.read_only)
     }
 
-    /// What is not in the arguments but changes the result (named environment variables, settings);
-    /// part of every key. The workspace's root always is. By default nothing.
+    /// Returns the inputs that are not arguments but change the result (named environment variables,
+    /// settings); part of every key. The workspace's root is always part of it. By default none.
     fn implicit_inputs(&self, context: &Context) -> Value {
         let _ = context;
         Value::Null
     }
 
-    /// Whether a call may run beside others that may, too. By default what it is decides, and not what
-    /// it is called with.
+    /// True if the call may run concurrently with other such calls. By default a property of the tool,
+    /// independent of the arguments.
     fn concurrency_safe(&self, arguments: &Arguments) -> bool {
         let _ = arguments;
         self.about().concurrency_safe()
     }
 
-    /// Does it. The arguments have been cast and checked against [`About::parameters`]. A failure
-    /// is an [`Output`] with [`Output::is_error`].
+    /// Runs the call. The arguments have been cast and checked against [`About::parameters`]. A failure is an
+    /// [`Output`] with [`Output::is_error`].
     async fn run(&self, arguments: Arguments, context: &Context) -> Output;
 }

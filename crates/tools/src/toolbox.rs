@@ -1,4 +1,4 @@
-//! What a turn loop needs of tools, and no more.
+//! The interface between a turn loop and the tools.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use cachalot_operation::Touches;
 
 use crate::tool::{Arguments, Context, Origin, Output};
 
-/// A call as a model made it.
+/// A call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// The provider's name for it; the result carries it.
+    /// The provider's ID of the call; the result carries it.
     pub id: String,
-    /// The tool, as the model wrote it.
+    /// The name of the tool, as the model wrote it.
     pub name: String,
-    /// The arguments as the model wrote them: JSON text.
+    /// The arguments, as the model wrote them: JSON text.
     pub arguments: String,
 }
 
@@ -27,36 +27,36 @@ pub struct Call {
 pub struct Prepared {
     /// The call.
     pub call: Call,
-    /// What became of it.
+    /// The result of the preparation.
     pub verdict: Verdict,
 }
 
-/// What became of a call before it runs.
+/// The result of preparing a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It can run.
+    /// The call can run.
     Ready {
-        /// Its arguments, cast to the schema's types, defaults not filled in.
+        /// The arguments, cast to the schema's types, defaults not filled in.
         arguments: Arguments,
-        /// Where its tool comes from.
+        /// The origin of the tool.
         origin: Origin,
-        /// Whether its tool changes nothing, as far as we vouch for it.
+        /// True if the tool is known to change nothing (not only by a server's annotation).
         read_only: bool,
-        /// What it touches; what rules, hooks and approvals are matched on.
+        /// The files, commands and URLs that the call touches; rules, hooks and approvals match on them.
         touches: Touches,
     },
-    /// It must not run; this is its result.
+    /// The call must not run; this is its result.
     Refused(Output),
 }
 
-/// How a call was answered.
+/// The way in which a call was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answered {
-    /// The tool ran. The reason why, if something else could have answered: `changed since: …`.
+    /// The tool ran, with the reason if it could have been answered otherwise: `changed since: …`.
     Ran(Option<String>),
     /// An earlier result was served.
     Hit,
-    /// The result of the same call, running at the same time.
+    /// With the result of the same call that ran concurrently.
     Coalesced,
     /// It did not run: unknown tool, wrong arguments, no permission.
     Refused,
@@ -79,23 +79,23 @@ impl std::fmt::Display for Answered {
 pub struct Answer {
     /// The call.
     pub call: Call,
-    /// Its result.
+    /// The result.
     pub output: Output,
-    /// How it was answered.
+    /// The way in which it was answered.
     pub how: Answered,
-    /// How long that took.
+    /// The duration.
     pub elapsed: Duration,
-    /// What was saved.
+    /// The cost that was saved.
     pub saved: Spend,
-    /// What its result was built from, beside the arguments: for whatever is built from results in
-    /// its turn. Known only where nothing else can have decided it.
+    /// The witnesses of the result besides the arguments, for results that are built from it. Known only if
+    /// nothing else can have influenced the result.
     pub witnesses: Witnesses,
-    /// Until when its result is as good as a new one; `None` if nobody gave it an end. What is built
-    /// from it lasts no longer.
+    /// The time until which the result is as good as a new one; `None`: no limit. Results that are built from
+    /// it expire no later.
     pub expires: Option<Millis>,
 }
 
-/// Who is told what happens to the calls of a batch, as it happens.
+/// An observer of the calls of a batch while they run.
 pub trait Watcher: Send + Sync {
     /// A call begins.
     fn began(&self, call: &Call) {
@@ -108,36 +108,37 @@ pub trait Watcher: Send + Sync {
     }
 }
 
-/// Nobody is told.
+/// Ignores all events.
 impl Watcher for () {}
 
-/// What surrounds a batch of calls.
+/// The environment of a batch of calls.
 #[derive(Clone)]
 pub struct Batch {
-    /// What every call is given; each gets a witness of its own.
+    /// The context of every call; each call gets a witness of its own.
     pub context: Context,
-    /// The ids of earlier calls whose results are, in full and verbatim, in the very request that
-    /// made these calls.
+    /// The IDs of earlier calls whose results are contained, in full and verbatim, in the request that made
+    /// these calls.
     pub verbatim: Arc<BTreeSet<String>>,
-    /// Who is told.
+    /// The observer.
     pub watcher: Arc<dyn Watcher>,
 }
 
-/// What a turn loop needs of tools.
+/// The tools as a turn loop uses them.
 #[async_trait]
 pub trait Toolbox: Send + Sync {
-    /// What a model is shown, in a stable order: built-in tools by name, then MCP by server and name.
+    /// Returns the definitions for the model in a stable order: built-in tools by name, then MCP tools by
+    /// server and name.
     fn definitions(&self) -> Vec<ToolDefinition>;
 
-    /// Looks a call up, casts and checks its arguments. What is wrong becomes the call's result.
+    /// Looks a call up, and casts and checks its arguments. An error becomes the call's result.
     fn prepare(&self, call: Call) -> Prepared;
 
-    /// Runs calls and gives their results in call order, one for each. Consecutive calls of
-    /// concurrency-safe tools run beside each other, every other call alone. Dropping the future
-    /// cancels what runs.
+    /// Runs calls and returns one result for each, in call order. Consecutive calls of concurrency-safe tools
+    /// run concurrently, every other call alone. Dropping the future cancels the running calls.
     async fn run(&self, calls: Vec<Prepared>, batch: &Batch) -> Vec<Answer>;
 
-    /// A session begins or ends, or its workspace changes: what was kept for it is let go.
+    /// Drops the state that is kept for a session: to be called when it begins or ends, or its workspace
+    /// changes.
     async fn reset(&self, session: &str) {
         let _ = session;
     }

@@ -1,5 +1,5 @@
-//! Casting what a model wrote to the types that a schema asks for: only where it is unambiguous, and
-//! never at the price of a digit. What cannot be cast stays as it is, for the check to complain about.
+//! Casts the values that a model wrote to the types that a schema requires: only if the cast is unambiguous
+//! and loses no digit. Values that cannot be cast stay unchanged and are reported by the check.
 
 use std::cell::Cell;
 
@@ -9,13 +9,13 @@ use super::given::Given;
 use super::number;
 use super::types::{Types, target};
 
-/// Schemas are followed this deep.
+/// Maximum depth of schemas that are followed.
 const DEEPEST: usize = 64;
 
-/// So many branches of alternatives are tried in one call.
+/// Maximum number of branches of alternatives that are tried in one call.
 const TRIALS: u32 = 1_000;
 
-/// Casting by one schema.
+/// A cast by one schema.
 pub(super) struct Casting<'a> {
     root: &'a Value,
     trials: Cell<u32>,
@@ -61,8 +61,8 @@ impl<'a> Casting<'a> {
         }
     }
 
-    /// By the only alternative that fits as it is, or else by the only one that something fits after
-    /// a cast.
+    /// Casts by the only alternative that admits the value as it is, or else by the only one that admits it
+    /// after a cast.
     fn to_one_of(&self, given: Given, branches: &[Value], depth: usize) -> Given {
         let mut fitting = branches
             .iter()
@@ -91,7 +91,7 @@ impl<'a> Casting<'a> {
         found.unwrap_or(given)
     }
 
-    /// To the only type among `types` that it can be cast to.
+    /// Casts to the only type among `types` to which a cast is possible.
     fn to_types(
         &self,
         given: Given,
@@ -131,7 +131,7 @@ impl<'a> Casting<'a> {
         }
     }
 
-    /// JSON text of an array, or a list of the one value.
+    /// Parses the JSON text of an array, or wraps the value in a list.
     fn to_array(&self, given: &Given, fields: &Map<String, Value>, depth: usize) -> Option<Given> {
         if let Given::Text(text) = given
             && text.trim_start().starts_with('[')
@@ -143,7 +143,7 @@ impl<'a> Casting<'a> {
             return Some(Given::List(vec![given.clone()]));
         };
         let types = Types::of(item, self.root);
-        // A list in a list that nobody wrote is no cast but an invention.
+        // Wrapping in a list of lists would be an invention, not a cast.
         if !types.admit(given) && types.has(Types::ARRAY) {
             return None;
         }
@@ -171,7 +171,7 @@ impl<'a> Casting<'a> {
                     && !is_required(&name)
                     && declared.is_some_and(|schema| !Types::of(schema, self.root).has(Types::NULL))
                 {
-                    // Absent, as whoever writes null for an optional argument means it.
+                    // A null for an optional argument means that it is absent.
                     return None;
                 }
                 let given = match declared.or(further) {
@@ -234,7 +234,7 @@ fn to_integer(given: &Given) -> Option<Given> {
     number::integer(lexeme(given)?).map(|exact| Given::Number(exact.to_string()))
 }
 
-/// A number as it was written: `3.10` is a version, and not `3.1`.
+/// Keeps the lexeme of a number: `3.10` is a version, and not `3.1`.
 fn to_text(given: &Given) -> Option<Given> {
     match given {
         Given::Number(lexeme) => Some(Given::Text(lexeme.clone())),

@@ -1,4 +1,4 @@
-//! What to tell a model about arguments that do not fit: what, where, what is expected, what was given.
+//! Messages to a model about arguments that violate the schema: problem, place, expectation, given value.
 
 use cachalot_core::suggest;
 use jsonschema::error::ValidationErrorKind as Kind;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::given::{Given, join};
 use super::types::behind;
 
-/// No more than this is said about one call.
+/// Maximum number of messages about one call.
 const MOST: usize = 10;
 
-/// A value is shown up to this many characters.
+/// Maximum number of characters of a value that are shown.
 const SHOWN: usize = 60;
 
-/// What is wrong with `arguments`, a sentence each; empty if nothing is.
+/// Returns one sentence for each violation in `arguments`; empty if there are none.
 pub(super) fn about(validator: &Validator, schema: &Value, arguments: &Value) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut further = 0_usize;
@@ -123,7 +123,7 @@ fn not_an_option(path: &str, options: &Value, given: &Value) -> String {
     )
 }
 
-/// What a keyword asks for, where that can be said better than the validator does.
+/// The expectation of a keyword, for keywords whose message by the validator can be improved.
 fn expectation(kind: &Kind, schema: Option<&Value>) -> Option<String> {
     Some(match kind {
         Kind::Type { .. } => return schema.map(|schema| expected(schema, schema)),
@@ -153,7 +153,7 @@ fn expectation(kind: &Kind, schema: Option<&Value>) -> Option<String> {
     })
 }
 
-/// What a schema asks for, in a few words.
+/// The expectation of a schema, in a few words.
 fn expected(schema: &Value, root: &Value) -> String {
     let schema = behind(schema, root);
     if let Some(options) = schema.get("enum") {
@@ -205,7 +205,7 @@ fn one_of(options: &Value) -> String {
     }
 }
 
-/// A value as JSON, cut; with what is wrong with it, if it is JSON text that is none.
+/// A value as JSON, cut; with the syntax error if it is a string that looks like JSON but is not.
 fn shown(value: &Value) -> String {
     let kind = match value {
         Value::Null | Value::Bool(_) => "",
@@ -231,7 +231,7 @@ fn shorten(text: &str, most: usize) -> String {
     }
 }
 
-/// `a.b[3]`.
+/// Formats a path like `a.b[3]`.
 fn path_of(error: &ValidationError<'_>) -> String {
     let mut path = String::new();
     for segment in error.instance_path().segments() {
@@ -243,7 +243,7 @@ fn path_of(error: &ValidationError<'_>) -> String {
     path
 }
 
-/// The schema that holds the keyword that was not met.
+/// Returns the schema that contains the violated keyword.
 fn schema_of<'a>(error: &ValidationError<'_>, root: &'a Value) -> Option<&'a Value> {
     let keyword = error.schema_path().as_str();
     let (schema, _) = keyword.rsplit_once('/')?;

@@ -1,4 +1,4 @@
-//! JSON text as a tree that loses nothing: numbers stay as written, keys that occur twice are refused.
+//! A lossless tree of JSON text: numbers keep their lexeme, duplicate keys are refused.
 
 use std::collections::HashSet;
 
@@ -12,18 +12,18 @@ use super::number;
 pub(super) enum Given {
     Null,
     Boolean(bool),
-    /// The lexeme.
+    /// A number, as its lexeme.
     Number(String),
-    /// The lexeme of a number where only an integer fits, and which is none of 64 bits.
+    /// The lexeme of a number that is not a 64-bit integer, where the schema requires one.
     NoInteger(String),
     Text(String),
     List(Vec<Given>),
-    /// In the order of the text.
+    /// An object, with its fields in the order of the text.
     Fields(Vec<(String, Given)>),
 }
 
 impl Given {
-    /// Reads JSON text. The error says what is wrong, and where.
+    /// Parses JSON text. The error describes the problem and its place.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut reader = Reader {
             scanner: Scanner::new(text.as_bytes()),
@@ -32,7 +32,7 @@ impl Given {
         reader.whole().map_err(|wrong| explain(text, &wrong))
     }
 
-    /// What it is, for messages: `the string "x"`, `an object`.
+    /// The kind of value, for messages: `a string`, `an object`.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -44,8 +44,8 @@ impl Given {
         }
     }
 
-    /// As a value in memory. The error names a number that no value in memory holds exactly; `path`
-    /// is where this value is.
+    /// Converts to an in-memory value. Fails for a number that no in-memory value represents exactly; `path`
+    /// is the path of this value.
     pub(super) fn into_value(self, path: &str) -> Result<Value, String> {
         Ok(match self {
             Self::Null => Value::Null,
@@ -57,7 +57,7 @@ impl Given {
                      exactly"
                 )
             })?),
-            // A float would pass for an integer where its fraction, or its digits, were lost.
+            // Converted to a float, it could pass for an integer after losing its fraction or digits.
             Self::NoInteger(lexeme) => match number::number(&lexeme) {
                 Some(float) if float.as_f64().is_some_and(|float| float.fract() != 0.0) => {
                     Value::Number(float)
@@ -97,7 +97,7 @@ pub(super) fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// The reason why a text is not read, and the byte at which it goes wrong.
+/// The reason why a text cannot be parsed, and its byte offset.
 struct Wrong {
     reason: String,
     at: usize,
@@ -114,7 +114,7 @@ impl From<Malformed> for Wrong {
 
 struct Reader<'a> {
     scanner: Scanner<'a>,
-    /// Where strings with escapes are put together.
+    /// Buffer for strings with escapes.
     unescaped: Vec<u8>,
 }
 
@@ -168,13 +168,12 @@ impl Reader<'_> {
     }
 }
 
-/// A piece of a text, whose bytes are UTF-8.
+/// Copies a piece of a text, whose bytes are UTF-8.
 fn owned(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// What is wrong with a text, with the place (line and column from 1, in characters) and what is
-/// written around it.
+/// Describes a parse error, with its place (line and column from 1, in characters) and the text around it.
 fn explain(text: &str, wrong: &Wrong) -> String {
     let Wrong { reason, at } = wrong;
     let at = text.floor_char_boundary(*at);

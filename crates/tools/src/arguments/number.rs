@@ -1,16 +1,16 @@
-//! Numbers as they were written, so that nothing is lost before it is known what they are to become.
+//! Number lexemes, kept exact until their target type is known.
 
 use serde_json::Number;
 
-/// The integer that a JSON number is, exactly, if it is one and fits into 64 bits: `5`, `5.0`, `5e2`,
-/// `-0`, but neither `5.5` nor `18446744073709551616`.
+/// Returns the exact integer that a JSON number represents, if it is one and fits into 64 bits: `5`, `5.0`,
+/// `5e2`, `-0`, but neither `5.5` nor `18446744073709551616`.
 pub(super) fn integer(lexeme: &str) -> Option<Number> {
     let (digits, exponent) = decimal(lexeme)?;
     let zeros = usize::try_from(exponent).ok()?;
     if digits.is_empty() {
         return Some(Number::from(0));
     }
-    // Twenty digits hold every 64-bit integer.
+    // Every 64-bit integer has at most twenty digits.
     if digits.len().checked_add(zeros)? > 20 {
         return None;
     }
@@ -22,8 +22,7 @@ pub(super) fn integer(lexeme: &str) -> Option<Number> {
     }
 }
 
-/// The significant digits of a JSON number, without zeros at either end, and the power of ten that
-/// they are multiplied with.
+/// Returns the significant digits of a JSON number, without zeros at either end, and their power of ten.
 fn decimal(lexeme: &str) -> Option<(String, i64)> {
     let unsigned = lexeme.strip_prefix('-').unwrap_or(lexeme);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -43,13 +42,13 @@ fn decimal(lexeme: &str) -> Option<(String, i64)> {
     Some((digits, exponent))
 }
 
-/// Whether it is written as an integer: without fraction and exponent.
+/// True if it is written as an integer: without fraction and exponent.
 pub(super) fn is_written_as_integer(lexeme: &str) -> bool {
     !lexeme.contains(['.', 'e', 'E'])
 }
 
-/// The number in memory; `None` if it is an integer that would come out as another one, or beyond
-/// all floats.
+/// Returns the in-memory number; `None` for an integer that would change its value, or a number beyond the
+/// range of floats.
 pub(super) fn number(lexeme: &str) -> Option<Number> {
     if is_written_as_integer(lexeme) {
         return integer(lexeme);
@@ -57,10 +56,10 @@ pub(super) fn number(lexeme: &str) -> Option<Number> {
     serde_json::from_str(lexeme).ok()
 }
 
-/// The lexeme, if `text` is a JSON number and nothing else.
+/// Returns the lexeme if `text` is a JSON number and nothing else.
 pub(super) fn lexeme_of(text: &str) -> Option<&str> {
     let text = text.trim();
-    // Other texts that are JSON are no numbers.
+    // Excludes other JSON values.
     let starts = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
     (starts && serde_json::from_str::<Number>(text).is_ok()).then_some(text)
 }

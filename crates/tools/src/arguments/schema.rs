@@ -1,4 +1,4 @@
-//! A tool's schema, compiled once.
+//! The schema of a tool's arguments, compiled once.
 
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
@@ -9,19 +9,19 @@ use super::complain;
 use super::given::Given;
 use crate::tool::Arguments;
 
-/// JSON text may be wrapped in JSON text this often.
+/// Maximum number of times that JSON text may be nested as a string in JSON text.
 const WRAPPINGS: usize = 3;
 
 /// The schema of a tool's arguments.
 pub(crate) struct Schema {
     schema: Value,
-    /// `None` where somebody else's schema cannot be compiled, and somebody else checks.
+    /// `None` if a foreign schema cannot be compiled; the server then checks the arguments.
     validator: Option<Validator>,
 }
 
 impl Schema {
-    /// Compiles a schema. The error says why it is none of an object. If `lenient`, one that cannot
-    /// be compiled is taken for casting alone.
+    /// Compiles a schema. Fails with the reason if it is not the schema of an object. If `lenient`, a schema
+    /// that cannot be compiled is used for casting only.
     pub(crate) fn compile(schema: &Value, lenient: bool) -> Result<Self, String> {
         match schema.get("type") {
             Some(Value::String(name)) if name == "object" => {}
@@ -39,8 +39,8 @@ impl Schema {
         })
     }
 
-    /// What is wrong with somebody else's schema, so that providers refuse it. That what it refers to
-    /// is elsewhere is no fault.
+    /// Returns the fault of a foreign schema for which providers would refuse it. References to other
+    /// documents are not a fault.
     pub(crate) fn fault(schema: &Value) -> Option<String> {
         if let Err(why) = Self::compile(schema, true) {
             return Some(why);
@@ -53,14 +53,14 @@ impl Schema {
         }
     }
 
-    /// Reads, casts and checks what a model wrote. The error tells the model what is wrong, where,
-    /// what is expected and what was given.
+    /// Parses, casts and checks the text of a model. The error describes the problem, its place, the
+    /// expectation and the given value, for the model.
     pub(crate) fn accept(&self, text: &str) -> Result<Arguments, String> {
         let given = self.read(text)?;
         let cast = Casting::by(&self.schema).cast(Given::Fields(given));
         let arguments = match cast.into_value("") {
             Ok(Value::Object(arguments)) => Value::Object(arguments),
-            // A cast of an object is an object.
+            // The cast of an object is an object.
             Ok(_) => Value::Object(Map::new()),
             Err(inexact) => return Err(format!("An argument is wrong: {inexact}")),
         };
@@ -105,7 +105,7 @@ impl Schema {
         Err("Its arguments must be a JSON object, not text within text".to_owned())
     }
 
-    /// What is in `{"arguments": {…}}`, where the tool has other arguments, and none of that name.
+    /// Unwraps `{"arguments": {…}}` if the tool has arguments, but none of that name.
     fn unwrap(&self, fields: Vec<(String, Given)>) -> Vec<(String, Given)> {
         let has_others = |name: &str| {
             self.schema

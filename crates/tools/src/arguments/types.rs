@@ -1,11 +1,11 @@
-//! Which types a schema admits, as far as it says so in words that are read here.
+//! The set of types that a schema admits, as far as its keywords are supported here.
 
 use serde_json::Value;
 
 use super::given::Given;
 use super::number;
 
-/// References are followed this far.
+/// Maximum number of references that are followed.
 const HOPS: usize = 16;
 
 /// A set of JSON types.
@@ -61,8 +61,8 @@ impl Types {
         }
     }
 
-    /// Whether a value may stay as it is. `5.0` is a number; whether it counts as an integer differs
-    /// between the versions of JSON Schema, so that it is better cast.
+    /// True if a value may stay as it is. `5.0` is a number. JSON Schema versions disagree whether it is an
+    /// integer, so it is cast.
     pub(super) fn admit(self, given: &Given) -> bool {
         match given {
             Given::Null => self.has(Self::NULL),
@@ -77,7 +77,7 @@ impl Types {
         }
     }
 
-    /// Which types `schema` admits. All, where it does not say.
+    /// Returns the types that `schema` admits; all types if it does not restrict them.
     pub(super) fn of(schema: &Value, root: &Value) -> Self {
         Self::within(schema, root, HOPS)
     }
@@ -132,13 +132,13 @@ impl Types {
     }
 }
 
-/// What `$ref` of a schema points to, if that is in the same document.
+/// Returns the target of a schema's `$ref`, if it is in the same document.
 pub(super) fn target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
     let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
     root.pointer(pointer)
 }
 
-/// The schema behind the references of `schema`, as far as they are nothing but references.
+/// Follows the references of `schema`.
 pub(super) fn behind<'a>(mut schema: &'a Value, root: &'a Value) -> &'a Value {
     for _ in 0..HOPS {
         match target(schema, root) {

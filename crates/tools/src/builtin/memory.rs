@@ -1,4 +1,4 @@
-//! `memory`: what the user and their agents want remembered beyond a session.
+//! The tool `memory`: long-term memory of users and agents, beyond a session.
 
 mod record;
 
@@ -14,20 +14,20 @@ use serde_json::{Value, json};
 use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
 use record::{Remembered, label_name, label_value};
 
-/// How long a memory may take.
+/// Timeout of a request to the store.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many records a search gives if it does not say, and at most.
+/// Default and maximum number of records in a search result.
 const FEW: u64 = 10;
 const MOST: u64 = 100;
 
-/// What user memory is called among the things whose change is announced; the workflow's `ltm`
-/// actions know it under the same name.
+/// The name of long-term memory as a resource whose changes are announced; the workflow's `ltm` actions use
+/// the same one.
 pub const MEMORY_RESOURCE: &str = "ltm";
 
-/// The tool `memory`: stores, searches and forgets records of long-term memory, those that the
-/// workflow's `ltm` actions store and search. What the cache keeps is another space of the memory
-/// and is never found. What holds a known secret is not stored.
+/// The tool `memory`: stores, searches and forgets records of long-term memory, the same ones as the
+/// workflow's `ltm` actions. Cache entries are in another space of the store and are never found. A value
+/// that contains a known secret is not stored.
 pub struct MemoryTool {
     about: About,
 }
@@ -39,7 +39,7 @@ impl Default for MemoryTool {
 }
 
 impl MemoryTool {
-    /// The tool.
+    /// Creates the tool.
     #[must_use]
     pub fn new() -> Self {
         let parameters = json!({
@@ -141,7 +141,7 @@ async fn store(
 
 async fn forget(memory: &Arc<dyn Memory>, arguments: &Arguments) -> Result<Value, String> {
     let key = key(arguments, "forget")?;
-    // By label, not by the prefix of the key: of longer keys that begin alike none may go.
+    // Selected by label, because the key as a prefix would also match longer keys.
     let exactly = [Match::Is {
         name: record::KEY,
         value: key,
@@ -202,7 +202,7 @@ fn shown(record: &Record, remembered: Remembered) -> Value {
     shown
 }
 
-/// The labels that `metadata` asks for.
+/// Returns the labels that `metadata` requires.
 fn wanted(arguments: &Arguments) -> Result<Vec<(String, String)>, String> {
     let fields = arguments.get("metadata").and_then(Value::as_object);
     fields

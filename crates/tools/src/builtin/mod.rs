@@ -15,7 +15,7 @@ pub use shell::{Shell, ShellSettings};
 pub use skills::skills;
 pub use web_fetch::{WebFetch, WebFetchSettings};
 
-/// The built-in tools and their arguments, as permission rules may name them.
+/// Returns the built-in tools and their arguments, which permission rules may refer to.
 #[must_use]
 pub fn signatures() -> Vec<Signature> {
     let mut tools = files();
@@ -33,7 +33,7 @@ pub fn signatures() -> Vec<Signature> {
         .collect()
 }
 
-/// A tool with the arguments of its schema.
+/// Returns a tool with the arguments of its schema.
 #[must_use]
 pub fn signature(name: &str, parameters: &Value) -> Signature {
     let properties = parameters.get("properties").and_then(Value::as_object);

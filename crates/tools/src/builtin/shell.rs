@@ -1,4 +1,4 @@
-//! `shell`: runs a command.
+//! The tool `shell`, which runs a command.
 
 mod capture;
 mod environment;
@@ -25,21 +25,22 @@ use run::{Ran, run};
 
 pub(crate) use environment::looks_like_a_credential;
 
-/// How commands are run.
+/// Settings of the tool `shell`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellSettings {
-    /// How long a command may take if it does not say. Default 120 s.
+    /// Default timeout of a command. Default 120 s.
     pub timeout: Duration,
-    /// How long it may ask for at most. Default 600 s.
+    /// Maximum timeout that a call may request. Default 600 s.
     pub longest_timeout: Duration,
-    /// About how many bytes of output are shown; of more, the beginning and the end. Default 30,000.
+    /// Approximate maximum number of bytes of output that are shown; of longer output, the beginning and the
+    /// end. Default 30,000.
     pub output_limit: usize,
-    /// Variables that every command gets, in place of those of the same name.
+    /// Variables for every command, which replace those of the same name.
     pub environment: BTreeMap<String, Secret<String>>,
-    /// Patterns of names (`GITHUB_*`) of variables that are passed on although they look like
-    /// credentials; `*` for all. Default none: a command gets the whole environment but for
-    /// variables that are named like a credential (`…_TOKEN`, `…_API_KEY`, `…PASSWORD…`), look like
-    /// one (`sk-…`, `postgres://me:secret@host`), or hold a known secret.
+    /// Patterns of names (`GITHUB_*`) of variables that are passed on although they look like credentials;
+    /// `*` for all. Default none: a command gets the whole environment except variables whose name is that of
+    /// a credential (`…_TOKEN`, `…_API_KEY`, `…PASSWORD…`), whose value looks like one (`sk-…`,
+    /// `postgres://me:secret@host`), or which contain a known secret.
     pub pass: Vec<String>,
 }
 
@@ -55,11 +56,11 @@ impl Default for ShellSettings {
     }
 }
 
-/// The tool `shell`. Runs a command line in the system's shell, or a program with its arguments, in
-/// the workspace, and gives what it wrote to both outputs, in the order written, with known secrets
-/// masked. The command gets nothing on its standard input; it and what it started are killed when
-/// its time is up or the call is dropped. What it left running in the background when it ended by
-/// itself is left alone. Its effects are unknown.
+/// The tool `shell`. Runs a command line in the system's shell, or a program with its arguments, in the
+/// workspace. Returns stdout and stderr in the order of writing, with known secrets masked. The command's
+/// standard input is empty. The command and the processes that it started are killed on timeout, or when the
+/// call is dropped. Background processes that are still running when the command ends by itself are not
+/// killed. Its effects are unknown.
 pub struct Shell {
     about: About,
     settings: ShellSettings,
@@ -67,10 +68,10 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// The tool.
+    /// Creates the tool.
     ///
     /// # Errors
-    /// An entry of [`ShellSettings::pass`] that is no pattern.
+    /// If an entry of [`ShellSettings::pass`] is not a valid pattern.
     pub fn new(settings: ShellSettings) -> Result<Self, globset::Error> {
         let mut passed = GlobSetBuilder::new();
         for pattern in &settings.pass {
@@ -220,7 +221,7 @@ impl Tool for Shell {
     }
 }
 
-/// The command as the model wrote it.
+/// Converts the argument `command`.
 fn written(command: Option<&Value>) -> Result<Command, String> {
     let without_nul = |text: &str| {
         if text.contains('\0') {
@@ -264,12 +265,12 @@ fn in_the_shell(line: &str) -> Command {
 #[cfg(windows)]
 fn in_the_shell(line: &str) -> Command {
     let mut command = Command::new("cmd");
-    // It takes its command line apart in its own way.
+    // `cmd` parses its command line in its own way.
     command.arg("/C").raw_arg(line);
     command
 }
 
-/// The directory that a command runs in: in the workspace, whatever symbolic links say.
+/// Returns the working directory of a command: in the workspace after resolving symbolic links.
 fn directory_in(workspace: &Workspace, named: Option<&str>) -> Result<PathBuf, String> {
     let Some(named) = named.filter(|named| !named.is_empty()) else {
         return Ok(workspace.root().to_owned());

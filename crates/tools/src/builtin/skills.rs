@@ -1,7 +1,8 @@
-//! `skills_list`, `skill_view`, `skill_manage`: folders with a SKILL.md that say how to do something.
+//! The tools `skills_list`, `skill_view` and `skill_manage`. A skill is a folder whose SKILL.md gives
+//! instructions for a task.
 //!
-//! Skills of the workspace lie in `.cachalot/skills` and `skills`, those of the user in `skills` in
-//! the user's data folder; of two skills of one name the first, in this order, counts.
+//! Skills of the workspace are in `.cachalot/skills` and `skills`, those of the user in `skills` in the
+//! user's data folder. Among skills of one name, the first in this order is used.
 
 mod front_matter;
 mod manage;
@@ -23,10 +24,10 @@ use places::{SKILL_FILE, Skill, find, roots, touched};
 
 pub use manage::SkillManage;
 
-/// So many files of a skill are named.
+/// Maximum number of files of a skill that are listed.
 const MOST_FILES: usize = 200;
 
-/// The three tools. `data` is the user's data folder, if the user's own skills are to be found.
+/// Creates the three tools. `data` is the user's data folder, if the user's own skills are to be found.
 #[must_use]
 pub fn skills(data: Option<&Path>) -> Vec<Arc<dyn Tool>> {
     let data = data.map(Path::to_owned);
@@ -66,14 +67,14 @@ fn output(done: Result<String, String>, context: &Context) -> Output {
     }
 }
 
-/// The tool `skills_list`: every skill with its description, one on a line. Notes what it looks at.
+/// The tool `skills_list`: lists every skill with its description, one per line. Witnesses what it reads.
 pub struct SkillsList {
     about: About,
     data: Option<PathBuf>,
 }
 
 impl SkillsList {
-    /// The tool.
+    /// Creates the tool.
     #[must_use]
     pub fn new(data: Option<PathBuf>) -> Self {
         let description = "Lists the skills: instructions for particular kinds of work, each with what it is for. Look here before unfamiliar work, then read the one that fits with skill_view.";
@@ -167,15 +168,15 @@ fn described(skill: &Skill, context: &Context) -> String {
     }
 }
 
-/// The tool `skill_view`: the SKILL.md of a skill with the names of its other files, or one of them.
-/// Notes what it looks at.
+/// The tool `skill_view`: returns the SKILL.md of a skill with the names of its other files, or one of those
+/// files. Witnesses what it reads.
 pub struct SkillView {
     about: About,
     data: Option<PathBuf>,
 }
 
 impl SkillView {
-    /// The tool.
+    /// Creates the tool.
     #[must_use]
     pub fn new(data: Option<PathBuf>) -> Self {
         let properties = json!({
@@ -197,7 +198,7 @@ impl Tool for SkillView {
     }
 
     fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
-        // A name that is none could lead anywhere.
+        // An invalid name could lead to any path.
         let name = text(arguments, "name").filter(|name| places::is_name(name));
         Effects::reading(touched(context, self.data.as_deref(), name))
     }
@@ -246,7 +247,7 @@ fn view(arguments: &Arguments, context: &Context, data: Option<&Path>) -> Result
     Ok(text)
 }
 
-/// The skill of a name, or what could have been meant.
+/// Returns the skill of a name; the error suggests a similar name.
 fn existing(name: &str, context: &Context, data: Option<&Path>) -> Result<Skill, String> {
     let roots = roots(context, data);
     if places::is_name(name)

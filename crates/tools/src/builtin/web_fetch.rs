@@ -1,4 +1,4 @@
-//! `web_fetch`: what is at an address, as text.
+//! The tool `web_fetch`, which returns the content of a URL as text.
 
 mod markdown;
 mod page;
@@ -20,23 +20,23 @@ use serde_json::{Value, json};
 use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
 use page::Kind;
 
-/// How pages are fetched.
+/// Settings of the tool `web_fetch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebFetchSettings {
-    /// How many characters are given if a call does not say. Default 20,000.
+    /// Default maximum number of characters of a result. Default 20,000.
     pub max_chars: usize,
-    /// How many bytes are taken from a server. Default 5 MiB.
+    /// Maximum number of bytes read from a server. Default 5 MiB.
     pub max_bytes: u64,
-    /// How long all of it may take. Default 30 s.
+    /// Timeout of the whole call. Default 30 s.
     pub timeout: Duration,
-    /// For how long a result may be served again; `None`, the default: never.
+    /// Time for which a result may be replayed; `None`, the default: never.
     pub lifetime: Option<Duration>,
-    /// What may be fetched although it is private, beside what the [`Context`]'s client allows: host
-    /// names (`*.` in front for all names below one), addresses, networks. Default none.
+    /// Private targets that may be fetched, in addition to those that the [`Context`]'s client allows: host
+    /// names (with a `*.` prefix for all subdomains), addresses, networks. Default none.
     pub allow: Vec<String>,
-    /// The only hosts that are fetched from, redirects included: host names (`*.` in front for all
-    /// names below one), addresses, networks. Addresses, networks and `localhost` in it may be private;
-    /// a name that resolves to a private address has to be in `allow`, too. Default: any host.
+    /// The only hosts that may be fetched from, redirects included: host names (with a `*.` prefix for all
+    /// subdomains), addresses, networks. Listed addresses, networks and `localhost` may be private; a name
+    /// that resolves to a private address has to be in `allow`, too. Default: any host.
     pub allowed_hosts: Option<Vec<String>>,
 }
 
@@ -53,30 +53,30 @@ impl Default for WebFetchSettings {
     }
 }
 
-/// How many characters a call may ask for.
+/// Maximum number of characters that a call may request.
 const MOST_CHARS: u64 = 500_000;
 
-/// The tool `web_fetch`. Pages become Markdown, other text stays as it is, anything else is refused
-/// by name. Private addresses are refused unless they are allowed, also where a redirect leads; so are
-/// hosts that are not in the list of allowed hosts, if there is one. An address that holds a known
-/// secret is not asked for.
+/// The tool `web_fetch`. Converts HTML pages to Markdown, returns other text unchanged, and refuses anything
+/// else with its type. Refuses private addresses unless they are allowed, also as targets of redirects, and
+/// hosts that are not in the list of allowed hosts, if there is one. Does not request a URL that contains a
+/// known secret.
 ///
-/// It changes nothing, and can carry data out all the same: in the address. [`Tool::touches`] says so,
-/// so that it is asked about.
+/// The tool changes nothing, but the URL can carry data out. [`Tool::touches`] declares that, so that the
+/// call needs an approval.
 pub struct WebFetch {
     about: About,
     settings: WebFetchSettings,
-    /// The private hosts that its settings allow beside those of the [`Context`]'s client.
+    /// Private hosts that the settings allow, in addition to those of the [`Context`]'s client.
     allow: Vec<String>,
     hosts: Option<AllowedHosts>,
 }
 
 impl WebFetch {
-    /// The tool.
+    /// Creates the tool.
     ///
     /// # Errors
-    /// An entry of [`WebFetchSettings::allow`] or [`WebFetchSettings::allowed_hosts`] that is neither a
-    /// host nor a network.
+    /// If an entry of [`WebFetchSettings::allow`] or [`WebFetchSettings::allowed_hosts`] is neither a host
+    /// nor a network.
     pub fn new(settings: WebFetchSettings) -> Result<Self, Error> {
         let hosts = settings.allowed_hosts.as_deref();
         let hosts = hosts.map(AllowedHosts::parse).transpose()?;
@@ -116,7 +116,7 @@ impl WebFetch {
         })
     }
 
-    /// Whether the list of allowed hosts, if there is one, names the host of an address.
+    /// True if the list of allowed hosts contains the host of a URL; `None` if there is no list.
     fn is_listed(&self, url: &str) -> Option<bool> {
         let hosts = self.hosts.as_ref()?;
         Some(Url::parse(url.trim()).is_ok_and(|url| hosts.allows(&url)))
@@ -228,16 +228,16 @@ fn not_text(media_type: &str, bytes: Option<u64>) -> String {
     format!("is {what}{size}, not text")
 }
 
-/// What was at an address.
+/// The content of a URL.
 struct Fetched {
-    /// Where it was in the end.
+    /// The URL after redirects.
     url: String,
     kind: Kind,
     text: String,
 }
 
 impl Fetched {
-    /// What the model is shown. Converting takes the processor: not on a thread that others wait for.
+    /// Formats the content for the model. CPU-intensive: must not run on an async worker thread.
     fn shown(self, asked: &str, raw: bool, max_chars: usize) -> String {
         let mut shown = String::new();
         if self.url.trim_end_matches('/') != asked.trim_end_matches('/') {
@@ -275,8 +275,8 @@ impl Fetched {
     }
 }
 
-/// What a request of `url` touches. A host that is not listed is refused when the call runs: there is
-/// nothing to ask about.
+/// The touches of a request of `url`. If hosts are listed, an unlisted host is refused when the call runs,
+/// without asking the user.
 fn touches(url: &str, hosts_listed: bool) -> Touches {
     Touches {
         urls: vec![url.trim().to_owned()],
@@ -286,7 +286,7 @@ fn touches(url: &str, hosts_listed: bool) -> Touches {
     }
 }
 
-/// Whether an address holds a secret, also percent-encoded, as often as a server may decode it.
+/// True if a URL contains a secret, also percent-encoded several times, as a server may decode it.
 fn holds_secret(url: &str, seals: &Seals) -> bool {
     let mut text = Cow::Borrowed(url.as_bytes());
     for _ in 0..4 {
@@ -302,11 +302,11 @@ fn holds_secret(url: &str, seals: &Seals) -> bool {
     seals.occur_in(&text)
 }
 
-/// Which redirects of a call are followed: those that the permission rules and the approval of the call
-/// cover. The user cannot be asked while a call runs.
+/// Decides which redirects of a call are followed: those that the permission rules and the approval of the
+/// call cover. The user cannot be asked while a call runs.
 struct Redirects {
     tool: String,
-    /// What the call was approved for.
+    /// The touches that were approved for the call.
     requested: Touches,
     arguments: Arguments,
     rules: Arc<Permissions>,
@@ -314,7 +314,7 @@ struct Redirects {
 }
 
 impl Redirects {
-    /// Says why a redirect to `target` must not be followed.
+    /// Returns the reason if a redirect to `target` must not be followed.
     fn judge(&self, target: &Url) -> Result<(), String> {
         let again = "call this tool with that address if you need it";
         let own = self.requested.urls.first().and_then(|url| host(url));
@@ -332,7 +332,7 @@ impl Redirects {
                 let approved = first.map(|url| self.decide(url));
                 let covers = is_same_host || (rule.is_none() && self.requested.hosts_listed);
                 match (approved, rule) {
-                    // The user was asked because of the same rule, or of none.
+                    // The user was asked because of the same rule, or by default.
                     (Some(Decision::Ask(asked)), rule) if covers && asked == rule => Ok(()),
                     (_, Some(rule)) => Err(format!(
                         "the rule `{rule}` wants the user to be asked about it; {again}"
@@ -343,13 +343,13 @@ impl Redirects {
         }
     }
 
-    /// Decision of the rules about a request of an address.
+    /// Returns the decision of the rules about a request of a URL.
     fn decide(&self, url: &str) -> Decision {
         let mut arguments = self.arguments.clone();
         arguments.insert("url".to_owned(), Value::String(url.to_owned()));
         let operation = Operation {
             tool: &self.tool,
-            // The address can carry data out.
+            // The URL can carry data out.
             read_only: false,
             arguments: &arguments,
             touches: &touches(url, self.requested.hosts_listed),

@@ -1,4 +1,4 @@
-//! What became of the calls of a session, by tool.
+//! Statistics of the calls of a session, by tool.
 
 use std::collections::BTreeMap;
 
@@ -6,61 +6,61 @@ use serde::Serialize;
 
 use cachalot_cache::Reason;
 
-/// How the calls of one tool were answered, in one session.
+/// Statistics of the calls of one tool in one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Answered by a result that was kept.
+    /// Calls answered by a cached result.
     pub hits: u64,
-    /// Run because there was none that could be served, whatever came of it.
+    /// Calls that ran because there was no servable result, successful or not.
     pub misses: u64,
-    /// Answered by the same call, which ran at the same time.
+    /// Calls answered by the same call, which ran concurrently.
     pub coalesced: u64,
-    /// Run without asking, by reason: it is not read-only, a fresh answer was asked for, …
+    /// Calls that ran without a lookup, by reason: the tool is not read-only, a fresh result was requested, …
     pub bypassed: BTreeMap<String, u64>,
-    /// Results that were not kept, by reason: it failed, it is too large, …
+    /// Results that were not cached, by reason: the call failed, the result is too large, …
     pub not_kept: BTreeMap<String, u64>,
-    /// Kept results that made room for others.
+    /// Cached results that were evicted.
     pub evicted: u64,
-    /// Kept results that were asked for and not served, because something that they were made from
-    /// had been written or was being written.
+    /// Cached results that were requested but not served, because something that they depend on had been
+    /// written or was being written.
     pub invalidated: u64,
-    /// Those, and kept results that were not served because what they were made from had changed
-    /// without a word: an editor, `git`, another program.
+    /// The number of `invalidated` results, plus results that were not served because something that they
+    /// depend on had changed without an announced write: by an editor, `git`, or another program.
     pub stale_prevented: u64,
-    /// Bytes of results that were answered without running the tool.
+    /// Bytes of results that were returned without running the tool.
     pub bytes_served: u64,
-    /// Bytes that did not enter the conversation again, because a marker said so instead.
+    /// Bytes that were not added to the conversation again, because a marker replaced them.
     pub bytes_saved: u64,
-    /// The same in tokens: an estimate, four bytes to a token.
+    /// An estimate of `bytes_saved` in tokens, at four bytes per token.
     pub tokens_saved: u64,
 }
 
-/// Calls that a cache could answer, and how many it did.
+/// Calls that the cache could answer, and its hits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CacheStats {
-    /// Answered without running the tool, by a kept result or by the same call at the same time.
+    /// Calls answered without running the tool, by a cached result or by the same concurrent call.
     pub hits: u64,
-    /// Run, whatever came of it.
+    /// Calls that ran, successful or not.
     pub misses: u64,
-    /// Both.
+    /// The sum of both.
     pub eligible: u64,
-    /// The share of hits, from 0 to 1; 0 if there were no calls.
+    /// The fraction of hits, from 0 to 1; 0 if there were no calls.
     pub hit_rate: f64,
 }
 
-/// Why a call ran without the cache being asked. Texts of a few kinds: they are counted by.
+/// Reasons why a call ran without a lookup. Fixed texts, because calls are counted by them.
 pub(super) mod bypass {
     pub(in crate::cached) const NOT_READ_ONLY: &str = "it is not read-only";
     pub(in crate::cached) const MAY_WRITE: &str = "it may write something";
     pub(in crate::cached) const NEVER: &str = "nobody said that its results last";
 }
 
-/// The counters of a session.
+/// The statistics of a session.
 #[derive(Debug, Default)]
 pub(super) struct Tallies(BTreeMap<String, Counters>);
 
 impl Tallies {
-    /// Counts something of a tool's calls.
+    /// Updates the statistics of a tool.
     pub(super) fn count(&mut self, tool: &str, count: impl FnOnce(&mut Counters)) {
         match self.0.get_mut(tool) {
             Some(counters) => count(counters),
@@ -80,7 +80,7 @@ impl Tallies {
 }
 
 impl Counters {
-    /// A call that ran because nothing could be served.
+    /// Counts a call that ran because no result could be served.
     pub(super) fn missed(&mut self, reason: &Reason) {
         self.misses += 1;
         match reason {
@@ -101,7 +101,7 @@ impl Counters {
         *self.not_kept.entry(kind_of(reason)).or_default() += 1;
     }
 
-    /// A marker of so many bytes instead of a content of so many.
+    /// Counts a marker that replaced a content; sizes in bytes.
     pub(super) fn saved(&mut self, content: u64, marker: u64) {
         let saved = content.saturating_sub(marker);
         self.bytes_saved += saved;
@@ -129,7 +129,7 @@ impl CacheStats {
         }
     }
 
-    /// `Tool cache stats: 14/20 hits (70%)`; nothing if there were no calls.
+    /// Formats the summary `Tool cache stats: 14/20 hits (70%)`; `None` if there were no calls.
     pub(super) fn line(&self) -> Option<String> {
         (self.eligible > 0).then(|| {
             format!(
@@ -142,7 +142,7 @@ impl CacheStats {
     }
 }
 
-/// A reason without its particulars, which would make every count 1.
+/// The kind of a reason without its details, which would make every count 1.
 fn kind_of(reason: &Reason) -> String {
     match reason {
         Reason::Changed(_) => "what it read changed meanwhile".to_owned(),

@@ -1,10 +1,10 @@
-//! Arguments that were left out and have a default are the same call as arguments that say it.
+//! Defaults of arguments: a call with a missing argument equals the call with its default value.
 
 use serde_json::{Map, Value};
 
 use crate::tool::Arguments;
 
-/// The arguments with the schema's defaults where nothing was said, also inside objects that are there.
+/// Adds the schema's defaults for missing arguments, also inside given objects.
 pub(super) fn filled_in(arguments: &Arguments, schema: &Value) -> Arguments {
     let mut filled = arguments.clone();
     fill(&mut filled, schema);

@@ -1,4 +1,4 @@
-//! What a conversation has been given in full, so that a repeat may be a short note.
+//! The contents that a conversation contains in full, so that a short note can replace a repeated one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,12 +6,12 @@ use cachalot_cache::Key;
 use cachalot_core::Digest;
 use serde_json::json;
 
-/// What a session was given, by key: as many as there is any use for.
+/// The contents delivered to a session, by key, as far as they can be of use.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     given: HashMap<Key, Given>,
-    /// Which key a call's result belongs to: providers use an id twice, and then the earlier result
-    /// is not the one that the id names.
+    /// The key of the result of each call ID. Providers may reuse an ID, which then no longer refers to the
+    /// earlier result.
     by_id: HashMap<String, Key>,
 }
 
@@ -19,24 +19,24 @@ pub(super) struct Deliveries {
 struct Given {
     id: String,
     content: Digest,
-    /// Whether the last time it was a marker: never twice in a row.
+    /// Set if the last delivery was a marker: there are never two in a row.
     marked: bool,
 }
 
-/// So many deliveries are remembered before those that nobody can read any more are dropped.
+/// Number of remembered deliveries above which those that the model cannot read any more are dropped.
 const MANY: usize = 1_024;
 
 impl Deliveries {
-    /// A call with this id is about to be answered: whatever an earlier one with it was given can no
-    /// longer be named by it.
+    /// Records that a call with this ID is about to be answered: the ID no longer refers to the result of an
+    /// earlier call.
     pub(super) fn reuses(&mut self, id: &str) {
         if let Some(key) = self.by_id.remove(id) {
             self.given.remove(&key);
         }
     }
 
-    /// The note for a content that was given in full to a call whose id `note` is told, if one may
-    /// stand for it now. Whoever gets it gives it.
+    /// Returns the note that replaces a content, if the model can still read it in full in the result of an
+    /// earlier call. `note` creates it from the ID of that call. The caller must deliver the note.
     pub(super) fn mark<T>(
         &mut self,
         key: &Key,
@@ -51,7 +51,7 @@ impl Deliveries {
         Some(note)
     }
 
-    /// The content was given in full to the call with this id.
+    /// Records that the content was delivered in full to the call with this ID.
     pub(super) fn given(
         &mut self,
         key: Key,
@@ -76,7 +76,7 @@ impl Deliveries {
     }
 }
 
-/// The note that stands for a content that the conversation holds already.
+/// Creates the note that replaces a content that the conversation contains already.
 pub(super) fn marker(tool: &str, since_call: &str, can_force: bool) -> String {
     let again = if can_force {
         " To get it again in full, call with `force`: true."

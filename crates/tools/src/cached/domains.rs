@@ -1,35 +1,36 @@
-//! What a call's effects mean to the engine: which domains a read joins, and which a write raises.
+//! Mapping of a call's effects to domains of the engine: those that a read joins, and those that a write
+//! raises.
 //!
 //! | domain | raised when |
 //! |---|---|
-//! | `workspace:ROOT` | something unknown was done in the workspace; everything joins it |
-//! | `path:P` | what lies at P was written: changed, replaced, moved, removed |
+//! | `workspace:ROOT` | an unknown write occurred in the workspace; every read joins it |
+//! | `path:P` | the entry at P was written: changed, replaced, moved, removed |
 //! | `entries:P` | P, or an entry of the directory P, was written |
 //! | `tree:P` | something at P or anywhere below was written |
 //! | N | the resource of that name was written (`ltm`: long-term memory, also by workflows) |
 //! | `names` | any named resource was written |
-//! | `unknown` | something unknown was done, in whatever workspace |
+//! | `unknown` | an unknown write occurred in any workspace |
 //!
-//! A read of a path joins the `path` of it and of every directory above, because who moves a
-//! directory moves what is in it, and its `entries`; so does a read of what a pattern finds in one
-//! directory. A read of a tree joins the same `path`s, and its `tree`. Paths are absolute and not
-//! relative to a workspace, so that workspaces inside each other agree.
+//! A read of a path joins its `entries`, and the `path` of it and of every directory above, because moving a
+//! directory moves its content. A read of a pattern in one directory does the same. A read of a tree joins
+//! the same `path`s, and its `tree`. Paths are absolute and not relative to a workspace, so that nested
+//! workspaces agree.
 //!
-//! A memory keeps a counter for every domain that was ever raised. In one that outlives the process,
-//! paths are therefore folded into a fixed number of domains, `files:XXXX`: a write may then make
-//! unservable what read something else, and never leaves out what read it.
+//! A store keeps a counter for every domain that was ever raised. In a store that outlives the process, paths
+//! are therefore mapped to a fixed number of domains, `files:XXXX`. A write may then invalidate results that
+//! did not read it, but never misses one that did.
 
 use std::path::{Component, Path, PathBuf};
 
 use cachalot_cache::Domain;
 use cachalot_core::{Extent, Touched};
 
-/// Domains, as they are called in an engine of a session, and in one that outlives it.
+/// The domains of a call, independent of their names in an engine.
 #[derive(Clone)]
 pub(super) struct Domains(Vec<String>);
 
 impl Domains {
-    /// None at all.
+    /// No domains.
     pub(super) const NONE: Self = Self(Vec::new());
 
     fn of(mut names: Vec<String>) -> Self {
@@ -38,7 +39,7 @@ impl Domains {
         Self(names)
     }
 
-    /// As they are called in an engine.
+    /// Converts to the names in an engine.
     pub(super) fn called(self, engine: Lasting) -> Vec<Domain> {
         let names = self.0.into_iter();
         match engine {
@@ -53,16 +54,16 @@ impl Domains {
     }
 }
 
-/// How long an engine keeps results.
+/// The lifetime of the results in an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lasting {
-    /// As long as a session.
+    /// The lifetime of a session.
     Session,
-    /// Longer than this process.
+    /// Longer than the lifetime of this process.
     Longer,
 }
 
-/// A domain of paths under one of 65,536 names.
+/// Maps a domain of a path to one of 65,536 names.
 fn folded(name: &str) -> String {
     if !["path:", "entries:", "tree:"]
         .iter()
@@ -77,7 +78,7 @@ fn folded(name: &str) -> String {
     format!("files:{:04x}", (hash >> 32) as u16 ^ hash as u16)
 }
 
-/// The domains that a call joins which reads this much.
+/// Returns the domains that a call with these reads joins.
 pub(super) fn joined(reads: &Extent, root: &Path) -> Domains {
     let mut names = vec![name("workspace", root)];
     match reads {
@@ -89,7 +90,7 @@ pub(super) fn joined(reads: &Extent, root: &Path) -> Domains {
             for one in touched {
                 match one {
                     Touched::Path(path) => entries_read(&absolute(path, root), &mut names),
-                    // A pattern for one level: the directory's own entries.
+                    // A pattern for one level concerns the directory's own entries.
                     Touched::Glob {
                         root: base,
                         pattern,
@@ -110,8 +111,8 @@ pub(super) fn joined(reads: &Extent, root: &Path) -> Domains {
     Domains::of(names)
 }
 
-/// The domains that a call raises which writes this much. Looks at the file system: a directory that
-/// is not there yet will be made, and shows where it is made.
+/// Returns the domains that a call with these writes raises. Reads the file system: a directory that does not
+/// exist yet will be created, which changes the entries of its parent.
 pub(super) fn raised(writes: &Extent, root: &Path) -> Domains {
     let mut names = Vec::new();
     match writes {
@@ -148,12 +149,12 @@ fn tree_read(path: &Path, names: &mut Vec<String>) {
     names.push(name("tree", path));
 }
 
-/// `path:` of a path and of every directory above it.
+/// Adds `path:` of a path and of every directory above it.
 fn paths_above(path: &Path, names: &mut Vec<String>) {
     named_above("path", path, names);
 }
 
-/// The domains of a kind of a path and of every directory above it.
+/// Adds the domains of one kind for a path and every directory above it.
 fn named_above(kind: &str, path: &Path, names: &mut Vec<String>) {
     let whole = path.to_str();
     names.extend(path.ancestors().map(|above| {
@@ -177,11 +178,11 @@ fn written(path: &Path, names: &mut Vec<String>) {
 }
 
 fn name(kind: &str, path: &Path) -> String {
-    // Two paths that look the same are taken as one: that raises more than it must, never less.
+    // Paths with the same lossy text share a domain: that raises more than needed, never less.
     [kind, ":", &path.to_string_lossy()].concat()
 }
 
-/// The path from the root of the file system, `.` and `..` resolved by their names.
+/// Returns the absolute path, with `.` and `..` resolved lexically.
 fn absolute(path: &Path, root: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in root.join(path).components() {
@@ -215,7 +216,7 @@ mod tests {
         Touched::Named(name.into())
     }
 
-    /// Whether a write makes unservable what read.
+    /// True if a write invalidates a read.
     fn meets(reads: &Extent, reads_in: &str, writes: &Extent, writes_in: &str) -> bool {
         let joined = joined(reads, Path::new(reads_in));
         let raised = raised(writes, Path::new(writes_in));

@@ -1,5 +1,5 @@
-//! `force`: an argument that the layer adds to the tools whose results it keeps, and takes away again
-//! before they run.
+//! The argument `force`, which the cache layer adds to tools with cacheable results, and removes before they
+//! run.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::tool::{About, Arguments, Context, Output, Tool};
 /// The name of the argument.
 pub(super) const ARGUMENT: &str = "force";
 
-/// A tool as a model sees it that may ask for a fresh result.
+/// A tool with the additional argument, as shown to models.
 pub(super) struct Forceable {
     about: About,
     tool: Arc<dyn Tool>,
@@ -46,7 +46,7 @@ fn add_to(parameters: &mut Value) {
     }
 }
 
-/// Takes the argument away; whether it asked for a fresh result.
+/// Removes the argument; returns true if it requested a fresh result.
 pub(super) fn take(arguments: &mut Arguments) -> bool {
     matches!(arguments.remove(ARGUMENT), Some(Value::Bool(true)))
 }

@@ -1,4 +1,4 @@
-//! A result as an entry holds it.
+//! The encoding of a result in an entry.
 
 use bytes::Bytes;
 use cachalot_cache::{Body, DecodeError, Decoded, Failure};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::Output;
 
-/// A result. Failures are never kept, and how long it lasts is the entry's affair.
+/// A result. Failures are never stored; the lifetime is a property of the entry.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     content: Vec<Block>,
@@ -29,7 +29,7 @@ fn weight(block: &Block) -> u64 {
             ImageSource::Url(url) => url.capacity(),
             ImageSource::Inline { media_type, base64 } => media_type.capacity() + base64.capacity(),
         },
-        // Rare: as large as its fields in a tree.
+        // Rare: weighed as a JSON tree.
         other => {
             return serde_json::to_value(other).map_or(0, |tree| tree.weight());
         }
@@ -37,7 +37,7 @@ fn weight(block: &Block) -> u64 {
     (size_of::<Block>() + text) as u64
 }
 
-/// What a tool said when it failed.
+/// The error text of a failed tool.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct ToolFailed(String);
@@ -51,9 +51,9 @@ pub(super) fn failure(output: &Output) -> Failure {
     Failure::new(ToolFailed(texts.collect::<Vec<_>>().join("\n")))
 }
 
-/// The bytes of a result.
+/// Encodes a result.
 pub(super) fn encode(output: &Output) -> Result<Bytes, String> {
-    /// The same form as [`Kept`], borrowed.
+    /// A borrowed form of [`Kept`].
     #[derive(Serialize)]
     struct Keeping<'a> {
         content: &'a [Block],
@@ -71,7 +71,7 @@ fn decode(bytes: &[u8]) -> Result<Kept, DecodeError> {
     serde_json::from_slice(bytes).map_err(|error| DecodeError(error.to_string()))
 }
 
-/// An answer of the engine, as a copy of one's own.
+/// Decodes an answer of the engine into an owned result.
 pub(super) async fn read(body: &Body) -> Result<Output, Failure> {
     let kept = body.decoded(decode).await?;
     Ok(Output {

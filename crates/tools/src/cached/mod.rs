@@ -1,9 +1,9 @@
-//! Results that are never paid for twice and never stale: a layer over the registry that the turn
-//! loop does not know of.
+//! The tool cache: a layer over the registry, transparent to the turn loop, that never pays for the same call
+//! twice and never serves a stale result.
 //!
-//! It turns a tool call into a call of the engine and says what the tool's words mean there: which
-//! domains the call joins, for how long and on what grounds its result may be served. Everything else
-//! is the engine's: time to live, single-flight, validation, bounds, accounts.
+//! The layer converts a tool call into a call of the engine, and the tool's declarations into a policy: the
+//! domains that the call joins, and the time and conditions under which its result may be replayed. The
+//! engine does everything else: time to live, single-flight, validation, bounds, accounting.
 
 mod counters;
 mod defaults;
@@ -38,30 +38,31 @@ use sessions::Sessions;
 use standing::Profile;
 use writers::Enrolled;
 
-/// What surrounds kept results: whatever would otherwise be global.
+/// Dependencies of the tool cache, which would otherwise be global.
 pub struct Options {
-    /// How results are kept.
+    /// The settings.
     pub settings: Settings,
-    /// What the command line says of caching, over the settings.
+    /// The caching mode of the command line, which overrides the settings.
     pub mode: Mode,
-    /// Where calls are accounted for.
+    /// The ledger that accounts for calls.
     pub ledger: Ledger,
-    /// The time of expiry.
+    /// The clock for expiry.
     pub clock: Arc<dyn Clock>,
-    /// Secrets: a result that holds one is not kept.
+    /// Secrets: a result that contains one is not stored.
     pub seals: Arc<Seals>,
-    /// Told in one sentence each: the figures of a session that ends, and faults.
+    /// Receives log messages of one sentence each: the statistics of a session that ends, and faults.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
-    /// The engine over a memory that outlives sessions: keeps results that more than one session
-    /// shares, and is told of what tools write, whatever the settings say.
+    /// The engine over a store that outlives sessions. It stores results that several sessions share, and is
+    /// notified of the writes of tools in any case.
     pub persistent: Option<Cache>,
-    /// On whose behalf the calls are made.
+    /// The user on whose behalf the calls are made.
     pub user: String,
-    /// Who is told of writes: shared by everybody in this process who works in the same files.
+    /// The registry of engines to notify of writes, shared by all code in this process that works on the same
+    /// files.
     pub writers: Writers,
 }
 
-/// What sessions are made of.
+/// Dependencies of sessions.
 struct Origins {
     ledger: Ledger,
     clock: Arc<dyn Clock>,
@@ -79,22 +80,22 @@ struct Shared {
     sessions: Sessions,
 }
 
-/// A toolbox that answers repeated calls of read-only tools from what it kept, for as long as that is
-/// what the tool would answer. Off by default, and then like the registry itself, except that it
-/// announces writes to whoever else keeps results. Cheap to clone; clones share everything.
+/// A toolbox that answers repeated calls of read-only tools from cached results, for as long as the tool
+/// would return the same. Off by default; then it is like the registry itself, except that it announces
+/// writes to the other engines. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct CachedTools {
     shared: Arc<Shared>,
-    /// The tools as models see them: with `force` where it means something.
+    /// The tools as shown to models: with `force` where it has an effect.
     shown: Registry,
     profiles: Arc<HashMap<String, Profile>>,
 }
 
 impl CachedTools {
-    /// A layer over a registry.
+    /// Creates a layer over a registry.
     ///
     /// # Errors
-    /// None that the registry did not have: a schema of a tool that cannot take one more argument.
+    /// If a tool's schema cannot take the additional argument; otherwise none that the registry did not have.
     pub fn new(registry: &Registry, options: Options) -> Result<Self, RegistryError> {
         let Options {
             settings,
@@ -110,7 +111,7 @@ impl CachedTools {
         let narrowed = match settings.scope {
             Sharing::Session => None,
             _ if persistent.is_none() => Some("there is no memory that would keep them longer"),
-            // Nothing is shared with nobody.
+            // An empty user name would share results between unknown users.
             Sharing::User if user.trim().is_empty() => Some("nobody says who the user is"),
             Sharing::Workspace | Sharing::User => None,
         };
@@ -142,10 +143,11 @@ impl CachedTools {
         Ok(this)
     }
 
-    /// The same layer over other tools: what an MCP server offers now. What was kept is kept.
+    /// Creates the same layer over other tools, after an MCP server has changed its list. Cached results
+    /// stay.
     ///
     /// # Errors
-    /// Those of [`CachedTools::new`].
+    /// The errors of [`CachedTools::new`].
     pub fn with_registry(&self, registry: &Registry) -> Result<Self, RegistryError> {
         Self::over(Arc::clone(&self.shared), registry)
     }
@@ -182,7 +184,7 @@ impl CachedTools {
         })
     }
 
-    /// A lifetime that means nothing is a mistake that nobody would notice.
+    /// Warns of configured lifetimes without effect, which would otherwise go unnoticed.
     fn warn_of_lifetimes(&self) {
         if !self.shared.settings.enabled {
             return;
@@ -200,20 +202,20 @@ impl CachedTools {
         }
     }
 
-    /// How often kept results were of use in a session, since it began or was last cleared.
+    /// Returns the cache statistics of a session, since it began or was last cleared.
     #[must_use]
     pub fn cache_stats(&self, session: &str) -> CacheStats {
         self.shared.sessions.stats(session)
     }
 
-    /// The same in detail, by tool.
+    /// Returns detailed statistics by tool.
     #[must_use]
     pub fn counters(&self, session: &str) -> BTreeMap<String, Counters> {
         self.shared.sessions.counters(session)
     }
 
-    /// Lets go of what was kept for a session: says `Tool cache stats: 14/20 hits (70%)` if there were
-    /// any calls, and counts from zero. What is shared beyond the session stays.
+    /// Drops the cached results of a session: logs `Tool cache stats: 14/20 hits (70%)` if there were any
+    /// calls, and resets the statistics. Results that are shared beyond the session stay.
     pub fn clear(&self, session: &str) {
         self.shared.sessions.end(session, &self.shared.origins);
     }

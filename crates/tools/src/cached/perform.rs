@@ -1,4 +1,4 @@
-//! One call: served, run and kept, or run only.
+//! Execution of one call: served, run and stored, or only run.
 
 use std::sync::Arc;
 
@@ -21,24 +21,25 @@ use crate::registry::{built_from, expires, lifetime, refuse, run_guarded};
 use crate::tool::{Arguments, Context, Output};
 use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox as _, Verdict};
 
-/// Raised when the meaning of an input or of a kept result changes: older ones are then never found.
+/// The version of inputs and stored results: when it is raised, older results are never found.
 const FORMAT: u32 = 1;
 
-/// A result and how it came about.
+/// A result and its origin.
 struct Done {
     output: Output,
     how: Answered,
     saved: Spend,
-    /// Where it may be delivered as a marker: the key that it belongs to, and the digest of it.
+    /// The key and the digest of the result, if a marker may replace it.
     known_as: Option<(cache::Key, Digest)>,
-    /// What it was built from: at first what was noted, in the end what we vouch for.
+    /// The witnesses of the result: first those that were recorded, finally those that are known to be
+    /// complete.
     witnesses: Witnesses,
-    /// Until when it is as good as a new one.
+    /// The time until which it is as good as a new one.
     expires: Option<Millis>,
 }
 
 impl Done {
-    /// A tool ran, and noted something.
+    /// Creates the result of a run with its recorded witnesses.
     fn ran(output: Output, why: Option<String>, witnesses: Witnesses) -> Self {
         Self {
             output,
@@ -50,14 +51,14 @@ impl Done {
         }
     }
 
-    /// The same, with an end.
+    /// Sets the expiry.
     fn until(self, expires: Option<Millis>) -> Self {
         Self { expires, ..self }
     }
 }
 
 impl CachedTools {
-    /// Answers one call, and tells the watcher.
+    /// Answers one call, and notifies the watcher.
     pub(super) async fn perform(&self, prepared: Prepared, batch: &Batch) -> Answer {
         let Prepared { call, verdict } = prepared;
         batch.watcher.began(&call);
@@ -67,7 +68,7 @@ impl CachedTools {
         };
         let answer = match (verdict, self.profiles.get(&call.name)) {
             (Verdict::Refused(output), _) => refuse(call, output),
-            // It was prepared when there was such a tool.
+            // The call was prepared before the tool was removed.
             (Verdict::Ready { .. }, None) => {
                 let output = match self.shown.prepare(call.clone()).verdict {
                     Verdict::Refused(output) => output,
@@ -138,7 +139,7 @@ impl CachedTools {
     }
 }
 
-/// What a call asks for: everything that can change its result, and nothing else.
+/// The input of a call: everything that can change its result, and nothing else.
 fn input(profile: &Profile, arguments: &Arguments, context: &Context) -> Canonical {
     let about = profile.tool.about();
     let input = json!({
@@ -153,7 +154,7 @@ fn input(profile: &Profile, arguments: &Arguments, context: &Context) -> Canonic
     Canonical::sealed(&input, &context.seals)
 }
 
-/// Running a tool.
+/// A run of a tool.
 #[derive(Clone, Copy)]
 struct Work<'a> {
     tools: &'a CachedTools,
@@ -162,7 +163,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Runs the tool; if it writes, everybody who has kept something is told before and after.
+    /// Runs the tool; if it writes, all engines are notified before and after.
     async fn run(self, arguments: Arguments, context: &Context, witness: Witness) -> Output {
         let context = Context {
             witness,
@@ -180,7 +181,7 @@ impl Work<'_> {
         output
     }
 
-    /// The same, with a witness of its own.
+    /// Runs the tool with a witness of its own.
     async fn run_apart(self, arguments: Arguments, context: &Context) -> (Output, Witnesses) {
         let witness = Witness::default();
         let output = self.run(arguments, context, witness.clone()).await;
@@ -188,7 +189,7 @@ impl Work<'_> {
     }
 }
 
-/// A call on its way to the engine.
+/// A call to the engine.
 struct Asking<'a> {
     work: Work<'a>,
     session: &'a Arc<Session>,
@@ -207,7 +208,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Why the cache is not asked at all.
+    /// The reason if the call must not use the cache.
     fn bypass(&self) -> Option<&'static str> {
         match self.work.profile.standing {
             Standing::Never(why) => Some(why),
@@ -238,7 +239,7 @@ impl Asking<'_> {
         }
     }
 
-    /// A policy that says only in which session the call is made.
+    /// A policy that only contains the session of the call.
     fn accounted(&self) -> Policy {
         let session = self.context.session.as_str();
         Policy {
@@ -247,9 +248,9 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether the same call at the same time may have the same answer. Not of a tool whose results
-    /// do not last; nor, where others may ask, of one that may say only afterwards that its answer is
-    /// for this user alone.
+    /// True if concurrent identical calls may share a run. False for a tool whose results do not last, and,
+    /// if other users share the scope, for a tool that may declare only afterwards that its result is for
+    /// this user only.
     fn shares_runs(&self) -> bool {
         let profile = self.work.profile;
         profile.standing != Standing::IfStated
@@ -284,7 +285,7 @@ impl Asking<'_> {
                     }
                     match kept::read(&outcome.body).await {
                         Ok(output) => return self.served(output, &outcome).await,
-                        // What cannot be read is no answer, and has to be replaced.
+                        // An entry that cannot be decoded has to be replaced.
                         Err(_) => policy.mode = Mode::Refresh,
                     }
                 }
@@ -292,7 +293,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Runs what the cache is not asked about; it is accounted for like any call.
+    /// Runs a call without a lookup; it gets a ledger row like any call.
     async fn bypassed(&self, arguments: Arguments, why: &str) -> Done {
         let reason = Reason::Declined(why.to_owned());
         let engine = &self.session.engine;
@@ -311,7 +312,7 @@ impl Asking<'_> {
         Done::ran(output, None, noted).until(expires)
     }
 
-    /// Runs the tool for everybody who asks for the same.
+    /// Runs the tool on behalf of all callers of the same call.
     async fn lead(&self, arguments: Arguments, mut ticket: Ticket) -> Done {
         let reason = ticket.how().reason().cloned();
         let standing = self.work.profile.standing;
@@ -357,7 +358,7 @@ impl Asking<'_> {
         }
     }
 
-    /// An answer of the engine.
+    /// Returns an answer of the engine.
     async fn served(&self, output: Output, outcome: &cache::Outcome) -> Done {
         let coalesced = outcome.how == How::Coalesced;
         let bytes = size_of(&output.content);
@@ -376,7 +377,7 @@ impl Asking<'_> {
         let settled = outcome.settled().await;
         let now = self.context.clock.now();
         Done {
-            // What could not be kept has no end there.
+            // A result that could not be stored has no expiry in the engine.
             expires: (settled.expires)
                 .or_else(|| expires(&output, self.work.profile.standing.ttl(), now)),
             output,
@@ -391,8 +392,8 @@ impl Asking<'_> {
         }
     }
 
-    /// What a result was built from. One that lasts only as long as the user said may not be made to
-    /// last longer by what is built from it.
+    /// Replaces the recorded witnesses by those that are known to be complete. A result with a configured
+    /// lifetime gets unknown witnesses, so that results built from it do not outlive it.
     fn vouch(&self, done: Done) -> Done {
         let Work {
             profile, effects, ..
@@ -409,7 +410,7 @@ impl Asking<'_> {
         marks.then(|| (cache::Key::of(&self.call()), Digest::of(value)))
     }
 
-    /// Gives the result in full, or says that the conversation holds it already.
+    /// Returns the result in full, or a marker if the conversation contains it already.
     fn deliver(&self, mut done: Done, call: &Call, batch: &Batch) -> Done {
         let Some((key, content)) = done.known_as.take() else {
             return done;
@@ -430,7 +431,7 @@ impl Asking<'_> {
         done
     }
 
-    /// A run is a miss, unless it was asked for.
+    /// Counts a run as a miss, unless a fresh result was requested.
     fn count_run(&self, reason: Option<&Reason>) {
         self.count(|counters| match reason {
             Some(reason @ (Reason::Off | Reason::Refresh)) => {
@@ -441,7 +442,8 @@ impl Asking<'_> {
         });
     }
 
-    /// Only now is it known whether a result states how long it lasts: if not, there was no point in asking.
+    /// Counts a finished run. Only now is it known if the result states its lifetime: if not, the lookup was
+    /// pointless, and the call counts as a bypass.
     fn count_end(&self, reason: Option<&Reason>, settled: &Settled) {
         let waits_for_a_word = self.work.profile.standing == Standing::IfStated;
         match &settled.stored {
@@ -458,15 +460,14 @@ impl Asking<'_> {
     }
 }
 
-/// Whether whoever waited for a run may take its answer: only if it was found, at its end, that nothing
-/// that it was made from had changed. A tool that opened a file before anybody asked, and failed or
-/// noted too late what it saw, has answered something that was true once. So a failure is nobody
-/// else's, either.
+/// True if a caller that waited for a run may use its answer: only if the check at its end found that nothing
+/// that it was built from had changed. A tool that opened a file before the caller asked, and then failed or
+/// recorded its reads too late, may return an outdated answer. Failures are therefore not shared, either.
 fn is_as_good_as_ones_own(settled: &Settled) -> bool {
     matches!(settled.stored, Ok(_) | Err(Reason::HoldsSecret))
 }
 
-/// How much of a conversation a result takes, in bytes.
+/// The size of a result in a conversation, in bytes.
 fn size_of(content: &[Block]) -> u64 {
     let size = |block: &Block| match block {
         Block::Text { text, .. } => text.len(),

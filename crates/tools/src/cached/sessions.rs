@@ -1,4 +1,4 @@
-//! What is kept for each session, and for how long.
+//! The cached results of each session, and their lifetime.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use super::domains::Lasting;
 use super::settings::{Settings, Sharing};
 use super::writers::Enrolled;
 
-/// What is kept of so many sessions; of those that were used least recently, nothing is.
+/// Maximum number of sessions with cached results; the least recently used ones are dropped.
 const MOST_SESSIONS: usize = 256;
 
-/// What is kept for a session.
+/// The cache of a session.
 pub(super) struct Session {
-    /// The workspace that it works in.
+    /// The root of the session's workspace.
     root: PathBuf,
-    /// Where its results are.
+    /// The engine that stores its results.
     pub(super) engine: Cache,
-    /// How long they are kept there.
+    /// The lifetime of results in the engine.
     pub(super) lasting: Lasting,
-    /// Who shares them.
+    /// The scope in which the results are shared.
     pub(super) scope: Scope,
     tallies: Arc<Mutex<Tallies>>,
     deliveries: Mutex<Deliveries>,
-    /// It hears of writes while it lasts.
+    /// Notifies the engine of writes during the session.
     _enrolled: Option<Enrolled>,
 }
 
@@ -67,7 +67,7 @@ impl Session {
         }
     }
 
-    /// Counts something of a tool's calls.
+    /// Updates the statistics of a tool.
     pub(super) fn count(&self, tool: &str, count: impl FnOnce(&mut Counters)) {
         lock(&self.tallies).count(tool, count);
     }
@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-/// An engine of the session's own, over a memory that ends with it.
+/// Creates an engine for one session, over a store that is dropped with it.
 fn own_engine(settings: &Settings, origins: &Origins, tallies: &Arc<Mutex<Tallies>>) -> Cache {
     let engine = Cache::exact(Options {
         memory: Some(Arc::new(InProcessMemory::new(Arc::clone(&origins.clock)))),
@@ -87,7 +87,7 @@ fn own_engine(settings: &Settings, origins: &Origins, tallies: &Arc<Mutex<Tallie
         bounds: Bounds {
             entries: settings.max_size,
             bytes: settings.max_bytes,
-            // The memory is as near as the front: it is there for what has been decoded already.
+            // The store is as fast as the front; the front is only for decoded results.
             front_bytes: settings.max_bytes.saturating_mul(3),
         },
         warn: Arc::clone(&origins.log),
@@ -99,28 +99,29 @@ fn own_engine(settings: &Settings, origins: &Origins, tallies: &Arc<Mutex<Tallie
     engine
 }
 
-/// A path as text; no two paths have the same.
+/// Converts a path to text, injectively.
 pub(super) fn text_of(path: &Path) -> String {
     match path.to_str() {
         Some(text) => text.to_owned(),
-        // Quoted, as no absolute path is.
+        // Quoted, which no absolute path is.
         None => format!("{path:?}"),
     }
 }
 
-/// All sessions that something is kept for.
+/// All sessions with a cache.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
     sessions: HashMap<String, (Arc<Session>, u64)>,
-    /// How often a session was asked for.
+    /// Number of session lookups, as a clock for last uses.
     uses: u64,
 }
 
 impl Sessions {
-    /// The session of this name in this workspace. One that worked in another workspace begins anew.
+    /// Returns the session of this name in this workspace. A session that changes its workspace starts with
+    /// an empty cache.
     pub(super) fn of(
         &self,
         name: &str,
@@ -152,7 +153,7 @@ impl Sessions {
         session
     }
 
-    /// Lets go of what is kept for a session.
+    /// Drops the cache of a session.
     pub(super) fn end(&self, name: &str, origins: &Origins) {
         let ended = lock(&self.0).sessions.remove(name);
         if let Some((session, _)) = ended {
@@ -187,7 +188,7 @@ impl Table {
 }
 
 impl Session {
-    /// Says how often it was of use. Calls that are still under way keep what they need.
+    /// Logs the statistics. Calls in progress keep their references.
     fn end(&self, origins: &Origins) {
         if let Some(line) = lock(&self.tallies).stats().line() {
             (origins.log)(&line);

@@ -1,4 +1,4 @@
-//! How results of tools are kept: the keys `cacheToolResults…` of a `tools` section.
+//! Settings of the tool cache: the keys `cacheToolResults…` of a `tools` section.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,49 +6,49 @@ use std::time::Duration;
 use cachalot_core::Problem;
 use cachalot_core::tree::{Entry, Node, Section};
 
-/// How results of tools are kept. The default is: not at all.
+/// Settings of the tool cache. Off by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// `cacheToolResults`: whether results are kept; false.
+    /// `cacheToolResults`: true to cache results. Default false.
     pub enabled: bool,
-    /// `cacheToolResultsMaxSize`: how many results a session keeps, at least 1; 128. The least
-    /// recently used go first.
+    /// `cacheToolResultsMaxSize`: maximum number of results per session, at least 1; the least recently used
+    /// are evicted first. Default 128.
     pub max_size: u64,
-    /// `cacheToolResultsMaxBytes`: how many bytes they may take together; 16 MiB.
+    /// `cacheToolResultsMaxBytes`: maximum total bytes of a session's results. Default 16 MiB.
     pub max_bytes: u64,
-    /// `cacheToolResultsScope`: who shares them; the session.
+    /// `cacheToolResultsScope`: the sharing of results. Default the session.
     pub scope: Sharing,
-    /// `cacheToolResultsDelivery`: how a repeated result is given; in full.
+    /// `cacheToolResultsDelivery`: the delivery of repeated results. Default in full.
     pub delivery: Delivery,
-    /// `cacheToolResultsTtl`: for how long results of these tools may be served, by tool.
+    /// `cacheToolResultsTtl`: time to live of the results of these tools, by tool.
     pub ttl: BTreeMap<String, Duration>,
 }
 
-/// Who shares kept results.
+/// The calls that share cached results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// The calls of one session, while it lasts.
+    /// The calls of one session, during its lifetime.
     #[default]
     Session,
-    /// All sessions in one workspace, also later ones.
+    /// All present and later sessions in one workspace.
     Workspace,
-    /// All sessions of one user, also later ones.
+    /// All present and later sessions of one user.
     User,
 }
 
-/// How a result that the conversation holds already is given again.
+/// The delivery of a result that the conversation contains already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Delivery {
     /// In full.
     #[default]
     Full,
-    /// As a short note that it is unchanged, where the earlier one is still to be read verbatim.
+    /// A short note that it is unchanged, if the request still contains the earlier result verbatim.
     Marker,
 }
 
-/// [`Settings::max_size`] unless told otherwise.
+/// Default of [`Settings::max_size`].
 const MAX_SIZE: u64 = 128;
-/// [`Settings::max_bytes`] unless told otherwise.
+/// Default of [`Settings::max_bytes`].
 const MAX_BYTES: u64 = 16 << 20;
 
 impl Default for Settings {
@@ -65,9 +65,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Claims its keys of a `tools` section, in YAML or in JSON; each may be written with capitals
-    /// (`cacheToolResults`) or with underscores (`cache_tool_results`). The section may have other
-    /// keys: whoever owns it finishes it, so that unknown ones are reported.
+    /// Claims its keys of a `tools` section, in YAML or in JSON. Each key may be written in camel case
+    /// (`cacheToolResults`) or with underscores (`cache_tool_results`). The section may have other keys: the
+    /// caller finishes it, so that unknown ones are reported.
     #[must_use]
     pub fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
         let default = Self::default();
@@ -112,7 +112,7 @@ struct Keys<'a, 'b> {
 }
 
 impl<'b> Keys<'_, 'b> {
-    /// The spelling that is there. Both at once is a problem.
+    /// Returns the spelling that the section uses. Reports a problem if both are present.
     fn spelling(&mut self, [capitals, underscores]: Spellings) -> &'static str {
         if !self.section.has(underscores) {
             return capitals;
@@ -180,7 +180,7 @@ impl<'b> Keys<'_, 'b> {
     }
 }
 
-/// A time: a whole number with its unit, or of seconds; more than nothing.
+/// Parses a time: an integer with a unit, or in seconds; greater than zero.
 fn lifetime(node: &Node) -> Option<Duration> {
     let seconds = match (node.as_u64(), node.as_text()) {
         (Some(seconds), _) => seconds,

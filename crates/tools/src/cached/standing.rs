@@ -1,4 +1,4 @@
-//! Whether and on what grounds results of a tool may be served again.
+//! The cacheability of the results of a tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,42 +12,42 @@ use super::counters::bypass;
 use super::domains::{self, Domains};
 use crate::tool::{About, CacheClass, Context, Origin, Output, Tool};
 
-/// A tool, and what the cache makes of what it says of itself.
+/// A tool, and its properties for the cache.
 pub(super) struct Profile {
-    /// The tool as it is.
+    /// The tool itself.
     pub(super) tool: Arc<dyn Tool>,
     pub(super) standing: Standing,
-    /// Whether the layer takes a `force` argument for it.
+    /// Set if the layer adds the argument `force`.
     pub(super) takes_force: bool,
     /// The digest of its schema.
     pub(super) schema: String,
-    /// Where it comes from, as keys say it.
+    /// The origin, as part of keys.
     pub(super) origin: String,
 }
 
-/// On what grounds results of a tool may be served again.
+/// The conditions under which results of a tool may be replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Never, and why.
+    /// Never, with the reason.
     Never(&'static str),
-    /// For a time that only a result itself can state.
+    /// For the lifetime that a result itself states.
     IfStated,
-    /// While what it read is unchanged.
+    /// While everything that it read is unchanged.
     Validated {
-        /// And no longer than that.
+        /// Maximum time, in addition.
         ttl: Option<Duration>,
     },
-    /// For this long.
+    /// For this time.
     Timed(Duration),
-    /// Always, or for as long as the user said.
+    /// Always, or for the time that the user configured.
     Immutable {
-        /// What the user said.
+        /// The configured time.
         ttl: Option<Duration>,
     },
 }
 
 impl Standing {
-    /// What a tool says of itself and the user of it.
+    /// Combines the declarations of a tool with the user's configuration.
     pub(super) fn of(about: &About, stated: Option<Duration>) -> Self {
         if !about.read_only {
             return Self::Never(bypass::NOT_READ_ONLY);
@@ -62,7 +62,7 @@ impl Standing {
         }
     }
 
-    /// For how long at most, as far as is known before it runs.
+    /// The time to live, as far as it is known before the run.
     pub(super) fn ttl(self) -> Option<Duration> {
         match self {
             Self::Never(_) | Self::IfStated => None,
@@ -71,7 +71,7 @@ impl Standing {
         }
     }
 
-    /// The domains that a call joins which reads this much.
+    /// The domains that a call with these effects joins.
     pub(super) fn domains(self, effects: &Effects, context: &Context) -> Domains {
         match self {
             Self::Immutable { .. } => Domains::NONE,
@@ -79,7 +79,7 @@ impl Standing {
         }
     }
 
-    /// Whether a result may be kept, as far as the tool's own words go.
+    /// Fails with the reason if the tool's declarations forbid storing the result.
     pub(super) fn keeps(
         self,
         output: &Output,
@@ -118,7 +118,7 @@ impl Profile {
         let standing = Standing::of(about, stated.get(&about.name).copied());
         let wanted = match standing {
             Standing::Never(_) => false,
-            // A server may state a lifetime; our own tools that are never kept do not.
+            // A server may state a lifetime; built-in tools that are never cached do not.
             Standing::IfStated => matches!(about.origin, Origin::Mcp(_)),
             Standing::Validated { .. } | Standing::Timed(_) | Standing::Immutable { .. } => true,
         };

@@ -1,5 +1,5 @@
-//! Everybody who has kept something is told of every write: the engines of all sessions of a process,
-//! and those over memories that outlive it.
+//! Notification of all engines with cached results about every write: those of all sessions of a process, and
+//! those over stores that outlive it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use cachalot_cache::{Cache, Writing};
 
 use super::domains::{Domains, Lasting};
 
-/// The engines of a process that are told of writes. Cheap to clone; clones are the same. Sessions,
-/// sub-agents and whoever else works in the same files see each other's writes if they share one.
+/// The engines of a process that are notified of writes. Cheap to clone; clones share the list. Sessions,
+/// sub-agents and other code that works on the same files see each other's writes if they share one.
 #[derive(Clone, Default)]
 pub struct Writers(Arc<Mutex<State>>);
 
@@ -17,11 +17,11 @@ pub struct Writers(Arc<Mutex<State>>);
 struct State {
     next: u64,
     engines: BTreeMap<u64, Seat>,
-    /// The writes under way.
+    /// The writes in progress.
     writes: BTreeMap<u64, Open>,
 }
 
-/// An engine, and how many have enrolled it.
+/// An engine, and the number of its enrolments.
 struct Seat {
     engine: Cache,
     lasting: Lasting,
@@ -36,12 +36,12 @@ impl Seat {
 
 struct Open {
     domains: Arc<Domains>,
-    /// Of engines that came while it was under way.
+    /// Guards of engines that were enrolled during the write.
     late: Vec<Writing>,
 }
 
 impl Writers {
-    /// Nobody yet.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -51,12 +51,12 @@ impl Writers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody would be told.
+    /// True if there are no engines.
     pub(super) fn is_empty(&self) -> bool {
         self.state().engines.is_empty()
     }
 
-    /// An engine that is told of writes from now on, those under way included.
+    /// Enrols an engine, which is notified of writes from now on, including those in progress.
     pub(super) fn enrol(&self, engine: &Cache, lasting: Lasting) -> Enrolled {
         let mut state = self.state();
         let seated = state
@@ -85,8 +85,8 @@ impl Writers {
         }
     }
 
-    /// A write begins: from now on nothing of these domains is served, joined or kept by any engine,
-    /// until it ends. If it is dropped it ends in the background.
+    /// Begins a write: until it ends, no engine serves, joins or stores anything of these domains. If the
+    /// guard is dropped, the write ends in the background.
     pub(super) async fn begin(&self, domains: Domains) -> Write {
         let domains = Arc::new(domains);
         let write = {
@@ -119,7 +119,7 @@ impl State {
     }
 }
 
-/// An engine is told of writes until this is dropped.
+/// The enrolment of an engine, which ends when this is dropped.
 pub(super) struct Enrolled {
     writers: Writers,
     number: u64,
@@ -133,13 +133,13 @@ impl Drop for Enrolled {
             seat.holders == 0
         });
         let left = last.then(|| state.engines.remove(&self.number));
-        // An engine may have much to tidy up: not under the lock.
+        // Dropping an engine may take long, so the lock is released first.
         drop(state);
         drop(left);
     }
 }
 
-/// A write under way.
+/// Guard of a write in progress.
 #[must_use = "the write ends when this is dropped"]
 pub(super) struct Write {
     writers: Writers,
@@ -148,7 +148,8 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// Ends it. A memory that cannot be told has said so itself; its domains stay blocked until it can.
+    /// Ends the write. An engine whose store fails has reported it; its domains stay blocked until the store
+    /// recovers.
     pub(super) async fn end(mut self) {
         self.take_late();
         for guard in std::mem::take(&mut self.guards) {

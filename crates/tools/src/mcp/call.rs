@@ -1,4 +1,4 @@
-//! Calling what a server offers.
+//! Calls of tools, resources and prompts of a server.
 
 use async_trait::async_trait;
 use cachalot_core::secret::mask_credentials;
@@ -19,7 +19,7 @@ use super::{McpError, McpServer, template};
 use crate::builtin::shell::looks_like_a_credential;
 use crate::tool::{About, Arguments, Context, Output, Tool};
 
-/// What is done when a tool is called.
+/// The request that a call of the tool sends.
 pub(super) enum Work {
     Call { name: String },
     Read { uri: String },
@@ -27,14 +27,14 @@ pub(super) enum Work {
     Prompt { name: String },
 }
 
-/// Something that a server offers, as a tool.
+/// A tool, resource or prompt of a server, as a tool.
 pub(super) struct McpTool {
     about: About,
     server: McpServer,
     work: Work,
-    /// The digest of what the server says that it is.
+    /// The digest of the server's definition.
     definition: String,
-    /// Whether the server acts on somebody's behalf.
+    /// Set if the server has credentials, so that its answers may be personal.
     personal: bool,
 }
 
@@ -97,7 +97,7 @@ impl McpTool {
         match self.server.shared.call(&self.about.name, request).await? {
             ServerResult::ReadResourceResult(result) => {
                 let (output, scope) = content::of_resource(result, gathering);
-                // Where the server says nothing, what it gives on somebody's behalf is theirs.
+                // Without a stated scope, an answer from a server with credentials is private.
                 let private = match scope {
                     Some(CacheScope::Public) => false,
                     Some(_) => true,
@@ -109,7 +109,7 @@ impl McpTool {
         }
     }
 
-    /// An answer that is not what was asked for.
+    /// The error of an answer that does not complete the call.
     fn not_complete(&self, result: &ServerResult) -> McpError {
         match result {
             ServerResult::InputRequiredResult(_) => self.wants("further input"),
@@ -133,7 +133,7 @@ impl Tool for McpTool {
 
     fn effects(&self, _arguments: &Arguments, _context: &Context) -> Effects {
         match self.about.read_only {
-            // What a server looks at is its own affair: it may be the workspace.
+            // The reads of a server are unknown: they may include the workspace.
             true => Effects {
                 reads: Extent::Unknown,
                 writes: Extent::NOTHING,
@@ -153,7 +153,7 @@ impl Tool for McpTool {
         touches.reads.extend(uri.as_deref().and_then(file_of));
         match &self.server.settings().transport {
             Transport::Http { url, .. } => touches.remote = !is_this_machine(url.expose()),
-            // Relative paths may be meant from there.
+            // Relative paths may be relative to that directory.
             Transport::Stdio {
                 directory: Some(directory),
                 ..
@@ -186,7 +186,7 @@ impl Tool for McpTool {
     }
 }
 
-/// Whether a URL leads to a loopback address: what is sent there does not leave this machine by that.
+/// True if a URL is that of a loopback address: a request to it does not leave this machine.
 fn is_this_machine(url: &str) -> bool {
     let Ok(url) = url::Url::parse(url) else {
         return false;
@@ -199,7 +199,7 @@ fn is_this_machine(url: &str) -> bool {
     }
 }
 
-/// Whether a server is given credentials: what it answers may then be for one user only.
+/// True if a server gets credentials: its answers may then be for one user only.
 fn is_personal(settings: &McpSettings) -> bool {
     match &settings.transport {
         Transport::Http { url, headers } => {
@@ -211,8 +211,8 @@ fn is_personal(settings: &McpSettings) -> bool {
     }
 }
 
-/// Which server it is, for keys: two that could answer differently are different. What is secret is
-/// in it as a keyed digest.
+/// The identity of a server, for keys: servers that could answer differently have different identities.
+/// Secrets are in it as keyed digests.
 fn identity(settings: &McpSettings, seals: &Seals) -> Value {
     let is_http = matches!(settings.transport, Transport::Http { .. });
     let given: Vec<Value> = settings
@@ -222,7 +222,8 @@ fn identity(settings: &McpSettings, seals: &Seals) -> Value {
             let value = secret.expose();
             let shown = match seals.key() {
                 Some(key) => Some(key.digest(value.as_bytes()).to_string()),
-                // Without a key nothing is digested, and what depends on credentials is private anyway.
+                // Secrets are omitted without a digest key; results that depend on credentials are private
+                // anyway.
                 None if is_http || looks_like_a_credential(name, value, seals) => None,
                 None => Some(value.clone()),
             };

@@ -1,4 +1,4 @@
-//! What a server offers, page by page.
+//! Lists the tools, resources and prompts of a server, page by page.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::McpError;
 use super::server::Shared;
 
-/// A server that goes on and on is stopped here.
+/// Maximum number of pages of a list, against servers whose lists do not end.
 const MOST_PAGES: usize = 200;
 
-/// What a server offers.
+/// The tools, resources and prompts of a server.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     pub(super) tools: Vec<RemoteTool>,
@@ -22,7 +22,7 @@ pub(super) struct Catalogue {
 }
 
 impl Catalogue {
-    /// Returns everything that is offered, to be compared; the order does not matter.
+    /// Returns a form for comparisons, independent of the order.
     pub(super) fn fingerprint(&self) -> BTreeSet<String> {
         let Self {
             tools,
@@ -47,7 +47,7 @@ pub(super) struct RemoteTool {
     pub(super) name: String,
     pub(super) description: Option<String>,
     pub(super) parameters: Value,
-    /// Whether the server itself calls it destructive.
+    /// Set if the server declares it destructive.
     pub(super) destructive: bool,
 }
 
@@ -79,10 +79,10 @@ pub(super) struct Argument {
     pub(super) required: bool,
 }
 
-/// A page of a list, and where the next begins.
+/// A page of a list, and the cursor of the next page.
 type Paged<T> = Result<(Vec<T>, Option<String>), ServiceError>;
 
-/// Asks a server for all that it offers.
+/// Requests all lists of a server.
 pub(super) async fn of(server: &Shared) -> Result<Catalogue, McpError> {
     let connection = server.connection().await?;
     let capabilities = connection
@@ -91,7 +91,7 @@ pub(super) async fn of(server: &Shared) -> Result<Catalogue, McpError> {
         .map(|info| info.capabilities.clone())
         .unwrap_or_default();
     drop(connection);
-    // Asked for even where they are not announced: some servers forget to.
+    // Requested even if the capability is not announced, because some servers omit it.
     let mut catalogue = Catalogue {
         tools: all(server, "tools", tools).await?,
         ..Catalogue::default()
@@ -106,7 +106,7 @@ pub(super) async fn of(server: &Shared) -> Result<Catalogue, McpError> {
     Ok(catalogue)
 }
 
-/// What is listed; nothing, and a warning, if it cannot be.
+/// Returns the list; if it failed, reports a warning and returns an empty one.
 fn or_none<T>(server: &Shared, listed: Result<Vec<T>, McpError>) -> Vec<T> {
     listed.unwrap_or_else(|error| {
         server
@@ -118,7 +118,7 @@ fn or_none<T>(server: &Shared, listed: Result<Vec<T>, McpError>) -> Vec<T> {
     })
 }
 
-/// All pages of a list. A server that does not know the list has nothing in it.
+/// Requests all pages of a list. The list is empty if the server does not support it.
 async fn all<T, W>(
     server: &Shared,
     what: &str,
@@ -130,7 +130,7 @@ where
     let mut listed = Vec::new();
     let mut cursor: Option<String> = None;
     for _ in 0..MOST_PAGES {
-        // The first page is asked for as it always was: without anything.
+        // The first page is requested without parameters.
         let params = cursor
             .clone()
             .map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
@@ -184,7 +184,7 @@ async fn tools(
     Ok((tools.collect(), page.next_cursor))
 }
 
-/// The schema of an object, also where the server leaves out that it is one.
+/// Returns the schema of an object, with its type added if the server omits it.
 fn object(mut schema: Map<String, Value>) -> Value {
     schema.entry("type").or_insert_with(|| json!("object"));
     schema.entry("properties").or_insert_with(|| json!({}));

@@ -25,17 +25,16 @@ use super::{McpError, McpSettings, McpSurroundings, http};
 pub(super) struct Connection {
     running: RunningService<RoleClient, Handler>,
     end: Option<End>,
-    /// Whether it ever answered anything but the handshake.
+    /// Set when the server has answered anything but the handshake.
     answered: AtomicBool,
 }
 
-/// Who is told what a server announces.
+/// Handles notifications of a server.
 #[derive(Clone)]
 pub(super) struct Handler {
     pub(super) server: Arc<str>,
     pub(super) surroundings: McpSurroundings,
-    /// Counts the server's announcements that a list changed. Some servers announce lists that are the
-    /// same as before.
+    /// Counts the server's announcements that a list changed. Some servers announce unchanged lists.
     pub(super) announced: watch::Sender<u64>,
     pub(super) calls: Calls,
 }
@@ -76,7 +75,7 @@ impl ClientHandler for Handler {
         }
     }
 
-    // The newest protocol does without; older servers still log so.
+    // Removed from the newest protocol version; older servers still use it.
     #[allow(deprecated)]
     async fn on_logging_message(
         &self,
@@ -95,8 +94,8 @@ impl ClientHandler for Handler {
 }
 
 impl Connection {
-    /// Connects, as servers of all versions of the protocol know it: with the handshake, and without
-    /// it where a server does not have one any more.
+    /// Connects to servers of all protocol versions: with the handshake, or without it if the server does not
+    /// support it any more.
     pub(super) async fn open(settings: &McpSettings, handler: &Handler) -> Result<Self, McpError> {
         match Self::attempt(settings, handler, ClientLifecycleMode::Initialize).await {
             Err((Some(ClientInitializeError::JsonRpcError(error)), _))
@@ -183,7 +182,7 @@ impl Connection {
         self.running.peer().is_transport_closed() || self.running.is_closed()
     }
 
-    /// Notes that it answered.
+    /// Records that the server answered.
     pub(super) fn note_answer(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
@@ -192,19 +191,19 @@ impl Connection {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// How the program ended, if it has, and its last words.
+    /// The exit status of the program, if it has ended, and its last lines on stderr.
     pub(super) fn explained(&self) -> String {
         self.end.as_ref().map_or_else(String::new, End::explained)
     }
 
-    /// Ends it, and waits until the program is gone.
+    /// Ends the connection, and waits until the program is gone.
     pub(super) async fn close(self) {
-        // That its task broke down is as good an end as any.
+        // A panic of the task also ends the connection.
         let _ = self.running.cancel().await;
     }
 }
 
-/// Asks for announcements, where the protocol wants them to be asked for, until the connection ends.
+/// Subscribes to notifications until the connection ends, if the protocol version requires a subscription.
 fn subscribe(peer: &Peer<RoleClient>, handler: &Handler) {
     let asked_for = |version: &ProtocolVersion| !version.has_initialize();
     if !peer
@@ -220,7 +219,7 @@ fn subscribe(peer: &Peer<RoleClient>, handler: &Handler) {
             .resources_list_changed()
             .prompts_list_changed()
             .build();
-        // A server without announcements refuses, and that is all right.
+        // A server without notifications refuses the subscription, which is not an error.
         let Ok(mut announcements) = peer.listen(filter).await else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What servers answer, as content for a model.
+//! Converts the answers of servers to content for a model.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use rmcp::model::{
 
 use crate::tool::Output;
 
-/// Gathers content: secrets masked, and not more text than a model should be shown.
+/// Collects content with secrets masked, up to a maximum size of text.
 pub(super) struct Gathering<'a> {
     seals: &'a Seals,
-    /// How many bytes of text there is room for.
+    /// Number of bytes of text that still fit.
     room: usize,
-    /// How many did not fit.
+    /// Number of bytes that did not fit.
     left_out: usize,
     blocks: Vec<Block>,
 }
@@ -32,10 +32,10 @@ impl<'a> Gathering<'a> {
     }
 
     fn text(&mut self, text: &str) {
-        // Masked before it is cut: half a secret would not be recognised.
+        // Masked before it is cut, because a part of a secret would not be recognized.
         let text = self.seals.redact(text);
         let end = text.floor_char_boundary(self.room);
-        // What follows something that was cut would be out of place.
+        // Nothing follows a text that was cut.
         self.room = if end == text.len() {
             self.room - end
         } else {
@@ -76,7 +76,7 @@ impl<'a> Gathering<'a> {
         }
     }
 
-    /// `named`: with the address of a text, where it stands among other content.
+    /// If `named`, adds the URI of a text, to identify it among other content.
     fn resource(&mut self, resource: ResourceContents, named: bool) {
         match resource {
             ResourceContents::TextResourceContents { uri, text, .. } => match named {
@@ -116,7 +116,7 @@ impl<'a> Gathering<'a> {
     }
 }
 
-/// What a tool answered. What it structured counts where there is no text.
+/// Converts the result of a tool. Structured content is used only if there is no text.
 pub(super) fn of_tool(result: CallToolResult, mut gathering: Gathering<'_>) -> Output {
     let has_text = result
         .content
@@ -124,7 +124,7 @@ pub(super) fn of_tool(result: CallToolResult, mut gathering: Gathering<'_>) -> O
         .any(|block| matches!(block, ContentBlock::Text(text) if !text.text.is_empty()));
     let structured = result.structured_content.filter(|_| !has_text);
     let structured = structured.map(|structured| structured.to_string());
-    // Some servers give a picture twice: as a picture, and its base64 in what they structured.
+    // Some servers return an image twice: as an image, and as base64 in the structured content.
     let structured = structured.filter(|text| !repeats(text, &result.content));
     for block in result.content {
         gathering.block(block);
@@ -140,7 +140,7 @@ pub(super) fn of_tool(result: CallToolResult, mut gathering: Gathering<'_>) -> O
     }
 }
 
-/// Whether a text holds the bytes of a picture or a sound that is there as such.
+/// True if a text contains the data of an image or audio block.
 fn repeats(text: &str, content: &[ContentBlock]) -> bool {
     let mut data = content.iter().filter_map(|block| match block {
         ContentBlock::Image(image) => Some(image.data.as_str()),
@@ -150,7 +150,8 @@ fn repeats(text: &str, content: &[ContentBlock]) -> bool {
     data.any(|data| !data.is_empty() && text.contains(data))
 }
 
-/// What a resource holds, with what the server says of how long it lasts and whose it is.
+/// Converts the content of a resource; also returns the cache scope that the server states. The lifetime is
+/// part of the output.
 pub(super) fn of_resource(
     result: ReadResourceResult,
     mut gathering: Gathering<'_>,
@@ -168,7 +169,7 @@ pub(super) fn of_resource(
     (output, result.cache_scope)
 }
 
-/// The messages of a prompt.
+/// Converts the messages of a prompt.
 pub(super) fn of_prompt(result: GetPromptResult, mut gathering: Gathering<'_>) -> Output {
     let plain = matches!(result.messages.as_slice(), [only] if only.role == Role::User);
     for message in result.messages {

@@ -1,4 +1,4 @@
-//! What can go wrong with a server, in words for a model and for the user.
+//! Errors of servers, with messages for the model and the user.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 
 use super::incoming::OWN_FAULT;
 
-/// A server that cannot be used, or did not do what it was asked to.
+/// The error of a server that cannot be used, or did not answer a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the MCP server `{server}` {message}")]
 #[non_exhaustive]
 pub struct McpError {
-    /// The server.
+    /// The name of the server.
     pub server: String,
-    /// What it did or did not do, and what to do about it; no secret.
+    /// The problem and the remedy; contains no secret.
     pub message: String,
-    /// Whether the same may succeed if it is simply tried again.
+    /// True if a retry may succeed.
     pub retry: bool,
 }
 
@@ -37,7 +37,7 @@ impl McpError {
         }
     }
 
-    /// The same without a known secret.
+    /// Masks secrets in the message.
     pub(super) fn redacted(self, seals: &Seals) -> Self {
         let masked = mask_credentials(&self.message).into_owned();
         Self {
@@ -47,7 +47,7 @@ impl McpError {
     }
 }
 
-/// The innermost cause: outer ones say that something failed, and may show addresses.
+/// The innermost cause: outer ones only report that something failed, and may contain URLs.
 pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -56,7 +56,7 @@ pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// Why a server could not be made ready to talk.
+/// The reason why a connection could not be opened.
 pub(super) fn not_ready(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => "ended before it was ready".to_owned(),
@@ -95,14 +95,14 @@ pub(super) fn not_ready(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Whether a reason has a status code as a word of its own: a port may have the same digits.
+/// True if a reason contains a status code as a word of its own: a port may have the same digits.
 fn reports(reason: &str, status: &str) -> bool {
     reason
         .split(|sign: char| !sign.is_ascii_alphanumeric() && sign != ':')
         .any(|word| word.trim_end_matches(':') == status)
 }
 
-/// Whether the connection is of no use any more.
+/// True if the connection cannot be used any more.
 pub(super) fn is_lost(error: &ServiceError) -> bool {
     matches!(
         error,
@@ -110,7 +110,7 @@ pub(super) fn is_lost(error: &ServiceError) -> bool {
     )
 }
 
-/// Why a request was not answered, and what to do.
+/// The error of a request without an answer, with the remedy.
 pub(super) fn unanswered(server: &str, error: &ServiceError) -> McpError {
     match error {
         ServiceError::McpError(error) if error.code == OWN_FAULT => {
@@ -154,7 +154,7 @@ pub(super) fn unanswered(server: &str, error: &ServiceError) -> McpError {
     }
 }
 
-/// A request that took too long; the server has been told that nobody waits any more.
+/// The error of a request that timed out; the server has received a cancellation.
 pub(super) fn too_slow(server: &str, after: Duration) -> McpError {
     McpError::passing(
         server,
@@ -165,7 +165,7 @@ pub(super) fn too_slow(server: &str, after: Duration) -> McpError {
     )
 }
 
-/// A request that went on telling of its progress for too long.
+/// The error of a request that exceeded the maximum time in spite of progress notifications.
 pub(super) fn too_long(server: &str, after: Duration) -> McpError {
     McpError::passing(
         server,

@@ -1,4 +1,4 @@
-//! Servers that are reached through streamable HTTP.
+//! The streamable HTTP transport.
 
 mod client;
 
@@ -15,12 +15,12 @@ use super::McpSurroundings;
 use super::incoming::Incoming;
 use client::Client;
 
-/// A server may be silent for long: calls have limits of their own, and the stream on which it
-/// announces things may never carry anything.
+/// Idle timeout. Long, because calls have timeouts of their own, and the stream of notifications may stay
+/// silent.
 const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many redirects are followed. None where a header of the user's would go along to another
-/// server: `Authorization` and `Cookie` stay behind then, any other would not.
+/// Maximum number of redirects. Zero if a custom header would be sent to another server: `Authorization` and
+/// `Cookie` are dropped on such a redirect, other headers are not.
 fn redirects(headers: &BTreeMap<String, Secret<String>>) -> usize {
     let stays = |name: &String| {
         ["authorization", "cookie"]
@@ -33,7 +33,7 @@ fn redirects(headers: &BTreeMap<String, Secret<String>>) -> usize {
     }
 }
 
-/// A connection to be: nothing is sent before the first message is.
+/// Creates a transport. Nothing is sent before the first message.
 pub(super) fn transport(
     url: &Secret<String>,
     headers: &BTreeMap<String, Secret<String>>,

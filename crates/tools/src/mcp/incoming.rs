@@ -1,8 +1,8 @@
-//! Messages of a server, on their way to the protocol library.
+//! Messages of a server, before they reach the protocol library.
 //!
-//! The library drops a message that it does not understand, and the request that it answers waits for
-//! its timeout. So messages are read here first: in a list with a malformed item, that item alone is
-//! left out, and an answer that cannot be used becomes an error that says why.
+//! The library drops a message that it cannot parse, and the request that it answers then waits for its
+//! timeout. Messages are therefore parsed here first: a malformed item of a list is dropped on its own, and
+//! an answer that cannot be used becomes an error with the reason.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use serde_json::{Map, Value, json};
 use super::McpSurroundings;
 use super::lines::{Line, Lines};
 
-/// Marks errors that no server sent: the message is the whole error.
+/// Marks errors that were created here and not sent by a server: the message is the whole error.
 pub(super) const OWN_FAULT: ErrorCode = ErrorCode(-32_790);
 
-/// So many characters of something that is no message are shown.
+/// Maximum number of characters that are shown of a line that is not a message.
 const SHOWN: usize = 200;
 
-/// Reads the messages of one server.
+/// Parses the messages of one server.
 #[derive(Clone)]
 pub(super) struct Incoming {
     server: Arc<str>,
-    /// The most bytes of a message.
+    /// Maximum size of a message, in bytes.
     pub(super) limit: usize,
     surroundings: McpSurroundings,
 }
@@ -42,7 +42,7 @@ impl Incoming {
         }
     }
 
-    /// A message; `None` if there is nothing to be done about it.
+    /// Parses a message; `None` if it is to be ignored.
     pub(super) fn read(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
         let read = message(text);
         for fault in read.faults {
@@ -56,7 +56,7 @@ impl Incoming {
         read.message
     }
 
-    /// The message in place of one that is too large: an error for the request that it answers.
+    /// The replacement of a message that is too large: an error for the request that it answers.
     pub(super) fn too_large(&self, id: Option<RequestId>) -> Option<ServerJsonRpcMessage> {
         let why = format!(
             "sent a message of more than {} bytes, which was left out; ask for less, or raise its `max_message`",
@@ -78,14 +78,14 @@ impl Incoming {
     }
 }
 
-/// Returns the messages that are made of what a server writes to its standard output, as JSON: those
-/// that it wrote, repaired as far as possible, and errors in place of answers that cannot be used.
-/// `limit` is the most bytes of a message.
+/// Converts the standard output of a server to messages, as JSON: the messages that it wrote, repaired as far
+/// as possible, and errors in place of answers that cannot be used. `limit` is the maximum size of a message
+/// in bytes.
 #[must_use]
 pub fn messages(output: &[u8], limit: usize) -> Vec<Value> {
     let mut lines = Lines::new(output, limit);
     let mut messages = Vec::new();
-    // Bytes in memory are there at once.
+    // Bytes in memory are available at once.
     while let Some(Ok(Some(line))) = lines.next().now_or_never() {
         let message = match line {
             Line::Whole => message(lines.line()).message,
@@ -99,17 +99,17 @@ pub fn messages(output: &[u8], limit: usize) -> Vec<Value> {
     messages
 }
 
-/// What was made of a message.
+/// The result of parsing a message.
 #[derive(Debug, Default)]
 struct Read {
     message: Option<ServerJsonRpcMessage>,
-    /// What is wrong with the server, without its name.
+    /// Faults of the server, as messages without its name.
     faults: Vec<String>,
-    /// The beginning of something that is no message.
+    /// The beginning of a line that is not a message.
     noise: Option<String>,
 }
 
-/// An answer that no server gave.
+/// Creates an error answer in place of the server's own.
 fn fault(why: String, id: RequestId) -> ServerJsonRpcMessage {
     let error = ErrorData {
         code: OWN_FAULT,
@@ -143,13 +143,13 @@ fn message(text: &[u8]) -> Read {
     let id = fields.get("id").cloned();
     match id.and_then(|id| serde_json::from_value::<RequestId>(id).ok()) {
         Some(id) if !fields.contains_key("method") => answer(fields, id),
-        // A request or a notification that the protocol does not know.
+        // A request or a notification of an unknown kind.
         _ => Read::default(),
     }
 }
 
-/// Whether the library takes it for what it is. What it does not know it takes for an answer that
-/// some other server may give.
+/// True if the library has recognized the type of the message. It accepts an unknown answer as a custom
+/// result.
 fn is_understood(message: &ServerJsonRpcMessage) -> bool {
     match message {
         ServerJsonRpcMessage::Response(response) => !matches!(
@@ -160,7 +160,7 @@ fn is_understood(message: &ServerJsonRpcMessage) -> bool {
     }
 }
 
-/// The answer to a request, repaired.
+/// Repairs the answer to a request.
 fn answer(mut fields: Map<String, Value>, id: RequestId) -> Read {
     fields.insert("jsonrpc".to_owned(), json!("2.0"));
     if let Some(error) = fields.get_mut("error") {
@@ -198,7 +198,7 @@ fn answer(mut fields: Map<String, Value>, id: RequestId) -> Read {
     }
 }
 
-/// Leaves out of a result what cannot be read; `None` if it is no result that we know.
+/// Removes invalid parts from a result; `None` if it is not a known kind of result.
 fn repair(result: &mut Map<String, Value>, faults: &mut Vec<String>) -> Option<()> {
     type Keep = fn(&mut Vec<Value>, &str, &mut Vec<String>);
     const LISTS: [(&str, &str, Keep); 7] = [
@@ -222,7 +222,7 @@ fn repair(result: &mut Map<String, Value>, faults: &mut Vec<String>) -> Option<(
     };
     let before = items.len();
     keep(&mut items, what, faults);
-    // Of the rest, what has the right type, and nothing that would make it another answer.
+    // Keeps other fields only if they have the right type and do not change the kind of answer.
     result.retain(|name, value| match name.as_str() {
         "nextCursor" | "description" | "resultType" => value.is_string(),
         "isError" => value.is_boolean(),
@@ -230,14 +230,14 @@ fn repair(result: &mut Map<String, Value>, faults: &mut Vec<String>) -> Option<(
         _ => false,
     });
     if items.is_empty() && before > 0 && matches!(key, "content" | "contents" | "messages") {
-        // An empty answer would be taken for one.
+        // An empty answer would be mistaken for a valid one.
         return None;
     }
     result.insert(key.to_owned(), Value::Array(items));
     Some(())
 }
 
-/// Keeps the items that are of this type, and names the others.
+/// Keeps the items of this type, and reports the others.
 fn keep<T: DeserializeOwned>(items: &mut Vec<Value>, what: &str, faults: &mut Vec<String>) {
     let mut number = 0;
     items.retain(|item| {

@@ -1,31 +1,31 @@
-//! Lines of a stream, none longer than a limit; of one that is longer, the id of its message.
+//! Lines of a stream, up to a maximum length; of a longer line, only the ID of its message.
 
 use std::io;
 
 use rmcp::model::RequestId;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-/// The most bytes of an id that is looked for.
+/// Maximum length of an ID in bytes.
 const LONGEST_ID: usize = 128;
 
-/// A line.
+/// The result of reading a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Line {
-    /// It is in [`Lines::line`].
+    /// The line is in [`Lines::line`].
     Whole,
-    /// It is longer than the limit, and was not kept. The id of the message, if it has one.
+    /// The line is longer than the limit, and was dropped. Contains the ID of the message, if it has one.
     TooLong(Option<RequestId>),
 }
 
-/// Reads lines.
+/// A reader of lines.
 pub(super) struct Lines<R> {
     read: BufReader<R>,
     limit: usize,
     /// The line so far.
     line: Vec<u8>,
-    /// Whether what is in `line` was given out.
+    /// Set if `line` has been returned.
     is_given: bool,
-    /// Looks at a line that is too long.
+    /// The scan of a line that is too long.
     skimming: Option<Skim>,
 }
 
@@ -40,16 +40,15 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The next line; `None` at the end. What is left of a line when its future is dropped, the next
-    /// call goes on with.
+    /// Returns the next line; `None` at the end. Cancellation safe: the next call continues a partial line.
     pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
         if std::mem::take(&mut self.is_given) {
             self.line.clear();
-            // A large line was the exception.
+            // A large line is an exception, so its memory is released.
             self.line.shrink_to(64 << 10);
         }
         loop {
-            // Nothing is awaited between looking at the bytes and consuming them.
+            // No await between inspecting the bytes and consuming them.
             let available = self.read.fill_buf().await?;
             if available.is_empty() {
                 return Ok(None);
@@ -67,7 +66,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 self.line = Vec::new();
                 let id = skim.take();
                 match (id, ends) {
-                    // Nobody waits for the rest of it.
+                    // The ID is returned at once; the rest of the line is skipped.
                     (Some(id), false) => {
                         skim.is_told = true;
                         self.skimming = Some(skim);
@@ -96,26 +95,26 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The line that was read last.
+    /// The last line.
     pub(super) fn line(&self) -> &[u8] {
         self.line.strip_suffix(b"\r").unwrap_or(&self.line)
     }
 }
 
-/// Looks for the `id` of a JSON object, piece by piece, and keeps nothing else of it. Servers write it
-/// at the beginning or at the end.
+/// Scans a JSON object piece by piece for its `id`, and keeps nothing else. Servers write it at the beginning
+/// or at the end.
 #[derive(Debug, Default)]
 struct Skim {
     depth: u32,
     in_text: bool,
     is_escaped: bool,
-    /// Whether the next text is the name of a field.
+    /// Set if the next string is the name of a field.
     at_name: bool,
     is_id: bool,
-    /// The text or the number that is read.
+    /// The string or number that is being read.
     token: Vec<u8>,
     id: Option<RequestId>,
-    /// Whether the id was given out before the end of the line.
+    /// Set if the ID was returned before the end of the line.
     is_told: bool,
 }
 
@@ -149,7 +148,7 @@ impl Skim {
                 } else if self.is_id
                     && let Ok(text) = std::str::from_utf8(&self.token)
                 {
-                    // Ids are our own, and ours have nothing that is escaped.
+                    // IDs are those of this client, which contain no escapes.
                     self.id = Some(RequestId::String(text.into()));
                     self.is_id = false;
                 }

@@ -1,13 +1,13 @@
-//! What tools of servers are called here.
+//! Names of the tools of servers.
 
 use std::collections::BTreeMap;
 
 use cachalot_core::Digest;
 
-/// As many characters as providers take.
+/// Maximum length of a tool name that providers accept.
 const LONGEST: usize = 64;
 
-/// What a server offers, in the order of names.
+/// The kinds of tools from servers, in the order of naming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Tool,
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What precedes its name.
+    /// The prefix of the name.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::Tool => "",
@@ -27,17 +27,17 @@ impl Kind {
     }
 }
 
-/// Something that a server offers.
+/// A tool, resource, template or prompt of a server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Source {
     pub(super) server: String,
     pub(super) kind: Kind,
-    /// What the server knows it by.
+    /// The server's identifier for it.
     pub(super) id: String,
 }
 
-/// The names of the tools of all servers: each is given once and kept, so that a tool that is listed
-/// again has the same name again.
+/// The names of the tools of all servers. Each name is assigned once and kept, so that a tool that is listed
+/// again gets the same name.
 #[derive(Debug, Default)]
 pub struct Names {
     given: BTreeMap<Source, String>,
@@ -45,14 +45,14 @@ pub struct Names {
 }
 
 impl Names {
-    /// No names yet.
+    /// Creates an empty set of names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `mcp_<server>_<name>` with what providers do not take replaced by `_`. If that is too long, or
-    /// somebody else's, it ends in a part of the digest of what it stands for.
+    /// Assigns `mcp_<server>_<name>`, with characters that providers refuse replaced by `_`. If that is too
+    /// long or already taken, it is cut and ends in a part of the digest of its source.
     pub(super) fn give(&mut self, source: Source, name: &str) -> String {
         if let Some(given) = self.given.get(&source) {
             return given.clone();
@@ -85,7 +85,7 @@ impl Names {
     }
 }
 
-/// All characters that providers take, the others as `_`.
+/// Replaces characters that providers refuse by `_`.
 fn sanitised(text: &str) -> String {
     text.chars()
         .map(
@@ -97,9 +97,9 @@ fn sanitised(text: &str) -> String {
         .collect()
 }
 
-/// `name` cut so that it can end in `_` and `end`.
+/// Cuts `name` and appends `_` and `end`, within the maximum length.
 fn ending_in(name: &str, end: &str) -> String {
-    // ASCII throughout.
+    // The name is ASCII.
     let start = &name[..name.len().min(LONGEST - 1 - end.len())];
     format!("{start}_{end}")
 }

@@ -1,4 +1,4 @@
-//! What a server offers, as tools.
+//! Converts the tools, resources and prompts of a server to tools.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use super::{McpServer, template};
 use crate::arguments::Schema;
 use crate::tool::{About, CacheClass, Origin, Tool};
 
-/// What a server offered at one moment.
+/// The tools, resources and prompts of a server at one moment.
 pub struct Listing {
     server: McpServer,
     catalogue: Catalogue,
 }
 
-/// Something that a server offers, before it has a name here.
+/// A tool, resource, template or prompt, before it has a name.
 struct Offered {
     kind: Kind,
-    /// What the server knows it by.
+    /// The server's identifier for it.
     id: String,
-    /// What the server calls it.
+    /// The server's name for it.
     name: String,
     description: String,
     parameters: Value,
@@ -39,10 +39,9 @@ impl Listing {
         Self { server, catalogue }
     }
 
-    /// The tools: those of the server, and one for each of its resources, resource templates and
-    /// prompts. `takes` decides which, by what each is known as (the name that the server has for it,
-    /// the same with `resource_` or `prompt_` in front, the name that the tool has here) and by what it
-    /// is.
+    /// Returns the tools: those of the server, and one for each of its resources, resource templates and
+    /// prompts. `takes` selects them by their names (the server's name, the same with the prefix `resource_`
+    /// or `prompt_`, and the assigned name) and their description.
     pub fn tools(
         self,
         names: &mut Names,
@@ -50,7 +49,7 @@ impl Listing {
     ) -> Vec<Arc<dyn Tool>> {
         let Self { server, catalogue } = self;
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-        // Named in an order of their own, whatever order they come in.
+        // Names are assigned in a fixed order, independent of the order of the server's lists.
         for offered in offered(&server, catalogue) {
             let source = Source {
                 server: server.name().to_owned(),
@@ -91,7 +90,7 @@ impl Offered {
     }
 }
 
-/// Everything, sorted by kind and by what the server knows it by; nothing twice.
+/// Returns everything, sorted by kind and by the server's identifier, without duplicates.
 fn offered(server: &McpServer, catalogue: Catalogue) -> Vec<Offered> {
     let Catalogue {
         tools,
@@ -103,7 +102,7 @@ fn offered(server: &McpServer, catalogue: Catalogue) -> Vec<Offered> {
     let trusted = Trusted::of(settings);
     let mut offered: Vec<Offered> = Vec::new();
     offered.extend(tools.into_iter().filter_map(|tool| {
-        // A provider would refuse every request that shows it.
+        // A provider would refuse every request with this schema.
         if let Some(why) = Schema::fault(&tool.parameters) {
             server.warn(&format!(
                 "has a tool `{}` whose arguments have no usable schema, and which is left out: {why}; this is a fault of the server",
@@ -264,11 +263,11 @@ fn class(lifetime: Option<std::time::Duration>) -> CacheClass {
     lifetime.map_or(CacheClass::Never, CacheClass::Ttl)
 }
 
-/// What the configuration believes of tools.
+/// The configured trust in tools.
 struct Trusted(Vec<(GlobMatcher, Trust)>);
 
 impl Trusted {
-    /// A pattern that is none matches nothing, which is the safe side.
+    /// Compiles the patterns. An invalid pattern matches nothing, which is the safe side.
     fn of(settings: &McpSettings) -> Self {
         let patterns = settings.trust.iter();
         Self(

@@ -7,13 +7,13 @@ use std::time::Duration;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::time::Instant;
 
-/// Progress of a call is told no more often.
+/// Minimum time between two progress reports of a call.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// So many characters of a message are told.
+/// Maximum number of characters of a message that are reported.
 const LONGEST: usize = 200;
 
-/// The calls of a connection that may tell of their progress. Clones share everything.
+/// The calls of a connection that may receive progress notifications. Clones share everything.
 #[derive(Clone, Default)]
 pub(super) struct Calls(Arc<Mutex<HashMap<ProgressToken, Call>>>);
 
@@ -22,7 +22,7 @@ struct Call {
     told: Option<Instant>,
 }
 
-/// Ends with the call.
+/// The registration of a call, which ends when this is dropped.
 pub(super) struct Going<'a> {
     calls: &'a Calls,
     token: ProgressToken,
@@ -39,15 +39,15 @@ impl Calls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call of a tool goes on under this token, until what is returned is dropped.
+    /// Registers a call of a tool under this token, until the result is dropped.
     pub(super) fn begin(&self, token: ProgressToken, tool: &str) -> Going<'_> {
         let tool = tool.to_owned();
         self.all().insert(token.clone(), Call { tool, told: None });
         Going { calls: self, token }
     }
 
-    /// The tool and what is to be told of it; `None` if nobody waits for it, or if something was told
-    /// just now.
+    /// Returns the tool and the text to report; `None` if the call has ended, or the last report was too
+    /// recent.
     pub(super) fn told(&self, progress: &ProgressNotificationParam) -> Option<(String, String)> {
         let now = Instant::now();
         let mut calls = self.all();
@@ -60,7 +60,7 @@ impl Calls {
     }
 }
 
-/// `3 of 10: reading`.
+/// Formats progress like `3 of 10: reading`.
 fn text(progress: &ProgressNotificationParam) -> String {
     let mut text = match progress.total {
         Some(total) => format!("{} of {total}", progress.progress),

@@ -1,4 +1,4 @@
-//! A server: connected to when it is needed, and again when it was lost.
+//! A server: connected when needed, and reconnected after a loss.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
@@ -18,19 +18,18 @@ use super::offers::Listing;
 use super::progress::Calls;
 use super::{McpError, McpSettings, McpSurroundings};
 
-/// After a failed attempt to connect, the next is made no sooner than after this, each time twice as
-/// long, up to the longest.
+/// Backoff after a failed attempt to connect: the first pause, doubled after each failure, up to the maximum.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What a server offers is asked for so often if it changes meanwhile.
+/// Maximum number of times that the lists are requested in a row because they change meanwhile.
 const LISTINGS: u32 = 3;
 
-/// Announcements that follow each other so soon are one.
+/// Announcements within this time are handled as one.
 const ANNOUNCED_TOGETHER: Duration = Duration::from_millis(50);
 
-/// An MCP server. Its tools keep it alive; when the last of them and every clone of this is gone, a
-/// program is ended with all that it started.
+/// An MCP server. Its tools keep it alive. When the last of them and every clone of this is dropped, the
+/// program is killed with all processes that it started.
 #[derive(Clone)]
 pub struct McpServer {
     pub(super) shared: Arc<Shared>,
@@ -40,16 +39,17 @@ pub(super) struct Shared {
     pub(super) settings: McpSettings,
     pub(super) handler: Handler,
     state: Mutex<State>,
-    /// Counts the changes of what the server offers.
+    /// Counts the changes of the server's lists.
     changed: watch::Sender<u64>,
-    /// What the server offered when it was last listed; `None` before the first listing.
+    /// The lists at the last listing; `None` before the first one.
     listed: StdMutex<Option<BTreeSet<String>>>,
 }
 
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    /// How often in a row connecting failed, why the last time, and when it may be tried again.
+    /// Number of consecutive failures to connect. `failed` is the last one, and the time of the next
+    /// permitted attempt.
     failures: u32,
     failed: Option<(McpError, Instant)>,
 }
@@ -65,7 +65,7 @@ impl State {
 }
 
 impl McpServer {
-    /// A server that nothing is done with yet. Its secrets are learnt.
+    /// Creates a server without connecting. Adds its secrets to those to be masked.
     #[must_use]
     pub fn new(settings: McpSettings, surroundings: McpSurroundings) -> Self {
         for secret in settings.to_learn(&surroundings.seals) {
@@ -89,41 +89,41 @@ impl McpServer {
         }
     }
 
-    /// What it is called.
+    /// The name of the server.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.settings.name
     }
 
-    /// Tells the user something about it.
+    /// Reports a warning about the server to the user.
     pub(super) fn warn(&self, what: &str) {
         let message = format!("the MCP server `{}` {what}", self.name());
         self.shared.handler.surroundings.reporter.warning(&message);
     }
 
-    /// How it was configured.
+    /// The configuration of the server.
     #[must_use]
     pub fn settings(&self) -> &McpSettings {
         &self.shared.settings
     }
 
-    /// Changes when the server offers other tools, resources or prompts than at the last
-    /// [`McpServer::list`]. An announcement alone is no change: the server is asked again first.
+    /// Returns a counter that changes when the server has other tools, resources or prompts than at the last
+    /// [`McpServer::list`]. After an announcement, the lists are requested and compared first.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
     }
 
-    /// What it offers now. Connects if need be.
+    /// Requests the current lists. Connects if needed.
     ///
     /// # Errors
-    /// It cannot be started or reached, or does not tell its tools. That it does not tell its resources
-    /// or prompts is a warning.
+    /// If the server cannot be started or reached, or does not list its tools. A failure to list its
+    /// resources or prompts is only a warning.
     pub async fn list(&self) -> Result<Listing, McpError> {
         let mut announced = self.shared.handler.announced.subscribe();
         let mut catalogue: Catalogue;
         let mut listings = 0;
-        // Some servers put their tools together while they are asked for them.
+        // Some servers change their tools while they are being listed.
         loop {
             announced.mark_unchanged();
             catalogue = catalogue::of(&self.shared).await?;
@@ -138,7 +138,7 @@ impl McpServer {
         Ok(Listing::new(self.clone(), catalogue))
     }
 
-    /// Ends the connection, and waits until the program is gone. The next call makes a new one.
+    /// Ends the connection, and waits until the program is gone. The next call reconnects.
     pub async fn close(&self) {
         let connection = self.shared.state.lock().await.connection.take();
         if let Some(connection) = connection.and_then(Arc::into_inner) {
@@ -147,8 +147,8 @@ impl McpServer {
     }
 }
 
-/// Asks a server again after each announcement, and reports only lists that differ from the last, in
-/// whatever order the server writes them. Ends with the server.
+/// Requests the lists after each announcement, and reports only lists that differ from the last ones,
+/// regardless of their order. Ends with the server.
 async fn watch_announcements(server: Weak<Shared>, mut announced: watch::Receiver<u64>) {
     while announced.changed().await.is_ok() {
         // Servers that register several tools announce each of them.
@@ -176,14 +176,13 @@ async fn watch_announcements(server: Weak<Shared>, mut announced: watch::Receive
 }
 
 impl Shared {
-    /// Notes what the server offers, and returns what it offered before.
+    /// Records the lists of the server, and returns the previous ones.
     fn note_listed(&self, now: BTreeSet<String>) -> Option<BTreeSet<String>> {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.replace(now)
     }
 
-    /// Asks the server something, within the time that a call may take. If the future is dropped, the
-    /// server is told that nobody waits any more.
+    /// Sends a request with the call timeout. If the future is dropped, the server receives a cancellation.
     pub(super) async fn ask<T, W>(
         &self,
         question: impl FnOnce(Peer<RoleClient>) -> W,
@@ -199,9 +198,8 @@ impl Shared {
         }
     }
 
-    /// Has the server do something for a tool, within the time that a call may take: each progress
-    /// notification begins that time anew, up to the longest. If the future is dropped, the server is
-    /// told that nobody waits any more.
+    /// Sends a request on behalf of a tool, with the call timeout, which restarts at each progress
+    /// notification, up to the maximum time. If the future is dropped, the server receives a cancellation.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -234,7 +232,7 @@ impl Shared {
         }
     }
 
-    /// Notes that a server answered, or why it did not.
+    /// Records that a server answered, or converts the error.
     async fn answered<T>(
         &self,
         connection: &Arc<Connection>,
@@ -259,7 +257,7 @@ impl Shared {
         Err(fault)
     }
 
-    /// The connection; made if there is none, and if the last failure is long enough ago.
+    /// Returns the connection; opens one if there is none and the backoff after the last failure is over.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, McpError> {
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.connection {
@@ -308,8 +306,8 @@ impl Shared {
         })
     }
 
-    /// Forgets a connection that is of no use any more, unless somebody has made a new one. If it
-    /// never answered anything, that is as bad as if it had not come about.
+    /// Drops a lost connection, unless it has been replaced. If it never answered anything, it counts as a
+    /// failed attempt to connect.
     async fn lose(&self, lost: &Arc<Connection>, why: &McpError) {
         let mut state = self.state.lock().await;
         let is_current = |current: &Arc<Connection>| Arc::ptr_eq(current, lost);
@@ -329,7 +327,7 @@ impl Shared {
     }
 }
 
-/// A request that nobody waits for any more if this is dropped before it was answered.
+/// Cancels a request if it is dropped before the answer.
 struct Abandoned<'a> {
     peer: &'a Peer<RoleClient>,
     request: Option<RequestId>,
@@ -347,7 +345,7 @@ impl Drop for Abandoned<'_> {
             let why = Some("nobody waits for it any more".to_owned());
             let cancelled = CancelledNotificationParam::new(Some(request), why);
             let cancelled = CancelledNotification::new(cancelled);
-            // It may have ended meanwhile.
+            // The server may have ended meanwhile.
             let _ = peer.send_notification(cancelled.into()).await;
         });
     }

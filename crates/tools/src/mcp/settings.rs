@@ -1,4 +1,4 @@
-//! Which server, and what it is trusted with.
+//! Settings of a server, and the trust in its tools.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,66 +8,65 @@ use cachalot_core::{Seals, Secret};
 
 use crate::builtin::shell::looks_like_a_credential;
 
-/// An MCP server.
+/// Settings of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSettings {
-    /// What it is called here; part of the names of its tools.
+    /// The name of the server; part of the names of its tools.
     pub name: String,
-    /// How it is reached.
+    /// The transport.
     pub transport: Transport,
-    /// How long a call may take, and how long from one progress notification to the next. Default 60 s.
+    /// Timeout of a call, and between two progress notifications. Default 60 s.
     pub timeout: Duration,
-    /// How long a call may take that goes on telling of its progress. Default 10 minutes; never less
-    /// than `timeout`.
+    /// Maximum time of a call with progress notifications. Default 10 minutes; never less than `timeout`.
     pub max_timeout: Duration,
-    /// The most bytes of a message of the server. Default 16 MiB.
+    /// Maximum size in bytes of a message of the server. Default 16 MiB.
     pub message_limit: usize,
-    /// How long it may take to be ready. Default 60 s.
+    /// Timeout of the connection. Default 60 s.
     pub startup_timeout: Duration,
-    /// Whether nothing goes without it. Default no: then it is a warning that it does not start.
+    /// True if the agent cannot run without the server. Default false: then a failure to start is a warning.
     pub required: bool,
-    /// About how many bytes of text an answer may have; of more, the beginning is given. Default
+    /// Approximate maximum number of bytes of text in a result; a longer one is cut at the end. Default
     /// 100,000.
     pub output_limit: usize,
-    /// Its resources. Default: taken, no lifetime.
+    /// Settings of its resources. Default: offered as tools, no lifetime.
     pub resources: Offer,
-    /// Its prompts. Default: taken, no lifetime.
+    /// Settings of its prompts. Default: offered as tools, no lifetime.
     pub prompts: Offer,
-    /// What is believed of tools whose names match a pattern; the first that matches counts. A tool
-    /// that the server calls destructive is never believed to be read-only.
+    /// Trust in tools whose names match a pattern; the first match applies. A tool that the server declares
+    /// destructive is never treated as read-only.
     pub trust: Vec<(String, Trust)>,
 }
 
-/// How a server is reached.
+/// The transport to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A program that is started, and talked to through its standard input and output.
+    /// A program that is started and connected by its standard input and output.
     Stdio {
         /// The program.
         command: String,
-        /// Its arguments.
+        /// The arguments.
         arguments: Vec<String>,
-        /// Its own environment variables.
+        /// Additional environment variables.
         environment: BTreeMap<String, Secret<String>>,
-        /// Where it runs, relative to [`super::McpSurroundings::directory`].
+        /// The working directory, relative to [`super::McpSurroundings::directory`].
         directory: Option<PathBuf>,
     },
     /// Streamable HTTP.
     Http {
-        /// The address; may hold a credential.
+        /// The URL; may contain a credential.
         url: Secret<String>,
-        /// Sent with every request.
+        /// Headers of every request.
         headers: BTreeMap<String, Secret<String>>,
     },
 }
 
-/// What is made of resources, or of prompts.
+/// Settings of the resources or the prompts of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Whether they become tools.
+    /// True to offer them as tools.
     pub taken: bool,
-    /// For how long what they give may be served again. `None`: for as long as the server says, and
-    /// not at all if it says nothing.
+    /// Time for which results may be replayed. `None`: the time that the server states, and never if it
+    /// states none.
     pub lifetime: Option<Duration>,
 }
 
@@ -80,17 +79,17 @@ impl Default for Offer {
     }
 }
 
-/// What is believed of a tool.
+/// The trust in a tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// That it changes nothing.
+    /// True if the tool changes nothing.
     pub read_only: bool,
-    /// For how long what it gives may be served again, if it changes nothing.
+    /// Time for which results may be replayed, if `read_only`.
     pub lifetime: Option<Duration>,
 }
 
 impl McpSettings {
-    /// A server with the defaults.
+    /// Creates settings with the defaults.
     #[must_use]
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
@@ -108,7 +107,7 @@ impl McpSettings {
         }
     }
 
-    /// Every secret that it is given, with its name.
+    /// Returns every secret that the server gets, with its name.
     pub(super) fn secrets(&self) -> Vec<(&str, &Secret<String>)> {
         match &self.transport {
             Transport::Stdio { environment, .. } => {
@@ -122,8 +121,8 @@ impl McpSettings {
         }
     }
 
-    /// What of it must never be shown: credentials. A value that says something else, or that is so
-    /// short that it occurs everywhere, is none, or masking it would garble every answer.
+    /// Returns the credentials that must be masked everywhere. Excludes values with another meaning, and
+    /// values so short that masking them would garble every answer.
     pub(super) fn to_learn(&self, seals: &Seals) -> Vec<&str> {
         match &self.transport {
             Transport::Stdio { environment, .. } => environment
@@ -148,13 +147,13 @@ impl McpSettings {
     }
 }
 
-/// Shorter values are no credentials.
+/// Minimum length of a credential.
 const SHORTEST: usize = 4;
 
-/// From this length on, a header of the user's is taken as a credential whatever it is called.
+/// Length from which a custom header is treated as a credential, regardless of its name.
 const LONG: usize = 8;
 
-/// The credentials of an `Authorization` header.
+/// Returns the credentials of an `Authorization` header.
 fn without_scheme(value: &str) -> &str {
     let value = value.trim();
     match value.split_once(' ') {
@@ -169,7 +168,7 @@ fn without_scheme(value: &str) -> &str {
     }
 }
 
-/// Whether a header has a meaning of its own that is no secret.
+/// True if a header has a known meaning that is not secret.
 fn says_something_else(name: &str) -> bool {
     ["accept", "content-", "user-agent", "origin", "referer"]
         .iter()

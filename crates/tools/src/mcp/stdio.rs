@@ -1,4 +1,4 @@
-//! Servers that are programs: started, talked to through their standard input and output, and ended.
+//! The stdio transport: servers that are programs, connected by their standard input and output.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -21,19 +21,20 @@ use super::incoming::Incoming;
 use super::lines::{Line, Lines};
 use crate::process::{Group, described};
 
-/// How long a server may take to end by itself when its input is closed.
+/// Time for a server to end by itself after its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long the end of a server's words is waited for when it has ended.
+/// Maximum time to wait for the last lines on stderr after the end of a server.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// Longer lines are told in parts.
+/// Maximum length of a line that is reported; a longer one is split.
 const LONGEST_LINE: usize = 4 << 10;
 
-/// So many lines are kept to explain its end.
+/// Number of lines that are kept to explain the end of a server.
 const KEPT_LINES: usize = 8;
 
-/// Passed on unasked: what programs need to find themselves, their user, and their language.
+/// Variables that are always passed on: those that programs need to find executables, their user, and their
+/// language.
 const PASSED: [&str; 8] = [
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR",
 ];
@@ -45,22 +46,22 @@ pub(super) struct Program<'a> {
     pub(super) arguments: &'a [String],
     pub(super) environment: &'a BTreeMap<String, Secret<String>>,
     pub(super) directory: PathBuf,
-    /// The most bytes of a message of its own.
+    /// Maximum size of a message of the server, in bytes.
     pub(super) message_limit: usize,
 }
 
-/// A running server, as the protocol sees it. Dropping it kills the program and what it has started.
+/// The transport to a running server. Dropping it kills the program and the processes that it has started.
 pub(super) struct Piped {
     lines: Lines<ChildStdout>,
     incoming: Incoming,
-    /// What is written to it; the library's way of reading cannot tell of what it leaves out.
+    /// The transport for writing. Its reader is not used, because it does not report dropped messages.
     outgoing: AsyncRwTransport<RoleClient, Empty, ChildStdin>,
     group: Group,
     end: End,
     listening: Option<JoinHandle<()>>,
 }
 
-/// What is known of a server's end, and of what it said before.
+/// The exit status of a server, and its last lines on stderr.
 #[derive(Clone, Default)]
 pub(super) struct End(Arc<Mutex<Known>>);
 
@@ -75,7 +76,7 @@ impl End {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How it ended, and its last words.
+    /// Formats the exit status and the last lines.
     pub(super) fn explained(&self) -> String {
         self.with(|known| {
             let mut text = match &known.how {
@@ -92,7 +93,7 @@ impl End {
 }
 
 impl Program<'_> {
-    /// Starts it.
+    /// Starts the program.
     pub(super) fn start(self, surroundings: &McpSurroundings) -> Result<(Piped, End), String> {
         if !self.directory.is_dir() {
             return Err(format!(
@@ -152,7 +153,7 @@ impl Program<'_> {
     }
 }
 
-/// Tells what a server writes to its standard error, line by line, until that is closed.
+/// Reports the lines that a server writes to stderr, until it is closed.
 async fn listen(
     mut stderr: impl AsyncRead + Unpin,
     server: String,
@@ -190,7 +191,7 @@ async fn listen(
 }
 
 impl Piped {
-    /// Lets the program end, with what it has started, and waits for its last words.
+    /// Waits for the end of the program and of its process group, and for its last lines on stderr.
     async fn wait(&mut self, patience: Duration) {
         if let Some(status) = self.group.end(patience).await {
             self.end.with(|known| known.how = Some(described(status)));
@@ -200,7 +201,7 @@ impl Piped {
         };
         let heard = tokio::time::timeout(LAST_WORDS, &mut listening).await;
         if heard.is_err() {
-            // Something that it started holds its standard error.
+            // A process that it started still has its stderr open.
             listening.abort();
         }
     }
@@ -216,7 +217,7 @@ impl Transport<RoleClient> for Piped {
         let sending = self.outgoing.send(message);
         async move {
             match sending.await {
-                // It has ended. Reading tells so, too, and then how.
+                // The program has ended. Reading reports that, too, with the exit status.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
                 sent => sent,
             }
@@ -233,7 +234,7 @@ impl Transport<RoleClient> for Piped {
                 return message;
             }
         }
-        // Its output is closed: it is about to end, or has.
+        // The output is closed: the program has ended or is about to.
         self.wait(LAST_WORDS).await;
         None
     }

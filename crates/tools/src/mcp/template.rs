@@ -1,16 +1,16 @@
-//! URI templates (RFC 6570), for values that are texts.
+//! URI templates (RFC 6570) with string values.
 
 use crate::tool::Arguments;
 
-/// What an expression does with its variables: RFC 6570, appendix A.
+/// The expansion of an expression's variables: RFC 6570, appendix A.
 struct Operator {
     first: &'static str,
     separator: &'static str,
-    /// Whether names are written, too.
+    /// Set if the names of variables are written.
     named: bool,
-    /// What stands between a name and an empty value.
+    /// The text between a name and an empty value.
     if_empty: &'static str,
-    /// Whether reserved characters stay as they are.
+    /// Set if reserved characters are not encoded.
     reserved: bool,
 }
 
@@ -22,15 +22,15 @@ enum Piece<'a> {
 
 struct Variable<'a> {
     name: &'a str,
-    /// Only so many characters of its value.
+    /// Maximum number of characters of the value that are used.
     prefix: Option<usize>,
 }
 
-/// The names of a template's variables, each once, in order, and whether the address makes no sense
-/// without it: a query without it does.
+/// Returns the names of a template's variables, each once, in order, and true for those that the URI
+/// requires. Variables of a query are optional.
 ///
 /// # Errors
-/// What is wrong with the template.
+/// The problem of the template.
 pub(super) fn variables(template: &str) -> Result<Vec<(String, bool)>, String> {
     let mut found: Vec<(String, bool)> = Vec::new();
     for piece in pieces(template)? {
@@ -48,10 +48,10 @@ pub(super) fn variables(template: &str) -> Result<Vec<(String, bool)>, String> {
     Ok(found)
 }
 
-/// The address that a template stands for with these values. A variable without a value is left out.
+/// Expands a template with these values. A variable without a value is omitted.
 ///
 /// # Errors
-/// What is wrong with the template.
+/// The problem of the template.
 pub(super) fn expand(template: &str, values: &Arguments) -> Result<String, String> {
     let mut address = String::new();
     for piece in pieces(template)? {
@@ -143,7 +143,7 @@ fn operator(inside: &str) -> (Operator, &str) {
 }
 
 fn variable(text: &str) -> Variable<'_> {
-    // For a value that is one text, exploding changes nothing.
+    // For a single string, the explode modifier has no effect.
     let text = text.trim().trim_end_matches('*');
     match text.split_once(':') {
         Some((name, most)) => Variable {
@@ -157,8 +157,8 @@ fn variable(text: &str) -> Variable<'_> {
     }
 }
 
-/// Percent-encodes what is not unreserved; reserved characters and what is encoded already stay if
-/// `reserved`.
+/// Percent-encodes all but unreserved characters; if `reserved`, also keeps reserved characters and
+/// percent-encoded triplets.
 fn encode(text: &str, reserved: bool, into: &mut String) {
     let bytes = text.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// RFC 6570, section 3.2, with its values.
+    /// The examples of RFC 6570, section 3.2, with their values.
     #[test]
     fn expressions_of_every_kind() {
         let values = json!({

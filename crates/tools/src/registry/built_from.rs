@@ -1,10 +1,10 @@
-//! What results were built from, as far as we vouch for it.
+//! Witnesses of results, as far as they are known to be complete.
 
 use cachalot_core::{Effects, Extent, Touched, Witnesses};
 
 use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
 
-/// What a call will read and write, where that decides what its result is built from.
+/// Returns the effects of a call if its witnesses can be complete; otherwise unknown effects.
 pub(super) fn effects(tool: &dyn Tool, arguments: &Arguments, context: &Context) -> Effects {
     match never_told(tool.about()) {
         None => tool.effects(arguments, context),
@@ -12,9 +12,9 @@ pub(super) fn effects(tool: &dyn Tool, arguments: &Arguments, context: &Context)
     }
 }
 
-/// What a result was built from, beside the arguments: all that was noted, or that it is not known.
-/// Known only of tools of this program that change nothing and whose results depend on nothing but
-/// files, all of which they note.
+/// Returns the witnesses of a result besides the arguments: all that were recorded, or unknown. They are
+/// known only for built-in tools that change nothing, and whose results depend on nothing but files, all of
+/// which they record.
 pub(crate) fn built_from(
     about: &About,
     effects: &Effects,
@@ -33,7 +33,7 @@ pub(crate) fn built_from(
     }
 }
 
-/// Why it is never known what results of a tool are built from.
+/// The reason why the witnesses of a tool's results are never known.
 fn never_told(about: &About) -> Option<&'static str> {
     match about.class {
         _ if !about.read_only => Some("it may have changed something"),
@@ -44,7 +44,7 @@ fn never_told(about: &About) -> Option<&'static str> {
     }
 }
 
-/// Why it is not known of this result.
+/// The reason why the witnesses of this result are not known.
 fn not_told_now(effects: &Effects, output: &Output) -> Option<&'static str> {
     let reads_names = |touched: &Vec<Touched>| {
         let is_name = |one: &Touched| matches!(one, Touched::Named(_));

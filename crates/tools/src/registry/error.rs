@@ -1,11 +1,11 @@
-//! Why there is no registry of some tools.
+//! Errors of building a registry.
 
 use crate::tool::Origin;
 
-/// Why tools do not make a registry. Trying again does not help.
+/// The reason why a registry cannot be built. A retry does not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// Two tools have one name.
+    /// Two tools have the same name.
     #[error(
         "two tools are called `{name}`: {}, and {}; rename or leave out one of them",
         whose(.first),
@@ -14,9 +14,9 @@ pub enum RegistryError {
     Twice {
         /// The name.
         name: String,
-        /// Where the first comes from, in the order of definitions.
+        /// The origin of the first, in the order of definitions.
         first: Origin,
-        /// Where the second comes from.
+        /// The origin of the second.
         second: Origin,
     },
     /// A name that some provider refuses.
@@ -27,27 +27,27 @@ pub enum RegistryError {
     Name {
         /// The name.
         name: String,
-        /// Where the tool comes from.
+        /// The origin of the tool.
         origin: Origin,
     },
-    /// A schema of arguments that is none.
+    /// A schema of arguments is invalid.
     #[error("the arguments of `{name}` ({}) have no usable schema: {reason}", whose(.origin))]
     Schema {
         /// The tool.
         name: String,
-        /// Where it comes from.
+        /// The origin of the tool.
         origin: Origin,
-        /// What is wrong with the schema.
+        /// The problem of the schema.
         reason: String,
     },
-    /// A tool among those of another origin.
+    /// A tool has another origin than expected.
     #[error("`{name}` is {}, not {}", whose(.found), whose(.expected))]
     Origin {
         /// The tool.
         name: String,
-        /// Whose tools were announced.
+        /// The expected origin.
         expected: Origin,
-        /// Where it says that it comes from.
+        /// The origin of the tool.
         found: Origin,
     },
 }

@@ -1,4 +1,4 @@
-//! Running one call.
+//! Runs one call.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -15,7 +15,7 @@ use crate::tool::{Arguments, CacheClass, Context, Output, Tool};
 use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Verdict};
 
 impl Registry {
-    /// Runs one call, and tells the watcher.
+    /// Runs one call, and notifies the watcher.
     pub(super) async fn perform(&self, prepared: Prepared, batch: &Batch) -> Answer {
         let Prepared { call, verdict } = prepared;
         batch.watcher.began(&call);
@@ -56,7 +56,7 @@ impl Registry {
     }
 }
 
-/// The answer of a call that must not run.
+/// Creates the answer of a call that must not run.
 pub(crate) fn refuse(call: Call, output: Output) -> Answer {
     Answer {
         call,
@@ -69,7 +69,7 @@ pub(crate) fn refuse(call: Call, output: Output) -> Answer {
     }
 }
 
-/// How long results of a tool last, by what it says of itself.
+/// The lifetime of a tool's results that the tool declares.
 pub(crate) fn lifetime(tool: &dyn Tool) -> Option<Duration> {
     match tool.about().class {
         CacheClass::Ttl(lifetime) => Some(lifetime),
@@ -77,21 +77,20 @@ pub(crate) fn lifetime(tool: &dyn Tool) -> Option<Duration> {
     }
 }
 
-/// Until when a result lasts that was made now: as long as whoever made it says, and no longer than
-/// this.
+/// The expiry of a result that was produced now: by the lifetime that the result states, at most `most`.
 pub(crate) fn expires(output: &Output, most: Option<Duration>, now: Millis) -> Option<Millis> {
     let lifetime = [output.lifetime, most].into_iter().flatten().min()?;
     let millis = Millis::try_from(lifetime.as_millis()).unwrap_or(Millis::MAX);
     Some(now.saturating_add(millis))
 }
 
-/// Runs a tool; a panic becomes a failure of this call, and of no other.
+/// Runs a tool; a panic becomes a failure of this call only.
 pub(crate) async fn run_guarded(
     tool: &dyn Tool,
     arguments: Arguments,
     context: &Context,
 ) -> Output {
-    // Whatever a panic left half done belongs to the call: nothing of it is used again.
+    // Unwind safe: the state that a panic leaves behind belongs to the call and is not used again.
     let work = AssertUnwindSafe(async { tool.run(arguments, context).await });
     match work.catch_unwind().await {
         Ok(output) => output,

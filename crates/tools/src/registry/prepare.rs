@@ -1,4 +1,4 @@
-//! Looking a call up, casting and checking its arguments.
+//! Looks a call up, and casts and checks its arguments.
 
 use cachalot_core::suggest;
 
@@ -26,7 +26,7 @@ impl Registry {
         Prepared { call, verdict }
     }
 
-    /// What to say about a name that no tool has.
+    /// The message about an unknown tool name.
     pub(super) fn unknown(&self, name: &str) -> String {
         let names: Vec<&str> = self.entries.iter().map(|entry| entry.name()).collect();
         let shown: String = name.chars().take(80).collect();

@@ -1,17 +1,17 @@
-//! Which calls run beside which.
+//! Scheduling of concurrent calls.
 
 use std::future::Future;
 
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
-/// At most so many calls run at the same time.
+/// Maximum number of concurrent calls.
 const AT_ONCE: usize = 8;
 
-/// Runs calls and gives their results in call order, one for each: consecutive safe ones beside each
-/// other, every other alone, each beginning in call order. Dropping the future drops what runs.
+/// Runs calls and returns one result for each, in call order: consecutive safe calls concurrently, every
+/// other call alone. Calls start in call order. Dropping the future drops the running calls.
 ///
-/// The calls of a group run as parts of one task: work that blocks belongs on other threads.
+/// The calls of a group run as parts of one task: blocking work has to be done on other threads.
 pub(crate) async fn schedule<C, T, W>(
     calls: Vec<C>,
     is_safe: impl Fn(&C) -> bool,
@@ -42,7 +42,7 @@ where
     join_all(group.into_iter().map(|call| {
         let places = &places;
         async move {
-            // Never closed: a result is either a place or nothing to worry about.
+            // Fails only if the semaphore is closed, which never happens.
             let _place = places.acquire().await;
             run(call).await
         }

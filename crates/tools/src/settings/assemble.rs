@@ -1,4 +1,4 @@
-//! Tools from settings.
+//! Creates tools from settings.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +11,20 @@ use crate::filter::Filter;
 use crate::mcp::{Listing, McpError, McpServer, McpSettings, McpSurroundings, Names};
 use crate::tool::{About, Tool};
 
-/// What surrounds tools: everything that would otherwise be global.
+/// Dependencies of tools, which would otherwise be global.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// What MCP servers are given.
+    /// Dependencies of MCP servers.
     pub mcp: McpSurroundings,
-    /// The user's data folder, where their own skills are in `skills`; `None`: only the workspace's
-    /// skills are found.
+    /// The user's data folder, with the user's own skills in `skills`; `None`: only the workspace's skills
+    /// are found.
     pub data: Option<PathBuf>,
-    /// The servers that run: shared by all agents of a process, so that none is started twice.
+    /// The running servers, shared by all agents of a process, so that none is started twice.
     pub servers: Servers,
 }
 
-/// MCP servers that run, and the names of their tools. Cheap to clone; clones share everything. Keeps
-/// its servers alive.
+/// The running MCP servers, and the names of their tools. Cheap to clone; clones share everything. Keeps the
+/// servers alive.
 #[derive(Clone, Default)]
 pub struct Servers(Arc<Running>);
 
@@ -35,13 +35,13 @@ struct Running {
 }
 
 impl Servers {
-    /// None yet.
+    /// Creates an empty set of servers.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The server of these settings: the one that is there, or a new one.
+    /// Returns the server with these settings, or creates it.
     fn server(&self, settings: &McpSettings, surroundings: &McpSurroundings) -> McpServer {
         let mut servers = self
             .0
@@ -56,7 +56,7 @@ impl Servers {
         server
     }
 
-    /// Ends all of them, and waits until their programs are gone.
+    /// Ends all servers, and waits until their programs are gone.
     pub async fn close(&self) {
         let servers: Vec<McpServer> = {
             let mut servers = self
@@ -81,18 +81,18 @@ impl Servers {
 
 /// The tools of an agent.
 pub struct Assembled {
-    /// The tools; none twice.
+    /// The tools, without duplicates.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// The MCP servers, by name, whether or not they run. [`McpServer::changes`] tells when one has
-    /// other tools than before, and [`Assembled::tools_of`] what they are then.
+    /// The MCP servers, by name, running or not. [`McpServer::changes`] signals when the tools of one have
+    /// changed, and [`Assembled::tools_of`] returns the new ones.
     pub servers: Vec<McpServer>,
-    /// What the agent is told about its toolsets, in the order written.
+    /// Instructions for the agent about its toolsets, in the order of the file.
     pub instructions: Vec<String>,
     taken: Vec<Taken>,
     pool: Servers,
 }
 
-/// What one toolset takes of a server.
+/// The selection of a server's tools by one toolset.
 struct Taken {
     server: String,
     filters: Vec<Filter>,
@@ -106,28 +106,28 @@ impl Taken {
     }
 }
 
-/// Why there are no tools.
+/// The error of creating the tools of an agent.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssembleError {
-    /// A server that is required is not there. Trying again may help.
+    /// A required server is unavailable. A retry may help.
     #[error("{0}; it is `required`")]
     Server(#[from] McpError),
-    /// Settings that cannot be.
+    /// Settings are invalid.
     #[error("the toolset `{toolset}` cannot be: {reason}")]
     Settings {
-        /// Which toolset.
+        /// The type of the toolset.
         toolset: &'static str,
-        /// What is wrong with it, and what to do.
+        /// The problem and the remedy.
         reason: String,
     },
 }
 
-/// Makes the tools of an agent, and starts the MCP servers that are needed and do not run yet. A
-/// server that does not start is a warning, and its tools are absent, unless it is required.
+/// Creates the tools of an agent, and starts the needed MCP servers that do not run yet. If a server does not
+/// start, its tools are absent and a warning is reported, unless it is required.
 ///
 /// # Errors
-/// A required server that does not start; patterns or hosts that are none.
+/// If a required server does not start, or a pattern or host is invalid.
 pub async fn assemble(
     settings: &ToolsetSettings,
     surroundings: &Surroundings,
@@ -174,8 +174,8 @@ pub async fn assemble(
     assembled.with_servers(surroundings).await
 }
 
-/// The names of the tools that these toolsets have; `None` if only their MCP servers know, or if there
-/// can be none.
+/// Returns the names of the tools in these toolsets; `None` if they depend on an MCP server, or the settings
+/// are invalid.
 #[must_use]
 pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
     let mut names = Vec::new();
@@ -191,7 +191,7 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The built-in tools of a toolset, as far as they are taken.
+/// Returns the selected built-in tools of a toolset.
 fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
     let fault = |toolset, reason| AssembleError::Settings { toolset, reason };
     let mut tools: Vec<Arc<dyn Tool>> = match &toolset.kind {
@@ -218,7 +218,7 @@ fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>
 }
 
 impl Assembled {
-    /// Adds the tools of the servers: asked side by side, named in the order of the servers' names.
+    /// Adds the tools of the servers: requested concurrently, named in the order of the servers' names.
     async fn with_servers(mut self, surroundings: &Surroundings) -> Result<Self, AssembleError> {
         let listed = join_all(self.servers.iter().map(McpServer::list)).await;
         let reporter = &surroundings.mcp.reporter;
@@ -242,11 +242,11 @@ impl Assembled {
         Ok(self)
     }
 
-    /// What a server's tools are now, as far as they are taken: for
+    /// Returns the selected tools that a server has now, for
     /// [`Registry::with_tools_of`](crate::Registry::with_tools_of).
     ///
     /// # Errors
-    /// It does not run, or does not tell.
+    /// If the server does not run, or does not list its tools.
     pub async fn tools_of(&self, server: &McpServer) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         let listing = server.list().await?;
         Ok(self.named(server.name(), listing))

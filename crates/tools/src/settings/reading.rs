@@ -1,4 +1,4 @@
-//! Reading keys that may be spelt in two ways, times, patterns and variables.
+//! Reads keys with several spellings, times, patterns and variables.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use cachalot_core::{Problem, Secret};
 
 use crate::filter::Filter;
 
-/// A mapping, read key by key, whose keys may have several spellings.
+/// A mapping that is read key by key, whose keys may have several spellings.
 pub(super) struct Keys<'a, 'b> {
     section: Section<'a>,
     problems: &'b mut Vec<Problem>,
 }
 
-/// The spellings of a key, the usual one first.
+/// The spellings of a key, the preferred one first.
 pub(super) type Spellings<'s> = &'s [&'static str];
 
 impl<'a, 'b> Keys<'a, 'b> {
@@ -27,7 +27,7 @@ impl<'a, 'b> Keys<'a, 'b> {
         Some(Self { section, problems })
     }
 
-    /// The spelling that is there. Two at once are a problem.
+    /// Returns the spelling that the mapping uses. Reports a problem if there are several.
     fn spelling(&mut self, key: Spellings<'_>) -> &'static str {
         let mut there = key
             .iter()
@@ -51,7 +51,7 @@ impl<'a, 'b> Keys<'a, 'b> {
         spelling
     }
 
-    /// The value, unless it is left out or empty.
+    /// Returns the value, unless it is missing or empty.
     pub(super) fn node(&mut self, key: Spellings<'_>) -> Option<&'a Node> {
         let key = self.spelling(key);
         self.section.present(key)
@@ -77,7 +77,7 @@ impl<'a, 'b> Keys<'a, 'b> {
         self.section.integer(key, 1..=most, self.problems)
     }
 
-    /// A time: `500ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds; more than nothing.
+    /// Reads a time: `500ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds; greater than zero.
     pub(super) fn time(&mut self, key: Spellings<'_>) -> Option<Duration> {
         let key = self.spelling(key);
         let node = self.section.present(key)?;
@@ -91,7 +91,7 @@ impl<'a, 'b> Keys<'a, 'b> {
         read
     }
 
-    /// Patterns of names.
+    /// Reads patterns of names.
     pub(super) fn filter(&mut self, key: Spellings<'_>) -> Option<Filter> {
         let key = self.spelling(key);
         let node = self.section.present(key)?;
@@ -110,7 +110,7 @@ impl<'a, 'b> Keys<'a, 'b> {
         }
     }
 
-    /// Environment variables with their values: numbers and booleans as their text.
+    /// Reads environment variables with their values; numbers and booleans are converted to text.
     pub(super) fn variables(&mut self, key: Spellings<'_>) -> BTreeMap<String, Secret<String>> {
         let key = self.spelling(key);
         let Some(entries) = self.section.map(key, self.problems) else {
@@ -149,7 +149,7 @@ impl<'a, 'b> Keys<'a, 'b> {
         variables
     }
 
-    /// A mapping to be read key by key in its turn.
+    /// Reads a nested mapping key by key.
     pub(super) fn within<T>(
         &mut self,
         key: Spellings<'_>,
@@ -174,7 +174,7 @@ impl<'a, 'b> Keys<'a, 'b> {
             .push(Problem::new(code, message).at(&node.head()).help(help));
     }
 
-    /// A problem of the mapping as a whole.
+    /// Reports a problem of the whole mapping.
     pub(super) fn lacks(
         &mut self,
         code: &'static str,
@@ -191,18 +191,18 @@ impl<'a, 'b> Keys<'a, 'b> {
         self.problems
     }
 
-    /// Says that the other keys are not to be judged.
+    /// Excludes the other keys from the check for unknown keys.
     pub(super) fn skip(&mut self) {
         let _ = self.section.take_rest();
     }
 
-    /// Reports every key that nobody asked for.
+    /// Reports every key that was not read.
     pub(super) fn finish(self) {
         self.section.finish(self.problems);
     }
 }
 
-/// A time, more than nothing.
+/// Parses a time that is greater than zero.
 fn time(node: &Node) -> Option<Duration> {
     let (number, unit) = match (node.as_f64(), node.as_text()) {
         (Some(seconds), _) => (seconds, 1.0),

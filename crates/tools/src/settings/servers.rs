@@ -1,4 +1,4 @@
-//! MCP servers: `mcps` of an agent file, `mcpServers` of JSON, and toolsets of `type: mcp`.
+//! Settings of MCP servers: `mcps` of an agent file, `mcpServers` of JSON, and toolsets of `type: mcp`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,24 +10,26 @@ use super::reading::Keys;
 use crate::filter::Filter;
 use crate::mcp::{McpSettings, Offer, Transport, Trust};
 
-/// A server as it is defined, with what of it is taken.
+/// The definition of a server, and the selection of its tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerDefinition {
     /// The server.
     pub settings: McpSettings,
-    /// Which of its tools, resources and prompts are taken.
+    /// Selects its tools, resources and prompts.
     pub filter: Filter,
 }
 
-/// Reads the mapping of MCP servers by name: `mcps` of an agent file, or `mcpServers` in JSON, whose
-/// keys are spelt in camelCase. Environment variables in its texts are expanded.
+/// Reads the mapping of MCP servers by name: `mcps` of an agent file, or `mcpServers` in JSON, whose keys are
+/// in camelCase. Environment variables in its texts are expanded.
 ///
-/// A server has `command`, `args`, `env`, `working_directory`, or `url`, `headers` (also inside
-/// `remote`); `timeout` (`toolTimeout`), `max_timeout`, `startup_timeout`, `required`, `max_output`,
-/// `max_message`; `tools`, a list
-/// of patterns of what is taken (`enabledTools`) or a mapping of what is believed of tools
-/// (`search: {read_only: true, ttl: 5m}`); `trust: {read_only: [search, get_*], ttl: 5m}`;
-/// `resources` and `prompts`, each `false` or `{ttl: 5m}`.
+/// The keys of a server:
+///
+/// - `command`, `args`, `env`, `working_directory`; or `url`, `headers` (also inside `remote`);
+/// - `timeout` (`toolTimeout`), `max_timeout`, `startup_timeout`, `required`, `max_output`, `max_message`;
+/// - `tools`: a list of patterns that select tools (`enabledTools`), or a mapping of tools to the trust in
+///   them (`search: {read_only: true, ttl: 5m}`);
+/// - `trust`: `{read_only: [search, get_*], ttl: 5m}`;
+/// - `resources` and `prompts`: each `false` or `{ttl: 5m}`.
 pub fn read_servers(
     node: &Node,
     environment: &BTreeMap<String, String>,
@@ -52,10 +54,10 @@ pub fn read_servers(
     servers
 }
 
-/// Reads a server's keys. Which are unknown is for the caller to tell.
+/// Reads the keys of a server. The caller reports unknown ones.
 pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDefinition> {
     let transport = transport(keys);
-    // Everything is read, so that nothing goes unnoticed, even if the server cannot be used.
+    // All keys are read, so that their problems are reported even if the server cannot be used.
     let nowhere = || Transport::Http {
         url: Secret::new(String::new()),
         headers: BTreeMap::new(),
@@ -84,8 +86,8 @@ pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDe
     transport.map(|_| ServerDefinition { settings, filter })
 }
 
-/// `enabledTools`; and `tools`, which is the same if it is a list, and says what is believed of tools
-/// if it is a mapping.
+/// Reads `enabledTools`, and `tools`, which is equivalent if it is a list, and contains trust settings if it
+/// is a mapping.
 fn filter(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) -> Filter {
     let enabled = keys.filter(&["enabledTools", "enabled_tools"]);
     let taken = match keys.node(&["tools"]).map(|node| node.as_list().is_some()) {
@@ -106,7 +108,7 @@ fn filter(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) -> Filter {
     taken.or(enabled).unwrap_or_default()
 }
 
-/// What is written of how a server is reached.
+/// The keys that describe the transport.
 struct Written {
     command: Option<String>,
     arguments: Vec<String>,
@@ -123,7 +125,7 @@ fn written(keys: &mut Keys<'_, '_>) -> Written {
         "working_dir",
         "cwd",
     ];
-    // In a toolset, `type` says that it is a server at all.
+    // In a toolset, `type` has the value `mcp`.
     let kind = keys.node(&["type", "transport"]);
     known_transport(keys, kind);
     let arguments = keys.texts(&["args", "arguments"]).unwrap_or_default();
@@ -198,7 +200,7 @@ fn address(keys: &mut Keys<'_, '_>) -> Option<Address> {
     let url = keys.text(&["url"])?;
     let is_web = url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     if !is_web {
-        // Not shown: it may hold a credential.
+        // Not shown, because it may contain a credential.
         keys.problem(
             node,
             "bad-value",
@@ -239,7 +241,7 @@ fn known_transport(keys: &mut Keys<'_, '_>, node: Option<&Node>) {
     );
 }
 
-/// `true`, `false`, or `{ttl: …}`.
+/// Reads `true`, `false`, or `{ttl: …}`.
 fn offer(keys: &mut Keys<'_, '_>, key: &'static str) -> Offer {
     let Some(node) = keys.node(&[key]) else {
         return Offer::default();
@@ -261,7 +263,7 @@ fn offer(keys: &mut Keys<'_, '_>, key: &'static str) -> Offer {
     }
 }
 
-/// `tools: {search: {read_only: true, ttl: 5m}}`.
+/// Reads `tools: {search: {read_only: true, ttl: 5m}}`.
 fn believed(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
     let Some(node) = keys.node(&["tools"]) else {
         return;
@@ -300,7 +302,7 @@ fn believed(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
     }
 }
 
-/// `trust: {read_only: [search, get_*], ttl: 5m}`.
+/// Reads `trust: {read_only: [search, get_*], ttl: 5m}`.
 fn trust(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
     let Some(node) = keys.node(&["trust"]) else {
         return;

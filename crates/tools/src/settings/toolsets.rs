@@ -1,4 +1,4 @@
-//! `toolsets` of an agent.
+//! Reads `toolsets` of an agent.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use crate::builtin::{ShellSettings, WebFetchSettings};
 use crate::filter::Filter;
 use crate::mcp::Transport;
 
-/// The toolsets of an agent, in the order written.
+/// The toolsets of an agent, in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolsetSettings {
-    /// Each of them.
+    /// The toolsets.
     pub toolsets: Vec<Toolset>,
 }
 
-/// Tools that belong together, and which of them are taken.
+/// A group of related tools, and the selection among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toolset {
-    /// Which tools.
+    /// The kind of toolset.
     pub kind: ToolsetKind,
-    /// Which of them are taken.
+    /// Selects tools by name.
     pub filter: Filter,
-    /// Whether only those are taken that change nothing.
+    /// True to select only tools that change nothing.
     pub read_only: bool,
-    /// What an agent is told about them, beside what they say of themselves.
+    /// An instruction to the agent about the tools, in addition to their descriptions.
     pub instruction: Option<String>,
-    /// Where it is written.
+    /// The place in the configuration.
     pub place: Place,
 }
 
-/// What a toolset consists of.
+/// The kind of a toolset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolsetKind {
     /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file`, `apply_patch`.
@@ -47,19 +47,21 @@ pub enum ToolsetKind {
     Memory,
     /// `skills_list`, `skill_view`, `skill_manage`.
     Skills,
-    /// What an MCP server offers.
+    /// The tools, resources and prompts of an MCP server.
     Mcp(Box<ServerDefinition>),
 }
 
 const KINDS: [&str; 6] = ["filesystem", "shell", "fetch", "memory", "skills", "mcp"];
 
-/// Reads the list `toolsets` of an agent. `servers` are those of `mcps`, to which a toolset of
-/// `type: mcp` can refer by `ref`. Environment variables in its texts are expanded.
+/// Reads the list `toolsets` of an agent. `servers` are those of `mcps`, to which a toolset of `type: mcp`
+/// can refer by `ref`. Environment variables in its texts are expanded.
 ///
-/// Every toolset has `type`, and may have `tools` (a list of patterns of what is taken), `readonly`
-/// and `instruction`. A shell has `timeout`, `max_timeout`, `max_output`, `env`, `pass_env`; fetching
-/// has `timeout`, `max_chars`, `max_bytes`, `ttl`, `allow`, `allowed_hosts`; an MCP server has `ref`, or what
-/// [`super::read_servers`] reads and a `name`.
+/// Every toolset has `type`, and may have `tools` (a list of patterns that select tools), `readonly` and
+/// `instruction`. Further keys by type:
+///
+/// - `shell`: `timeout`, `max_timeout`, `max_output`, `env`, `pass_env`;
+/// - `fetch`: `timeout`, `max_chars`, `max_bytes`, `ttl`, `allow`, `allowed_hosts`;
+/// - `mcp`: `ref`, or a `name` and the keys that [`super::read_servers`] reads.
 pub fn read_toolsets(
     node: &Node,
     servers: &BTreeMap<String, ServerDefinition>,
@@ -129,7 +131,7 @@ fn toolset(
                 None => kind.wrong_type("`type`", "text"),
             };
             keys.problems().push(problem);
-            // What else it has cannot be judged.
+            // The other keys cannot be checked without a known type.
             keys.skip();
             return None;
         }
@@ -154,7 +156,7 @@ const FILES: [&str; 7] = [
 ];
 const SKILLS: [&str; 3] = ["skills_list", "skill_view", "skill_manage"];
 
-/// The filter of tools whose names are known: a pattern that none of them matches is a slip.
+/// Reads the filter of tools with known names; reports a pattern that matches none of them.
 fn own_filter(keys: &mut Keys<'_, '_>, names: &[&str]) -> Filter {
     let node = keys.node(&["tools"]);
     let Some(filter) = keys.filter(&["tools"]) else {
@@ -191,7 +193,7 @@ fn shell(keys: &mut Keys<'_, '_>) -> ShellSettings {
     let pass = keys.filter(&["pass_env", "passEnv"]).unwrap_or_default();
     ShellSettings {
         timeout,
-        // Who makes the usual time longer means it.
+        // A longer default timeout also raises the maximum.
         longest_timeout: longest_timeout.max(timeout),
         output_limit,
         environment: keys.variables(&["env", "environment"]),
@@ -220,7 +222,7 @@ fn fetch(keys: &mut Keys<'_, '_>) -> WebFetchSettings {
     }
 }
 
-/// The server of a toolset, and what the toolset takes of it.
+/// Reads the server of a toolset, and the selection of its tools.
 fn server(
     keys: &mut Keys<'_, '_>,
     servers: &BTreeMap<String, ServerDefinition>,
@@ -273,7 +275,7 @@ fn definitions(settings: &ToolsetSettings) -> impl Iterator<Item = &ServerDefini
         })
 }
 
-/// A name for a server that was given none: its program's, or its host's.
+/// Derives a name for a server without one: that of its program, or of its host.
 fn derived(transport: &Transport) -> String {
     let name = match transport {
         Transport::Stdio { command, .. } => std::path::Path::new(command)
@@ -287,7 +289,7 @@ fn derived(transport: &Transport) -> String {
         .unwrap_or_else(|| "server".to_owned())
 }
 
-/// The name, or the name with the first number that makes it nobody else's.
+/// Returns the name, or the name with the first number that makes it unique.
 fn unused(
     name: &str,
     servers: &BTreeMap<String, ServerDefinition>,

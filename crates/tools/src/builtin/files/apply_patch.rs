@@ -1,4 +1,4 @@
-//! `apply_patch`.
+//! The tool `apply_patch`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ impl Tool for ApplyPatch {
 
     fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
         let text = arguments.get("patch").and_then(|patch| patch.as_str());
-        // What is no patch now will be none when it runs.
+        // A text that is not a patch now will not be one when it runs.
         let Ok(patch) = Patch::parse(text.unwrap_or_default()) else {
             return Effects::writing(Vec::new());
         };
@@ -90,7 +90,7 @@ impl Tool for ApplyPatch {
         let text = arguments.get("patch").and_then(|patch| patch.as_str());
         match Patch::parse(text.unwrap_or_default()) {
             Ok(patch) => Touches::writing(patch.sections.iter().flat_map(paths)),
-            // It changes nothing, and says what is wrong with it.
+            // The call changes nothing, and returns an error.
             Err(_) => Touches::default(),
         }
     }
@@ -114,7 +114,7 @@ impl Tool for ApplyPatch {
     }
 }
 
-/// The files that a section changes: where it is, and where it goes.
+/// Returns the paths that a section changes: the file, and the target of a move.
 fn paths(section: &Section) -> impl Iterator<Item = &str> {
     std::iter::once(section.path.as_str()).chain(moves_to(section))
 }
@@ -143,7 +143,7 @@ fn patch(asked: &Asked, workspace: &Workspace, abandoned: &Abandoned) -> Result<
     Ok(Output::text(said))
 }
 
-/// The files as they will be, in memory: a section sees what those before it did.
+/// The planned content of the files, in memory: a section sees the changes of those before it.
 struct Plan<'a> {
     workspace: &'a Workspace,
     files: Vec<Planned>,
@@ -154,12 +154,12 @@ struct Planned {
     place: Place,
     before: Option<Before>,
     now: Option<Vec<u8>>,
-    /// The permissions that a file brought with it when it was moved.
+    /// The permissions of the source of a moved file.
     mode: Option<u32>,
 }
 
 impl Plan<'_> {
-    /// Plans a section, and says what it does.
+    /// Plans a section; returns a description of it.
     fn take(&mut self, section: &Section) -> Result<String, Output> {
         let path = &section.path;
         let file = self.file(path)?;
@@ -174,7 +174,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The file at a path, as planned so far.
+    /// Returns the index of the file at a path, with its content as planned so far.
     fn file(&mut self, path: &str) -> Result<usize, Output> {
         let place = self.workspace.place(path)?;
         if let Some(index) = self.places.get(&place.real) {
@@ -254,7 +254,7 @@ impl Plan<'_> {
         Ok(format!("moved `{path}` to `{target}`{changed}"))
     }
 
-    /// That no file is to be where another needs a directory.
+    /// Fails if a planned file is at a path that another one needs as a directory.
     fn check_directories(&self) -> Result<(), Output> {
         for file in self.files.iter().filter(|file| file.now.is_some()) {
             let above = file.place.real.ancestors().skip(1);
@@ -271,7 +271,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// What is different in the end: what is written first, then what is deleted.
+    /// Returns the resulting changes: writes first, then deletions.
     fn changes(&self) -> Vec<Change<'_>> {
         let mut changes: Vec<Change<'_>> = self
             .files

@@ -1,7 +1,8 @@
-//! Changing files: all of them, or none.
+//! Commits changes of files: all of them, or none.
 //!
-//! What is to be written is written beside its place first, and then renamed over it. Nobody sees
-//! half a file, neither now nor after a crash; what cannot be completed is taken back.
+//! New content is first written to a temporary file in the same directory, and then renamed to its path. No
+//! reader sees partial content, neither now nor after a crash. If a change fails, the earlier ones are rolled
+//! back.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,27 +16,28 @@ use rustix::io::Errno;
 use crate::blocking::Abandoned;
 use crate::workspace::{Directory, Place, Stamp, Workspace};
 
-/// A file as it was.
+/// The state of a file before the change.
 #[derive(Debug, Clone)]
 pub(super) struct Before {
     pub(super) stamp: Stamp,
     pub(super) bytes: Bytes,
-    /// Its permissions.
+    /// The permissions.
     pub(super) mode: u32,
 }
 
 /// A change of one file.
 pub(super) struct Change<'a> {
     pub(super) place: &'a Place,
-    /// What was there; nothing may have changed since.
+    /// The previous state; the file must not have changed since.
     pub(super) before: Option<&'a Before>,
-    /// What is to be there.
+    /// The new content; `None` deletes the file.
     pub(super) after: Option<&'a [u8]>,
-    /// With these permissions; by default those that it has, or those of new files.
+    /// The new permissions; by default those of the old file, or those of new files.
     pub(super) mode: Option<u32>,
 }
 
-/// Makes all changes. The error says which could not be made; then none is, unless it says so.
+/// Makes all changes. The error names the one that failed; then none is made, unless the error reports a
+/// failed rollback.
 pub(super) fn commit(
     workspace: &Workspace,
     changes: &[Change<'_>],
@@ -49,7 +51,7 @@ pub(super) fn commit(
         apply_all(workspace, &mut staged)
     });
     if result.is_err() {
-        // The innermost first; those that are not empty stay.
+        // Innermost first; directories that are not empty stay.
         for directory in made.iter().rev() {
             let _ = std::fs::remove_dir(directory);
         }
@@ -104,12 +106,12 @@ fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), Str
     Ok(())
 }
 
-/// A change whose new content is written, but not in its place.
+/// A change whose new content is written to a temporary file.
 struct Staged<'a> {
     change: &'a Change<'a>,
     parent: Directory,
     name: &'a OsStr,
-    /// The file that holds the new content.
+    /// The temporary file with the new content.
     temporary: Option<Temporary>,
 }
 
@@ -122,7 +124,7 @@ impl<'a> Staged<'a> {
             .ok_or(io::ErrorKind::IsADirectory)?;
         let parent = change.place.open_parent(made)?;
         if change.before.is_some() {
-            // Renaming over a file would not ask whether it may be written to.
+            // Checked because renaming over a file does not require permission to write to it.
             rustix::fs::accessat(parent.handle(), name, Access::WRITE_OK, AtFlags::EACCESS)?;
         }
         let temporary = match change.after {
@@ -140,7 +142,7 @@ impl<'a> Staged<'a> {
         })
     }
 
-    /// Whether what is there is what was there.
+    /// True if the file is in its previous state.
     fn is_unchanged(&self) -> io::Result<bool> {
         let now = Stamp::at(self.parent.handle(), self.name)?;
         Ok(now == self.change.before.map(|before| before.stamp))
@@ -159,7 +161,7 @@ impl<'a> Staged<'a> {
         }
     }
 
-    /// Undoes what was applied.
+    /// Rolls an applied change back.
     fn take_back(&self) -> io::Result<()> {
         match (self.change.before, self.change.after) {
             (None, None) => Ok(()),
@@ -177,15 +179,15 @@ impl<'a> Staged<'a> {
     }
 }
 
-/// A file that is not in its place yet; it goes with the value unless it was renamed.
+/// A temporary file, deleted on drop unless it was renamed.
 struct Temporary {
     directory: std::os::fd::OwnedFd,
     name: Option<OsString>,
 }
 
 impl Temporary {
-    /// Writes a new file in a directory, with these permissions, and with the owner of what has the
-    /// name, as far as that is ours to give.
+    /// Writes a new file in a directory, with these permissions, and with the owner of the existing file of
+    /// that name, as far as this process may set it.
     fn write(
         parent: &Directory,
         name: &OsStr,
@@ -227,8 +229,8 @@ impl Temporary {
         }
     }
 
-    /// Renames it into its place. If `is_new`, what appeared there meanwhile is not replaced, where
-    /// the file system can tell.
+    /// Renames it to its path. If `is_new`, a file that has appeared there is not replaced, where the file
+    /// system supports that.
     fn rename(&mut self, parent: &Directory, name: &OsStr, is_new: bool) -> io::Result<()> {
         let Some(temporary) = self.name.take() else {
             return Ok(());
@@ -269,7 +271,7 @@ fn rename(
     rustix::fs::renameat(from, temporary, parent.handle(), name)
 }
 
-/// Gives a file the owner and the group of another, as far as they are ours to give.
+/// Gives a file the owner and the group of another, as far as this process may set them.
 fn inherit(file: &File, old: &Stat) -> io::Result<()> {
     let new = rustix::fs::fstat(file)?;
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid) {
@@ -290,7 +292,8 @@ mod tests {
     use super::*;
     use crate::builtin::files::original::read_if_there;
 
-    /// Replaces `a`, deletes `b`, makes `new/c`, and then fails: the last is not there to be deleted.
+    /// Replaces `a`, deletes `b`, creates `new/c`, and then fails: the last file does not exist and cannot be
+    /// deleted.
     #[test]
     fn what_fails_half_way_is_taken_back() {
         let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `edit_file`.
+//! The tool `edit_file`.
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
@@ -16,10 +16,10 @@ use super::{counted, grouped, near, original, path_of, typed, writer, writing};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 
-/// Lines shown before and after a change.
+/// Number of lines shown before and after a change.
 const AROUND: usize = 2;
 
-/// At most so many changed places, and lines of each, are shown.
+/// Maximum number of changed places, and of lines of each, that are shown.
 const PLACES: usize = 5;
 const LINES: usize = 40;
 
@@ -130,18 +130,18 @@ fn edit(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Outpu
     Ok(Output::text(report(path, &after, &places, edit.new.len())))
 }
 
-/// What is replaced by what, and where.
+/// A replacement and its places.
 struct Edit {
     old_length: usize,
     new: Vec<u8>,
-    /// Where what is replaced begins; they do not overlap.
+    /// Offsets of the replaced texts, which do not overlap.
     at: Vec<usize>,
 }
 
 impl Edit {
     fn find(bytes: &[u8], asked: &Asked) -> Result<Self, Output> {
         let endings = Endings::of(bytes);
-        // A model that is shown lines writes newlines, whatever ends the lines of the file.
+        // A model that gets lines writes `\n`, regardless of the line endings of the file.
         let mut spellings = vec![asked.old_text.clone()];
         if endings.both > 0 && asked.old_text.contains('\n') {
             spellings.push(with_returns(&asked.old_text));
@@ -177,7 +177,7 @@ impl Edit {
         })
     }
 
-    /// The new content, and where the replacements begin in it.
+    /// Returns the new content, and the offsets of the replacements in it.
     fn apply(&self, bytes: &[u8]) -> (Vec<u8>, Vec<usize>) {
         let mut after = Vec::with_capacity(bytes.len() + self.new.len());
         let mut places = Vec::with_capacity(self.at.len());
@@ -193,7 +193,7 @@ impl Edit {
     }
 }
 
-/// Where `needle` occurs, overlapping occurrences included: each could be the one that is meant.
+/// Returns the offsets of `needle`, including overlapping occurrences: each could be the intended one.
 fn occurrences(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
     const ENOUGH: usize = 1_000;
     let finder = memmem::Finder::new(needle);
@@ -252,7 +252,7 @@ fn has_line_numbers(lines: &[&[u8]]) -> bool {
     })
 }
 
-/// What was replaced, with the lines around it as they are now.
+/// Reports the replacements, with the lines around them after the change.
 fn report(path: &str, after: &[u8], places: &[usize], length: usize) -> String {
     let mut said = format!(
         "edited `{path}` ({})\n",

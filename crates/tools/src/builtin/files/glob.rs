@@ -1,4 +1,4 @@
-//! `glob`.
+//! The tool `glob`.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{Directory, Entry};
 
-/// At most so many files are shown.
+/// Maximum number of files that are shown.
 const MOST: usize = 1_000;
 
 pub(super) struct Glob {
@@ -141,7 +141,7 @@ fn find(
 
 struct Finding<N> {
     pattern: Pattern,
-    /// How to name what was found.
+    /// Formats the path of a match.
     name: N,
     lines: String,
     count: usize,
@@ -164,12 +164,12 @@ impl<N: Fn(&Path) -> String> Visit for Finding<N> {
     }
 }
 
-/// A pattern, and what it says about where to look.
+/// A pattern, and the restrictions on matches that follow from it.
 struct Pattern {
     matcher: GlobMatcher,
-    /// The names that every match begins with.
+    /// The leading path components of every match.
     prefix: Vec<String>,
-    /// The number of names of every match, if it is always the same.
+    /// The number of path components of every match, if it is fixed.
     depth: Option<usize>,
     names_hidden: bool,
 }
@@ -212,7 +212,7 @@ impl Pattern {
         })
     }
 
-    /// Whether anything below a directory can match.
+    /// True if anything below a directory can match.
     fn may_match_below(&self, directory: &Path) -> bool {
         let depth = directory.components().count();
         if self.depth.is_some_and(|most| depth >= most) {

@@ -1,4 +1,4 @@
-//! `grep`.
+//! The tool `grep`.
 
 mod hits;
 
@@ -27,7 +27,7 @@ use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{self, Directory, Entry, Kind};
 
-/// So many matches, or files, are shown if nothing else is asked for.
+/// Default maximum number of matches, or files, that are shown.
 const LIMIT: usize = 200;
 
 pub(super) struct Grep {
@@ -46,7 +46,7 @@ struct Asked {
     hidden: Option<bool>,
 }
 
-/// What is told about a file that matches.
+/// The form of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Shape {
@@ -216,11 +216,11 @@ struct Searching<'a> {
     notices: Vec<String>,
 }
 
-/// A search of what a walk meets.
+/// A search of the files that a walk finds.
 struct Visiting<'s, 'a, N> {
     searching: &'s mut Searching<'a>,
     filter: Option<Filter>,
-    /// How to name a file.
+    /// Formats the path of a file.
     name: N,
 }
 
@@ -262,7 +262,7 @@ impl Searching<'_> {
         };
         self.searched += 1;
         if let Err(error) = searched {
-            // Whether it can be read is not among what a witness knows.
+            // A witness does not record readability.
             self.witness.spoil(format!("{name}: {error}"));
             self.notices
                 .push(format!("cannot be read: {name}: {error}"));
@@ -303,12 +303,12 @@ impl Searching<'_> {
     }
 }
 
-/// Which files are searched.
+/// Selects the files that are searched.
 struct Filter {
     matcher: GlobMatcher,
-    /// Whether those that match are left out.
+    /// Set if matching files are excluded.
     excludes: bool,
-    /// Whether it is about names, whatever the directory.
+    /// Set if the pattern applies to file names in any directory.
     by_name: bool,
     names_hidden: bool,
 }

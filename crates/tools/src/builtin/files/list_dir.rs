@@ -1,4 +1,4 @@
-//! `list_dir`.
+//! The tool `list_dir`.
 
 use std::ffi::OsStr;
 
@@ -18,10 +18,10 @@ use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{Directory, Kind, Workspace};
 
-/// At most so many entries are shown.
+/// Maximum number of entries that are shown.
 const MOST: usize = 1_000;
 
-/// Version control keeps thousands of files there that nobody wants to see.
+/// Directory of the version control, which contains thousands of irrelevant files.
 pub(super) const VERSION_CONTROL: &str = ".git";
 
 pub(super) struct ListDir {
@@ -146,11 +146,11 @@ fn list(
 
 struct Listing<'a> {
     root: &'a std::path::Path,
-    /// The directory that the root leads to.
+    /// The canonical path of the root.
     real: &'a std::path::Path,
     workspace: &'a Workspace,
     denied: &'a SearchFilter,
-    /// The number of entries that rules leave out.
+    /// Number of entries that permission rules exclude.
     passed_over: usize,
     witness: &'a Witness,
     abandoned: &'a Abandoned,
@@ -191,7 +191,7 @@ impl Listing<'_> {
             .directory(name)
             .and_then(|next| self.list(&next, depth));
         if let Err(error) = listed {
-            // Whether it can be read is not among what a witness knows.
+            // A witness does not record readability.
             self.witness.spoil(format!("{path}: {error}"));
             self.unread.push(format!("{path}: {error}"));
         }

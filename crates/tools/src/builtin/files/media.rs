@@ -1,18 +1,18 @@
-//! What a file holds, by its first bytes.
+//! Detection of the type of a file by its first bytes.
 
-/// What a file holds.
+/// The type of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Media {
     Text,
-    /// Text in UTF-16 with a mark; true if the low byte comes first.
+    /// UTF-16 text with a byte order mark; true for little-endian.
     Utf16(bool),
-    /// A picture that models can look at: its media type.
+    /// An image that models accept, with its media type.
     Picture(&'static str),
-    /// Anything else: what it is.
+    /// Anything else, with a description.
     Binary(&'static str),
 }
 
-/// Where a NUL makes a file binary, if none of the marks says what it is.
+/// Number of leading bytes in which a NUL makes a file binary, if no signature matches.
 const HEAD: usize = 8 << 10;
 
 const MARKS: &[(&[u8], Media)] = &[
@@ -42,7 +42,7 @@ const MARKS: &[(&[u8], Media)] = &[
 ];
 
 impl Media {
-    /// Judges by the beginning of a file.
+    /// Detects the type by the beginning of a file.
     pub(super) fn of(head: &[u8]) -> Self {
         match head {
             [0xff, 0xfe, 0, 0, ..] => return Self::Binary("text in UTF-32"),
@@ -55,7 +55,7 @@ impl Media {
         }
         let has_nul = head.iter().take(HEAD).any(|byte| *byte == 0);
         match MARKS.iter().find(|(mark, _)| head.starts_with(mark)) {
-            // A text may begin like some of them.
+            // A text may begin with some of the signatures.
             Some((mark, media)) if has_nul || !mark.is_ascii() || mark.len() > 4 => *media,
             _ if has_nul => Self::Binary("binary data"),
             _ => Self::Text,
@@ -63,7 +63,7 @@ impl Media {
     }
 }
 
-/// UTF-16 (without its mark) as text; what is not valid becomes U+FFFD.
+/// Decodes UTF-16 (without its byte order mark); invalid units become U+FFFD.
 pub(super) fn from_utf16(bytes: &[u8], low_first: bool) -> String {
     let units = bytes.chunks_exact(2).map(|pair| {
         if low_first {

@@ -1,7 +1,7 @@
-//! Tools for files: looking at them, finding them, searching them, changing them.
+//! Tools that read, find, search and change files.
 //!
-//! Readers note what they look at before they look, and look through handles that no link can divert.
-//! Writers replace whole files in one step: a file is never seen half written.
+//! Readers record what they read before they read it, and read through handles that no symbolic link can
+//! redirect. Writers replace whole files in one step: no reader sees a partially written file.
 
 mod apply_patch;
 mod commit;
@@ -47,13 +47,13 @@ pub fn files() -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// At most so many bytes of text are answered.
+/// Maximum number of bytes of text in a result.
 const MOST_BYTES: usize = 64 << 10;
 
-/// Files up to this size are held in memory; longer ones are streamed, or refused.
+/// Maximum size of files that are read into memory; longer ones are streamed, or refused.
 const IN_MEMORY: u64 = 32 << 20;
 
-/// A tool that changes nothing: its results hold as long as what it noted.
+/// Describes a tool that changes nothing: its results are valid while its witnesses are unchanged.
 fn reader(name: &str, description: &str, parameters: Value) -> About {
     about(name, description, parameters, CacheClass::Validated)
 }
@@ -75,18 +75,18 @@ fn about(name: &str, description: &str, parameters: Value, class: CacheClass) ->
     }
 }
 
-/// The argument `path`, or what stands for it if it is left out.
+/// Returns the argument `path`, or the default if it is missing.
 fn path_of<'a>(arguments: &'a Arguments, default: &'a str) -> &'a str {
     let path = arguments.get("path").and_then(Value::as_str);
     path.unwrap_or(default)
 }
 
-/// What a call touches that searches below its `path`.
+/// The touches of a call that searches below its `path`.
 fn searching(arguments: &Arguments) -> Touches {
     Touches::searching(path_of(arguments, "."))
 }
 
-/// The files that a search must not read, by the permission rules.
+/// Returns the filter of files that a search must not read by the permission rules.
 fn denied(tool: &dyn Tool, arguments: &Arguments, context: &Context) -> SearchFilter {
     let touches = tool.touches(arguments);
     let operation = Operation {
@@ -98,7 +98,7 @@ fn denied(tool: &dyn Tool, arguments: &Arguments, context: &Context) -> SearchFi
     context.rules.search_filter(&operation, &context.workspace)
 }
 
-/// The notice of a search about entries that it was not allowed to read.
+/// The notice of a search about entries that permission rules exclude.
 fn passed_over(count: usize) -> Option<String> {
     let entries = match count {
         0 => return None,
@@ -110,8 +110,7 @@ fn passed_over(count: usize) -> Option<String> {
     ))
 }
 
-/// What is not in a search's arguments but decides what it may read: where, and the rules that leave
-/// files out.
+/// The implicit inputs of a search: the readable directories, and the rules that exclude files.
 fn searchable(tool: &str, context: &Context) -> Value {
     match context.rules.search_rules(tool).as_slice() {
         [] => readable(context),
@@ -119,21 +118,21 @@ fn searchable(tool: &str, context: &Context) -> Value {
     }
 }
 
-/// The arguments as a type. They have been checked, so that only a schema that says something else
-/// than the type can fail here.
+/// Converts the arguments to a type. They have been checked, so this fails only if the schema and the type
+/// disagree.
 fn typed<T: DeserializeOwned>(arguments: Arguments) -> Result<T, Output> {
     serde_json::from_value(Value::Object(arguments))
         .map_err(|error| Output::error(format!("an argument is wrong: {error}")))
 }
 
-/// What a call that reads depends on. Where the path cannot be resolved nothing is known, and what
-/// is found later is witnessed.
+/// The effects of a call that reads. If the path cannot be resolved, the reads are unknown, and later reads
+/// are witnessed.
 fn reading(path: &str, context: &Context, touched: impl FnOnce(&Place) -> Vec<Touched>) -> Effects {
     match context.workspace.readable_place(path) {
         Ok(place) => {
             let mut all = touched(&place);
             if place.asked != place.real {
-                // Links in it can be changed, too.
+                // The links in the path can change, too.
                 all.push(Touched::Path(place.asked));
             }
             Effects::reading(all)
@@ -145,7 +144,7 @@ fn reading(path: &str, context: &Context, touched: impl FnOnce(&Place) -> Vec<To
     }
 }
 
-/// What a call that writes files changes: the files, and the directories that it makes for them.
+/// The effects of a call that writes files: the files, and the directories created for them.
 fn writing<'a>(places: impl IntoIterator<Item = Result<&'a Place, &'a Refusal>>) -> Effects {
     let mut touched = Vec::new();
     for place in places {
@@ -158,7 +157,7 @@ fn writing<'a>(places: impl IntoIterator<Item = Result<&'a Place, &'a Refusal>>)
                         .map(|directory| Touched::Path(directory.to_owned())),
                 );
             }
-            // It will be refused, as far as can be told now.
+            // The call will probably be refused.
             Err(_) => return Effects::UNKNOWN,
         }
     }
@@ -167,8 +166,8 @@ fn writing<'a>(places: impl IntoIterator<Item = Result<&'a Place, &'a Refusal>>)
     Effects::writing(touched)
 }
 
-/// What is not in a reader's arguments but decides what it may read: nobody is served what they would
-/// be refused now.
+/// The implicit inputs of a reader: the readable directories, so that no caller gets a cached result of a
+/// path that it may not read now.
 fn readable(context: &Context) -> Value {
     match context.workspace.readable() {
         [] => Value::Null,
@@ -179,7 +178,7 @@ fn readable(context: &Context) -> Value {
     }
 }
 
-/// Everything below a directory, and the directory.
+/// Everything below a directory, and the directory itself.
 fn below(directory: &Path) -> Vec<Touched> {
     vec![
         Touched::Glob {
@@ -190,13 +189,13 @@ fn below(directory: &Path) -> Vec<Touched> {
     ]
 }
 
-/// `1 line`, `12 lines`.
+/// Formats a count with a noun: `1 line`, `12 lines`.
 fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(count as u64))
 }
 
-/// `12,345`.
+/// Formats a number with thousands separators: `12,345`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -209,7 +208,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// The name of a path, relative to a directory.
+/// The path relative to a directory.
 fn relative(path: &Path, directory: &Path) -> String {
     path.strip_prefix(directory)
         .unwrap_or(path)

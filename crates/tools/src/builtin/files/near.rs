@@ -1,12 +1,12 @@
-//! What to say of lines that are not in a file: what comes near.
+//! Explanations for lines that are not in a file: the most similar lines.
 
 use super::text::Line;
 
-/// Lines are quoted up to this many characters.
+/// Maximum number of characters of a quoted line.
 const QUOTED: usize = 160;
 
-/// Where `wanted` would be among `lines`, if whitespace did not count, and what differs; or where it
-/// begins to differ.
+/// Describes where `wanted` would match in `lines` if whitespace were ignored, and the difference; or the
+/// place where the best partial match ends.
 pub(super) fn explain(lines: &[Line<'_>], wanted: &[&[u8]]) -> Option<String> {
     let begin = wanted.iter().position(|line| !is_blank(line))?;
     let end = wanted.iter().rposition(|line| !is_blank(line))? + 1;
@@ -14,7 +14,7 @@ pub(super) fn explain(lines: &[Line<'_>], wanted: &[&[u8]]) -> Option<String> {
     let best = (0..lines.len())
         .filter(|at| like(lines[*at].body, wanted[0]))
         .map(|at| (agreement(&lines[at..], wanted), at))
-        // Of several the first.
+        // The first of several.
         .max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at)));
     let (length, at) = best?;
     if length == wanted.len() {
@@ -32,7 +32,7 @@ pub(super) fn explain(lines: &[Line<'_>], wanted: &[&[u8]]) -> Option<String> {
     ))
 }
 
-/// The lines at `at` are those that are wanted, but for whitespace.
+/// Describes the difference in whitespace between `wanted` and the lines at `at`.
 fn whitespace(lines: &[Line<'_>], at: usize, wanted: &[&[u8]]) -> String {
     let differing = lines[at..]
         .iter()
@@ -61,7 +61,7 @@ fn range(at: usize, length: usize, one: &str, several: &str) -> String {
     }
 }
 
-/// How many of the wanted lines are there in a row, but for whitespace.
+/// Number of leading wanted lines that match, ignoring whitespace.
 fn agreement(lines: &[Line<'_>], wanted: &[&[u8]]) -> usize {
     lines
         .iter()
@@ -74,7 +74,7 @@ fn is_blank(line: &[u8]) -> bool {
     line.trim_ascii().is_empty()
 }
 
-/// Whether two lines are the same but for whitespace.
+/// True if two lines are equal, ignoring whitespace.
 fn like(a: &[u8], b: &[u8]) -> bool {
     let visible = |line: &'_ [u8]| -> Vec<u8> {
         line.iter()
@@ -85,7 +85,7 @@ fn like(a: &[u8], b: &[u8]) -> bool {
     a.trim_ascii() == b.trim_ascii() || visible(a) == visible(b)
 }
 
-/// A line with its whitespace made visible.
+/// Quotes a line with visible whitespace.
 fn quote(line: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(line).chars().take(QUOTED).collect();
     format!("{text:?}")

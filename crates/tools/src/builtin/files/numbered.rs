@@ -1,4 +1,4 @@
-//! Lines with their numbers, from a text of any length.
+//! Numbered lines of a text of any length.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -7,41 +7,41 @@ use memchr::memchr;
 
 use super::{MOST_BYTES, counted, grouped};
 
-/// A line is shown up to this many characters.
+/// Maximum number of characters of a line that are shown.
 const LONGEST: usize = 2_000;
 
-/// Which lines are asked for.
+/// The requested lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
-    /// The first, from 1.
+    /// The first line, from 1.
     pub(super) offset: usize,
-    /// How many.
+    /// Maximum number of lines.
     pub(super) limit: usize,
 }
 
 /// Numbered lines.
 #[derive(Debug)]
 pub(super) struct Numbered {
-    /// Number, tab, line, newline.
+    /// Number, tab, line and newline of each line.
     pub(super) text: String,
     range: Range,
-    /// So many lines are shown.
+    /// Number of lines shown.
     shown: usize,
-    /// So many there are.
+    /// Number of lines in the text.
     total: usize,
-    /// So many end with a carriage return.
+    /// Number of lines that end with a carriage return.
     returns: usize,
-    /// Whether there are bytes that are not UTF-8 among those shown.
+    /// Set if the shown lines contain bytes that are not UTF-8.
     invalid: bool,
 }
 
-/// Line `number` as it is shown.
+/// Formats line `number`.
 pub(super) fn line(number: usize, text: &str) -> String {
     format!("{number:>6}\t{text}\n")
 }
 
 impl Numbered {
-    /// Numbers the lines of `range`, as many as fit, and counts all.
+    /// Numbers the lines of `range`, as many as fit, and counts all lines.
     pub(super) fn read(reader: &mut impl BufRead, range: Range) -> io::Result<Self> {
         let mut numbered = Self {
             text: String::new(),
@@ -56,7 +56,7 @@ impl Numbered {
         loop {
             let number = numbered.total + 1;
             let wanted = !full && number >= range.offset && number - range.offset < range.limit;
-            // Longer than any line that is shown, in the longest encoding.
+            // Longer than any line that is shown, in UTF-8's longest encoding.
             let most = if wanted { LONGEST * 4 + 4 } else { 0 };
             let Some(length) = read_line(reader, &mut bytes, most)? else {
                 return Ok(numbered);
@@ -78,7 +78,7 @@ impl Numbered {
         let whole = bytes.len() == length.bytes;
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => Cow::Borrowed(text),
-            // Cut within a character.
+            // The cut is within a character.
             Err(error) if !whole && error.error_len().is_none() => {
                 String::from_utf8_lossy(&bytes[..error.valid_up_to()])
             }
@@ -97,12 +97,12 @@ impl Numbered {
         }
     }
 
-    /// How many lines there are.
+    /// The total number of lines.
     pub(super) fn total(&self) -> usize {
         self.total
     }
 
-    /// What has to be said about what is shown, and what is not; empty if all is shown as it is.
+    /// Returns notices about special or omitted lines; empty if there is nothing to report.
     pub(super) fn notices(&self) -> String {
         let mut notices = Vec::new();
         let first = self.range.offset;
@@ -137,12 +137,12 @@ fn counted_ends(count: usize) -> String {
 }
 
 struct Length {
-    /// Without what ends it.
+    /// Length in bytes, without the line ending.
     bytes: usize,
     has_return: bool,
 }
 
-/// Reads a line into `bytes`, as far as `most`, and goes behind it; `None` at the end.
+/// Reads a line into `bytes`, up to `most` bytes, and skips the rest; `None` at the end.
 fn read_line(
     reader: &mut impl BufRead,
     bytes: &mut Vec<u8>,

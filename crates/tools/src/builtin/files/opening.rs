@@ -1,4 +1,4 @@
-//! Opening what a path means, and what to say when that is not possible.
+//! Opens the file or directory at a path, and explains failures.
 
 use std::fs::File;
 use std::io;
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use crate::tool::Output;
 use crate::workspace::{Directory, Found, Place, Workspace};
 
-/// So often a path is followed anew when it changes while it is opened.
+/// Maximum number of attempts to resolve and open a path that changes meanwhile.
 const TRIES: usize = 3;
 
-/// Opens the file that a path means.
+/// Opens the file at a path.
 pub(super) fn open_file(workspace: &Workspace, path: &str) -> Result<(Place, File), Output> {
     for _ in 0..TRIES {
         let place = workspace.readable_place(path)?;
@@ -27,7 +27,7 @@ pub(super) fn open_file(workspace: &Workspace, path: &str) -> Result<(Place, Fil
     Err(restless(path))
 }
 
-/// Opens the directory that a path means.
+/// Opens the directory at a path.
 pub(super) fn open_directory(
     workspace: &Workspace,
     path: &str,
@@ -53,7 +53,7 @@ pub(super) fn open_directory(
     Err(restless(path))
 }
 
-/// That there is a file.
+/// Fails unless there is a file.
 pub(super) fn is_file(workspace: &Workspace, place: &Place, path: &str) -> Result<(), Output> {
     match place.found {
         Found::File => Ok(()),
@@ -65,7 +65,7 @@ pub(super) fn is_file(workspace: &Workspace, place: &Place, path: &str) -> Resul
     }
 }
 
-/// Whether something else was put in the place between following the path and opening it.
+/// True if the error means that the entry was replaced between resolving the path and opening it.
 pub(super) fn is_swapped(error: &io::Error) -> bool {
     let by_number = error.raw_os_error().is_some_and(|number| {
         [Errno::LOOP, Errno::NOTDIR, Errno::NOENT, Errno::NXIO]
@@ -79,7 +79,7 @@ pub(super) fn is_swapped(error: &io::Error) -> bool {
         )
 }
 
-/// What to say of a path where nothing is: what is missing, and what is there instead.
+/// The error for a path that does not exist: the missing component, and similar or existing names.
 pub(super) fn missing(workspace: &Workspace, place: &Place, path: &str) -> Output {
     let tilde = if path.starts_with('~') {
         "; `~` is not expanded"

@@ -1,4 +1,4 @@
-//! A file that is about to be changed, as it is.
+//! Reads the previous state of a file that is about to be changed.
 
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use super::{IN_MEMORY, grouped};
 use crate::tool::Output;
 use crate::workspace::{Found, Place, Stamp};
 
-/// Reads a file that was found at a place, in one state.
+/// Reads a file at a resolved place in one consistent state.
 pub(super) fn read(place: &Place, path: &str) -> Result<Before, Output> {
     let read = || -> io::Result<Option<Before>> {
         let file = place.open_file()?;
@@ -38,7 +38,7 @@ pub(super) fn read(place: &Place, path: &str) -> Result<Before, Output> {
     }
 }
 
-/// Reads what is at a place, if it is a file; `None` if nothing is there.
+/// Reads the file at a resolved place; `None` if it does not exist.
 pub(super) fn read_if_there(place: &Place, path: &str) -> Result<Option<Before>, Output> {
     match place.found {
         Found::Nothing => Ok(None),

@@ -1,4 +1,4 @@
-//! The patch format that models know: sections of files between `*** Begin Patch` and `*** End Patch`.
+//! The patch format known to models: sections of files between `*** Begin Patch` and `*** End Patch`.
 //!
 //! ```text
 //! *** Begin Patch
@@ -14,9 +14,9 @@
 //! *** End Patch
 //! ```
 //!
-//! A hunk begins with `@@`; what follows it is a line of the file behind which the hunk's lines are,
-//! and several such headers lead inwards. The first hunk needs none. A header as in a unified diff
-//! (`@@ -10,4 +10,5 @@`) says near which line. `*** End of File` ends a hunk that lies at the end.
+//! A hunk begins with `@@`, optionally followed by a line of the file after which the hunk's lines are;
+//! several such headers are nested. The first hunk needs none. A header as in a unified diff
+//! (`@@ -10,4 +10,5 @@`) gives an approximate line. `*** End of File` ends a hunk at the end of the file.
 
 pub(super) mod apply;
 mod parse;
@@ -28,27 +28,27 @@ pub struct Patch {
     pub sections: Vec<Section>,
 }
 
-/// What happens to one file.
+/// The change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The line of the patch where it begins, from 1.
+    /// The line of the patch where the section begins, from 1.
     pub line: usize,
-    /// The file.
+    /// The path of the file.
     pub path: String,
-    /// What happens to it.
+    /// The kind of change.
     pub action: Action,
 }
 
-/// What happens to a file.
+/// The kind of change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// It is made of these lines.
+    /// Creates the file with these lines.
     Add(Vec<String>),
-    /// It goes.
+    /// Deletes the file.
     Delete,
-    /// It is changed, moved, or both.
+    /// Changes the file, moves it, or both.
     Update {
-        /// Where it goes.
+        /// The new path, if it is moved.
         move_to: Option<String>,
         /// The changes, in the order of the file.
         hunks: Vec<Hunk>,
@@ -58,53 +58,53 @@ pub enum Action {
 /// A change within a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk {
-    /// The line of the patch where it begins, from 1.
+    /// The line of the patch where the hunk begins, from 1.
     pub line: usize,
-    /// Lines of the file, one behind the other, behind which it is.
+    /// Lines of the file, in order, after which the hunk is.
     pub anchors: Vec<String>,
     /// The line of the file that it should be near, from 1.
     pub near: Option<usize>,
-    /// Its lines; never empty.
+    /// The lines of the hunk; never empty.
     pub lines: Vec<(Mark, String)>,
-    /// Whether it lies at the end of the file.
+    /// Set if the hunk is at the end of the file.
     pub at_end: bool,
 }
 
-/// What becomes of a line.
+/// The role of a line in a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// It stays.
+    /// The line stays.
     Context,
-    /// It goes.
+    /// The line is removed.
     Removed,
-    /// It comes.
+    /// The line is added.
     Added,
 }
 
-/// Why a text is no patch.
+/// The error of a text that is not a patch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the patch: {reason}")]
 pub struct Malformed {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it, and what is expected.
+    /// The problem, and the expectation.
     pub reason: String,
 }
 
-/// A text with hunks applied: all of them, in the order of the text. Lines end as they did, new ones
-/// as most do; whether the last one ends with a newline stays as it is.
+/// Applies hunks to a text: all of them, in the order of the text. Lines keep their endings, and new lines
+/// get the most frequent one. The presence of a newline at the end of the file does not change.
 ///
 /// # Errors
-/// Which hunk does not fit, and why.
+/// The hunk that does not fit, and the reason.
 pub fn patched(hunks: &[Hunk], text: &[u8]) -> Result<Vec<u8>, String> {
     apply::apply(hunks, text).map(|applied| applied.bytes)
 }
 
 impl Patch {
-    /// Reads a patch.
+    /// Parses a patch.
     ///
     /// # Errors
-    /// What is wrong with the text, and in which line.
+    /// The problem and its line.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         parse::patch(text)
     }

@@ -1,4 +1,4 @@
-//! `read_file`.
+//! The tool `read_file`.
 
 use std::io::BufRead;
 
@@ -19,7 +19,7 @@ use super::{IN_MEMORY, grouped, path_of, readable, reader, reading, typed};
 use crate::blocking::blocking;
 use crate::tool::{About, Arguments, Context, Output, Tool};
 
-/// So many lines are shown if nothing else is asked for.
+/// Default maximum number of lines.
 const LINES: usize = 2_000;
 
 pub(super) struct ReadFile {
@@ -146,7 +146,7 @@ fn text_of(asked: &Asked, reader: &mut impl BufRead) -> Result<String, Output> {
     Ok(format!("{}{}", numbered.text, numbered.notices()))
 }
 
-/// A picture of any size: who sends it to a provider scales it down.
+/// Returns an image of any size: the code that sends it to a provider scales it down.
 fn picture(kind: &'static str, bytes: &[u8]) -> Output {
     let said = format!("{kind}, {} bytes:", grouped(bytes.len() as u64));
     let mut output = Output::text(said);

@@ -1,4 +1,4 @@
-//! The content of a file: noted before it is looked at, and read from the handle that was opened
+//! The content of a file: recorded as a witness before it is read, and read from the handle that was opened
 //! within the workspace.
 
 use std::fs::File;
@@ -11,14 +11,14 @@ use cachalot_cache::{Observation, Witness};
 use super::IN_MEMORY;
 use crate::workspace::Stamp;
 
-/// Of a larger file nothing is kept.
+/// Maximum size of files whose content is witnessed; results from larger ones are not cached.
 const WATCHED: u64 = 256 << 20;
 
 /// The content of a file.
 pub(super) enum Source {
-    /// All of it.
+    /// The whole content.
     Whole(Bytes),
-    /// Too long to be held: to be read once, from its beginning.
+    /// A file too long for memory: to be read once, from its beginning.
     Stream(Stream),
 }
 
@@ -30,14 +30,14 @@ pub(super) struct Stream {
 }
 
 impl Source {
-    /// Reads an open file, and notes that what lies at `asked` was looked at. If that is not what was
-    /// read, nothing that is made of it is kept.
+    /// Reads an open file, and records the content at `asked` as a witness. If the two differ, the witness is
+    /// marked as incomplete, so that no result from it is cached.
     pub(super) fn read(mut file: File, asked: &Path, witness: &Witness) -> io::Result<Self> {
         let size = file.metadata()?.len();
         if size > IN_MEMORY {
             let before = Stamp::of(&file)?;
             if size > WATCHED {
-                // To note what it holds would take longer than anybody wants to wait for a few lines.
+                // Hashing the content would take too long for a request of a few lines.
                 witness.spoil(format!("{} is too large to be watched", asked.display()));
             } else {
                 witness.observe(Observation::Content(asked));
@@ -62,7 +62,7 @@ impl Source {
 }
 
 impl Stream {
-    /// Called when enough was read: what changed meanwhile spoils the witness.
+    /// Ends the reading: a change in the meantime marks the witness as incomplete.
     pub(super) fn end(self, witness: &Witness) {
         let after = Stamp::of(self.reader.get_ref());
         if !after.is_ok_and(|after| after == self.before) || !self.before.is_at(&self.asked) {

@@ -1,15 +1,15 @@
-//! Bytes of text, by lines.
+//! Lines of texts as bytes.
 
 use memchr::{memchr, memchr_iter};
 
-/// A line, and what ends it: `\n`, `\r\n`, or nothing.
+/// A line, and its ending: `\n`, `\r\n`, or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     pub(super) body: &'a [u8],
     pub(super) ending: &'a [u8],
 }
 
-/// The lines of a text. What comes behind the last newline is a line unless it is empty.
+/// Returns the lines of a text. The text after the last newline is a line unless it is empty.
 pub(super) fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
     let mut all = Vec::new();
     let mut rest = bytes;
@@ -29,23 +29,23 @@ pub(super) fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
     all
 }
 
-/// How many lines there are.
+/// Returns the number of lines.
 pub(super) fn count_lines(bytes: &[u8]) -> usize {
     let ended = memchr_iter(b'\n', bytes).count();
     ended + usize::from(bytes.last().is_some_and(|last| *last != b'\n'))
 }
 
-/// The number, from 1, of the line that the byte at `offset` is in.
+/// Returns the number, from 1, of the line that contains the byte at `offset`.
 pub(super) fn line_at(bytes: &[u8], offset: usize) -> usize {
     memchr_iter(b'\n', &bytes[..offset.min(bytes.len())]).count() + 1
 }
 
-/// How lines end.
+/// Numbers of line endings by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Endings {
-    /// With a carriage return and a newline.
+    /// Carriage return and newline.
     pub(super) both: usize,
-    /// With a newline alone.
+    /// Newline alone.
     pub(super) newline: usize,
 }
 
@@ -62,12 +62,12 @@ impl Endings {
         Self { both, newline }
     }
 
-    /// Whether all lines end with carriage return and newline.
+    /// True if all lines end with carriage return and newline.
     pub(super) fn are_all_both(self) -> bool {
         self.both > 0 && self.newline == 0
     }
 
-    /// What ends most lines.
+    /// The most frequent line ending.
     pub(super) fn usual(self) -> &'static [u8] {
         if self.both > self.newline {
             b"\r\n"
@@ -77,12 +77,12 @@ impl Endings {
     }
 }
 
-/// The text with every newline preceded by a carriage return.
+/// Converts all line endings to `\r\n`.
 pub(super) fn with_returns(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-/// The text with no newline preceded by a carriage return.
+/// Converts all line endings to `\n`.
 pub(super) fn without_returns(text: &str) -> String {
     text.replace("\r\n", "\n")
 }

@@ -1,9 +1,9 @@
-//! Walking a directory tree the way people search one: without hidden and ignored files, sorted,
-//! every directory and every file of rules noted before it is looked at.
+//! Walks a directory tree for searches: without hidden and ignored files, sorted. Every directory and every
+//! ignore file is recorded as a witness before it is read.
 //!
-//! Rules are those of `.ignore` and `.gitignore` files between the directory that confines the walk
-//! and the entry; the former win. Rules of the user or the machine, and those outside, have no say:
-//! what is found depends on the workspace alone.
+//! Ignore rules come from `.ignore` and `.gitignore` files between the directory that confines the walk and
+//! the entry; the former take precedence. Rules of the user, of the machine, and outside of that directory
+//! are not used: the result depends on the workspace only.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,24 +24,24 @@ use crate::blocking::Abandoned;
 use crate::tool::Context;
 use crate::workspace::{Directory, Entry, Found, Kind, Place, Workspace};
 
-/// The files of rules, the strongest first.
+/// The names of ignore files, highest precedence first.
 const RULES: [&str; 2] = [".ignore", ".gitignore"];
 
-/// After so many entries a walk ends, and says so.
+/// Maximum number of entries of a walk; a longer one ends with a notice.
 const MOST: usize = 200_000;
 
-/// Directories are entered this deep: each holds a handle open.
+/// Maximum depth of directories that are entered: each keeps a handle open.
 const DEEPEST: usize = 100;
 
-/// Who is shown what a walk finds.
+/// The visitor of a walk.
 pub(super) trait Visit {
-    /// Whether to enter a directory; its path is relative to where the walk begins.
+    /// True to enter a directory; its path is relative to the start of the walk.
     fn enters(&self, directory: &Path) -> bool {
         let _ = directory;
         true
     }
 
-    /// Something that is no directory, with its path relative to where the walk begins.
+    /// Visits an entry that is not a directory, with its path relative to the start of the walk.
     fn meet(&mut self, directory: &Directory, entry: &Entry, path: &Path) -> ControlFlow<()>;
 }
 
@@ -50,22 +50,22 @@ pub(super) struct Walk<'a> {
     workspace: &'a Workspace,
     witness: &'a Witness,
     abandoned: &'a Abandoned,
-    /// Whether to look at what begins with a dot.
+    /// Set to include entries that begin with a dot.
     hidden: bool,
-    /// The rules that hold where the walk is, from the outermost directory inwards.
+    /// The ignore rules of the current directory and its parents, outermost first.
     levels: Vec<Level>,
     seen: usize,
     denied: &'a SearchFilter,
-    /// The number of entries that permission rules leave out.
+    /// Number of entries that permission rules exclude.
     passed_over: usize,
     notices: Vec<String>,
 }
 
-/// The rules in one directory, in the order of [`RULES`].
+/// The ignore rules in one directory, in the order of [`RULES`].
 #[derive(Default)]
 struct Level([Option<Gitignore>; 2]);
 
-/// What a walk that begins at a place depends on.
+/// The reads of a walk that starts at a place.
 pub(super) fn touched(place: &Place) -> Vec<Touched> {
     let mut all = below(&place.real);
     for directory in outer(place) {
@@ -74,7 +74,7 @@ pub(super) fn touched(place: &Place) -> Vec<Touched> {
     all
 }
 
-/// The directories around a place, as far as it is confined, the outermost first.
+/// The parent directories of a place within the directory that confines it, outermost first.
 fn outer(place: &Place) -> Vec<&Path> {
     let mut all: Vec<&Path> = place
         .real
@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks what is below a directory, and says what has to be said about it.
+    /// Walks the tree below a directory; returns notices about it.
     pub(super) fn walk(
         mut self,
         place: &Place,
@@ -114,8 +114,8 @@ impl<'a> Walk<'a> {
         visit: &mut impl Visit,
     ) -> io::Result<Vec<String>> {
         if place.is_behind_links() {
-            // The rules around it are those of the directory that the links lead to, and a witness
-            // does not know where links lead.
+            // The applicable rules are those of the target directory of the links, and a witness does not
+            // record link targets.
             self.witness.spoil(format!(
                 "{} lies behind symbolic links",
                 place.asked.display()
@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
         Ok(self.notices)
     }
 
-    /// `real` is where the directory is, `path` the same relative to the beginning.
+    /// `real` is the canonical path of the directory, `path` the path relative to the start.
     fn enter(
         &mut self,
         directory: &Directory,
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         {
             Ok(flow) => flow,
             Err(error) => {
-                // Whether it can be read is not among what a witness knows.
+                // A witness does not record readability.
                 self.witness.spoil(format!("{}: {error}", path.display()));
                 self.notices
                     .push(format!("cannot be listed: {}: {error}", path.display()));
@@ -243,7 +243,7 @@ impl<'a> Walk<'a> {
         false
     }
 
-    /// The rules in a directory; the listing, which is noted, tells whether there are any.
+    /// Returns the rules in a directory. Their absence is witnessed by the recorded listing.
     fn level(&self, directory: &Directory, real: &Path, entries: &[Entry]) -> Level {
         let mut level = Level::default();
         for (index, name) in RULES.iter().enumerate() {
@@ -254,9 +254,9 @@ impl<'a> Walk<'a> {
         level
     }
 
-    /// The rules in the file at `path` for what is in `directory`.
+    /// Returns the rules in the file at `path` for the content of `directory`.
     fn rules(&self, path: &Path, directory: &Path) -> Option<Gitignore> {
-        // Rules that a link leads out of the workspace are none, whatever they say.
+        // A link to a file outside of the workspace provides no rules.
         self.witness.observe(Observation::Target(path));
         let opened = match self.workspace.readable_place(path) {
             Ok(place) if place.found == Found::File => place.open_file(),
@@ -271,7 +271,7 @@ impl<'a> Walk<'a> {
         };
         match opened.and_then(|file| Source::read(file, path, self.witness)) {
             Ok(Source::Whole(bytes)) => Some(compile(&bytes, directory)),
-            // Nobody writes so many rules.
+            // A file of this size is not a rule file.
             Ok(Source::Stream(stream)) => {
                 stream.end(self.witness);
                 None
@@ -284,7 +284,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A line that is no pattern is left out, as Git does.
+/// Compiles ignore rules. Invalid lines are skipped, as in Git.
 fn compile(bytes: &[u8], directory: &Path) -> Gitignore {
     let text = String::from_utf8_lossy(bytes);
     let mut builder = GitignoreBuilder::new(directory);
@@ -294,7 +294,7 @@ fn compile(bytes: &[u8], directory: &Path) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// Notices, as they end an answer.
+/// Formats notices for the end of a result.
 pub(super) fn noticed(notices: &[String]) -> String {
     notices
         .iter()
@@ -302,7 +302,7 @@ pub(super) fn noticed(notices: &[String]) -> String {
         .collect()
 }
 
-/// How a path that a walk met is shown: relative to the workspace.
+/// Formats a path found by a walk: relative to the workspace.
 pub(super) fn shown(workspace: &Workspace, place: &Place, path: &Path) -> String {
     let asked: PathBuf = place.asked.join(path);
     if asked.starts_with(workspace.root()) {

@@ -1,4 +1,4 @@
-//! `write_file`.
+//! The tool `write_file`.
 
 use async_trait::async_trait;
 use cachalot_core::Effects;

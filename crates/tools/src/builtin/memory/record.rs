@@ -1,8 +1,9 @@
-//! How user memory lies in a memory: the same records, with the same labels, as those of the
-//! workflow's `ltm` actions, so that both see what either keeps.
+//! The format of long-term memory in a store: the same records and labels as those of the workflow's `ltm`
+//! actions, so that both see each other's records.
 //!
-//! The value of a record is the JSON `{"value": …, "metadata": …}`. Labels are the key itself, and
-//! each scalar of the metadata as its canonical JSON, so that `1`, `1.0`, `"1"` and `true` are four.
+//! The value of a record is the JSON `{"value": …, "metadata": …}`. Labels are the key itself, and each
+//! scalar of the metadata as its canonical JSON, so that `1`, `1.0`, `"1"` and `true` are four different
+//! values.
 
 use cachalot_core::{Digest, Millis};
 use cachalot_memory::{Label, Record};
@@ -11,19 +12,19 @@ use serde_json::Value;
 
 use crate::tool::Arguments;
 
-/// The label that holds the record's key.
+/// The label with the record's key.
 pub(super) const KEY: &str = "key";
 
-/// What precedes the name of a field of the metadata in the name of its label.
+/// Prefix of the names of labels of metadata fields.
 const FIELD: &str = "meta.";
 
-/// Longer label values are replaced by their digest; an index is no place for essays.
+/// Maximum length of a label value; a longer one is replaced by its digest, to keep the index small.
 const LONGEST: usize = 512;
 
-/// The moment of storing, which the memory sets.
+/// The time of writing, which the store sets.
 const UNSET: Millis = 0;
 
-/// A value with what is known about it.
+/// A value with its metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Remembered {
     pub(super) value: Value,
@@ -31,7 +32,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// The record that keeps it under `key`.
+    /// Creates the record with the key `key`.
     pub(super) fn record(&self, key: &str) -> Record {
         let mut labels = vec![Label::new(KEY, key)];
         for (name, field) in self.metadata.iter().flatten() {
@@ -51,27 +52,27 @@ impl Remembered {
         }
     }
 
-    /// What a record keeps.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// A record of another shape.
+    /// If the record has another format.
     pub(super) fn read(record: &Record) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(&record.value)
     }
 }
 
-/// The name of the label of a field of the metadata.
+/// The name of the label of a metadata field.
 pub(super) fn label_name(field: &str) -> String {
     format!("{FIELD}{field}")
 }
 
-/// The label value of a scalar; `None` for what is none.
+/// The label value of a scalar; `None` for arrays and objects.
 pub(super) fn label_value(field: &Value) -> Option<String> {
     if field.is_array() || field.is_object() {
         return None;
     }
     let text = field.to_string();
-    // No scalar begins with an `s`.
+    // Unambiguous, because no scalar begins with an `s`.
     Some(if text.len() > LONGEST {
         format!("sha256:{}", Digest::of(text.as_bytes()))
     } else {
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The very bytes and labels that `ltm.store` writes.
+    /// The exact bytes and labels that `ltm.store` writes.
     #[test]
     fn records_are_those_of_the_workflow() {
         let remembered = Remembered {

@@ -1,24 +1,24 @@
-//! The beginning and the end of what a program writes, in bounded memory.
+//! Captures the beginning and the end of a program's output in bounded memory.
 
 use std::collections::VecDeque;
 
 use cachalot_core::Seals;
 
-/// More is kept on both sides of what is left out than is shown, so that a secret that lies across
-/// the edge is recognised as a whole before it is cut.
+/// Number of bytes that each side keeps in addition to those that are shown, so that a secret that spans the
+/// edge is recognized as a whole before it is cut.
 const MARGIN: usize = 4 << 10;
 
-/// Takes bytes in and keeps the first and the last of them.
+/// Keeps the first and the last bytes of an output.
 pub(super) struct Capture {
     limit: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// Bytes that are in neither.
+    /// Number of bytes that were dropped between `head` and `tail`.
     lost: u64,
 }
 
 impl Capture {
-    /// Shows at most about `limit` bytes in the end: half from the beginning, half from the end.
+    /// Creates a capture that shows about `limit` bytes: half from the beginning, half from the end.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -28,7 +28,7 @@ impl Capture {
         }
     }
 
-    /// How many bytes each side keeps.
+    /// Number of bytes that each side keeps.
     fn side(&self) -> usize {
         self.limit / 2 + MARGIN
     }
@@ -44,7 +44,7 @@ impl Capture {
         }
     }
 
-    /// What was written, secrets masked; what does not fit is replaced by a notice in the middle.
+    /// Returns the output with secrets masked; a notice in the middle replaces the part that does not fit.
     pub(super) fn shown(mut self, seals: &Seals) -> String {
         if self.lost == 0 {
             self.head.extend(self.tail.iter());
@@ -61,7 +61,7 @@ impl Capture {
             String::from_utf8_lossy(&tail),
         );
         let (head, tail) = (seals.redact(&head), seals.redact(&tail));
-        // However much shorter masking made it, the inner edge may begin within a secret.
+        // Masking may have shortened the text by any amount, and the inner edge may be within a secret.
         let half = (self.limit / 2)
             .min(head.len().saturating_sub(MARGIN))
             .min(tail.len().saturating_sub(MARGIN));
@@ -69,13 +69,13 @@ impl Capture {
     }
 }
 
-/// The first `half` bytes of `head`, the last `half` of `tail`, and between them how much is missing:
-/// `lost` beside what is cut here.
+/// Returns the first `half` bytes of `head`, the last `half` of `tail`, and between them the number of
+/// missing bytes: those that are cut here, and `lost`.
 fn cut(head: &str, tail: &str, half: usize, lost: u64) -> String {
     let first = &head[..head.floor_char_boundary(half)];
     let last = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(half))..];
     let missing = match lost {
-        // Both are the same text.
+        // `head` and `tail` are the same text.
         0 => head.len() - first.len() - last.len(),
         lost => {
             let cut = (head.len() - first.len()) + (tail.len() - last.len());
@@ -156,7 +156,7 @@ mod tests {
     fn a_secret_cut_by_what_was_lost_is_never_shown() {
         let seals = Seals::under(DigestKey::new([1; 32]));
         seals.learn("correct horse");
-        // So many secrets that masking shortens the head by more than the margin.
+        // Enough secrets that masking shortens the head by more than the margin.
         let text = b"correct horse".repeat(100_000);
         let shown = shown(10_000, &[&text], &seals);
         assert!(

@@ -7,8 +7,8 @@ use cachalot_core::secret::redact_value;
 use globset::GlobSet;
 use serde_json::json;
 
-/// The variables that a command gets: all of them but those that look like credentials, unless their
-/// name is among `passed`.
+/// Returns the variables that a command gets: all except those that look like credentials, unless their name
+/// is among `passed`.
 pub(super) fn passed_on<'a>(
     environment: &'a BTreeMap<String, String>,
     passed: &GlobSet,
@@ -23,8 +23,8 @@ pub(super) fn passed_on<'a>(
         .collect()
 }
 
-/// Whether a variable is a credential as far as one can tell: by its name (`GITHUB_TOKEN`), by its
-/// shape (a provider's key, an address with a password), or because it holds a known secret.
+/// True if a variable looks like a credential: by its name (`GITHUB_TOKEN`), by its shape (a provider's key,
+/// a URL with a password), or because it contains a known secret.
 pub(crate) fn looks_like_a_credential(name: &str, value: &str, seals: &Seals) -> bool {
     let variable = json!({ name: value });
     let mut masked = variable.clone();

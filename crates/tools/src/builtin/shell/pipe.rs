@@ -1,4 +1,4 @@
-//! The reading end of a pipe.
+//! The reading end of a pipe, for async code.
 
 use std::io;
 
@@ -18,7 +18,7 @@ mod readable {
             Ok(Self(Receiver::from_owned_fd(OwnedFd::from(reader))?))
         }
 
-        /// Reads what is there; 0 at the end. Dropping the future loses nothing.
+        /// Reads the available bytes; returns 0 at the end. Cancellation safe.
         pub(in crate::builtin::shell) async fn read(
             &mut self,
             buffer: &mut [u8],
@@ -34,7 +34,7 @@ mod readable {
 
     use tokio::sync::mpsc;
 
-    /// The reading end, read by a thread of its own: such pipes cannot be polled here.
+    /// The reading end, read by a thread of its own, because such pipes cannot be polled on this platform.
     pub(in crate::builtin::shell) struct Output {
         chunks: mpsc::Receiver<io::Result<Vec<u8>>>,
         rest: Vec<u8>,
@@ -59,7 +59,7 @@ mod readable {
             })
         }
 
-        /// Reads what is there; 0 at the end. Dropping the future loses nothing.
+        /// Reads the available bytes; returns 0 at the end. Cancellation safe.
         pub(in crate::builtin::shell) async fn read(
             &mut self,
             buffer: &mut [u8],
@@ -80,7 +80,7 @@ mod readable {
 
 pub(super) use readable::Output;
 
-/// Where both outputs of a command go, and where they are read.
+/// Creates the pipe for stdout and stderr of a command.
 pub(super) fn pipe() -> io::Result<(Output, io::PipeWriter)> {
     let (reader, writer) = io::pipe()?;
     Ok((Output::of(reader)?, writer))

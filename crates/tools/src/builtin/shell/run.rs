@@ -1,4 +1,4 @@
-//! Running a command: both outputs into one pipe, in the order written.
+//! Runs a command with stdout and stderr in one pipe, in the order of writing.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -10,25 +10,25 @@ use super::capture::Capture;
 use super::pipe::{Output, pipe};
 use crate::process::Group;
 
-/// After the end of the command: how long nothing has to come from what it left running, and how long
-/// at most that is waited for.
+/// After the end of the command: the pause in the output of its background processes that ends the reading,
+/// and the maximum time to wait for that pause.
 const QUIET: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// How much is read at once.
+/// Maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
 
-/// What became of a command.
+/// The result of running a command.
 pub(super) struct Ran {
     pub(super) written: Capture,
-    /// How it ended; `None` if its time was up and it was killed.
+    /// The exit status; `None` if the command was killed on timeout.
     pub(super) status: Option<ExitStatus>,
-    /// Whether something that it started still holds its output.
+    /// Set if a process that it started still has its output open.
     pub(super) left_running: bool,
 }
 
-/// Runs a command to its end or the end of its time. If the future is dropped, or the time is up, its
-/// whole process group is killed. What it leaves running in the background is not waited for.
+/// Runs a command until it ends or times out. On timeout, or if the future is dropped, its whole process
+/// group is killed. Does not wait for background processes.
 pub(super) async fn run(
     mut command: Command,
     timeout: Duration,
@@ -67,7 +67,7 @@ pub(super) async fn run(
     })
 }
 
-/// Reads what is there after the end of the command. Whether the output is still open then.
+/// Reads the remaining output after the end of the command; returns true if the output is still open then.
 async fn drain(output: &mut Output, buffer: &mut [u8], written: &mut Capture) -> io::Result<bool> {
     let reading = async {
         loop {

@@ -1,27 +1,27 @@
-//! The head of a SKILL.md: YAML between two lines of `---`.
+//! The front matter of a SKILL.md: YAML between two lines of `---`.
 
 use cachalot_core::tree;
 
-/// What the head says.
+/// The fields of the front matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FrontMatter {
     pub(super) name: Option<String>,
     pub(super) description: String,
 }
 
-/// Longer descriptions are cut where skills are listed; every skill costs its line in every prompt.
+/// Maximum length of a description in a list; a longer one is cut, because the list is part of prompts.
 const LONGEST_DESCRIPTION: usize = 1_024;
 
-/// Reads the head of a SKILL.md.
+/// Parses the front matter of a SKILL.md.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+/// The problem, and the remedy.
 pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
     let yaml = split(text).ok_or(
         "SKILL.md must begin with a line `---`, then `name: …` and `description: …`, then a line `---`",
     )?;
     let node = tree::parse("SKILL.md", yaml).map_err(|problems| {
-        // Lines count from the first behind the `---`.
+        // Only the message is used, because lines count from the first one after the `---`.
         match problems.first() {
             Some(problem) => format!("the head of SKILL.md is not YAML: {}", problem.message),
             None => "the head of SKILL.md is not YAML".to_owned(),
@@ -40,9 +40,9 @@ pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
     })
 }
 
-/// The text of a new SKILL.md.
+/// Creates the text of a new SKILL.md.
 pub(super) fn write(name: &str, description: &str, body: &str) -> String {
-    // A text in JSON is one in YAML, too.
+    // A JSON string is valid YAML.
     let description = serde_json::Value::from(one_line(description));
     format!(
         "---\nname: {name}\ndescription: {description}\n---\n\n{}\n",
@@ -50,12 +50,12 @@ pub(super) fn write(name: &str, description: &str, body: &str) -> String {
     )
 }
 
-/// Whether a text has a head, readable or not.
+/// True if a text has front matter, valid or not.
 pub(super) fn is_there(text: &str) -> bool {
     split(text).is_some()
 }
 
-/// The YAML between the two lines of `---`.
+/// Returns the YAML between the two lines of `---`.
 fn split(text: &str) -> Option<&str> {
     let text = text.trim_start_matches('\u{feff}');
     let first = text.lines().next()?;

@@ -1,4 +1,4 @@
-//! `skill_manage`: making, changing and deleting skills.
+//! The tool `skill_manage`, which creates, changes and deletes skills.
 
 use std::path::{Path, PathBuf};
 
@@ -25,15 +25,15 @@ const ACTIONS: [&str; 6] = [
     "delete",
 ];
 
-/// The tool `skill_manage`. Writes whole files in one step, in the folders of skills only; what it
-/// changes is declared. What holds a known secret is not written.
+/// The tool `skill_manage`. Writes whole files in one step, in skill folders only, and declares its writes.
+/// Does not write text that contains a known secret.
 pub struct SkillManage {
     about: About,
     data: Option<PathBuf>,
 }
 
 impl SkillManage {
-    /// The tool. `data` is the user's data folder, if the user's own skills may be managed.
+    /// Creates the tool. `data` is the user's data folder, if the user's own skills may be managed.
     #[must_use]
     pub fn new(data: Option<PathBuf>) -> Self {
         let mut properties = json!({
@@ -176,7 +176,7 @@ impl Managing<'_> {
         ))
     }
 
-    /// Where a new skill goes.
+    /// Returns the directory for a new skill.
     fn root(&self) -> Result<Root, String> {
         match (text(self.arguments, "location"), self.data) {
             (Some("user"), Some(data)) => std::fs::create_dir_all(data)
@@ -286,7 +286,7 @@ fn delete(skill: &Skill) -> Result<String, String> {
             skill.name
         ));
     }
-    // It does not follow links, and what it removes was found to lie in the folder of skills.
+    // Does not follow links; the path has been checked to be in the folder of skills.
     std::fs::remove_dir_all(&skill.place.real)
         .map_err(|error| format!("the skill `{}` could not be deleted: {error}", skill.name))?;
     Ok(format!("Deleted the skill `{}`.", skill.name))

@@ -1,4 +1,4 @@
-//! Where skills are, and which of two of one name counts.
+//! The directories of skills, and the precedence of skills with the same name.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use cachalot_core::Touched;
 use crate::tool::Context;
 use crate::workspace::{Found, Kind, Place, Stamp, Workspace};
 
-/// What every skill has.
+/// The file that every skill has.
 pub(super) const SKILL_FILE: &str = "SKILL.md";
 
-/// Larger files are no text for a model.
+/// Maximum size in bytes of a file that is returned to a model.
 pub(super) const LARGEST: u64 = 256 << 10;
 
-/// Whose a skill is.
+/// The owner of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Workspace,
@@ -31,24 +31,24 @@ impl Owner {
     }
 }
 
-/// A directory whose directories are skills.
+/// A directory whose subdirectories are skills.
 #[derive(Debug, Clone)]
 pub(super) struct Root {
     pub(super) owner: Owner,
-    /// What confines it.
+    /// The workspace or data folder that confines it.
     within: Workspace,
-    /// Its path in there.
+    /// The path of the directory within it.
     folder: &'static str,
 }
 
-/// Where skills of the workspace are looked for, in this order; new ones go to the first.
+/// Directories of skills in a workspace, in order of precedence; new skills are created in the first.
 const IN_WORKSPACE: [&str; 2] = [".cachalot/skills", "skills"];
 
-/// Where skills are looked for in the user's data folder.
+/// Directory of skills in the user's data folder.
 const IN_DATA: &str = "skills";
 
-/// All places, the workspace's first: of two skills of one name, the first counts. A data folder that
-/// is not there yet is noted.
+/// Returns all directories in order of precedence, those of the workspace first. Witnesses that the data
+/// folder does not exist yet.
 pub(super) fn roots(context: &Context, data: Option<&Path>) -> Vec<Root> {
     let mut roots: Vec<Root> = IN_WORKSPACE
         .map(|folder| Root {
@@ -68,7 +68,7 @@ pub(super) fn roots(context: &Context, data: Option<&Path>) -> Vec<Root> {
     roots
 }
 
-/// The user's own.
+/// Returns the directory of the user's own skills.
 pub(super) fn user_root(data: &Path) -> io::Result<Root> {
     Ok(Root {
         owner: Owner::User,
@@ -77,7 +77,7 @@ pub(super) fn user_root(data: &Path) -> io::Result<Root> {
     })
 }
 
-/// What a call touches that concerns skills, or one skill, wherever it is.
+/// The touches of a call on all skills, or on one, in any of the directories.
 pub(super) fn touched(context: &Context, data: Option<&Path>, name: Option<&str>) -> Vec<Touched> {
     let mut all = Vec::new();
     let mut add = |directory: PathBuf| {
@@ -90,7 +90,7 @@ pub(super) fn touched(context: &Context, data: Option<&Path>, name: Option<&str>
     };
     for folder in IN_WORKSPACE {
         let asked = context.workspace.root().join(folder);
-        // What links lead to can be written by its other name.
+        // The target of a link can be written to under its own path.
         if let Ok(real) = context
             .workspace
             .resolve(folder)
@@ -110,8 +110,8 @@ pub(super) fn touched(context: &Context, data: Option<&Path>, name: Option<&str>
     all
 }
 
-/// The paths that a file of a skill may have, one for each place of skills; that of the folder if
-/// `file` is empty.
+/// Returns the possible paths of a file of a skill, one per directory; of the skill's folder if `file` is
+/// empty.
 pub(super) fn paths(data: Option<&Path>, name: &str, file: &str) -> Vec<PathBuf> {
     let folders = IN_WORKSPACE.iter().map(PathBuf::from);
     folders
@@ -123,7 +123,7 @@ pub(super) fn paths(data: Option<&Path>, name: &str, file: &str) -> Vec<PathBuf>
         .collect()
 }
 
-/// Whether a name is one for a skill: lower-case letters, digits, `-` and `_`, at most 64.
+/// True for a valid name of a skill: lower-case letters, digits, `-` and `_`, at most 64.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -132,17 +132,17 @@ pub(super) fn is_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte))
 }
 
-/// A skill that is there.
+/// An existing skill.
 #[derive(Debug, Clone)]
 pub(super) struct Skill {
     pub(super) root: Root,
     pub(super) name: String,
-    /// Its directory.
+    /// The directory of the skill.
     pub(super) place: Place,
 }
 
 impl Root {
-    /// A path in it.
+    /// Resolves a path in the directory.
     pub(super) fn place(&self, path: &str) -> Result<Place, String> {
         let path = match path {
             "" => self.folder.to_owned(),
@@ -153,7 +153,7 @@ impl Root {
             .map_err(|refusal| refusal.to_string())
     }
 
-    /// The names of what may be skills in it, sorted; noted.
+    /// Returns the names of possible skills in the directory, sorted, and witnesses the listing.
     pub(super) fn names(&self, witness: &Witness) -> Result<Vec<String>, String> {
         let place = self.place("")?;
         if place.found != Found::Directory {
@@ -172,7 +172,7 @@ impl Root {
             .collect())
     }
 
-    /// The skill of a name, if it is here; noted either way.
+    /// Returns the skill of a name, if it exists here, and witnesses the result.
     pub(super) fn skill(&self, name: &str, witness: &Witness) -> Result<Option<Skill>, String> {
         let file = self.place(&format!("{name}/{SKILL_FILE}"))?;
         witness.observe(Observation::Existence(&file.asked));
@@ -187,7 +187,7 @@ impl Root {
     }
 }
 
-/// The skill that a name means. A place that cannot be looked at is passed over, unless nothing is found.
+/// Returns the skill of a name. A directory that cannot be read is skipped, unless no skill is found.
 pub(super) fn find(roots: &[Root], name: &str, witness: &Witness) -> Result<Option<Skill>, String> {
     let mut unreadable = None;
     for root in roots {
@@ -204,7 +204,7 @@ pub(super) fn find(roots: &[Root], name: &str, witness: &Witness) -> Result<Opti
 }
 
 impl Skill {
-    /// A file in it: relative, and really in it.
+    /// Resolves the path of a file in the skill: relative, and within the folder after resolving links.
     pub(super) fn file(&self, path: &str) -> Result<Place, String> {
         if path.is_empty() || path.starts_with('/') || path.split('/').any(|name| name == "..") {
             return Err(format!(
@@ -218,7 +218,7 @@ impl Skill {
         Ok(place)
     }
 
-    /// The text of a file in it; noted.
+    /// Reads the text of a file in the skill, and witnesses it.
     pub(super) fn text(&self, path: &str, witness: &Witness) -> Result<String, String> {
         let place = self.file(path)?;
         match place.found {
@@ -239,7 +239,8 @@ impl Skill {
         String::from_utf8(bytes).map_err(|_| format!("`{path}` is not UTF-8 text"))
     }
 
-    /// The paths of its files, sorted; noted. At most `most` of them, and whether that is all.
+    /// Returns the paths of the skill's files, sorted, at most `most` of them, and true if that is all;
+    /// witnesses the listings.
     pub(super) fn files(
         &self,
         most: usize,
@@ -259,7 +260,7 @@ impl Skill {
                         let inner = directory.directory(&entry.name).map_err(fault)?;
                         open.push((format!("{path}/"), inner));
                     }
-                    // A link out of the folder is no file of the skill.
+                    // A link to a file outside of the folder is not a file of the skill.
                     Kind::Link => {
                         let place = self.file(&path);
                         if place.is_ok_and(|place| place.found == Found::File) {
@@ -281,8 +282,8 @@ impl Skill {
     }
 }
 
-/// Reads a file up to one byte more than [`LARGEST`], noted before it is looked at; one that changes
-/// meanwhile is given, and spoils the witness.
+/// Reads up to one byte more than [`LARGEST`] of a file, after witnessing it. If the file changes during the
+/// read, its content is returned, and the witness is marked as incomplete.
 fn read(place: &Place, witness: &Witness) -> io::Result<Vec<u8>> {
     let file = place.open_file()?;
     let before = Stamp::of(&file)?;

@@ -1,4 +1,4 @@
-//! Changing the files of skills.
+//! Writes and removes files of skills.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::workspace::{Directory, Place};
 
-/// Writes a whole file in one step, with the directories on the way: nobody sees half of it.
+/// Writes a whole file in one step, and creates missing directories: no reader sees partial content.
 pub(super) fn write(place: &Place, text: &str) -> io::Result<()> {
     let name = place.real.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let directory = place.open_parent(&mut Vec::new())?;
@@ -21,7 +21,7 @@ pub(super) fn write(place: &Place, text: &str) -> io::Result<()> {
             .map_err(io::Error::from)
     });
     if written.is_err() {
-        // What was wrong matters, not that it is cleaned up.
+        // A failed cleanup is ignored: the first error matters.
         let _ = rustix::fs::unlinkat(directory.handle(), &aside, AtFlags::empty());
     }
     written

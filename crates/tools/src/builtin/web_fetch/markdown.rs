@@ -1,22 +1,22 @@
-//! The text of a page, its structure as Markdown.
+//! Converts HTML pages to Markdown.
 
 use htmd::HtmlToMarkdown;
 
-/// How deep elements may be nested; browsers stop at 512.
+/// Maximum nesting of elements; browsers stop at 512.
 const DEEPEST: usize = 2_000;
 
-/// Scripts and styles are no text; nor is what is shown only where there are no scripts.
+/// Elements without text for readers: scripts, styles, and the replacement content for missing scripts.
 const NO_TEXT: [&str; 7] = [
     "script", "style", "noscript", "template", "head", "svg", "iframe",
 ];
 
-/// Where a title is looked for, from the beginning of a page.
+/// Number of bytes at the beginning of a page in which its title is searched for.
 const TITLE_WITHIN: usize = 64 << 10;
 
-/// The page as Markdown.
+/// Converts a page to Markdown.
 ///
 /// # Errors
-/// A page that is nested too deeply.
+/// If the elements of the page are nested too deeply.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
     let converter = HtmlToMarkdown::builder()
         .skip_tags(NO_TEXT.to_vec())
@@ -39,10 +39,10 @@ pub(super) fn markdown(page: &str) -> Result<String, String> {
     Ok(converter.tree_to_markdown(&tree))
 }
 
-/// The title of a page, on one line.
+/// Returns the title of a page, on one line.
 pub(super) fn title(page: &str) -> Option<String> {
     let page = &page[..page.floor_char_boundary(TITLE_WITHIN)];
-    // Same length in bytes as the page.
+    // ASCII lower-casing keeps the byte offsets.
     let lower = page.to_ascii_lowercase();
     let open = lower.find("<title")?;
     let start = open + lower[open..].find('>')? + 1;

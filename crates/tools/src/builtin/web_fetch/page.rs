@@ -1,22 +1,22 @@
-//! What came over the wire: whether it is text, and which.
+//! The type and the character encoding of a response.
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
-/// What an answer is.
+/// The type of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A page.
+    /// An HTML page.
     Html,
     /// Any other text.
     Text,
-    /// Not text, or not one that anybody named.
+    /// Not text, or of an unknown type.
     Binary,
-    /// Only its bytes tell.
+    /// Not stated: to be detected from the bytes.
     Unsaid,
 }
 
-/// Types outside `text/` that are text.
+/// Text media types outside of `text/`.
 const TEXT: [&str; 18] = [
     "application/json",
     "application/xml",
@@ -38,7 +38,7 @@ const TEXT: [&str; 18] = [
     "application/mbox",
 ];
 
-/// The media type without its parameters, in lower case; empty if there is none.
+/// Returns the media type without its parameters, in lower case; empty if there is none.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let header = headers
         .get(CONTENT_TYPE)
@@ -49,7 +49,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
 }
 
 impl Kind {
-    /// What a media type says.
+    /// Classifies a media type.
     pub(super) fn said(media_type: &str) -> Self {
         match media_type {
             "" | "application/octet-stream" | "binary/octet-stream" => Self::Unsaid,
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// What bytes look like.
+    /// Detects the type from the bytes.
     pub(super) fn seen(bytes: &[u8]) -> Self {
         let start = bytes.trim_ascii_start();
         let begins = |with: &str| {
@@ -84,11 +84,12 @@ impl Kind {
     }
 }
 
-/// The text, in the charset that the header names, else a byte order mark, else the text itself; else
-/// UTF-8, and what is not UTF-8 is Windows-1252, as browsers have it.
+/// Decodes the text with the charset of the header, else of a byte order mark, else of the text's own
+/// declaration. Otherwise the charset is UTF-8, or Windows-1252 if the text is not valid UTF-8, as in
+/// browsers.
 ///
 /// # Errors
-/// None that can be met: the body is in memory.
+/// None in practice, because the body is in memory.
 pub(super) async fn text(headers: &HeaderMap, bytes: Bytes) -> Result<String, String> {
     let named = headers
         .get(CONTENT_TYPE)
@@ -111,17 +112,17 @@ pub(super) async fn text(headers: &HeaderMap, bytes: Bytes) -> Result<String, St
     if let Some(header) = header {
         answer.headers_mut().insert(CONTENT_TYPE, header);
     }
-    // Its decoder knows every charset of the web, and byte order marks.
+    // The decoder of `reqwest` supports every charset of the web, and byte order marks.
     reqwest::Response::from(answer)
         .text()
         .await
         .map_err(|error| error.without_url().to_string())
 }
 
-/// The charset that a page or an XML text says it has: `<meta charset=…>`, `<meta … content="…;
-/// charset=…">`, `<?xml … encoding="…"?>`.
+/// Returns the charset that an HTML or XML text declares: `<meta charset=…>`,
+/// `<meta … content="…; charset=…">`, `<?xml … encoding="…"?>`.
 fn declared(bytes: &[u8]) -> Option<String> {
-    /// Browsers look no further.
+    /// Number of bytes that browsers search.
     const WITHIN: usize = 1_024;
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(WITHIN)]).to_ascii_lowercase();
     let name = if start.starts_with("<?xml") {
@@ -135,7 +136,7 @@ fn declared(bytes: &[u8]) -> Option<String> {
         .chars()
         .take_while(|c| c.is_ascii_alphanumeric() || "-_:.".contains(*c))
         .collect();
-    // A text that could be read so far is in no encoding of two bytes a character.
+    // A text that could be read as ASCII so far is not UTF-16.
     (!name.is_empty() && !name.starts_with("utf-16")).then_some(name)
 }
 

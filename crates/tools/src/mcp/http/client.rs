@@ -1,5 +1,5 @@
-//! The HTTP client of a server: its answers are bounded by the server's own limit, and read by
-//! [`Incoming`] before the protocol library reads them.
+//! The HTTP client for a server: bounds its answers by the server's limit, and passes them to [`Incoming`]
+//! before the protocol library parses them.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,10 +23,10 @@ use sse_stream::{Sse, SseStream};
 
 use crate::mcp::incoming::Incoming;
 
-/// The most bytes of the body of an answer that says that something failed.
+/// Maximum number of bytes that are read of the body of an error response.
 const LONGEST_FAILURE: usize = 64 << 10;
 
-/// So many characters of such a body are shown.
+/// Maximum number of characters of such a body that are shown.
 const SHOWN: usize = 500;
 
 type Fault = StreamableHttpError<reqwest::Error>;
@@ -45,8 +45,8 @@ impl Client {
         Self { http, incoming }
     }
 
-    /// The events of an answer to the request `id`. A message that is too large ends them, with an
-    /// error for the request.
+    /// Returns the events of the answer to request `id`. A message that is too large ends them, with an error
+    /// for the request.
     fn events(
         &self,
         body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
@@ -54,7 +54,7 @@ impl Client {
     ) -> Events {
         let size = Some(EventSize::new(self.incoming.limit));
         let bounded = body.scan(size, |size, chunk| {
-            // Nothing is read behind a message that is too large.
+            // Nothing is read after a message that is too large.
             let Some(mut counted) = size.take() else {
                 return future::ready(None);
             };
@@ -144,7 +144,7 @@ impl Client {
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         if !kind.starts_with(JSON_MIME_TYPE) {
-            // Nothing is waited for behind a notification.
+            // A notification has no answer.
             return match id {
                 None => Ok(StreamableHttpPostResponse::Accepted),
                 Some(_) => {
@@ -168,7 +168,7 @@ impl Client {
     }
 }
 
-/// An answer that says that something failed: the error of the protocol if it holds one.
+/// Handles an error response: returns the protocol error if the body contains one.
 async fn failure(
     response: reqwest::Response,
     message: &ClientJsonRpcMessage,
@@ -198,13 +198,13 @@ async fn failure(
         ClientJsonRpcMessage::Request(request)
             if matches!(request.request, ClientRequest::DiscoverRequest(_))
     );
-    // A server that knows no discovery may say so in its own way.
+    // A server without discovery may report that in its own way.
     let told = told.or_else(|| {
         let says_no = is_discovery && status.is_client_error() && !is_refused && !has_session;
         says_no.then(|| ErrorData::invalid_request(format!("HTTP {status}: {text}"), None))
     });
     match told {
-        // It may not have told which request it means.
+        // The error may lack the ID of the request.
         Some(error) => Ok(StreamableHttpPostResponse::Json(
             ServerJsonRpcMessage::error(error, id),
             None,
@@ -216,7 +216,7 @@ async fn failure(
     }
 }
 
-/// The body of an answer; `None` if it is longer than `limit`.
+/// Reads the body of a response; `None` if it is longer than `limit`.
 async fn body(response: reqwest::Response, limit: usize) -> Result<Option<Vec<u8>>, Fault> {
     let stated = response.content_length();
     if stated.is_some_and(|length| length > limit as u64) {
@@ -233,7 +233,7 @@ async fn body(response: reqwest::Response, limit: usize) -> Result<Option<Vec<u8
     Ok(Some(body))
 }
 
-/// An event as the library is to see it; `None` if there is nothing to be done about it.
+/// Converts an event for the library; `None` if it is to be ignored.
 fn read(incoming: &Incoming, event: Sse) -> Option<Sse> {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
     let Some(data) = event.data.as_deref().filter(|_| is_message) else {
@@ -241,7 +241,7 @@ fn read(incoming: &Incoming, event: Sse) -> Option<Sse> {
     };
     let message = incoming.read(data.as_bytes());
     Some(Sse {
-        // Its id is where the stream goes on after a break.
+        // The ID of the event is kept: the stream resumes there after an interruption.
         data: message.and_then(|message| serde_json::to_string(&message).ok()),
         ..event
     })
@@ -263,7 +263,7 @@ fn is_too_large(error: &SseError) -> bool {
         .is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge)
 }
 
-/// Counts the bytes of an event that have to be kept until its end.
+/// Counts the bytes of an event that are buffered until its end.
 struct EventSize {
     limit: usize,
     kept: usize,
@@ -273,7 +273,7 @@ struct EventSize {
 impl EventSize {
     fn new(limit: usize) -> Self {
         Self {
-            // Names of fields and ends of lines.
+            // Allows for field names and line ends.
             limit: limit.saturating_add(1_024),
             kept: 0,
             line: 0,

@@ -1,4 +1,4 @@
-//! What a search found, as it is shown.
+//! Formatting of search results.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 use super::Shape;
 use crate::builtin::files::{MOST_BYTES, counted};
 
-/// A line is shown up to this many characters, around the match.
+/// Maximum number of characters of a line that are shown, around the match.
 const LONGEST: usize = 400;
 
-/// So many characters before the match are shown of a longer line.
+/// Number of characters before the match that are shown of a longer line.
 const BEFORE: usize = 100;
 
-/// What was found so far, in all files.
+/// The results so far, of all files.
 pub(super) struct Found {
     shape: Shape,
     text: String,
     left: usize,
-    /// Why no more is shown, although there is more.
+    /// The reason why the results are incomplete.
     full: Option<String>,
     limit: usize,
 }
@@ -51,7 +51,8 @@ impl Found {
         self.text
     }
 
-    /// Takes one of those that may be shown; false, and full, if none is left.
+    /// Takes one of the remaining results; if none is left, returns false and marks the results as
+    /// incomplete.
     fn take(&mut self) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {
@@ -82,15 +83,15 @@ impl Found {
     }
 }
 
-/// What is found in one file.
+/// The results in one file.
 pub(super) struct Hits<'a> {
     found: &'a mut Found,
     matcher: &'a RegexMatcher,
     name: &'a str,
-    /// The matching lines so far.
+    /// Number of matching lines so far.
     count: usize,
     has_heading: bool,
-    /// Whether lines were left out since the last one shown.
+    /// Set if lines were skipped since the last one shown.
     broken: bool,
     binary: bool,
 }
@@ -108,12 +109,12 @@ impl<'a> Hits<'a> {
         }
     }
 
-    /// Whether the file turned out to be binary.
+    /// True if the file turned out to be binary.
     pub(super) fn met_binary(&self) -> bool {
         self.binary
     }
 
-    /// Shows a line, with the file's name before the first; false if it does not fit.
+    /// Shows a line, preceded by the file's name before the first one; returns false if it does not fit.
     fn show(&mut self, number: Option<u64>, mark: char, bytes: &[u8], matches: bool) -> bool {
         let number = number.unwrap_or(0);
         let line = self.cut(bytes, matches);
@@ -133,7 +134,7 @@ impl<'a> Hits<'a> {
         self.found.push(&shown)
     }
 
-    /// A line without its end; of a long one what is around the match.
+    /// Returns a line without its ending; of a long line, the part around the match.
     fn cut(&self, bytes: &[u8], matches: bool) -> String {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end_matches(['\r', '\n']);
@@ -144,7 +145,7 @@ impl<'a> Hits<'a> {
             .then(|| self.matcher.find(text.as_bytes()).ok().flatten())
             .flatten()
             .map_or(0, |found| found.start());
-        // Where the match begins in characters, bytes being no place to cut at.
+        // Converts the start of the match to characters, because cutting at a byte could split a character.
         let begin = text
             .char_indices()
             .take_while(|(byte, _)| *byte < at)

@@ -1,22 +1,22 @@
-//! Applying hunks to a text.
+//! Applies hunks to a text.
 
 use super::{Hunk, Mark};
 use crate::builtin::files::near;
 use crate::builtin::files::text::{Endings, Line, lines};
 
-/// A text with hunks applied.
+/// The result of applying hunks.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::builtin::files) struct Applied {
     pub(in crate::builtin::files) bytes: Vec<u8>,
     pub(in crate::builtin::files) added: usize,
     pub(in crate::builtin::files) removed: usize,
-    /// The lines of the new text where something changed, a hunk each, from 1.
+    /// The first changed line of each hunk in the new text, from 1.
     pub(in crate::builtin::files) places: Vec<usize>,
 }
 
-/// Applies hunks, which come in the order of the text. Lines end as they did, new ones as most do;
-/// whether the last one ends with a newline stays as it is. The error says which hunk does not fit,
-/// and why.
+/// Applies hunks, which are in the order of the text. Lines keep their endings, and new lines get the most
+/// frequent one. The presence of a newline at the end of the file does not change. The error names the hunk
+/// that does not fit, and the reason.
 pub(in crate::builtin::files) fn apply(hunks: &[Hunk], bytes: &[u8]) -> Result<Applied, String> {
     let lines = lines(bytes);
     let mut result = Building {
@@ -49,10 +49,10 @@ pub(in crate::builtin::files) fn apply(hunks: &[Hunk], bytes: &[u8]) -> Result<A
     Ok(result.finish(ends_open))
 }
 
-/// The new text in the making.
+/// The new text under construction.
 struct Building<'a> {
     old: &'a [Line<'a>],
-    /// So many old lines are dealt with.
+    /// Number of old lines that are processed.
     copied: usize,
     new: Vec<Line<'a>>,
     usual: &'static [u8],
@@ -62,7 +62,7 @@ struct Building<'a> {
 }
 
 impl<'a> Building<'a> {
-    /// Applies a hunk whose old lines begin at `place`; gives the old line behind it.
+    /// Applies a hunk whose old lines begin at `place`; returns the index of the old line after it.
     fn take(&mut self, place: usize, hunk: &'a Hunk) -> usize {
         self.new.extend_from_slice(&self.old[self.copied..place]);
         self.copied = place;
@@ -118,26 +118,26 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Whether a line of the file is the one that is wanted.
+/// Compares a line of the file with a wanted line.
 type Likeness = fn(&[u8], &[u8]) -> bool;
 
-/// How exactly lines have to match, the strictest first.
+/// Comparisons from strict to lenient.
 const LIKENESSES: [Likeness; 3] = [
     |line, wanted| line == wanted,
     |line, wanted| line.trim_ascii_end() == wanted.trim_ascii_end(),
     |line, wanted| line.trim_ascii() == wanted.trim_ascii(),
 ];
 
-/// Looking for the place of a hunk.
+/// The search for the place of a hunk.
 struct Search<'a> {
     lines: &'a [Line<'a>],
-    /// The first line that it may lie at.
+    /// The first line at which the hunk may be.
     position: usize,
     hunk: &'a Hunk,
 }
 
 impl Search<'_> {
-    /// The index of the line that the hunk's old lines begin at.
+    /// Returns the index of the line at which the hunk's old lines begin.
     fn place(mut self) -> Result<usize, String> {
         let mut behind_anchor = None;
         for anchor in &self.hunk.anchors {
@@ -179,7 +179,7 @@ impl Search<'_> {
             })
     }
 
-    /// Where lines are put that nothing surrounds.
+    /// Returns the index at which lines without context are inserted.
     fn insertion(&self, behind_anchor: Option<usize>) -> usize {
         let at = match (behind_anchor, self.hunk.near) {
             (Some(at), _) => at,
@@ -203,7 +203,7 @@ impl Search<'_> {
             .collect()
     }
 
-    /// The occurrence that is meant.
+    /// Chooses the intended occurrence.
     fn choose(&self, found: &[usize], length: usize) -> Result<usize, String> {
         let at_end = self.lines.len().saturating_sub(length);
         if self.hunk.at_end && found.contains(&at_end) {

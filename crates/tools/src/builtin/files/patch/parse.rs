@@ -1,4 +1,4 @@
-//! Reading a patch.
+//! Parser of patches.
 
 use super::{Action, Hunk, Malformed, Mark, Patch, Section};
 
@@ -45,11 +45,11 @@ pub(super) fn patch(text: &str) -> Result<Patch, Malformed> {
 
 struct Reader<'a> {
     lines: Vec<&'a str>,
-    /// The line that is read next, from 0.
+    /// Index of the next line, from 0.
     at: usize,
 }
 
-/// Whether a line is a directive without operand.
+/// True if a line is a directive without operand.
 fn is(line: &str, directive: &str) -> bool {
     line.trim_end() == directive
 }
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Blank lines and fences around the patch.
+    /// Skips blank lines and code fences around the patch.
     fn skip_wrapping(&mut self) {
         while self
             .peek()
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         Ok(lines)
     }
 
-    /// Whether nothing but empty lines comes before the next directive or the end.
+    /// True if only empty lines precede the next directive or the end.
     fn only_blank_before_directive(&self) -> bool {
         self.lines[self.at..]
             .iter()
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         Ok(Action::Update { move_to, hunks })
     }
 
-    /// Empty lines before a directive or a header: no blank lines of a file.
+    /// Skips empty lines before a directive or a header, which are not blank lines of a file.
     fn skip_empty(&mut self) {
         if self.only_blank_before_directive() {
             while self.peek().is_some_and(str::is_empty) {
@@ -245,7 +245,7 @@ impl<'a> Reader<'a> {
         let mark = match characters.next() {
             Some('+') => Mark::Added,
             Some('-') => Mark::Removed,
-            // An empty line of the file, its mark trimmed away.
+            // An empty context line whose leading space was trimmed.
             Some(' ') | None => Mark::Context,
             Some('\\') => {
                 return Err(self.wrong(
@@ -264,7 +264,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The line of the old file that a header of a unified diff names: ` -10,4 +10,5 @@ …`.
+/// Returns the line of the old file from a unified diff header: ` -10,4 +10,5 @@ …`.
 fn place_in_diff(header: &str) -> Option<usize> {
     let rest = header.trim_start().strip_prefix('-')?;
     let (old, rest) = rest.split_once(" +")?;
