@@ -23,6 +23,7 @@ mod inline_code;
 mod input;
 mod ledger;
 mod live;
+mod loops;
 mod memory;
 mod models;
 mod names;

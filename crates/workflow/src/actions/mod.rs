@@ -16,6 +16,7 @@ mod location;
 mod ltm;
 mod model_error;
 mod order;
+pub(crate) mod reflection;
 mod reply;
 mod schema;
 mod shell;
@@ -83,6 +84,7 @@ pub fn builtin() -> Registry {
     llm::register(&mut registry);
     schema::register(&mut registry);
     ltm::register(&mut registry);
+    reflection::register(&mut registry);
     shell::register(&mut registry);
     storage::register(&mut registry);
     web::register(&mut registry);

@@ -135,6 +135,27 @@ impl Node {
                 }
             }
             Work::FanOut(fan_out) => fan_out.branch.add_blocks(path, blocks),
+            Work::Reflection(reflection) => {
+                let Reflection {
+                    generator,
+                    evaluator,
+                    corrector,
+                    limits: _,
+                } = &**reflection;
+                let judge = match evaluator {
+                    Evaluator::Schema(_) => None,
+                    Evaluator::Model(node) | Evaluator::Code(node) => Some(node),
+                };
+                let parts = [Some(generator), judge, corrector.as_ref()];
+                for part in parts.into_iter().flatten() {
+                    part.add_blocks(&format!("{path}/{}", part.name), blocks);
+                }
+            }
+            // The node that corrects is a node of the file.
+            Work::Retries(retries) => {
+                let validate = &retries.validate;
+                validate.add_blocks(&format!("{path}/{}", validate.name), blocks);
+            }
         }
     }
 }
@@ -157,6 +178,8 @@ pub(crate) enum Work {
         body: Vec<Node>,
     },
     FanOut(Box<FanOut>),
+    Reflection(Box<Reflection>),
+    Retries(Box<Retries>),
 }
 
 impl std::fmt::Debug for Work {
@@ -168,6 +191,8 @@ impl std::fmt::Debug for Work {
             Self::Steps(steps) => f.debug_tuple("Steps").field(steps).finish(),
             Self::While { body, .. } => f.debug_tuple("While").field(body).finish(),
             Self::FanOut(fan_out) => f.debug_tuple("FanOut").field(fan_out).finish(),
+            Self::Reflection(it) => f.debug_tuple("Reflection").field(it).finish(),
+            Self::Retries(it) => f.debug_tuple("Retries").field(it).finish(),
         }
     }
 }
@@ -182,6 +207,37 @@ pub(crate) struct FanOut {
     pub(crate) branch: Node,
     pub(crate) concurrency: Option<usize>,
     pub(crate) fail_fast: bool,
+}
+
+/// `reflection.loop`: an output that is made anew until it is valid.
+#[derive(Debug)]
+pub(crate) struct Reflection {
+    pub(crate) generator: Node,
+    pub(crate) evaluator: Evaluator,
+    pub(crate) corrector: Option<Node>,
+    /// `max_iterations` and `on_failure`.
+    pub(crate) limits: Prepared,
+}
+
+/// Judges an output.
+#[derive(Debug)]
+pub(crate) enum Evaluator {
+    /// By this JSON Schema.
+    Schema(Prepared),
+    /// By the answer of a model.
+    Model(Node),
+    /// By what a block returns.
+    Code(Node),
+}
+
+/// `retry.loop`: a validation with corrections.
+#[derive(Debug)]
+pub(crate) struct Retries {
+    pub(crate) validate: Node,
+    /// The node that corrects.
+    pub(crate) correct: usize,
+    /// `max_retries` and `retry_delay`.
+    pub(crate) limits: Prepared,
 }
 
 /// What becomes of a result.

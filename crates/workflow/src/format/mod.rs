@@ -13,6 +13,7 @@ mod llm_settings;
 mod meeting;
 mod misplaced;
 mod nodes;
+mod reflection;
 mod schema;
 mod settings;
 mod work;
@@ -33,7 +34,10 @@ use crate::template::Templates;
 use nodes::{END, Rank, Reader, START};
 
 pub use agent::{Agent, Block, Language};
-pub(crate) use agent::{Branch, FanOut, Flow, Mode, Node, OnError, Output, Rule, Target, Work};
+pub(crate) use agent::{
+    Branch, Evaluator, FanOut, Flow, Mode, Node, OnError, Output, Reflection, Retries, Rule,
+    Target, Work,
+};
 pub use arguments::check_arguments;
 pub use schema::schema;
 pub use settings::{

@@ -113,7 +113,7 @@ impl Reader<'_> {
         NOTHING
     }
 
-    fn check_language(&mut self, node: Option<&tree::Node>) {
+    pub(super) fn check_language(&mut self, node: Option<&tree::Node>) {
         let Some(node) = node.filter(|node| !node.is_null()) else {
             return;
         };
@@ -178,7 +178,15 @@ impl Reader<'_> {
             return NOTHING;
         };
         match way.key.as_str() {
-            "uses" => (self.action(&way.value, section.present("with")), None),
+            "uses" => {
+                let with = section.present("with");
+                let name = way.value.as_text().unwrap_or_default();
+                let rounds = self.rounds(name, &way.value, with, language);
+                (
+                    rounds.unwrap_or_else(|| self.action(&way.value, with)),
+                    None,
+                )
+            }
             "steps" => (Work::Steps(self.steps(section, "steps", language)), None),
             _ => self.run(way, language),
         }
@@ -318,7 +326,7 @@ impl Reader<'_> {
     }
 
     /// The action called by `uses`, with its arguments.
-    fn action(&mut self, uses: &tree::Node, with: Option<&tree::Node>) -> Work {
+    pub(super) fn action(&mut self, uses: &tree::Node, with: Option<&tree::Node>) -> Work {
         let Some(name) = uses.as_text() else {
             self.problems
                 .push(uses.wrong_type("`uses`", "the name of an action"));

@@ -15,6 +15,7 @@ mod branches;
 mod failure;
 mod node;
 mod plan;
+mod rounds;
 mod walk;
 mod work;
 

@@ -213,6 +213,20 @@ impl<'r> Planner<'r> {
                 forget(&node.output, path, state);
                 Ok(None)
             }
+            Work::Reflection(_) | Work::Retries(_) => {
+                let work = match &node.work {
+                    Work::Reflection(_) => "reflection.loop",
+                    _ => "retry.loop",
+                };
+                self.note(
+                    path,
+                    What::Runs {
+                        work: work.to_owned(),
+                    },
+                );
+                forget(&node.output, path, state);
+                Ok(None)
+            }
             Work::Action { action, with } => {
                 let (what, result) = self.action(&**action, with, state).await;
                 self.note(path, what);

@@ -65,6 +65,20 @@ impl Runner<'_> {
                     self.repeat(condition, *max_iterations, body, node, path, state)
                         .await?
                 }
+                Work::Reflection(reflection) => {
+                    let result = self.reflect(reflection, node, path, &state).await?;
+                    Done {
+                        state: merged(&node.output, state, &result),
+                        result,
+                    }
+                }
+                Work::Retries(retries) => {
+                    let result = self.retry(retries, node, path, &state).await?;
+                    Done {
+                        state: merged(&node.output, state, &result),
+                        result,
+                    }
+                }
                 Work::FanOut(fan_out) => {
                     let results = self.fan_out(fan_out, node, path, &state).await?;
                     let mut state = state;

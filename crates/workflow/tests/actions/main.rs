@@ -17,6 +17,7 @@ mod llm;
 mod looks;
 mod ltm;
 mod order;
+mod reflection;
 mod schema;
 mod shell;
 mod storage;

@@ -1,0 +1,333 @@
+//! `reflection.loop` and `retry.loop`, which the run loop itself carries out because they run other
+//! work, and `reflection.evaluate`.
+
+use async_trait::async_trait;
+use jsonschema::error::ValidationErrorKind;
+use serde_json::{Map, Value, json};
+
+use super::Registry;
+use super::arguments::{Given, optional, required};
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Rounds(&LOOP));
+    registry.register(Rounds(&RETRY));
+    registry.register(Evaluate);
+}
+
+pub(crate) static LOOP: About = About {
+    names: &["reflection.loop", "actions.reflection_loop"],
+    version: 1,
+    doc: "Generates something, evaluates it, and lets it be corrected until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
+    parameters: &[
+        required(
+            "generator",
+            ParameterKind::Object,
+            "What makes the output: `action` with its arguments, or `run` with inline code that sets `result`.",
+        ),
+        required(
+            "evaluator",
+            ParameterKind::Object,
+            "What judges it: `type: schema` with a JSON Schema, `type: llm` with a `prompt`, or `type: custom` with `run`.",
+        ),
+        optional(
+            "corrector",
+            ParameterKind::Object,
+            "What runs between two rounds, as `generator`; a mapping that it gives is seen by the next round.",
+        ),
+        optional(
+            "max_iterations",
+            ParameterKind::Integer,
+            "The most rounds; 3 by default.",
+        ),
+        optional(
+            "on_failure",
+            ParameterKind::Text,
+            "What becomes of it when no round was valid: `return_best` (by default), `return_last` or `raise`.",
+        ),
+    ],
+    memoizable: Memoizable::EffectOnly,
+};
+
+pub(crate) static RETRY: About = About {
+    names: &["retry.loop", "actions.retry_loop"],
+    version: 1,
+    doc: "Calls an action that validates something, and runs a node that corrects it until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
+    parameters: &[
+        required(
+            "validate",
+            ParameterKind::Text,
+            "The action; its result has `valid`, and `errors` if that is false.",
+        ),
+        optional(
+            "validate_args",
+            ParameterKind::Object,
+            "Its arguments, rendered anew in each round.",
+        ),
+        required(
+            "correct",
+            ParameterKind::Text,
+            "The node that runs after a round that was not valid. It sees `_retry_errors` and `_retry_count`.",
+        ),
+        optional(
+            "max_retries",
+            ParameterKind::Integer,
+            "How often it is corrected; 1 by default.",
+        ),
+        optional(
+            "retry_delay",
+            ParameterKind::Number,
+            "Seconds between a correction and the next round; 0 by default.",
+        ),
+    ],
+    memoizable: Memoizable::EffectOnly,
+};
+
+static EVALUATE: About = About {
+    names: &["reflection.evaluate", "actions.reflection_evaluate"],
+    version: 1,
+    doc: "Evaluates a value by a JSON Schema. The result has `valid`, `score`, `errors` and `success`.",
+    parameters: &[
+        required("data", ParameterKind::Any, "The value."),
+        required(
+            "schema",
+            ParameterKind::Object,
+            "The JSON Schema (draft 7).",
+        ),
+        optional(
+            "evaluator_type",
+            ParameterKind::Text,
+            "`schema`, which is the only one here.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+/// What a model that judges an output is told first.
+pub(crate) const EVALUATION: &str = "You judge an output. Answer with one JSON object and nothing else: \
+     {\"valid\": true or false, \"score\": a number from 0.0 to 1.0, \"reason\": \"why\", \"suggestions\": [\"what to improve\"]}";
+
+/// A judgement of an output.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Judgement {
+    pub(crate) valid: bool,
+    pub(crate) score: f64,
+    pub(crate) errors: Vec<Value>,
+}
+
+impl Judgement {
+    fn new(valid: bool, error: impl FnOnce() -> Value) -> Self {
+        Self {
+            valid,
+            score: if valid { 1.0 } else { 0.0 },
+            errors: if valid { Vec::new() } else { vec![error()] },
+        }
+    }
+
+    /// A judgement that could not be made.
+    pub(crate) fn failed(message: &str) -> Self {
+        Self::new(false, || json!({ "message": message }))
+    }
+
+    /// The judgement that inline code returned.
+    pub(crate) fn of_code(returned: &Value) -> Self {
+        match returned {
+            Value::Object(fields) => {
+                let valid = fields.get("valid").is_some_and(is_true);
+                let score = fields.get("score").and_then(Value::as_f64);
+                let errors = fields.get("errors").and_then(Value::as_array);
+                Self {
+                    valid,
+                    score: score.unwrap_or(if valid { 1.0 } else { 0.0 }),
+                    errors: errors.cloned().unwrap_or_default(),
+                }
+            }
+            Value::Number(number) => {
+                let score = number.as_f64().unwrap_or_default();
+                Self {
+                    score,
+                    ..Self::new(
+                        score >= 0.5,
+                        || json!({ "message": format!("Score {score} below threshold") }),
+                    )
+                }
+            }
+            other => Self::new(is_true(other), || json!({ "message": "Validation failed" })),
+        }
+    }
+
+    /// The judgement in the answer of a model.
+    pub(crate) fn of_answer(text: &str) -> Self {
+        let start = text.find('{').unwrap_or_default();
+        let end = text.rfind('}').map_or(text.len(), |end| end + 1);
+        let fields = text
+            .get(start..end)
+            .and_then(|json| serde_json::from_str::<Map<String, Value>>(json).ok());
+        let Some(fields) = fields else {
+            let lower = text.to_lowercase();
+            let valid = lower.contains("valid") && !lower.contains("invalid");
+            return Self::new(valid, || json!({ "message": text }));
+        };
+        let valid = fields
+            .get("valid")
+            .or_else(|| fields.get("pass"))
+            .is_some_and(is_true);
+        let reason = fields.get("reason").cloned().unwrap_or_default();
+        Self {
+            score: fields
+                .get("score")
+                .and_then(Value::as_f64)
+                .unwrap_or_default(),
+            ..Self::new(valid, || json!({ "message": reason }))
+        }
+    }
+
+    /// The judgement by a JSON Schema. Texts that the schema wants as numbers or booleans are taken
+    /// as such, and numbers and booleans as their text.
+    pub(crate) fn by_schema(output: &Value, schema: &Value) -> Self {
+        let validator = jsonschema::options()
+            .with_draft(jsonschema::Draft::Draft7)
+            .offline()
+            .build(schema);
+        let validator = match validator {
+            Ok(validator) => validator,
+            Err(error) => return Self::failed(&format!("Invalid schema: {error}")),
+        };
+        let output = coerced(output, schema);
+        let errors: Vec<Value> = validator
+            .iter_errors(&output)
+            .map(|error| {
+                let message = match error.kind() {
+                    ValidationErrorKind::Required { property } => {
+                        format!(
+                            "'{}' is a required property",
+                            property.as_str().unwrap_or_default()
+                        )
+                    }
+                    _ => error.to_string(),
+                };
+                json!({
+                    "path": steps(error.instance_path().as_str()).join("."),
+                    "message": message,
+                    "schema_path": schema_path(error.schema_path().as_str()),
+                })
+            })
+            .collect();
+        let valid = errors.is_empty();
+        Self {
+            valid,
+            score: if valid { 1.0 } else { 0.0 },
+            errors,
+        }
+    }
+}
+
+/// Whether a value counts as true, as in Python.
+pub(crate) fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(it) => *it,
+        Value::Number(it) => it.as_f64() != Some(0.0),
+        Value::String(it) => !it.is_empty(),
+        Value::Array(it) => !it.is_empty(),
+        Value::Object(it) => !it.is_empty(),
+    }
+}
+
+/// The steps of a JSON pointer.
+fn steps(pointer: &str) -> Vec<String> {
+    pointer
+        .split('/')
+        .skip(1)
+        .map(|step| step.replace("~1", "/").replace("~0", "~"))
+        .collect()
+}
+
+fn schema_path(pointer: &str) -> Vec<Value> {
+    steps(pointer)
+        .into_iter()
+        .map(|step| step.parse::<u64>().map_or(Value::from(step), Value::from))
+        .collect()
+}
+
+fn coerced(value: &Value, schema: &Value) -> Value {
+    let Some(kind) = schema.get("type").and_then(Value::as_str) else {
+        return value.clone();
+    };
+    match (kind, value) {
+        ("integer", Value::String(text)) => text
+            .trim()
+            .parse::<i64>()
+            .map_or_else(|_| value.clone(), Value::from),
+        ("number", Value::String(text)) => text
+            .trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|number| number.is_finite())
+            .map_or_else(|| value.clone(), Value::from),
+        ("boolean", Value::String(text)) => {
+            let text = text.to_lowercase();
+            Value::from(["true", "1", "yes"].contains(&text.as_str()))
+        }
+        ("string", Value::Number(_) | Value::Bool(_)) => Value::from(value.to_string()),
+        ("object", Value::Object(fields)) => {
+            let properties = schema.get("properties");
+            let coerce = |(key, field): (&String, &Value)| {
+                let schema = properties.and_then(|properties| properties.get(key));
+                let field = schema.map_or_else(|| field.clone(), |schema| coerced(field, schema));
+                (key.clone(), field)
+            };
+            Value::Object(fields.iter().map(coerce).collect())
+        }
+        ("array", Value::Array(items)) => match schema.get("items") {
+            Some(schema) => items.iter().map(|item| coerced(item, schema)).collect(),
+            None => value.clone(),
+        },
+        _ => value.clone(),
+    }
+}
+
+/// An action that the run loop carries out when a node or step uses it.
+struct Rounds(&'static About);
+
+#[async_trait]
+impl Action for Rounds {
+    fn about(&self) -> &About {
+        self.0
+    }
+
+    async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
+        Err(Given::to(self.0, arguments)
+            .failure("unsupported", "works only as what a node or step uses"))
+    }
+}
+
+struct Evaluate;
+
+#[async_trait]
+impl Action for Evaluate {
+    fn about(&self) -> &About {
+        &EVALUATE
+    }
+
+    async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&EVALUATE, arguments);
+        match given.text("evaluator_type")? {
+            None | Some("schema") => {}
+            Some(other) => {
+                return Err(given.wrong(
+                    "evaluator_type",
+                    format_args!("is `{other}`: only `schema` is there; use `reflection.loop`"),
+                ));
+            }
+        }
+        let schema = given.object("schema")?.cloned().unwrap_or_default();
+        let data = given.any("data").unwrap_or(&Value::Null);
+        let Judgement {
+            valid,
+            score,
+            errors,
+        } = Judgement::by_schema(data, &Value::Object(schema));
+        Ok(json!({ "valid": valid, "score": score, "errors": errors, "success": true }))
+    }
+}

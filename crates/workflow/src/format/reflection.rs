@@ -1,0 +1,294 @@
+//! `reflection.loop` and `retry.loop`: actions that run other work in rounds.
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::{self, Entry, Kind, Section};
+
+use super::agent::{Evaluator, Flow, Node, OnError, Output, Reflection, Retries, Target, Work};
+use super::nodes::Reader;
+use super::{Language, check_arguments, codes};
+use crate::actions::reflection::{EVALUATION, LOOP, RETRY};
+use crate::script::Script;
+use crate::template::{Prepared, Use};
+
+/// Gives a block of Python the names that it may use beside `state`. It stands on a line of its own
+/// before the block, whose first line is therefore one less.
+const BEFORE_PYTHON: &str = "import re; output = state.get('output'); reflection_output = state.get('reflection_output'); reflection_errors = state.get('reflection_errors', []); reflection_iteration = state.get('reflection_iteration', 0); result = None\n";
+
+/// Makes `result`, or else a new `output`, what the block returns.
+const AFTER_PYTHON: &str = "\nreturn result if result is not None else (output if output != state.get('output') else None)\n";
+
+/// The same for Lua, on the first line of the block. A block of Lua returns its result itself.
+const BEFORE_LUA: &str = "local output = state.output; ";
+
+impl Reader<'_> {
+    /// Reads the arguments of one of the actions that run other work, if `name` is one.
+    pub(super) fn rounds(
+        &mut self,
+        name: &str,
+        uses: &tree::Node,
+        with: Option<&tree::Node>,
+        language: Option<&str>,
+    ) -> Option<Work> {
+        let is_reflection = LOOP.names.contains(&name);
+        let about = match is_reflection {
+            true => &LOOP,
+            false if RETRY.names.contains(&name) => &RETRY,
+            false => return None,
+        };
+        let problems = check_arguments(about, with, &uses.place);
+        if !problems.is_empty() {
+            self.problems.extend(problems);
+            return Some(Work::Nothing);
+        }
+        let Some(with) = with.filter(|with| matches!(with.kind, Kind::Map(_))) else {
+            let given = with.unwrap_or(uses);
+            let shown = format!("the arguments of `{name}`");
+            self.problems.push(given.wrong_type(&shown, "a mapping"));
+            return Some(Work::Nothing);
+        };
+        let read = match is_reflection {
+            true => self.reflection(with, language),
+            false => self.retries(with),
+        };
+        Some(read.unwrap_or(Work::Nothing))
+    }
+
+    fn reflection(&mut self, with: &tree::Node, language: Option<&str>) -> Option<Work> {
+        let generator = self.part(with.get("generator")?, "generator", language);
+        let corrector = with
+            .get("corrector")
+            .filter(|node| !node.is_null())
+            .map(|node| self.part(node, "corrector", language));
+        let evaluator = self.evaluator(with.get("evaluator")?, language);
+        Some(Work::Reflection(Box::new(Reflection {
+            generator: generator?,
+            evaluator: evaluator?,
+            corrector: match corrector {
+                None => None,
+                Some(read) => Some(read?),
+            },
+            limits: self.limits(with, &["max_iterations", "on_failure"]),
+        })))
+    }
+
+    fn retries(&mut self, with: &tree::Node) -> Option<Work> {
+        let validate = self.step_of("validate", with.get("validate")?, with.get("validate_args"));
+        let correct = self.target(
+            with.get("correct")?,
+            codes::GOTO_UNDEFINED,
+            "`correct`",
+            false,
+        );
+        let Target::Node(correct) = correct? else {
+            return None;
+        };
+        Some(Work::Retries(Box::new(Retries {
+            validate,
+            correct,
+            limits: self.limits(with, &["max_retries", "retry_delay"]),
+        })))
+    }
+
+    /// The arguments that are rendered when the loop begins.
+    fn limits(&mut self, with: &tree::Node, keys: &[&str]) -> Prepared {
+        let node = filtered(with, |key| keys.contains(&key));
+        self.templates
+            .prepare(&node, Use::ARGUMENTS, &mut self.problems)
+    }
+
+    /// A step that is an action.
+    fn step_of(&mut self, name: &str, uses: &tree::Node, with: Option<&tree::Node>) -> Node {
+        let work = self.action(uses, with);
+        step(name, uses, work)
+    }
+
+    /// `{action, …}` or `{run, language}`.
+    fn part(
+        &mut self,
+        node: &tree::Node,
+        name: &'static str,
+        language: Option<&str>,
+    ) -> Option<Node> {
+        match (node.get("action"), node.get("run")) {
+            (Some(action), None) => {
+                let arguments = match node.get("with") {
+                    Some(with) => with.clone(),
+                    None => filtered(node, |key| key != "action"),
+                };
+                Some(self.step_of(name, action, Some(&arguments)))
+            }
+            (None, Some(run)) => {
+                let mut section = Section::of(node, name, &mut self.problems)?;
+                section.claim("run");
+                section.claim("language");
+                section.finish(&mut self.problems);
+                self.block(node, run, name, language)
+            }
+            _ => {
+                self.problems.push(
+                    Problem::new(
+                        codes::CONFLICTING_WORK,
+                        format!("the {name} has not exactly one of `action` and `run`"),
+                    )
+                    .at(&node.head())
+                    .help("give it an action with its arguments, or inline code"),
+                );
+                None
+            }
+        }
+    }
+
+    fn block(
+        &mut self,
+        node: &tree::Node,
+        run: &tree::Node,
+        name: &'static str,
+        language: Option<&str>,
+    ) -> Option<Node> {
+        let Some(source) = run.as_text() else {
+            self.problems.push(run.wrong_type("`run`", "text"));
+            return None;
+        };
+        let own = node.get("language");
+        self.check_language(own);
+        let language = match own.and_then(tree::Node::as_text).or(language) {
+            Some("lua") => Language::Lua,
+            Some("python3") => Language::Python3,
+            _ => Language::Python,
+        };
+        let first_line = run.text_first_line(self.source);
+        let script = match language {
+            Language::Lua => Script {
+                source: format!("{BEFORE_LUA}{source}"),
+                first_line,
+            },
+            Language::Python | Language::Python3 => Script {
+                source: format!("{BEFORE_PYTHON}{source}{AFTER_PYTHON}"),
+                first_line: first_line.saturating_sub(1),
+            },
+        };
+        if language == Language::Lua {
+            self.check_lua(&script, run);
+        }
+        Some(step(name, run, Work::Run { script, language }))
+    }
+
+    fn evaluator(&mut self, node: &tree::Node, language: Option<&str>) -> Option<Evaluator> {
+        const TYPES: [&str; 3] = ["schema", "llm", "custom"];
+        let mut section = Section::of(node, "`evaluator`", &mut self.problems)?;
+        let kind = section.text("type", &mut self.problems).unwrap_or("schema");
+        let evaluator = match kind {
+            "schema" => {
+                let schema = section.required("schema", &mut self.problems)?;
+                let schema = self
+                    .templates
+                    .prepare(schema, Use::ARGUMENTS, &mut self.problems);
+                Some(Evaluator::Schema(schema))
+            }
+            "llm" => {
+                section.claim("prompt");
+                section.claim("model");
+                section.claim("examples");
+                let arguments = question(node);
+                let uses = tree::Node {
+                    place: node.place.clone(),
+                    kind: Kind::Text("llm.call".to_owned()),
+                };
+                Some(Evaluator::Model(self.step_of(
+                    "evaluator",
+                    &uses,
+                    Some(&arguments),
+                )))
+            }
+            "custom" => {
+                section.claim("language");
+                let run = section.required("run", &mut self.problems)?;
+                self.block(node, run, "evaluator", language)
+                    .map(Evaluator::Code)
+            }
+            other => {
+                let problem = Problem::new(
+                    codes::BAD_VALUE,
+                    format!("there is no type of evaluator `{other}`"),
+                );
+                let place = section.node("type").map_or(&node.place, |it| &it.place);
+                self.problems
+                    .push(problem.at(place).help(did_you_mean(other, &TYPES)));
+                let _ = section.take_rest();
+                None
+            }
+        };
+        section.finish(&mut self.problems);
+        evaluator
+    }
+}
+
+/// The arguments of the model call that judges an output.
+fn question(evaluator: &tree::Node) -> tree::Node {
+    let at = |kind| tree::Node {
+        place: evaluator.place.clone(),
+        kind,
+    };
+    let entry = |key: &str, value| Entry {
+        key: key.to_owned(),
+        key_place: evaluator.place.clone(),
+        value,
+    };
+    let message = |role: &str, content: tree::Node| {
+        let role = at(Kind::Text(role.to_owned()));
+        at(Kind::Map(vec![
+            entry("role", role),
+            entry("content", content),
+        ]))
+    };
+    let mut messages = vec![message("system", at(Kind::Text(EVALUATION.to_owned())))];
+    for example in evaluator
+        .get("examples")
+        .and_then(tree::Node::as_list)
+        .unwrap_or_default()
+    {
+        if let (Some(input), Some(output)) = (example.get("input"), example.get("output")) {
+            messages.push(message("user", input.clone()));
+            messages.push(message("assistant", output.clone()));
+        }
+    }
+    let prompt = evaluator.get("prompt").cloned();
+    let prompt = prompt.unwrap_or_else(|| {
+        at(Kind::Text(
+            "Is this valid and correct?\n\n{{ state.reflection_output }}".to_owned(),
+        ))
+    });
+    messages.push(message("user", prompt));
+    let mut arguments = vec![entry("messages", at(Kind::List(messages)))];
+    if let Some(model) = evaluator.get("model").filter(|model| !model.is_null()) {
+        arguments.push(entry("model", model.clone()));
+    }
+    at(Kind::Map(arguments))
+}
+
+/// The mapping with those of its entries that are asked for.
+fn filtered(node: &tree::Node, is_kept: impl Fn(&str) -> bool) -> tree::Node {
+    let entries = node.as_map().unwrap_or_default();
+    tree::Node {
+        place: node.place.clone(),
+        kind: Kind::Map(
+            entries
+                .iter()
+                .filter(|entry| is_kept(&entry.key))
+                .cloned()
+                .collect(),
+        ),
+    }
+}
+
+fn step(name: &str, written: &tree::Node, work: Work) -> Node {
+    Node {
+        name: name.to_owned(),
+        place: written.place.clone(),
+        work,
+        output: Output::Merge,
+        on_error: OnError::default(),
+        flow: Flow::To(Target::End),
+    }
+}

@@ -1,0 +1,361 @@
+//! `reflection.loop` and `retry.loop`: work that is done again until it is valid.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::node::After;
+use super::{RunFailure, Runner};
+use crate::actions::reflection::{Judgement, is_true};
+use crate::format::{Evaluator, Node, Reflection, Retries};
+use crate::template::{Scope, State};
+
+/// A delay between two rounds is no longer than this.
+const LONGEST_DELAY: f64 = 86_400.0;
+
+impl Runner<'_> {
+    /// Generates, evaluates and corrects until an output is valid or the rounds are used up.
+    pub(super) async fn reflect(
+        &self,
+        reflection: &Reflection,
+        node: &Node,
+        path: &str,
+        state: &State,
+    ) -> Result<Value, RunFailure> {
+        let limits = Limits::new(self, &reflection.limits, node, path, state).await?;
+        let most = limits.whole("max_iterations", 3)?;
+        let on_failure = limits.text("on_failure", "return_best");
+        if most == 0 {
+            return Err(limits.wrong("`max_iterations` must be at least 1"));
+        }
+        if !["return_best", "return_last", "raise"].contains(&on_failure.as_str()) {
+            return Err(limits.wrong(&format!(
+                "`on_failure` is `{on_failure}`: expected return_best, return_last or raise"
+            )));
+        }
+        let mut state = state.clone();
+        let mut history: Vec<Value> = Vec::new();
+        let mut best = (Value::Null, -1.0);
+        for round in 1..=most {
+            state.set("reflection_iteration", json!(round));
+            state.set("reflection_history", json!(history));
+            let generating = format!("{path}/generator[{round}]");
+            let output = match self.part(&reflection.generator, generating, &state).await {
+                Ok(output) => output,
+                Err(failure) if is_recorded(&failure) => {
+                    let errors =
+                        json!([{ "message": format!("Generator failed: {}", failure.message) }]);
+                    history.push(entry(round, &Value::Null, false, 0.0, &errors));
+                    state.set("reflection_errors", errors);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            state.set("reflection_output", output.clone());
+            let evaluating = format!("{path}/evaluator[{round}]");
+            let judgement = self
+                .judge(&reflection.evaluator, evaluating, &output, &state)
+                .await?;
+            let Judgement {
+                valid,
+                score,
+                errors,
+            } = judgement;
+            let errors = Value::Array(errors);
+            history.push(entry(round, &output, valid, score, &errors));
+            if score > best.1 {
+                best = (output.clone(), score);
+            }
+            state.set("reflection_best", best.0.clone());
+            state.set("reflection_best_score", json!(best.1));
+            state.set("reflection_errors", errors.clone());
+            if valid {
+                return Ok(with_fields_of(
+                    &output,
+                    json!({
+                        "reflection_iteration": round,
+                        "reflection_output": output,
+                        "reflection_errors": [],
+                        "reflection_history": history,
+                        "reflection_best": output,
+                        "reflection_best_score": score,
+                        "success": true,
+                        "valid": true,
+                    }),
+                ));
+            }
+            if let Some(corrector) = reflection.corrector.as_ref().filter(|_| round < most) {
+                let correcting = format!("{path}/corrector[{round}]");
+                match self.part(corrector, correcting, &state).await {
+                    Ok(Value::Object(fields)) => state.merge(fields),
+                    Ok(_) => {}
+                    Err(failure) if is_recorded(&failure) => {
+                        let mut errors = errors;
+                        if let Value::Array(errors) = &mut errors {
+                            errors.push(json!({
+                                "message": format!("Corrector failed: {}", failure.message),
+                                "type": "corrector_error",
+                            }));
+                        }
+                        state.set("reflection_errors", errors);
+                    }
+                    Err(failure) => return Err(failure),
+                }
+            }
+        }
+        let last = history.last().cloned().unwrap_or_default();
+        let output = match on_failure.as_str() {
+            "return_last" => last["output"].clone(),
+            "raise" => {
+                let message = format!(
+                    "no output was valid after {most} rounds; errors of the last: {}",
+                    last["errors"]
+                );
+                return Err(RunFailure::new(path, "reflection_failed", message).at(&node.place));
+            }
+            _ => best.0.clone(),
+        };
+        Ok(with_fields_of(
+            &output,
+            json!({
+                "reflection_iteration": most,
+                "reflection_output": output,
+                "reflection_errors": last["errors"],
+                "reflection_history": history,
+                "reflection_best": best.0,
+                "reflection_best_score": best.1,
+                "success": false,
+                "valid": false,
+                "exhausted": true,
+            }),
+        ))
+    }
+
+    async fn judge(
+        &self,
+        evaluator: &Evaluator,
+        path: String,
+        output: &Value,
+        state: &State,
+    ) -> Result<Judgement, RunFailure> {
+        let judged = match evaluator {
+            Evaluator::Schema(schema) => {
+                let scope = Scope::new(&self.surroundings, state);
+                let schema = self.agent.templates.render(schema, &scope).await;
+                let schema = schema.map_err(|failure| RunFailure::of_template(&path, failure))?;
+                return Ok(Judgement::by_schema(output, &schema));
+            }
+            Evaluator::Model(ask) => {
+                let mut state = state.clone();
+                state.set("output_to_evaluate", output.clone());
+                let answer = self.part(ask, path, &state).await;
+                answer.map(|answer| {
+                    Judgement::of_answer(answer["content"].as_str().unwrap_or_default())
+                })
+            }
+            Evaluator::Code(code) => {
+                let mut state = state.clone();
+                state.set("output", output.clone());
+                let returned = self.part(code, path, &state).await;
+                returned.map(|returned| Judgement::of_code(&returned))
+            }
+        };
+        match judged {
+            Err(failure) if is_recorded(&failure) => {
+                let what = match evaluator {
+                    Evaluator::Model(_) => "LLM evaluation failed",
+                    _ => "Custom evaluator error",
+                };
+                Ok(Judgement::failed(&format!("{what}: {}", failure.message)))
+            }
+            judged => judged,
+        }
+    }
+
+    /// Validates and corrects until the validation is content or the retries are used up; returns
+    /// the fields that the loop has set.
+    pub(super) async fn retry(
+        &self,
+        retries: &Retries,
+        node: &Node,
+        path: &str,
+        state: &State,
+    ) -> Result<Value, RunFailure> {
+        let limits = Limits::new(self, &retries.limits, node, path, state).await?;
+        let most = limits.whole("max_retries", 1)?;
+        let delay = limits.seconds("retry_delay")?;
+        let correct = &self.agent.nodes[retries.correct];
+        let mut state = state.settled().branch();
+        for count in 0..=most {
+            state.set("_retry_count", json!(count));
+            let validating = format!("{path}/validate[{}]", count + 1);
+            let validated = match self.part(&retries.validate, validating, &state).await {
+                Ok(Value::Object(fields)) => fields,
+                Ok(_) => return Err(limits.wrong("`validate` gave no mapping with `valid`")),
+                Err(failure) if is_recorded(&failure) => Map::from_iter([
+                    ("valid".to_owned(), json!(false)),
+                    (
+                        "errors".to_owned(),
+                        json!([{ "message": failure.message, "type": "validation_error" }]),
+                    ),
+                ]),
+                Err(failure) => return Err(failure),
+            };
+            let valid = validated.get("valid").is_some_and(is_true);
+            let errors = validated.get("errors").cloned().unwrap_or(json!([]));
+            let ended = |state: State, errors: Value, exhausted: bool| {
+                let mut fields = state.into_own();
+                fields.insert("_retry_count".to_owned(), json!(count));
+                fields.insert("_retry_errors".to_owned(), errors);
+                fields.insert("_retry_result".to_owned(), json!(validated));
+                fields.insert("_retry_exhausted".to_owned(), json!(exhausted));
+                fields.extend(validated.clone());
+                Value::Object(fields)
+            };
+            if valid {
+                return Ok(ended(state, json!([]), false));
+            }
+            state.set("_retry_errors", errors.clone());
+            if count >= most {
+                return Ok(ended(state, errors, true));
+            }
+            let correcting = format!("{path}/{}[{}]", correct.name, count + 1);
+            match self.node(correct, correcting, state.clone()).await {
+                Ok((_, corrected)) => state = corrected,
+                Err(failure) if is_recorded(&failure) => {
+                    return Ok(uncorrected(state, count, &errors, &correct.name, &failure));
+                }
+                Err(failure) => return Err(failure),
+            }
+            tokio::time::sleep(delay).await;
+        }
+        Err(limits.wrong("`max_retries` is too large"))
+    }
+
+    /// Runs a part of a loop; returns its result.
+    async fn part(&self, part: &Node, path: String, state: &State) -> Result<Value, RunFailure> {
+        let (after, _) = self.node(part, path, state.clone()).await?;
+        Ok(match after {
+            After::Flow(result) => result,
+            After::Fallback(_) => Value::Null,
+        })
+    }
+}
+
+/// Whether a failure counts as a bad round. Others would fail every round alike, or end the run.
+fn is_recorded(failure: &RunFailure) -> bool {
+    failure.retryable || failure.kind == "script_error"
+}
+
+fn entry(round: u64, output: &Value, valid: bool, score: f64, errors: &Value) -> Value {
+    json!({ "iteration": round, "output": output, "score": score, "valid": valid, "errors": errors })
+}
+
+/// The result of a reflection: what is known of it, and the fields of the output over that.
+fn with_fields_of(output: &Value, known: Value) -> Value {
+    let mut fields = match known {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    match output {
+        Value::Object(output) => fields.extend(output.clone()),
+        other => {
+            fields.insert("result".to_owned(), other.clone());
+        }
+    }
+    Value::Object(fields)
+}
+
+/// The result of a loop whose correction failed.
+fn uncorrected(
+    state: State,
+    count: u64,
+    errors: &Value,
+    correct: &str,
+    failure: &RunFailure,
+) -> Value {
+    let mut all = errors.as_array().cloned().unwrap_or_default();
+    all.push(json!({
+        "message": format!("Correction node '{correct}' failed: {}", failure.message),
+        "type": "correction_error",
+    }));
+    let mut fields = state.into_own();
+    fields.insert("_retry_count".to_owned(), json!(count));
+    fields.insert("_retry_errors".to_owned(), json!(all));
+    fields.insert(
+        "_retry_result".to_owned(),
+        json!({ "valid": false, "errors": errors, "correction_error": failure.message }),
+    );
+    fields.insert("_retry_exhausted".to_owned(), json!(false));
+    fields.insert("valid".to_owned(), json!(false));
+    Value::Object(fields)
+}
+
+/// The limits of a loop, rendered.
+struct Limits<'l> {
+    fields: Map<String, Value>,
+    node: &'l Node,
+    path: &'l str,
+}
+
+impl<'l> Limits<'l> {
+    async fn new(
+        runner: &Runner<'_>,
+        limits: &crate::template::Prepared,
+        node: &'l Node,
+        path: &'l str,
+        state: &State,
+    ) -> Result<Self, RunFailure> {
+        let scope = Scope::new(&runner.surroundings, state);
+        let rendered = runner.agent.templates.render(limits, &scope).await;
+        let rendered = rendered.map_err(|failure| RunFailure::of_template(path, failure))?;
+        Ok(Self {
+            fields: match rendered {
+                Value::Object(fields) => fields,
+                _ => Map::new(),
+            },
+            node,
+            path,
+        })
+    }
+
+    fn wrong(&self, message: &str) -> RunFailure {
+        RunFailure::new(self.path, "validation_error", message).at(&self.node.place)
+    }
+
+    fn number(&self, name: &str) -> Result<Option<f64>, RunFailure> {
+        let value = match self.fields.get(name) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(value) => value,
+        };
+        let number = match value {
+            Value::String(text) => text.trim().parse().ok(),
+            other => other.as_f64(),
+        };
+        match number.filter(|number| *number >= 0.0) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.wrong(&format!("`{name}` is {value}: expected a number from 0"))),
+        }
+    }
+
+    fn whole(&self, name: &str, default: u64) -> Result<u64, RunFailure> {
+        const MOST: f64 = 1_000.0;
+        match self.number(name)? {
+            None => Ok(default),
+            Some(number) if number.fract() == 0.0 && number <= MOST => Ok(number as u64),
+            Some(number) => Err(self.wrong(&format!(
+                "`{name}` is {number}: expected a whole number up to {MOST}"
+            ))),
+        }
+    }
+
+    fn seconds(&self, name: &str) -> Result<Duration, RunFailure> {
+        let seconds = self.number(name)?.unwrap_or_default();
+        Ok(Duration::from_secs_f64(seconds.min(LONGEST_DELAY)))
+    }
+
+    fn text(&self, name: &str, default: &str) -> String {
+        let text = self.fields.get(name).and_then(Value::as_str);
+        text.unwrap_or(default).to_owned()
+    }
+}
