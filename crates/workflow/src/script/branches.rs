@@ -100,7 +100,7 @@ if 'parallel_results' in state:
     parallel_results = state['parallel_results']
     if type(parallel_results) is list:
         __given__ = parallel_results
-        parallel_results = [__view__(it, __base__) for it in __given__]
+        parallel_results = [__view__(it, __base__ if type(it) is dict and it.get('success') else {}) for it in __given__]
         __views__ = parallel_results + []
         state['parallel_results'] = parallel_results
 ";

@@ -20,7 +20,8 @@ class BranchResult(dict):
         seen = dict(given["state"])
         with_views(seen, {})
         self.given, self.base = given["state"], base
-        seen.update({k: v for k, v in base.items() if k not in seen and k != RESULTS})
+        if given["success"]:
+            seen.update({k: v for k, v in base.items() if k not in seen and k != RESULTS})
         super().__init__(given, state=seen)
         for key, value in ALWAYS.items():
             self.setdefault(key, list(value) if isinstance(value, list) else value)

@@ -87,7 +87,13 @@ impl Lazy {
                 let found = state.get_attr(key).ok()?;
                 (!found.is_undefined()).then_some(found)
             }
-            [Step::Index(_), Step::Key(state)] if &**state == "state" && key != RESULTS => {
+            [Step::Index(index), Step::Key(state)] if &**state == "state" && key != RESULTS => {
+                // Of a branch that failed, only its item is known.
+                let result = self.fields.get(RESULTS)?.get(*index)?;
+                result
+                    .get("success")?
+                    .as_bool()
+                    .filter(|ended_well| *ended_well)?;
                 field(&self.fields, key).or_else(|| field(&self.below, key))
             }
             _ => None,

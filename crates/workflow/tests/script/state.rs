@@ -169,8 +169,8 @@ fn results_have_attributes_items_and_the_fields_of_their_state() {
         ),
         // The state of a branch has what was there before it, and what it has set.
         (
-            "a, b = parallel_results\nreturn [a.state['base'], b.state['shared'], a['base'], 'parallel_results' in a.state]",
-            json!([7, {"k": [1]}, 7, false]),
+            "a, b = parallel_results\nreturn [a.state['base'], a.state['shared'], a['base'], 'parallel_results' in a.state, 'base' in b.state]",
+            json!([7, {"k": [1]}, 7, false, false]),
         ),
         (
             "b = parallel_results[1]\nreturn [b.traceback, b.timeout, b.retry_count, b.circuit_state, b.attempt_errors, b.exit_code]",
