@@ -39,10 +39,15 @@ struct State {
     running: HashMap<String, ProgressBar>,
     answered: HashMap<String, Vec<Memoized>>,
     steps: Vec<Value>,
+    /// How often a node ran without an answer of the cache to tell of.
+    plain: HashMap<String, u32>,
     paid: Spend,
     failed: Spend,
     saved: Spend,
 }
+
+/// How many such runs of one node have a line each, unless all are asked for.
+const PLAIN_LINES: u32 = 20;
 
 /// What a run paid and saved.
 pub(crate) struct Sum {
@@ -160,7 +165,17 @@ impl Progress {
             self.state().steps.push(step(node, took, Some(memoized)));
         }
         if answers.is_empty() {
-            self.line(&self.plain_line(node, "ran", took));
+            let mut state = self.state();
+            let times = state.plain.entry(node.to_owned()).or_default();
+            *times = times.saturating_add(1);
+            let times = *times;
+            drop(state);
+            if times <= PLAIN_LINES || self.level == Level::Verbose {
+                self.line(&self.plain_line(node, "ran", took));
+            } else if times == PLAIN_LINES + 1 {
+                let more = self.style.faint("runs again; --verbose shows every time");
+                self.line(&format!("{node:<24} {more}"));
+            }
             self.state().steps.push(step(node, took, None));
         }
     }

@@ -107,3 +107,34 @@ fn the_users_own_python_runs_only_when_asked_for() {
     let ran = home.run(&["run", "agent.yaml"]).ok();
     assert_eq!(ran.json()["h"], "d41d8cd98f00b204e9800998ecf8427e");
 }
+
+#[test]
+fn an_endless_cycle_is_refused_and_one_with_a_way_out_stops_with_a_few_lines() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "name: x\nnodes: [{name: a, goto: b}, {name: b, goto: a}]\n",
+    );
+    let ran = home.run(&["validate", "agent.yaml"]).fails(2);
+    assert!(ran.stderr.contains("endless-cycle"), "{ran}");
+    assert!(ran.stderr.contains("`a` → `b` → `a`"), "{ran}");
+    home.write(
+        "agent.yaml",
+        "name: x\nnodes: [{name: a, goto: [{if: state.done, to: __end__}, {to: a}]}]\n",
+    );
+    let ran = home.run(&["run", "agent.yaml"]).fails(1);
+    assert!(ran.stderr.contains("stopped after 10,000 nodes"), "{ran}");
+    assert!(ran.stderr.contains("`a` 10,000 times"), "{ran}");
+    assert!(ran.stderr.lines().count() < 40, "{ran}");
+}
+
+#[test]
+fn a_template_in_code_is_warned_of() {
+    let home = Home::new();
+    home.write("agent.yaml", agent("return {'x': '{{ state.y }}'}"));
+    let ran = home.run(&["validate", "agent.yaml"]).ok();
+    assert!(ran.stderr.contains("template-in-code"), "{ran}");
+    let ran = home.run(&["run", "agent.yaml"]).ok();
+    assert!(ran.stderr.contains("is not rendered"), "{ran}");
+    assert_eq!(ran.json()["x"], "{{ state.y }}");
+}

@@ -37,6 +37,8 @@ codes! {
     CONFLICTING_WORK = "conflicting-work": "A node says more than one thing that it does, or a fan-out not one."
     GOTO_UNDEFINED = "goto-undefined": "A `goto` leads to a node that there is not."
     EDGE_UNDEFINED = "edge-undefined": "An edge begins or ends at a node that there is not."
+    TEMPLATE_IN_CODE = "template-in-code": "A warning: a template in a `run` block, where it is not rendered."
+    ENDLESS_CYCLE = "endless-cycle": "Nodes lead to each other, and nothing leads out."
     UNREACHABLE = "unreachable": "An edge or rule is never taken, because another one always is."
     FALLBACK_UNDEFINED = "fallback-undefined": "A `fallback` names a node that there is not."
     FAN_IN_UNDEFINED = "fan-in-undefined": "A fan-out names no node at which its branches meet, or one that there is not."

@@ -8,6 +8,7 @@ mod arguments;
 mod calls;
 pub mod codes;
 mod config;
+mod cycles;
 mod flow;
 mod llm_settings;
 mod meeting;
@@ -203,6 +204,7 @@ fn read(
         registry,
         templates: &templates,
         names: &names,
+        variables: &variables,
         runner: runner
             .or(settings.python.runner)
             .unwrap_or(Language::Python),
@@ -220,6 +222,7 @@ fn read(
         .zip(flows)
         .map(|(node, flow)| node.map(|node| Node { flow, ..node }))
         .collect::<Option<Vec<Node>>>()?;
+    problems.extend(cycles::problems(&start, &nodes));
     let team = team.flatten().map(|mut team| {
         team.configured.defaults = settings.llm.clone();
         Arc::new(team)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use cachalot_core::Problem;
 use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, Kind, Section};
+use serde_json::{Map, Value};
 
 use super::agent::{Flow, Language, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
@@ -21,6 +22,8 @@ pub(super) struct Reader<'a> {
     pub(super) templates: &'a Templates,
     /// The names of the nodes, in their order.
     pub(super) names: &'a [String],
+    /// `variables` of the file.
+    pub(super) variables: &'a Map<String, Value>,
     /// What runs inline code that has no `language`.
     pub(super) runner: Language,
     pub(super) problems: Vec<Problem>,

@@ -9,7 +9,7 @@ use cachalot_core::tree::{self, Entry, Kind, Section};
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
 use super::nodes::{NOTHING, Rank, Reader};
 use super::{check_arguments, codes};
-use crate::script::{Script, lua};
+use crate::script::{Script, lua, template_in};
 use crate::template::{Condition, Prepared, Use, is_literal};
 
 /// The kinds of nodes that `type` names.
@@ -247,8 +247,9 @@ impl Reader<'_> {
             source: code.source,
             first_line: code.written.text_first_line(self.source),
         };
-        if code.language == Language::Lua {
-            self.check_lua(&script, code.written);
+        match code.language {
+            Language::Lua => self.check_lua(&script, code.written),
+            Language::Python | Language::Python3 => self.warn_of_templates(&script, code.written),
         }
         let language = code.language;
         (Work::Run { script, language }, code.output_key)
@@ -261,6 +262,24 @@ impl Reader<'_> {
             Some("python3") => Language::Python3,
             _ => self.runner,
         }
+    }
+
+    /// Code is not rendered as templates are.
+    fn warn_of_templates(&mut self, script: &Script, node: &tree::Node) {
+        let is_variable = |name: &str| self.variables.contains_key(name);
+        let Some((template, line)) = template_in(&script.source, is_variable) else {
+            return;
+        };
+        let line = script.first_line.saturating_add(line - 1);
+        let place = self.templates.line(&node.place, line);
+        self.problems.push(
+            Problem::warning(
+                codes::TEMPLATE_IN_CODE,
+                format!("`{template}` in code is not rendered"),
+            )
+            .at(&place.unwrap_or_else(|| node.place.clone()))
+            .help("read the value in Python: `state[\"x\"]`, `variables[\"x\"]`; secrets are for the arguments of actions"),
+        );
     }
 
     /// Refuses a block that is not Lua.

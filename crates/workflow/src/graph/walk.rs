@@ -1,5 +1,7 @@
 //! From node to node.
 
+use std::cmp::Reverse;
+
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
@@ -38,6 +40,7 @@ impl Runner<'_> {
                 .next(flow, "__start__", &mut state, None, &stops)
                 .await?;
             let mut executed = 0;
+            let mut runs = vec![0_usize; self.agent.nodes.len()];
             while let At::Node(index) = at {
                 if stops.contains(&index) {
                     break;
@@ -45,14 +48,12 @@ impl Runner<'_> {
                 let node = &self.agent.nodes[index];
                 executed += 1;
                 if executed > MOST_NODES {
-                    let message = format!(
-                        "the run has executed {MOST_NODES} nodes and is not at its end: \
-                         see that the `goto` rules do not go round in a circle"
-                    );
+                    let message = self.too_many(&runs);
                     let failure =
                         RunFailure::new(&node.name, "node_limit", message).at(&node.place);
                     return Err(self.report(failure));
                 }
+                runs[index] += 1;
                 let (after, next_state) = self.node(node, node.name.clone(), state).await?;
                 state = next_state;
                 at = match after {
@@ -65,6 +66,32 @@ impl Runner<'_> {
             }
             Ok(state)
         })
+    }
+
+    /// Why a run stops that has executed as many nodes as it may; `runs` is how often each of them ran.
+    fn too_many(&self, runs: &[usize]) -> String {
+        /// How many nodes are named.
+        const NAMED: usize = 3;
+        let mut most: Vec<(usize, usize)> = runs.iter().copied().enumerate().collect();
+        most.retain(|(_, times)| *times > 1);
+        most.sort_by_key(|(index, times)| (Reverse(*times), *index));
+        let mut named: Vec<String> = most
+            .iter()
+            .take(NAMED)
+            .map(|(index, times)| {
+                let name = &self.agent.nodes[*index].name;
+                format!("`{name}` {} times", thousands(*times))
+            })
+            .collect();
+        if most.len() > NAMED {
+            named.push(format!("{} more nodes", most.len() - NAMED));
+        }
+        format!(
+            "stopped after {} nodes: {} ran in a cycle; see that a condition (`goto`, `edges`) leads \
+             out of it, or repeat the steps in a `while_loop` with `max_iterations`",
+            thousands(MOST_NODES),
+            named.join(", ")
+        )
     }
 
     /// What comes now. Parallel branches are behind when this returns.
@@ -113,5 +140,13 @@ impl Runner<'_> {
         }
         let message = "none of the conditions for what comes next holds: add a rule without one";
         Err(self.report(RunFailure::new(node, "no_transition", message)))
+    }
+}
+
+/// A number below a million with its thousands apart.
+fn thousands(number: usize) -> String {
+    match (number / 1_000, number % 1_000) {
+        (0, rest) => rest.to_string(),
+        (thousands, rest) => format!("{thousands},{rest:03}"),
     }
 }

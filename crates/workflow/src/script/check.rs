@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 
 use super::block::{self, Refused};
-use super::{ScriptFailure, changes, diagnose};
+use super::{ScriptFailure, changes, diagnose, templates};
 
 /// Whether the embedded Python can run a block, as far as its text tells: that it is Python, and
 /// uses nothing that the interpreter is known not to have. Nothing is run, and no block, however
@@ -38,6 +38,25 @@ pub(crate) fn may_change_state(source: &str) -> bool {
         block::parse(&block::unix_lines(source)).map(|read| changes::possible(read.suite()))
     });
     read.unwrap_or(false)
+}
+
+/// The first template in a block, and its line of the block, from 1: code is not rendered.
+/// `is_variable` tells of names for which `${name}` would stand.
+pub(crate) fn template_in(
+    source: &str,
+    is_variable: impl Fn(&str) -> bool + Send,
+) -> Option<(String, u32)> {
+    if !["{{", "{%", "${"]
+        .iter()
+        .any(|begin| source.contains(begin))
+    {
+        return None;
+    }
+    let found = apart(source, 1, |source| {
+        let found = templates::first(source, is_variable);
+        Ok(found.map(|(text, line)| (text.to_owned(), line)))
+    });
+    found.ok().flatten()
 }
 
 fn apart<T: Send>(

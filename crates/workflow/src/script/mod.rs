@@ -16,12 +16,13 @@ mod process;
 pub mod python;
 pub mod python3;
 mod surrogates;
+mod templates;
 mod unsupported;
 mod wire;
 pub mod worker;
 
-pub(crate) use check::may_change_state;
 pub use check::{check, check_syntax};
+pub(crate) use check::{may_change_state, template_in};
 pub use options::WorkerOptions;
 
 use async_trait::async_trait;

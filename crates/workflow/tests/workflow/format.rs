@@ -681,6 +681,59 @@ nodes:
 }
 
 #[test]
+fn a_cycle_that_nothing_leads_out_of_is_named() {
+    const HELP: &str = "let one of them lead out: `goto: [{if: …, to: …}, {to: __end__}]`; or repeat the steps in a `while_loop`";
+    let endless = |place: &str, cycle: &str| {
+        format!("{place}: the run never leaves these nodes: {cycle} [endless-cycle]; {HELP}")
+    };
+    problems(
+        "nodes: [{name: a, goto: a}]",
+        &[&endless("a.yaml:1:16", "`a` → `a`")],
+    );
+    problems(
+        "nodes: [{name: s}, {name: a}, {name: b}, {name: c, goto: a}]",
+        &[&endless("a.yaml:1:27", "`a` → `b` → `c` → `a`")],
+    );
+    // Every way stays in the cycle.
+    problems(
+        "nodes: [{name: a, goto: [{if: state.x, to: b}, {to: c}]}, {name: b, goto: a}, {name: c, goto: a}]",
+        &[&endless("a.yaml:1:16", "`a` → `b` → `a`")],
+    );
+    problems(
+        "nodes: [{name: a}, {name: b}]\nedges: [{from: a, to: b}, {from: b, to: a}]",
+        &[&endless("a.yaml:1:16", "`a` → `b` → `a`")],
+    );
+    for ends in [
+        "nodes: [{name: a, goto: [{if: state.x, to: __end__}, {to: a}]}]",
+        "nodes: [{name: a, goto: [{if: state.x, to: a}]}]",
+        "nodes: [{name: a, goto: b}, {name: b, goto: a, on_error: {fallback: c}}, {name: c}]",
+        "nodes: [{name: a, goto: __end__}, {name: b, goto: b}]",
+        "nodes: [{name: a}, {name: b}]\nedges: [{from: a, to: b}, {from: b, to: a, when: state.x}]",
+        "nodes: [{name: a}, {name: b}, {name: c, fan_in: true}]\nedges: [{from: a, to: b, parallel: true, fan_in: c}, {from: b, to: c}]",
+    ] {
+        problems(ends, &[]);
+    }
+}
+
+#[test]
+fn a_template_in_code_is_a_warning() {
+    let warnings = |text: &str| shown(&load(text).unwrap().warnings);
+    assert_eq!(
+        warnings("nodes:\n- name: a\n  run: |\n    x = 1\n    y = '{{ state.x }}'\n"),
+        "a.yaml:5:5: `{{ state.x }}` in code is not rendered [template-in-code]; read the value in Python: `state[\"x\"]`, `variables[\"x\"]`; secrets are for the arguments of actions"
+    );
+    let variable = "variables: {limit: 3}\nnodes: [{name: a, steps: [{run: 'x = \"${limit}\"'}]}]";
+    assert!(warnings(variable).contains("`${limit}` in code"));
+    for none in [
+        "nodes: [{name: a, run: 'x = f\"{{ state.x }}\"'}]",
+        "nodes: [{name: a, run: 'x = \"${limit}\"'}]",
+        "nodes: [{name: a, uses: test.echo, with: {value: '{{ state.x }}'}}]",
+    ] {
+        assert_eq!(warnings(none), "", "{none}");
+    }
+}
+
+#[test]
 fn an_unknown_runner_is_refused_with_the_two_that_there_are() {
     problems(
         "settings:\n  python: {runner: python}\nnodes: [{name: a}]\n",

@@ -204,8 +204,20 @@ async fn no_rule_that_holds_is_an_error_and_so_is_a_condition_that_fails() {
 
 #[tokio::test]
 async fn a_goto_in_a_circle_ends_at_the_limit() {
-    let failure = fails("nodes: [{name: a, goto: a}]", json!({})).await;
+    let text = "
+nodes:
+  - {name: once}
+  - {name: a}
+  - {name: b, goto: [{if: state.done, to: __end__}, {to: a}]}
+";
+    let failure = fails(text, json!({})).await;
     assert_eq!(failure.kind, "node_limit");
+    assert_eq!(
+        failure.message,
+        "stopped after 10,000 nodes: `a` 5,000 times, `b` 4,999 times ran in a cycle; see that a \
+         condition (`goto`, `edges`) leads out of it, or repeat the steps in a `while_loop` with \
+         `max_iterations`"
+    );
 }
 
 #[tokio::test]

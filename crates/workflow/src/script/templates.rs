@@ -1,0 +1,145 @@
+//! Templates in a block, which would be rendered in other runtimes and are plain text here.
+
+use ruff_python_ast::token::TokenKind;
+use ruff_text_size::Ranged;
+
+use super::block;
+
+/// What templates begin with in an expression.
+const NAMES: [&str; 8] = [
+    "state",
+    "variables",
+    "secrets",
+    "settings",
+    "env",
+    "data",
+    "checkpoint",
+    "result",
+];
+
+/// What begins a statement of a template.
+const STATEMENTS: [&str; 12] = [
+    "if", "elif", "else", "endif", "for", "endfor", "set", "macro", "raw", "block", "include",
+    "with",
+];
+
+/// The first template outside of comments and f-strings: its text and its line of the block, from 1.
+/// `variables` are the names for which `${name}` would stand.
+pub(super) fn first<'s>(
+    source: &'s str,
+    is_variable: impl Fn(&str) -> bool,
+) -> Option<(&'s str, u32)> {
+    let apart = apart(source);
+    let mut from = 0;
+    while let Some(found) = source[from..].find(['{', '$']) {
+        let at = from + found;
+        from = at + 1;
+        let Some(text) = template_at(&source[at..], &is_variable) else {
+            continue;
+        };
+        if !apart
+            .iter()
+            .any(|(start, end)| (*start..*end).contains(&at))
+        {
+            let before = source[..at].bytes().filter(|byte| *byte == b'\n').count();
+            return Some((
+                text,
+                u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1),
+            ));
+        }
+    }
+    None
+}
+
+/// The template that the text begins with.
+fn template_at<'s>(text: &'s str, is_variable: &impl Fn(&str) -> bool) -> Option<&'s str> {
+    let (inner, end, is_one): (&str, &str, &dyn Fn(&str, &str) -> bool) =
+        if let Some(inner) = text.strip_prefix("{{") {
+            (inner, "}}", &|name, rest| {
+                NAMES.contains(&name) && rest.starts_with(['.', '['])
+            })
+        } else if let Some(inner) = text.strip_prefix("{%") {
+            (inner, "%}", &|name, rest| {
+                STATEMENTS.contains(&name) && rest.starts_with([' ', '-', '%', '('])
+            })
+        } else if let Some(inner) = text.strip_prefix("${") {
+            (inner, "}", &|name, rest| {
+                is_variable(name) && rest.starts_with('}')
+            })
+        } else {
+            return None;
+        };
+    let begun = inner.trim_start_matches('-').trim_start_matches(' ');
+    let length = begun
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .unwrap_or(begun.len());
+    let (name, rest) = begun.split_at(length);
+    let line = text.split('\n').next().unwrap_or(text);
+    let closes = line.get(2..)?.find(end)? + 2 + end.len();
+    is_one(name, rest).then(|| &text[..closes])
+}
+
+/// Byte ranges of comments and f-strings; of comments that take a whole line if it is no Python.
+fn apart(source: &str) -> Vec<(usize, usize)> {
+    let Ok(parsed) = block::parse(source) else {
+        let mut start = 0;
+        return source
+            .split_inclusive('\n')
+            .filter_map(|line| {
+                let range = (start, start + line.len());
+                start = range.1;
+                line.trim_start().starts_with('#').then_some(range)
+            })
+            .collect();
+    };
+    let mut ranges = Vec::new();
+    let mut open = Vec::new();
+    for token in parsed.tokens() {
+        let (start, end) = (token.start().to_usize(), token.end().to_usize());
+        match token.kind() {
+            TokenKind::FStringStart => open.push(start),
+            TokenKind::FStringEnd => ranges.extend(open.pop().map(|start| (start, end))),
+            TokenKind::Comment => ranges.push((start, end)),
+            _ => {}
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_found_and_python_is_not_taken_for_them() {
+        let first = |source: &'static str| first(source, |name| name == "limit");
+        for (source, expected) in [
+            ("x = '{{ state.x }}'", Some(("{{ state.x }}", 1))),
+            ("y = 1\nx = {{ state.x }}", Some(("{{ state.x }}", 2))),
+            ("x = \"{{- state['x'] }}\"", Some(("{{- state['x'] }}", 1))),
+            (
+                "{% if state.x %}\nx = 1\n{% endif %}",
+                Some(("{% if state.x %}", 1)),
+            ),
+            (
+                "x = {{ variables.n | default(3) }}",
+                Some(("{{ variables.n | default(3) }}", 1)),
+            ),
+            ("k = '{{ secrets.KEY }}'", Some(("{{ secrets.KEY }}", 1))),
+            ("x = '${limit}'", Some(("${limit}", 1))),
+            ("x = '${other}'", None),
+            ("x = f'{{ state.x }}'", None),
+            ("x = f'''\n{{ {state['x']} }}'''", None),
+            ("# {{ state.x }}\nx = 1", None),
+            ("x = '{{}} {}'.format(1)", None),
+            ("x = '{{name}}'", None),
+            ("x = {'a': {'b': 1}}", None),
+            ("x = '{%s}' % 1", None),
+            ("x = '{%if}' % {'if}': 1}", None),
+            ("x = '{{ state.x'", None),
+        ] {
+            assert_eq!(first(source), expected, "{source}");
+        }
+    }
+}
