@@ -14,8 +14,9 @@ use ruff_python_ast::{Expr, ExprContext, ModModule, Stmt};
 use ruff_python_parser::{Parsed, parse_module};
 use ruff_text_size::Ranged;
 
+use super::rewrite::{self, Rewritten};
 use super::unsupported::{self, Unsupported};
-use super::{branches, changes, surrogates};
+use super::{branches, changes, shims, surrogates};
 
 /// The longest block, in bytes. Bounds the depth of a syntax tree and so the stack that it needs.
 pub(super) const LONGEST: usize = 128 * 1024;
@@ -30,21 +31,54 @@ pub(super) fn stack_for(bytes: usize) -> usize {
 /// Names that a block is given; assigning to one of them is not a result.
 const GIVEN: [&str; 4] = ["state", "variables", "json", "print"];
 
-/// What stands before every block. The interpreter's own `round` scales, rounds and scales back,
-/// which makes 2.68 of 2.675; Python rounds the exact value, as formatting does in both. No float
-/// has more than 323 digits to round at.
-const PRELUDE: &str = "\
-import json
-__round__ = round
-def round(number, ndigits=None):
-    if ndigits is None:
-        return __round__(number)
-    if isinstance(number, float) and isinstance(ndigits, int) and ndigits >= 0:
-        if ndigits > 323 or number - number != 0:
-            return number
-        return float(f'{number:.{ndigits}f}')
-    return __round__(number, ndigits)
-";
+/// What stands before every block; the helpers that it uses follow.
+const PRELUDE: &str = "import json\n";
+
+/// Built-in names that helpers use. A block without `return` that assigns one would reach them.
+const USED_BY_HELPERS: [&str; 42] = [
+    "abs",
+    "all",
+    "any",
+    "bin",
+    "bytes",
+    "chr",
+    "dict",
+    "divmod",
+    "enumerate",
+    "filter",
+    "float",
+    "frozenset",
+    "getattr",
+    "hasattr",
+    "hash",
+    "int",
+    "isinstance",
+    "iter",
+    "len",
+    "list",
+    "map",
+    "max",
+    "min",
+    "next",
+    "ord",
+    "pow",
+    "range",
+    "repr",
+    "reversed",
+    "round",
+    "set",
+    "setattr",
+    "slice",
+    "sorted",
+    "str",
+    "sum",
+    "tuple",
+    "type",
+    "zip",
+    "print",
+    "id",
+    "object",
+];
 
 /// Where the program collects the names that a block without `return` assigned.
 const NAMES: &str = "__names__";
@@ -101,7 +135,13 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
     let source = unix_lines(source);
     let parsed = parse(&source)?;
     let unknown = unsupported::first(parsed.suite());
-    if let Some((what, at)) = unknown.or_else(|| surrogates::first(&source, parsed.tokens())) {
+    let halves = surrogates::first(&source, parsed.tokens());
+    let rewritten = rewrite::rewrite(&source, parsed.suite(), parsed.tokens());
+    let refused = [unknown, halves, rewritten.refused.clone()]
+        .into_iter()
+        .flatten()
+        .min_by_key(|(_, at)| *at);
+    if let Some((what, at)) = refused {
         return Err(Refused::Unsupported {
             what,
             line: line_at(&source, at),
@@ -109,62 +149,90 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
     }
     let has_results = branches::mentioned(parsed.suite());
     let changes = changes::possible(parsed.suite());
-    let (source, parsed) = if has_results {
+    let (parsed, rewritten) = if has_results {
         let text = branches::with_attributes_as_calls(&source, parsed.suite());
         let parsed = parse(&text)?;
-        (text, parsed)
+        let rewritten = rewrite::rewrite(&text, parsed.suite(), parsed.tokens());
+        (parsed, rewritten)
     } else {
-        (source, parsed)
+        (parsed, rewritten)
     };
-    let (prelude, lines) = (count(PRELUDE), count(&source));
-    let program = if returns(parsed.suite()) {
+    let function = returns(parsed.suite());
+    let prelude = prelude(&rewritten, function);
+    let text = &rewritten.text;
+    let (before, lines) = (count(&prelude), count(&source));
+    let program = if function {
+        let parsed = parse(text)?;
         Program {
-            text: as_function(&source, parsed.tokens()),
-            lines_before: prelude + 1,
+            text: as_function(&prelude, text, parsed.tokens()),
+            lines_before: before + 1,
             lines,
             names: false,
             changes,
         }
     } else {
+        let names = assigned(parsed.suite());
+        let names = names
+            .into_iter()
+            .filter(|name| !rewritten.deleted.contains(*name));
         Program {
-            text: as_module(&source, parsed.suite()),
-            lines_before: prelude,
+            text: as_module(&prelude, text, names),
+            lines_before: before,
             lines,
             names: true,
             changes,
         }
     };
-    Ok(with_state(program, has_results))
+    let head = has_results.then(|| branches::head(&rewritten.helpers));
+    Ok(with_state(program, prelude.len(), head))
 }
 
-/// The program, ready to say what became of its state, and to show results of branches.
-fn with_state(mut program: Program, has_results: bool) -> Program {
-    let mut head = String::new();
-    if program.changes {
-        // A block may give the name to something else.
-        head.push_str("__state__ = state\n");
-    }
-    if has_results {
-        head.push_str(&branches::head());
-    }
+/// The program with the state as the block leaves it in its value, and with `results` (the text that
+/// makes the results of branches readable) behind the helpers, which end at `helpers`.
+fn with_state(mut program: Program, helpers: usize, results: Option<String>) -> Program {
     // The last line is the value of the program.
     let last = program.text.trim_end().rfind('\n').map_or(0, |at| at + 1);
     let mut value = program.text.split_off(last).trim_end().to_owned();
     if program.changes {
         value = format!("({value}, __state__)");
     }
-    if has_results {
+    let mut head = String::new();
+    if program.changes {
+        // A block may give the name to something else.
+        head.push_str("__state__ = state\n");
+    }
+    if let Some(results) = results {
+        head.push_str(&results);
         value = format!("__unview__({value}, 200)");
     }
     program.text.push_str(&value);
     program.text.push('\n');
-    program.text.insert_str(PRELUDE.len(), &head);
+    program.text.insert_str(helpers, &head);
     program.lines_before += count(&head);
     program
 }
 
 fn count(text: &str) -> u32 {
     u32::try_from(text.lines().count()).unwrap_or(u32::MAX)
+}
+
+/// What stands before a block.
+fn prelude(block: &Rewritten, function: bool) -> String {
+    let mut text = PRELUDE.to_owned();
+    if block.helpers.is_empty() {
+        return text;
+    }
+    let helpers = shims::text(&block.helpers);
+    let shadowed: Vec<&str> = USED_BY_HELPERS
+        .into_iter()
+        .filter(|name| !function && block.bound.contains(*name))
+        .collect();
+    if shadowed.is_empty() {
+        text.push_str(&helpers);
+    } else {
+        text.push_str(&shims::apart(&helpers, &shadowed));
+    }
+    text
 }
 
 /// Python reads `\r\n` and `\r` as the end of a line, also inside strings.
@@ -205,10 +273,10 @@ fn returns(suite: &[Stmt]) -> bool {
 }
 
 /// The block as a function's body, called once.
-fn as_function(source: &str, tokens: &Tokens) -> String {
+fn as_function(prelude: &str, source: &str, tokens: &Tokens) -> String {
     let inside_strings = string_ranges(tokens);
     let mut text = String::with_capacity(source.len() + source.len() / 16 + 128);
-    text.push_str(PRELUDE);
+    text.push_str(prelude);
     text.push_str("def __block__(state, variables, json):\n");
     let mut start = 0;
     let mut strings = inside_strings.iter().peekable();
@@ -249,9 +317,9 @@ fn string_ranges(tokens: &Tokens) -> Vec<(usize, usize)> {
 }
 
 /// The block as a module, followed by what collects the names that it assigned.
-fn as_module(source: &str, suite: &[Stmt]) -> String {
-    let mut text = format!("{PRELUDE}{source}\n\n{NAMES} = {{}}\n");
-    for name in assigned(suite) {
+fn as_module<'a>(prelude: &str, source: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let mut text = format!("{prelude}{source}\n\n{NAMES} = {{}}\n");
+    for name in names {
         // A name may have been assigned on a path that was not taken, or only inside a function.
         let _ = writeln!(
             text,

@@ -5,6 +5,7 @@
 //! attributes, what the branch saw besides what it has set, and the fields of its state as items of
 //! the result. What of that leaves the block is a result as it was.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr};
@@ -84,16 +85,6 @@ def __unview__(it, depth):
         elif key not in __kept__ and key not in __always__ and key not in it['state']:
             plain[key] = __unview__(it[key], depth - 1)
     return plain
-__own_hasattr__ = hasattr
-def hasattr(it, name):
-    if __is_result__(it) and name in __names__of__:
-        return name in it or name == 'to_dict'
-    return __own_hasattr__(it, name)
-__own_getattr__ = getattr
-def getattr(it, name, *default):
-    if __is_result__(it) and (name in it and name in __names__of__):
-        return it[name]
-    return __own_getattr__(it, name, *default)
 def __to_dict__(it):
     return {key: it[key] for key in it if key in __kept__ or key in __always__}
 if 'parallel_results' in state:
@@ -103,6 +94,24 @@ if 'parallel_results' in state:
         parallel_results = [__view__(it, __base__ if type(it) is dict and it.get('success') else {}) for it in __given__]
         __views__ = parallel_results + []
         state['parallel_results'] = parallel_results
+";
+
+/// Replaces the helper of the built-in function `hasattr`.
+const HASATTR: &str = "\
+__own_hasattr__ = __hasattr__
+def __hasattr__(it, name):
+    if __is_result__(it) and name in __names__of__:
+        return name in it or name == 'to_dict'
+    return __own_hasattr__(it, name)
+";
+
+/// Replaces the helper of the built-in function `getattr`.
+const GETATTR: &str = "\
+__own_getattr__ = __getattr__
+def __getattr__(it, name, *default):
+    if __is_result__(it) and (name in it and name in __names__of__):
+        return it[name]
+    return __own_getattr__(it, name, *default)
 ";
 
 /// Whether the block mentions the results, by their name or by their key in the state.
@@ -124,9 +133,14 @@ pub(super) fn mentioned(suite: &[Stmt]) -> bool {
     search.0
 }
 
-/// What stands before the block, behind what stands before every block.
-pub(super) fn head() -> String {
+/// The text that stands before the block, behind its helpers.
+pub(super) fn head(helpers: &BTreeSet<&'static str>) -> String {
     let mut head = format!("__names__of__ = {ATTRIBUTES:?}\n{HEAD}");
+    for (helper, replaced) in [("hasattr", HASATTR), ("getattr", GETATTR)] {
+        if helpers.contains(helper) {
+            head.push_str(replaced);
+        }
+    }
     for name in ATTRIBUTES {
         let of_result = match name {
             "to_dict" => "(lambda: __to_dict__(it))".to_owned(),

@@ -3,8 +3,9 @@
 use std::io;
 use std::thread;
 
-use super::block::{self, Refused};
-use super::{ScriptFailure, changes, diagnose, templates};
+use super::block;
+use super::diagnose::{self, Scene};
+use super::{ScriptFailure, changes, interpreter, templates};
 
 /// Whether the embedded Python can run a block, as far as its text tells: that it is Python, and
 /// uses nothing that the interpreter is known not to have. Nothing is run, and no block, however
@@ -17,7 +18,16 @@ use super::{ScriptFailure, changes, diagnose, templates};
 /// embedded Python; both with the line of the file.
 pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     apart(source, first_line, |source| {
-        block::prepare(source).map(drop)
+        let program =
+            block::prepare(source).map_err(|refused| diagnose::refused(&refused, first_line))?;
+        interpreter::compile(&program).map(drop).map_err(|raised| {
+            let scene = Scene {
+                first_line,
+                printed: String::new(),
+                program: &program,
+            };
+            diagnose::exception(&raised, true, scene)
+        })
     })
 }
 
@@ -27,7 +37,9 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
 /// `script_error` for what is not Python or too long, with the line of the file.
 pub fn check_syntax(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     apart(source, first_line, |source| {
-        block::parse(&block::unix_lines(source)).map(drop)
+        block::parse(&block::unix_lines(source))
+            .map(drop)
+            .map_err(|refused| diagnose::refused(&refused, first_line))
     })
 }
 
@@ -35,7 +47,9 @@ pub fn check_syntax(source: &str, first_line: u32) -> Result<(), ScriptFailure> 
 /// cannot be read changes nothing.
 pub(crate) fn may_change_state(source: &str) -> bool {
     let read = apart(source, 1, |source| {
-        block::parse(&block::unix_lines(source)).map(|read| changes::possible(read.suite()))
+        block::parse(&block::unix_lines(source))
+            .map(|read| changes::possible(read.suite()))
+            .map_err(|refused| diagnose::refused(&refused, 1))
     });
     read.unwrap_or(false)
 }
@@ -62,10 +76,10 @@ pub(crate) fn template_in(
 fn apart<T: Send>(
     source: &str,
     first_line: u32,
-    look: impl FnOnce(&str) -> Result<T, Refused> + Send,
+    look: impl FnOnce(&str) -> Result<T, ScriptFailure> + Send,
 ) -> Result<T, ScriptFailure> {
     let stack = block::stack_for(source.len());
-    let looked = thread::scope(|scope| -> io::Result<Option<Result<T, Refused>>> {
+    let looked = thread::scope(|scope| -> io::Result<Option<Result<T, ScriptFailure>>> {
         let looking = thread::Builder::new()
             .stack_size(stack)
             .spawn_scoped(scope, || look(source))?;
@@ -73,7 +87,7 @@ fn apart<T: Send>(
     });
     let message = match looked {
         Ok(Some(looked)) => {
-            return looked.map_err(|refused| diagnose::refused(&refused, first_line));
+            return looked;
         }
         Ok(None) => "the block could not be checked, its reader failed".to_owned(),
         Err(error) => {

@@ -268,6 +268,7 @@ fn is_definition(object: &MontyObject) -> bool {
         MontyObject::BuiltinFunction(_) | MontyObject::Function { .. } | MontyObject::Type(_) => {
             true
         }
+        MontyObject::ClassInstance(it) => it.class_type.name == "module",
         MontyObject::Repr(text) => [
             "<function ",
             "<module ",

@@ -12,6 +12,9 @@ use super::unsupported::{self, Unsupported, WAY_OUT};
 /// What the message of an exception begins with when a block asked the system for something.
 pub(super) const NO_ACCESS: &str = "inline code has no access to";
 
+/// What the message of an exception begins with when a helper refuses something.
+const LACKS: &str = "embedded Python: ";
+
 /// Built-in names of Python that the embedded interpreter lacks, sorted.
 const BUILTINS: &str = "BaseExceptionGroup BlockingIOError BrokenPipeError BufferError BytesWarning \
         ChildProcessError ConnectionAbortedError ConnectionError ConnectionRefusedError \
@@ -26,7 +29,7 @@ const BUILTINS: &str = "BaseExceptionGroup BlockingIOError BrokenPipeError Buffe
 
 /// Methods of Python's built-in types. One that is missing is the interpreter's fault, any other
 /// name the block's.
-const METHODS: [(&str, &str); 9] = [
+pub(super) const METHODS: [(&str, &str); 9] = [
     (
         "str",
         "capitalize casefold center count encode endswith expandtabs find format format_map index \
@@ -116,10 +119,16 @@ pub(super) fn exception(
         .find_map(|frame| scene.program.line_of_block(frame.start.line))
         .map(|line| scene.first_line.saturating_add(line - 1));
     let message = raised.message().unwrap_or_default();
-    let mut failure = match (
-        raised.exc_type(),
-        edge(raised.exc_type(), message, compiling),
-    ) {
+    // A function of the block was called with arguments that it does not take.
+    let own = message.split_once("() ").is_some_and(|(function, _)| {
+        let name = function.rsplit('.').next().unwrap_or(function);
+        scene.program.text.contains(&format!("def {name}("))
+    });
+    let edge = match own {
+        true => None,
+        false => edge(raised.exc_type(), message, compiling),
+    };
+    let mut failure = match (raised.exc_type(), edge) {
         (_, Some(what)) => unsupported(&what, line),
         (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => failure(
             "script_timeout",
@@ -153,13 +162,18 @@ fn looks_like_a_literal(key: &str) -> bool {
 }
 
 /// The edge of the interpreter that an exception stands for, if it stands for one.
-fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
+pub(super) fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
     let plain = |what: String| {
         Some(Unsupported {
             what,
             instead: None,
         })
     };
+    if kind == ExcType::NotImplementedError
+        && let Some(what) = message.strip_prefix(LACKS)
+    {
+        return plain(what.to_owned());
+    }
     if message.contains("not yet support") && !compiling {
         return plain(format!("this use of Python: {message}"));
     }
@@ -187,7 +201,7 @@ fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
         }
         ExcType::NameError => {
             let name = quoted(message)?;
-            if BUILTINS.split(' ').any(|it| it == name) {
+            if lacks_builtin(name) {
                 plain(format!("the built-in `{name}`"))
             } else {
                 None
@@ -195,8 +209,23 @@ fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
         }
         ExcType::AttributeError => attribute(message).and_then(plain),
         ExcType::TypeError => operation(message),
+        ExcType::LookupError if message.starts_with("unknown encoding") => {
+            plain(format!("the text encoding in this: {message}"))
+        }
+        ExcType::ValueError
+            if (message.starts_with("invalid literal for int()") && !message.is_ascii())
+                || (message.starts_with("could not convert string to float")
+                    && message.contains('_')) =>
+        {
+            plain(format!("this number as text: {message}"))
+        }
         _ => None,
     }
+}
+
+/// Whether Python has the built-in name and the interpreter has not.
+pub(super) fn lacks_builtin(name: &str) -> bool {
+    BUILTINS.split_ascii_whitespace().any(|it| it == name)
 }
 
 /// What stands between the first quotes.
@@ -215,10 +244,25 @@ fn attribute(message: &str) -> Option<String> {
         return Some(format!("`{name}` of this module"));
     }
     let internal = name.starts_with("__") && name.ends_with("__");
+    // Types of modules, whose methods are not listed here.
+    let foreign = owner.contains('.')
+        || [
+            "range",
+            "function",
+            "generator",
+            "Match",
+            "Pattern",
+            "map",
+            "zip",
+            "filter",
+            "enumerate",
+        ]
+        .contains(&owner);
     let known = |(kind, names): &(&str, &str)| {
         *kind == owner && names.split(' ').any(|known| known == name)
     };
-    (internal || METHODS.iter().any(known)).then(|| format!("this use of `{owner}.{name}`"))
+    (internal || foreign || METHODS.iter().any(known))
+        .then(|| format!("this use of `{owner}.{name}`"))
 }
 
 /// An operation between built-in types that Python has and the interpreter has not.
@@ -239,6 +283,55 @@ fn operation(message: &str) -> Option<Unsupported> {
                 instead: Some("`int(flag)` makes a number of it"),
             });
         }
+    }
+    if let Some((function, rest)) = message.split_once("() ")
+        && !function.contains(' ')
+        && (rest.starts_with("got an unexpected keyword")
+            || rest.starts_with("takes ")
+            || rest.starts_with("expected at most"))
+    {
+        return Some(Unsupported {
+            what: format!("these arguments of `{function}`"),
+            instead: None,
+        });
+    }
+    if message.contains("'datetime.") && message.starts_with("unsupported operand") {
+        return Some(Unsupported {
+            what: format!("this use of Python: {message}"),
+            instead: None,
+        });
+    }
+    if let Some(kind) = message.strip_suffix(" object is not subscriptable")
+        && ["'Match'", "'struct_time'"].contains(&kind)
+    {
+        return Some(Unsupported {
+            what: format!("an item (`x[…]`) of {kind}"),
+            instead: None,
+        });
+    }
+    let lacking = [
+        "can only concatenate list (not \"tuple\")",
+        "can only concatenate list (not \"str\")",
+        "can only concatenate list (not \"dict",
+        "can only concatenate list (not \"range",
+        "can only concatenate list (not \"set",
+        "can only concatenate list (not \"generator",
+        "can only concatenate list (not \"map",
+        "can only concatenate list (not \"filter",
+        "can only concatenate list (not \"zip",
+        "cannot convert 'list' object to bytes",
+        "cannot convert 'tuple' object to bytes",
+        "isinstance() arg 2 must be",
+        "float() argument must be a string or a real number, not 'int'",
+        "must be real number, not int",
+        "'float' object cannot be interpreted as an integer",
+        "exceptions can only be called",
+    ];
+    if lacking.iter().any(|it| message.starts_with(it)) {
+        return Some(Unsupported {
+            what: format!("this use of Python: {message}"),
+            instead: None,
+        });
     }
     let (what, instead) = if message.starts_with("unsupported operand type(s) for %: 'str' and") {
         (

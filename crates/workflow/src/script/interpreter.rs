@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::block::{self, Program};
 use super::diagnose::{self, NO_ACCESS, Scene};
+use super::host::Host;
 use super::printed::Printed;
 use super::wire::Received;
 use super::{Changes, Ended, ScriptFailure, convert};
@@ -27,6 +28,7 @@ pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFai
     let clock = WallClock {
         at_start: block.now,
         started: Instant::now(),
+        time_limit: Duration::from_millis(block.time_limit_ms),
     };
     let program = block::prepare(&block.source)
         .map_err(|refused| diagnose::refused(&refused, block.first_line))?;
@@ -68,7 +70,7 @@ pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFai
     }
 }
 
-fn compile(program: &Program) -> Result<MontyRun, MontyException> {
+pub(super) fn compile(program: &Program) -> Result<MontyRun, MontyException> {
     // A failed `assert` says what Python would say.
     let options = CompileOptions {
         assert_message_annotations: AssertMessageAnnotations::Off,
@@ -94,6 +96,9 @@ fn drive(
     printed: &mut Printed,
     clock: WallClock,
 ) -> Result<MontyObject, MontyException> {
+    let host = Host {
+        deadline: clock.started + clock.time_limit,
+    };
     let mut progress = compiled.start(inputs, tracker, PrintWriter::Callback(printed))?;
     loop {
         let print = PrintWriter::Callback(printed);
@@ -103,8 +108,8 @@ fn drive(
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
             // A call of a name that nobody defined.
             RunProgress::FunctionCall(call) => {
-                let name = call.function_name.clone();
-                call.resume(ExtFunctionResult::NotFound(name), print)?
+                let result = host.answer(&call.function_name, &call.args, clock.microseconds());
+                call.resume(result, print)?
             }
             RunProgress::ResolveFutures(futures) => {
                 futures.abort(no_access("anything that it could wait for"), print)?
@@ -183,6 +188,8 @@ fn returned(value: MontyObject, names: bool) -> Result<Value, String> {
 struct WallClock {
     at_start: Millis,
     started: Instant,
+    /// How long the block may run.
+    time_limit: Duration,
 }
 
 impl WallClock {
@@ -215,10 +222,15 @@ impl WallClock {
         now
     }
 
+    /// Microseconds since 1970-01-01 UTC.
+    fn microseconds(&self) -> i64 {
+        let passed = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
+        self.at_start.saturating_mul(1_000).saturating_add(passed)
+    }
+
     /// The date and time at `offset` seconds east of UTC, without a zone.
     fn at(&self, offset: i32) -> MontyDateTime {
-        let passed = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
-        let micros = self.at_start.saturating_mul(1_000).saturating_add(passed);
+        let micros = self.microseconds();
         let seconds = micros
             .div_euclid(1_000_000)
             .saturating_add(i64::from(offset));

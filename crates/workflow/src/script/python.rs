@@ -19,12 +19,14 @@ use super::{Ended, Script, ScriptFailure, ScriptRunner, WorkerOptions};
 /// and those that are functions, classes or modules. What it returns must be JSON: tuples become
 /// lists and int keys text, anything else fails and names the type.
 ///
-/// The interpreter knows a part of Python; a block that needs more fails with
-/// `script_unsupported`, which names the construct, its line and the way out. Known to differ
-/// without a word: `str.center` puts an odd space on the right, `title()` of `ß` is `SS`, sets have
-/// another order, quotients of integers beyond 2^53 and the last digit of a float halfway between
-/// two shortest forms may differ by one, and an error that passes an `except` which does not catch
-/// it is placed at that line.
+/// The interpreter knows a part of Python. What it lacks or computes differently is rewritten into
+/// calls of helpers before the block runs, or fails with `script_unsupported`, which names the
+/// construct, its line and the way out, even where the block catches exceptions of any kind.
+///
+/// Known to differ: the order of sets, the wording of exception messages, the printed form of the
+/// flags of `re` (numbers), a dict with the equal keys `1` and `True` (which keeps the latter as
+/// key), `sys.version`, the time zone (UTC), and the line of an error that passes an `except` which
+/// does not catch it (it is placed there).
 ///
 /// It has no way to files, the environment, processes or the network. Blocks run in worker
 /// processes, whose environment holds nothing but the time zone; they are started when the first

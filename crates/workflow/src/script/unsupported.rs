@@ -4,6 +4,8 @@ use ruff_python_ast::visitor::{Visitor, walk_comprehension, walk_expr, walk_stmt
 use ruff_python_ast::{Comprehension, Expr, Number, Operator, Stmt, StmtClassDef, StmtImport};
 use ruff_text_size::Ranged;
 
+use super::shims;
+
 /// The way out that always exists.
 pub(super) const WAY_OUT: &str =
     "`language: python3` on the step runs the block in your own Python instead";
@@ -89,11 +91,6 @@ impl Search {
 
     fn statement(&mut self, statement: &Stmt) {
         match statement {
-            Stmt::Delete(it) => self.note(
-                it,
-                "the `del` statement",
-                Some("`d.pop(key)` removes a key, `items.pop(index)` an item"),
-            ),
             Stmt::Match(it) => self.note(it, "`match`", Some("`if` and `elif` do the same")),
             Stmt::TypeAlias(it) => self.note(it, "a type alias", None),
             Stmt::Try(it) if it.is_star => self.note(it, "`except*`", None),
@@ -101,11 +98,7 @@ impl Search {
             Stmt::For(it) => self.names_only(std::slice::from_ref(&it.target)),
             Stmt::With(it) if it.is_async => self.note(it, "`async with`", None),
             Stmt::ClassDef(it) => self.class(it),
-            Stmt::Assign(it) => self.targets(&it.targets),
-            Stmt::AugAssign(it) => {
-                self.targets(std::slice::from_ref(&it.target));
-                self.operator(it, it.op, None);
-            }
+            Stmt::AugAssign(it) => self.operator(it, it.op),
             Stmt::Import(it) => self.import(it),
             Stmt::ImportFrom(it) => {
                 if it.names.iter().any(|alias| alias.name.as_str() == "*") {
@@ -140,21 +133,6 @@ impl Search {
         }
     }
 
-    fn targets(&mut self, targets: &[Expr]) {
-        for target in targets {
-            match target {
-                Expr::Subscript(it) if matches!(*it.slice, Expr::Slice(_)) => self.note(
-                    it,
-                    "assigning to a slice",
-                    Some("build a new list from the parts"),
-                ),
-                Expr::Tuple(it) => self.names_only(&it.elts),
-                Expr::List(it) => self.names_only(&it.elts),
-                _ => {}
-            }
-        }
-    }
-
     /// Values are unpacked into names, and into nothing else.
     fn names_only(&mut self, targets: &[Expr]) {
         for target in targets {
@@ -172,18 +150,9 @@ impl Search {
         }
     }
 
-    fn operator(&mut self, at: &impl Ranged, operator: Operator, left: Option<&Expr>) {
-        match (operator, left) {
-            (Operator::MatMult, _) => self.note(at, "matrix multiplication (`@`)", None),
-            (Operator::Mod, Some(Expr::StringLiteral(_) | Expr::FString(_))) => self.note(
-                at,
-                "`%` formatting of text",
-                Some("an f-string or `.format()` does the same"),
-            ),
-            (Operator::BitOr, Some(Expr::Dict(_) | Expr::DictComp(_))) => {
-                self.note(at, "`|` between dicts", Some("`{**a, **b}` does the same"));
-            }
-            _ => {}
+    fn operator(&mut self, at: &impl Ranged, operator: Operator) {
+        if operator == Operator::MatMult {
+            self.note(at, "matrix multiplication (`@`)", None);
         }
     }
 
@@ -237,7 +206,14 @@ impl<'a> Visitor<'a> for Search {
             Expr::NumberLiteral(it) if matches!(it.value, Number::Complex { .. }) => {
                 self.note(it, "a complex number", None);
             }
-            Expr::BinOp(it) => self.operator(it, it.op, Some(&it.left)),
+            Expr::BinOp(it) => self.operator(it, it.op),
+            Expr::Compare(it) if it.comparators.iter().any(is_error) && is_type_call(&it.left) => {
+                self.note(
+                    it,
+                    "comparing the type of an exception",
+                    Some("`isinstance(e, ValueError)` asks for it"),
+                );
+            }
             _ => {}
         }
         walk_expr(self, expression);
@@ -252,6 +228,15 @@ impl<'a> Visitor<'a> for Search {
     }
 }
 
+fn is_type_call(expression: &Expr) -> bool {
+    matches!(expression, Expr::Call(call)
+        if matches!(&*call.func, Expr::Name(name) if name.id.as_str() == "type"))
+}
+
+fn is_error(expression: &Expr) -> bool {
+    matches!(expression, Expr::Name(name) if name.id.ends_with("Error") || name.id.as_str() == "Exception")
+}
+
 /// Whether Python gives the method a meaning that the interpreter does not know.
 fn is_ignored(method: &str) -> bool {
     method.starts_with("__") && method.ends_with("__") && !METHODS.contains(&method)
@@ -259,5 +244,5 @@ fn is_ignored(method: &str) -> bool {
 
 /// Whether the interpreter has the module, at least in part.
 pub(super) fn is_module(name: &str) -> bool {
-    MODULES.contains(&name)
+    MODULES.contains(&name) || shims::module(name).is_some()
 }

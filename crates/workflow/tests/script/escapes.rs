@@ -41,7 +41,7 @@ fn files_the_environment_and_processes_are_out_of_reach() {
             (
                 2,
                 "import os\nreturn os.listdir('/')",
-                "files (`Path.iterdir`)",
+                "files (`os.listdir`)",
             ),
             (
                 2,

@@ -286,11 +286,11 @@ fn cancelling_kills_the_worker() {}
 
 fn dropping_the_runner_ends_its_workers() {
     wait(async {
-        let runner = python_with(|options| options.arguments.push("dropped".into()));
+        let runner = python_with(|options| options.arguments.push("dropped-runner".into()));
         alone(&runner, "return 1").await.unwrap();
-        assert!(!cfg!(target_os = "linux") || running("dropped"));
+        assert!(!cfg!(target_os = "linux") || running("dropped-runner"));
         drop(runner);
-        until("the worker is gone", || !running("dropped")).await;
+        until("the worker is gone", || !running("dropped-runner")).await;
     });
 }
 

@@ -5,6 +5,7 @@
 mod agreement;
 mod blocks;
 mod checks;
+mod differential;
 mod edges;
 mod escapes;
 mod faults;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         blocks::TESTS,
         agreement::TESTS,
         checks::TESTS,
+        differential::TESTS,
         edges::TESTS,
         escapes::TESTS,
         faults::TESTS,

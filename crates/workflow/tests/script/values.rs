@@ -97,7 +97,7 @@ fn what_json_cannot_hold_is_refused_by_name() {
                 "return range(3)",
                 "type range, which JSON does not have; return list(value)",
             ),
-            ("import re\nreturn re.match('a', 'a')", "type re.Match"),
+            ("import re\nreturn re.match('a', 'a')", "type Match"),
             (
                 "return ValueError('x')",
                 "type ValueError, which JSON does not have; return str(value)",

@@ -1,0 +1,205 @@
+//! Python that stands before a block, as far as the block uses it.
+//!
+//! `shims/core.py` has helpers for built-in names, operators and methods, one per paragraph that
+//! begins with `#: name dependencies`. Every other file is a module that replaces the
+//! interpreter's own, or one that it lacks.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+use super::diagnose;
+
+/// A module made of Python.
+#[derive(Debug)]
+pub(super) struct Module {
+    /// Its name for [`text`].
+    pub(super) helper: &'static str,
+    /// The expression for the module.
+    pub(super) object: &'static str,
+    source: &'static str,
+}
+
+impl Module {
+    /// Whether the module has a part of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.source.contains(&format!("'{name}': ")) || name == "__name__"
+    }
+}
+
+macro_rules! modules {
+    ($($name:literal $file:literal $object:literal)*) => {
+        const MODULES: &[(&str, Module)] = &[
+            $(($name, Module { helper: $name, object: $object, source: include_str!($file) })),*
+        ];
+    };
+}
+
+modules! {
+    "re" "shims/re.py" "__re__"
+    "time" "shims/time.py" "__time__"
+    "random" "shims/random.py" "__random__"
+    "hashlib" "shims/hashlib.py" "__hashlib__"
+    "uuid" "shims/uuid.py" "__uuid__"
+    "copy" "shims/copy.py" "__copy__"
+    "string" "shims/string.py" "__string__"
+    "textwrap" "shims/textwrap.py" "__textwrap__"
+    "statistics" "shims/statistics.py" "__statistics__"
+    "operator" "shims/operator.py" "__operator__"
+    "bisect" "shims/bisect.py" "__bisect__"
+    "heapq" "shims/heapq.py" "__heapq__"
+    "html" "shims/html.py" "__html__"
+    "urllib.parse" "shims/urllib_parse.py" "__urllib_parse__"
+    "contextlib" "shims/contextlib.py" "__contextlib__"
+    "itertools" "shims/itertools.py" "__itertools__"
+    "functools" "shims/functools.py" "__functools__"
+    "os.path" "shims/os_path.py" "__os_path__"
+    "os" "shims/os.py" "__os__"
+    "math" "shims/math.py" "__math__"
+}
+
+/// What modules of Python need beside `module`.
+const NEEDS: &[(&str, &[&str])] = &[
+    ("item", &["re"]),
+    ("time", &[]),
+    ("uuid", &["random", "hashlib"]),
+    ("itertools", &["gen"]),
+    ("os", &["os.path"]),
+    ("statistics", &["div"]),
+    ("math", &["div"]),
+];
+
+/// A paragraph of `core.py`.
+struct Piece {
+    name: &'static str,
+    needs: Vec<&'static str>,
+    text: &'static str,
+}
+
+static PIECES: LazyLock<Vec<Piece>> = LazyLock::new(|| {
+    include_str!("shims/core.py")
+        .split("#: ")
+        .skip(1)
+        .filter_map(|piece| {
+            let (head, text) = piece.split_once('\n')?;
+            let mut words = head.split(' ');
+            Some(Piece {
+                name: words.next()?,
+                needs: words.collect(),
+                text,
+            })
+        })
+        .collect()
+});
+
+static METHODS: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
+    PIECES
+        .iter()
+        .filter_map(|piece| Some((piece.name.strip_prefix("m_")?, piece.name)))
+        .collect()
+});
+
+/// The replacement of a module.
+pub(super) fn module(name: &str) -> Option<&'static Module> {
+    MODULES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, module)| module)
+}
+
+/// The helper that replaces a method of this name.
+pub(super) fn method(name: &str) -> Option<&'static str> {
+    METHODS.get(name).copied()
+}
+
+/// Whether a built-in type has a method of this name.
+pub(super) fn is_method(name: &str) -> bool {
+    if ["real", "imag", "numerator", "denominator"].contains(&name) {
+        return false;
+    }
+    diagnose::METHODS
+        .iter()
+        .any(|(_, names)| names.split_ascii_whitespace().any(|known| known == name))
+}
+
+/// The text of these helpers, and of what they need.
+pub(super) fn text(helpers: &BTreeSet<&'static str>) -> String {
+    let mut wanted = Vec::new();
+    for helper in helpers {
+        collect(helper, &mut wanted);
+    }
+    let mut text = String::new();
+    for name in wanted {
+        if let Some(piece) = PIECES.iter().find(|piece| piece.name == name) {
+            text.push_str(piece.text);
+            if name == "names" {
+                for (kind, methods) in diagnose::METHODS {
+                    let methods: Vec<&str> = methods.split_ascii_whitespace().collect();
+                    let _ = writeln!(text, "__method_names__['{kind}'] = {methods:?}");
+                }
+                text.push_str("__method_names__['none'] = []\n");
+            }
+        } else if name == "module" {
+            text.push_str(include_str!("shims/module.py"));
+        } else if let Some(module) = module(name) {
+            text.push_str(module.source);
+        }
+    }
+    text
+}
+
+/// Adds a helper after everything that it needs.
+fn collect(name: &'static str, wanted: &mut Vec<&'static str>) {
+    if wanted.contains(&name) {
+        return;
+    }
+    if let Some(piece) = PIECES.iter().find(|piece| piece.name == name) {
+        for need in &piece.needs {
+            collect(need, wanted);
+        }
+    } else if name != "module" {
+        collect("module", wanted);
+    }
+    for (_, needs) in NEEDS.iter().filter(|(known, _)| *known == name) {
+        needs.iter().for_each(|need| collect(need, wanted));
+    }
+    if !wanted.contains(&name) {
+        wanted.push(name);
+    }
+}
+
+/// The text as the body of a function, so that names of the block do not reach it.
+pub(super) fn apart(text: &str, builtins: &[&str]) -> String {
+    let mut names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| {
+            let rest = line
+                .strip_prefix("def ")
+                .or_else(|| line.strip_prefix("import re as "))
+                .unwrap_or(line);
+            let end = rest
+                .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+                .unwrap_or(rest.len());
+            let name = &rest[..end];
+            (name.starts_with("__") && !line.starts_with(' ') && !rest[end..].starts_with('['))
+                .then_some(name)
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut whole = format!("def __shims__({}):\n", builtins.join(", "));
+    for line in text.lines() {
+        if !line.trim().is_empty() {
+            whole.push(' ');
+        }
+        whole.push_str(line);
+        whole.push('\n');
+    }
+    let names = names.join(", ");
+    let _ = writeln!(
+        whole,
+        " return ({names},)\n({names},) = __shims__({})",
+        builtins.join(", ")
+    );
+    whole
+}

@@ -1,0 +1,47 @@
+import itertools as __native_itertools__
+
+def __itertools_module__():
+    native = __native_itertools__
+    def product(*sources, repeat=1):
+        pools = [tuple(source) for source in sources] * repeat
+        found = [()]
+        for pool in pools:
+            found = [row + (item,) for row in found for item in pool]
+        return iter(found)
+    def chosen(n, r, again, ordered):
+        rows = [()]
+        for _ in range(r):
+            if ordered:
+                rows = [row + (i,) for row in rows for i in range(n) if i not in row]
+            else:
+                rows = [row + (i,) for row in rows for i in range((row[-1] + (0 if again else 1)) if row else 0, n)]
+        return rows
+    def permutations(iterable, r=None):
+        pool = tuple(iterable)
+        rows = chosen(len(pool), len(pool) if r is None else r, False, True)
+        return iter([tuple([pool[i] for i in row]) for row in rows])
+    def combinations(iterable, r):
+        pool = tuple(iterable)
+        return iter([tuple([pool[i] for i in row]) for row in chosen(len(pool), r, False, False)])
+    def combinations_with_replacement(iterable, r):
+        pool = tuple(iterable)
+        return iter([tuple([pool[i] for i in row]) for row in chosen(len(pool), r, True, False)])
+    def groupby(iterable, key=None):
+        groups = []
+        for item in iterable:
+            mark = item if key is None else key(item)
+            if groups and groups[-1][0] == mark:
+                groups[-1][1].append(item)
+            else:
+                groups.append((mark, [item]))
+        return iter([(mark, iter(items)) for mark, items in groups])
+    return __make_module__('itertools', {
+        'product': product, 'permutations': permutations, 'combinations': combinations,
+        'combinations_with_replacement': combinations_with_replacement, 'groupby': groupby,
+        'accumulate': native.accumulate, 'batched': native.batched, 'chain': native.chain, 'compress': native.compress,
+        'count': native.count, 'cycle': native.cycle, 'dropwhile': native.dropwhile, 'filterfalse': native.filterfalse,
+        'islice': native.islice, 'pairwise': native.pairwise, 'repeat': native.repeat, 'starmap': native.starmap,
+        'takewhile': native.takewhile, 'zip_longest': native.zip_longest,
+    })
+
+__itertools__ = __itertools_module__()
