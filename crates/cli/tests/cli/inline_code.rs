@@ -50,7 +50,7 @@ fn a_block_has_no_way_out() {
         "import os\nos.listdir('/')",
     ] {
         home.write("agent.yaml", agent(&format!("{code}\nreturn {{}}")));
-        home.run(&["run", "agent.yaml"]).fails(1);
+        assert_ne!(home.run(&["run", "agent.yaml"]).code, Some(0), "{code}");
         assert!(!home.join("stolen.txt").exists());
     }
 }

@@ -133,7 +133,41 @@ fn keys_without_effect_are_warned_of_and_the_file_is_valid() {
     );
     for command in ["validate", "run"] {
         let ran = home.run(&[command, "agent.yaml"]).ok();
-        let warning = "warning: agent.yaml:1:50: `config.checkpoint_dir` has no effect";
+        let warning = "`checkpoint_dir` in `config` has no effect";
         assert!(ran.stderr.contains(warning), "{ran}");
+    }
+}
+
+#[test]
+fn code_is_checked_for_its_runner_before_anything_runs() {
+    let home = Home::new();
+    let agent = |language: &str, code: &str| {
+        format!(
+            "name: code\nnodes:\n  - name: first\n    run: print('ran')\n  - name: second\n{language}    run: |\n      x = 1\n      {code}\n"
+        )
+    };
+    for (language, code, problem) in [
+        ("", "yield x", Some("script-unsupported")),
+        ("", "import subprocess", Some("script-unsupported")),
+        ("", "y = = 1", Some("script-syntax")),
+        ("    language: python3\n", "y = = 1", Some("script-syntax")),
+        ("    language: python3\n", "import subprocess", None),
+        ("", "y = x + 1", None),
+    ] {
+        home.write("agent.yaml", agent(language, code));
+        let Some(problem) = problem else {
+            home.run(&["validate", "agent.yaml"]).ok();
+            continue;
+        };
+        let line = if language.is_empty() { 8 } else { 9 };
+        for command in ["validate", "run"] {
+            let ran = home.run(&[command, "agent.yaml"]).fails(2);
+            assert!(ran.stderr.contains(problem), "{code}: {ran}");
+            assert!(
+                ran.stderr.contains(&format!("agent.yaml:{line}")),
+                "{code}: {ran}"
+            );
+            assert!(!ran.stdout.contains("ran"), "{ran}");
+        }
     }
 }

@@ -18,6 +18,7 @@ const TRIED: &[&str] = &[
     "examples/fan_out.yaml",
     "examples/faq.yaml",
     "examples/guarded.yaml",
+    "examples/invalid/python_syntax.yaml",
     "examples/invalidation.yaml",
     "examples/story/cache_management.yaml",
     "examples/story/cached_llm_agent.yaml",
@@ -40,6 +41,22 @@ fn run(home: &Home, file: &str, inputs: &[&str]) -> (Value, String) {
 #[test]
 fn every_example_is_tried() {
     assert_eq!(files::examples(), TRIED);
+}
+
+#[test]
+fn code_that_is_not_python_is_refused_with_its_line() {
+    let home = Home::new();
+    let file = "examples/invalid/python_syntax.yaml";
+    for command in ["validate", "run"] {
+        let ended = home.cachalot(&[command, file]);
+        assert_eq!(ended.code, 2, "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("python_syntax.yaml:8"),
+            "{}",
+            ended.stderr
+        );
+        assert!(ended.stderr.contains("script-syntax"), "{}", ended.stderr);
+    }
 }
 
 #[test]

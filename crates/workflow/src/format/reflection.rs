@@ -154,8 +154,7 @@ impl Reader<'_> {
         self.check_language(own);
         let language = match own.and_then(tree::Node::as_text).or(language) {
             Some("lua") => Language::Lua,
-            Some("python3") => Language::Python3,
-            _ => Language::Python,
+            other => self.python(other),
         };
         let first_line = run.text_first_line(self.source);
         let script = match language {
@@ -168,9 +167,7 @@ impl Reader<'_> {
                 first_line: first_line.saturating_sub(1),
             },
         };
-        if language == Language::Lua {
-            self.check_lua(&script, run);
-        }
+        self.check_code(&script, language, run);
         Some(step(name, run, Work::Run { script, language }))
     }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use cachalot_core::Problem;
 use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, Entry, Kind, Section};
+use cachalot_core::{Place, Problem};
 
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
 use super::nodes::{NOTHING, Rank, Reader};
 use super::{check_arguments, codes};
-use crate::script::{Script, lua, template_in};
+use crate::script::{self, Script, lua, template_in};
 use crate::template::{Condition, Prepared, Use, is_literal};
 
 /// The kinds of nodes that `type` names.
@@ -247,17 +247,14 @@ impl Reader<'_> {
             source: code.source,
             first_line: code.written.text_first_line(self.source),
         };
-        match code.language {
-            Language::Lua => self.check_lua(&script, code.written),
-            Language::Python | Language::Python3 => self.warn_of_templates(&script, code.written),
-        }
+        self.check_code(&script, code.language, code.written);
         let language = code.language;
         (Work::Run { script, language }, code.output_key)
     }
 
     /// Returns the runner of Python code: `python3` where the step asks for it, or else that of the file
     /// or the run.
-    fn python(&self, language: Option<&str>) -> Language {
+    pub(super) fn python(&self, language: Option<&str>) -> Language {
         match language {
             Some("python3") => Language::Python3,
             _ => self.runner,
@@ -282,18 +279,33 @@ impl Reader<'_> {
         );
     }
 
-    /// Refuses a block that is not Lua.
-    pub(super) fn check_lua(&mut self, script: &Script, written: &tree::Node) {
-        let Err(failure) = lua::check(&script.source, script.first_line) else {
-            return;
+    /// Reports what the runner of a block refuses, as far as its text shows, and templates in Python.
+    pub(super) fn check_code(&mut self, script: &Script, language: Language, written: &tree::Node) {
+        let checked = match language {
+            Language::Python => script::check(&script.source, script.first_line),
+            Language::Python3 => script::check_syntax(&script.source, script.first_line),
+            Language::Lua => lua::check(&script.source, script.first_line),
+        };
+        if language != Language::Lua {
+            self.warn_of_templates(script, written);
+        }
+        let Err(failure) = checked else { return };
+        let code = match failure.kind {
+            "script_unsupported" => codes::SCRIPT_UNSUPPORTED,
+            _ => codes::SCRIPT_SYNTAX,
         };
         let line = failure
             .line
+            .filter(|line| *line != written.place.line)
             .and_then(|line| self.templates.line(&written.place, line));
+        let (message, help) = match failure.message.split_once("; ") {
+            Some((message, help)) => (message, help),
+            None => (failure.message.as_str(), "correct the block"),
+        };
         self.problems.push(
-            Problem::new(codes::BAD_CODE, failure.message)
+            Problem::new(code, message)
                 .at(&line.unwrap_or_else(|| written.place.clone()))
-                .help("correct the block"),
+                .help(help),
         );
     }
 

@@ -286,8 +286,8 @@ nodes:
 #[tokio::test]
 async fn a_fan_out_may_have_steps_or_inline_code() {
     for branch in [
-        "steps: [{run: '{\"a\": $item}'}, {run: '{\"b\": [$a]}'}]",
-        "run: '{\"a\": $item, \"b\": [$item]}'",
+        "steps: [{run: '{\"a\": of_item}'}, {run: '{\"b\": [of_a]}'}]",
+        "run: '{\"a\": of_item, \"b\": [of_item]}'",
     ] {
         let text = format!(
             "

@@ -104,7 +104,7 @@ async fn inline_code_prints_and_points_to_its_line_when_it_fails() {
 nodes:
   - name: code
     run: |
-      print hello
+      print(\"hello\")
       fail
 ";
     let failure = world.run(text, json!({})).await.unwrap_err();

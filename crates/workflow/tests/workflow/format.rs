@@ -267,7 +267,7 @@ fn templates_in_a_file() {
   output: {k: '{{ resutl.x }}', fine: '{{ result.x }}'}
   goto: [{if: 'result.', to: a}, {if: result.x, to: a}]
 - {name: b, uses: test.echo, with: {value: '{{ result.x }}'}}
-- {name: c, run: 'return {{ not a template }}'}
+- {name: c, run: 'return {{ not_a_template }}'}
 ",
         &[
             "a.yaml:5:26: there is no filter `uper` [unknown-filter]; did you mean `upper`?",
@@ -409,11 +409,11 @@ fn blocks_of_lua() {
 - {name: w, run: {type: lua, code: 'return 1', output_key: x}}
 ",
         &[
-            "a.yaml:7:7: not Lua: 'end' expected (to close 'if' at line 6) near <eof> [bad-code]; correct the block",
-            "a.yaml:8:1: not Lua: unexpected symbol near '=' [bad-code]; correct the block",
-            "a.yaml:12:5: not Lua: unexpected symbol near <eof> [bad-code]; correct the block",
+            "a.yaml:7:7: not Lua: 'end' expected (to close 'if' at line 6) near <eof> [script-syntax]; correct the block",
+            "a.yaml:8:36: not Lua: unexpected symbol near '=' [script-syntax]; correct the block",
+            "a.yaml:12:5: not Lua: unexpected symbol near <eof> [script-syntax]; correct the block",
             "a.yaml:13:18: `run` needs `code` [missing-key]; add `code: …`",
-            "a.yaml:15:1: not Lua: unexpected symbol near <eof> [bad-code]; correct the block",
+            "a.yaml:15:42: not Lua: unexpected symbol near <eof> [script-syntax]; correct the block",
             "a.yaml:16:48: unknown key `output_key` in `run` [unknown-key]; expected one of: type, code",
         ],
     );

@@ -11,7 +11,7 @@ async fn nodes_run_in_the_order_of_the_file_and_the_input_wins_over_the_initial_
 initial_state: {a: 1, b: 1}
 nodes:
   - name: first
-    run: '{\"c\": [$a, $b]}'
+    run: '{\"c\": [of_a, of_b]}'
   - name: idle
   - name: last
     uses: test.echo
@@ -96,7 +96,7 @@ nodes:
   - name: all
     steps:
       - {name: one, run: '{\"a\": 1}'}
-      - {run: '{\"b\": [$a]}'}
+      - {run: '{\"b\": [of_a]}'}
       - {name: two, uses: test.echo, with: {value: '{{ state.b }}'}, output: c}
     output: last
 ";
@@ -116,7 +116,7 @@ nodes:
     condition: state.count < 3
     max_iterations: {limit}
     body:
-      - {{name: inc, run: '$count + 1'}}
+      - {{name: inc, run: 'of_count + 1'}}
   - {{name: after, run: '{{\"done\": true}}'}}
 "
         )

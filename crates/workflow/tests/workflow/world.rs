@@ -161,7 +161,7 @@ impl Action for Echo {
     }
 }
 
-/// Inline code is JSON with `$name` for fields of the state, after an optional `print TEXT` line;
+/// Inline code is JSON with `of_name` for fields of the state, after an optional `print("TEXT")` line;
 /// `fail` fails on its second line.
 struct Json;
 
@@ -175,8 +175,8 @@ impl ScriptRunner for Json {
     ) -> Result<Ended, ScriptFailure> {
         let mut printed = String::new();
         let mut source = script.source.trim().to_owned();
-        if let Some(rest) = source.strip_prefix("print ") {
-            let (text, rest) = rest.split_once('\n').unwrap_or((rest, ""));
+        if let Some(rest) = source.strip_prefix("print(\"") {
+            let (text, rest) = rest.split_once("\")\n").unwrap_or((rest, ""));
             printed = format!("{text}\n");
             source = rest.to_owned();
         }
@@ -192,7 +192,7 @@ impl ScriptRunner for Json {
         let source = source.strip_prefix("return ").unwrap_or(&source);
         let mut source = source.trim_matches(['(', ')']).to_owned();
         for (name, value) in state.iter().chain(variables) {
-            source = source.replace(&format!("${name}"), &value.to_string());
+            source = source.replace(&format!("of_{name}"), &value.to_string());
         }
         if let Some((left, right)) = source.split_once(" + ") {
             let sum = left.parse::<i64>().unwrap() + right.parse::<i64>().unwrap();
