@@ -7,8 +7,7 @@ use ruff_text_size::Ranged;
 use super::shims;
 
 /// The way out that always exists.
-pub(super) const WAY_OUT: &str =
-    "`language: python3` on the step runs the block in your own Python instead";
+pub(super) const WAY_OUT: &str = "`language: python3` on the step or `settings.python.runner: python3` runs it in your own Python";
 
 /// Modules that the embedded interpreter has, though not every function of each.
 const MODULES: [&str; 17] = [
