@@ -226,14 +226,14 @@ async fn an_answer_is_memoized_by_provider_program_and_prompt() {
             .lines()
             .count()
     };
-    assert_eq!(world.wrapped(wrap("a")).await.0, false);
+    assert!(!world.wrapped(wrap("a")).await.0);
     let (is_hit, answer) = world.wrapped(wrap("a")).await;
     assert!(is_hit);
     assert_eq!(
         (answer["content"].clone(), answer["cost"].clone()),
         (json!("a"), Value::Null)
     );
-    assert_eq!(world.wrapped(wrap("b")).await.0, false);
+    assert!(!world.wrapped(wrap("b")).await.0);
     assert_eq!(count(&world), 2);
     let programs = world.runtime.settings.clone();
     for (pointer, value) in [
@@ -247,7 +247,7 @@ async fn an_answer_is_memoized_by_provider_program_and_prompt() {
         world.runtime.settings = programs.clone();
         world.runtime.settings["llm"]["shell_providers"]["mine"]["env"] = json!({});
         *world.runtime.settings.pointer_mut(pointer).unwrap() = value;
-        assert_eq!(world.wrapped(wrap("a")).await.0, false, "{pointer}");
+        assert!(!world.wrapped(wrap("a")).await.0, "{pointer}");
     }
     // How long is waited does not change an answer.
     world.runtime.settings = programs;
