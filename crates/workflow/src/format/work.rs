@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use cachalot_core::Problem;
 use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, Entry, Kind, Section};
-use cachalot_core::{Place, Problem};
 
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
 use super::nodes::{NOTHING, Rank, Reader};

@@ -40,9 +40,7 @@ const ATTRIBUTES: [&str; 15] = [
 /// has neither subclasses of dict nor attributes made on demand, so attributes are calls of
 /// `__field_NAME__` in the text of the block.
 const HEAD: &str = "\
-__base__ = {**state}
-__given__ = []
-__views__ = []
+__given__ = {}
 __kept__ = ('branch', 'index', 'success', 'state', 'result', 'error', 'error_type')
 __always__ = {'error': None, 'error_type': None, 'traceback': None, 'timeout': False, 'retry_count': 0, 'circuit_state': None, 'attempt_errors': [], 'exit_code': None}
 def __is_result__(it):
@@ -54,7 +52,7 @@ def __view__(it, base):
     if type(seen.get('parallel_results')) is list:
         seen['parallel_results'] = [__view__(inner, {}) for inner in seen['parallel_results']]
     for key in base:
-        if key not in seen and key != 'parallel_results':
+        if key not in seen:
             seen[key] = base[key]
     view = {**it, 'state': seen}
     for key in __always__:
@@ -71,10 +69,9 @@ def __unview__(it, depth):
         return it
     if not __is_result__(it) or 'traceback' not in it:
         return {key: __unview__(it[key], depth - 1) for key in it}
-    at = it.get('index')
     seen = it['state']
-    if type(at) is int and at < len(__views__) and __views__[at] is it:
-        own = __given__[at]['state']
+    if id(it) in __given__ and __given__[id(it)][0] is it:
+        own = __given__[id(it)][1]['state']
         seen = {key: seen[key] for key in seen if key in own or key not in __base__ or seen[key] is not __base__[key]}
     plain = {}
     for key in it:
@@ -87,13 +84,20 @@ def __unview__(it, depth):
     return plain
 def __to_dict__(it):
     return {key: it[key] for key in it if key in __kept__ or key in __always__}
+__base__ = {key: state[key] for key in state if not (type(state[key]) is list and state[key] and __is_result__(state[key][0]))}
+for __key__ in state:
+    if type(state[__key__]) is list and __key__ not in __base__:
+        __items__ = []
+        for __it__ in state[__key__]:
+            if __is_result__(__it__):
+                __seen__ = __view__(__it__, __base__ if __it__.get('success') else {})
+                __given__[id(__seen__)] = (__seen__, __it__)
+                __items__.append(__seen__)
+            else:
+                __items__.append(__it__)
+        state[__key__] = __items__
 if 'parallel_results' in state:
     parallel_results = state['parallel_results']
-    if type(parallel_results) is list:
-        __given__ = parallel_results
-        parallel_results = [__view__(it, __base__ if type(it) is dict and it.get('success') else {}) for it in __given__]
-        __views__ = parallel_results + []
-        state['parallel_results'] = parallel_results
 ";
 
 /// Replaces the helper of the built-in function `hasattr`.
@@ -114,7 +118,8 @@ def __getattr__(it, name, *default):
     return __own_getattr__(it, name, *default)
 ";
 
-/// Whether the block mentions the results, by their name or by their key in the state.
+/// Returns true if the block may read results: it has their name, their key in the state, or an
+/// attribute of one. Results may stand under other names too (`output` of a fan-out).
 pub(super) fn mentioned(suite: &[Stmt]) -> bool {
     #[derive(Default)]
     struct Search(bool);
@@ -123,6 +128,9 @@ pub(super) fn mentioned(suite: &[Stmt]) -> bool {
             self.0 |= match expression {
                 Expr::Name(it) => it.id.as_str() == RESULTS,
                 Expr::StringLiteral(it) => it.value == *RESULTS,
+                Expr::Attribute(it) => {
+                    it.ctx == ExprContext::Load && ATTRIBUTES.contains(&it.attr.as_str())
+                }
                 _ => false,
             };
             walk_expr(self, expression);

@@ -21,7 +21,7 @@ class BranchResult(dict):
         with_views(seen, {})
         self.given, self.base = given["state"], base
         if given["success"]:
-            seen.update({k: v for k, v in base.items() if k not in seen and k != RESULTS})
+            seen.update({k: v for k, v in base.items() if k not in seen})
         super().__init__(given, state=seen)
         for key, value in ALWAYS.items():
             self.setdefault(key, list(value) if isinstance(value, list) else value)
@@ -61,10 +61,15 @@ def is_result(value):
     return has and isinstance(value.get("state"), dict)
 
 
+def has_results(value):
+    return isinstance(value, list) and bool(value) and is_result(value[0])
+
+
 def with_views(state, base):
     """Has the results in a state shown as blocks see them."""
-    if isinstance(state.get(RESULTS), list):
-        state[RESULTS] = [BranchResult(it, base) if is_result(it) else it for it in state[RESULTS]]
+    for key, value in state.items():
+        if has_results(value):
+            state[key] = [BranchResult(it, base) if is_result(it) else it for it in value]
 
 
 class Unfit(Exception):
@@ -219,7 +224,7 @@ def run(block):
     """Runs a block and returns what it returned and what it did to its state, for the wire."""
     state, reached = block["state"], "state" in block["source"] or RESULTS in block["source"]
     before = {key: json.dumps(value) for key, value in state.items()} if reached else {}
-    with_views(state, dict(state))
+    with_views(state, {k: v for k, v in state.items() if not has_results(v)})
     returned = value_of(block, state)
     return returned, changes(before, state) if reached else {"set": {}, "removed": []}
 

@@ -25,10 +25,7 @@ const STATEMENTS: [&str; 12] = [
 
 /// The first template outside of comments and f-strings: its text and its line of the block, from 1.
 /// `variables` are the names for which `${name}` would stand.
-pub(super) fn first<'s>(
-    source: &'s str,
-    is_variable: impl Fn(&str) -> bool,
-) -> Option<(&'s str, u32)> {
+pub(super) fn first(source: &str, is_variable: impl Fn(&str) -> bool) -> Option<(&str, u32)> {
     let apart = apart(source);
     let mut from = 0;
     while let Some(found) = source[from..].find(['{', '$']) {
@@ -51,24 +48,27 @@ pub(super) fn first<'s>(
     None
 }
 
+/// Decides by the first name in the braces and the text behind it.
+type IsTemplate<'a> = dyn Fn(&str, &str) -> bool + 'a;
+
 /// The template that the text begins with.
 fn template_at<'s>(text: &'s str, is_variable: &impl Fn(&str) -> bool) -> Option<&'s str> {
-    let (inner, end, is_one): (&str, &str, &dyn Fn(&str, &str) -> bool) =
-        if let Some(inner) = text.strip_prefix("{{") {
-            (inner, "}}", &|name, rest| {
-                NAMES.contains(&name) && rest.starts_with(['.', '['])
-            })
-        } else if let Some(inner) = text.strip_prefix("{%") {
-            (inner, "%}", &|name, rest| {
-                STATEMENTS.contains(&name) && rest.starts_with([' ', '-', '%', '('])
-            })
-        } else if let Some(inner) = text.strip_prefix("${") {
-            (inner, "}", &|name, rest| {
-                is_variable(name) && rest.starts_with('}')
-            })
-        } else {
-            return None;
-        };
+    let (inner, end, is_one): (_, _, &IsTemplate<'_>) = if let Some(inner) = text.strip_prefix("{{")
+    {
+        (inner, "}}", &|name, rest| {
+            NAMES.contains(&name) && rest.starts_with(['.', '['])
+        })
+    } else if let Some(inner) = text.strip_prefix("{%") {
+        (inner, "%}", &|name, rest| {
+            STATEMENTS.contains(&name) && rest.starts_with([' ', '-', '%', '('])
+        })
+    } else if let Some(inner) = text.strip_prefix("${") {
+        (inner, "}", &|name, rest| {
+            is_variable(name) && rest.starts_with('}')
+        })
+    } else {
+        return None;
+    };
     let begun = inner.trim_start_matches('-').trim_start_matches(' ');
     let length = begun
         .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')

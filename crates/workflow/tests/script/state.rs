@@ -11,6 +11,7 @@ tests!(
     what_cannot_be_kept_fails_the_block_and_names_the_field,
     a_failed_block_changes_nothing,
     results_have_attributes_items_and_the_fields_of_their_state,
+    results_under_another_name_are_results,
     what_leaves_a_block_of_results_is_as_it_came,
     the_results_are_a_name_only_where_there_are_some,
 );
@@ -245,6 +246,26 @@ fn results_have_attributes_items_and_the_fields_of_their_state() {
             let failure = ended.unwrap_err();
             assert!(failure.message.contains("timing_ms"), "{failure} in {what}");
             assert_eq!(failure.line, Some(2), "{what}");
+        },
+    );
+}
+
+fn results_under_another_name_are_results() {
+    let mut state = with_results();
+    state["saved"] = state["parallel_results"].clone();
+    let source = "first = state['saved'][0]\nreturn [first.success, first.state['n'], first['half'], first.state.get('shared'), 'saved' in first.state, [r.error_type for r in state.get('saved', [])]]";
+    each(source, &state, |what, ended| {
+        let ended = ended.unwrap_or_else(|failure| panic!("{failure} in {what}"));
+        let expected = json!([true, 3, 1.5, {"k": [1]}, false, [null, "script_error"]]);
+        assert_eq!(ended.returned, expected, "{what}");
+        assert_eq!(ended.changes, Default::default(), "{what}");
+    });
+    each(
+        "return [state['saved'], state['saved'][0].index]",
+        &state,
+        |what, ended| {
+            let ended = ended.unwrap_or_else(|failure| panic!("{failure} in {what}"));
+            assert_eq!(ended.returned, json!([state["saved"], 0]), "{what}");
         },
     );
 }
