@@ -125,8 +125,8 @@ pub(crate) struct Run {
 /// What runs inline code.
 #[derive(Debug, Args)]
 pub(crate) struct Python {
-    /// What runs the `run` blocks that have no `language`, in place of `settings.python.runner`:
-    /// the embedded interpreter, or the Python on this machine (which nothing restricts).
+    /// The runner of Python blocks, in place of `settings.python.runner`: the embedded interpreter, or
+    /// the Python on this machine (without restrictions)
     #[arg(long = "python", value_name = "RUNNER", value_parser = Language::RUNNERS)]
     runner: Option<String>,
 }

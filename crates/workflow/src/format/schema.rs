@@ -174,7 +174,7 @@ fn limits() -> Value {
         "time_limit": time_limit(),
         "memory_limit": amount("Bytes that a block may use.", 1),
         "runner": {
-            "description": "What runs the blocks that have no `language`; `embedded` unless said.",
+            "description": "The runner of Python blocks; `embedded` by default.",
             "anyOf": [{ "enum": Language::RUNNERS }, { "type": "string", "pattern": "^\\$\\{" }],
         },
     })
