@@ -378,11 +378,16 @@ impl Tool for WebFetch {
     }
 
     fn implicit_inputs(&self, _context: &Context) -> Value {
-        json!({
+        let mut inputs = json!({
             "max_chars": self.settings.max_chars,
             "max_bytes": self.settings.max_bytes,
             "allow": self.settings.allow,
-        })
+        });
+        // Absent where there is no list, as in keys of earlier versions.
+        if let Some(hosts) = &self.settings.allowed_hosts {
+            inputs["allowed_hosts"] = json!(hosts);
+        }
+        inputs
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {

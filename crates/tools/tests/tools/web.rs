@@ -9,8 +9,8 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use cachalot_core::{DigestKey, Effects, Seals, Touched};
-use cachalot_tools::CacheClass;
 use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
+use cachalot_tools::{CacheClass, Tool};
 use serde_json::json;
 
 use crate::workshop::{Workshop, object};
@@ -260,4 +260,21 @@ async fn it_reads_and_is_not_kept_unless_somebody_says_for_how_long() {
         ..WebFetchSettings::default()
     };
     assert!(WebFetch::new(wrong).is_err());
+}
+
+#[test]
+fn a_narrowed_list_of_hosts_is_another_key() {
+    let workshop = Workshop::with(Vec::new());
+    let inputs = |hosts: Option<&[&str]>| {
+        let settings = WebFetchSettings {
+            allowed_hosts: hosts.map(|hosts| hosts.iter().map(|&host| host.to_owned()).collect()),
+            ..WebFetchSettings::default()
+        };
+        let fetch: &dyn Tool = &WebFetch::new(settings).unwrap();
+        fetch.implicit_inputs(&workshop.context)
+    };
+    let none = inputs(None);
+    assert!(none.get("allowed_hosts").is_none(), "{none}");
+    assert_ne!(none, inputs(Some(&["a.example"])));
+    assert_ne!(inputs(Some(&["a.example"])), inputs(Some(&["b.example"])));
 }
