@@ -152,13 +152,13 @@ nodes:
 }
 
 #[test]
-fn a_block_of_a_loop_that_fails_names_its_line() {
+fn a_block_of_a_loop_that_is_refused_names_its_line() {
     let home = Home::new();
     home.write(
         "agent.yaml",
         "name: line\nnodes:\n  - name: make\n    uses: reflection.loop\n    with:\n      generator:\n        run: |\n          x = 1\n          open('x')\n      evaluator: {type: schema, schema: {}}\n",
     );
-    let ran = home.run(&["run", "agent.yaml"]).fails(1);
+    let ran = home.run(&["run", "agent.yaml"]).fails(2);
     assert!(ran.stderr.contains("agent.yaml:9"), "{ran}");
 }
 

@@ -46,7 +46,10 @@ fn a_team_without_problems_says_so() {
     let ran = home.run(&["validate", "team.yaml"]).ok();
     assert_eq!(ran.stderr, "team.yaml: no problems, 2 agents\n");
     let listed = home.run(&["validate", "team.yaml", "--json"]).ok().json();
-    assert_eq!(listed, serde_json::json!({"valid": true, "problems": []}));
+    assert_eq!(
+        listed,
+        serde_json::json!({"valid": true, "problems": [], "warnings": []})
+    );
     // No key is needed for that, and nothing is started.
     assert!(!home.memory().exists());
 }

@@ -48,7 +48,7 @@ fn code_that_is_not_python_is_refused_with_its_line() {
     let home = Home::new();
     let file = "examples/invalid/python_syntax.yaml";
     for command in ["validate", "run"] {
-        let ended = home.cachalot(&[command, file]);
+        let ended = home.cachalot([command, file]);
         assert_eq!(ended.code, 2, "{}", ended.stderr);
         assert!(
             ended.stderr.contains("python_syntax.yaml:8"),

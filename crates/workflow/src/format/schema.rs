@@ -108,7 +108,7 @@ fn settings() -> Value {
                 "max_bytes": amount("How many bytes of data the ledger may hold.", LedgerSettings::LEAST_BYTES),
                 "max_hits": amount("How many hits there may be.", 0),
             })),
-            "python": closed("What runs inline code, and limits of the embedded interpreter.", limits()),
+            "python": closed("What runs inline code, and limits of the embedded interpreter.", python()),
             "lua": closed("Limits of inline code in Lua.", limits()),
             "python3": closed("Limits of inline code in the user's own interpreter.", interpreter()),
             "shell_providers": shell_providers(),
@@ -173,11 +173,16 @@ fn limits() -> Value {
     json!({
         "time_limit": time_limit(),
         "memory_limit": amount("Bytes that a block may use.", 1),
-        "runner": {
-            "description": "The runner of Python blocks; `embedded` by default.",
-            "anyOf": [{ "enum": Language::RUNNERS }, { "type": "string", "pattern": "^\\$\\{" }],
-        },
     })
+}
+
+fn python() -> Value {
+    let mut settings = limits();
+    settings["runner"] = json!({
+        "description": "The runner of Python blocks; `embedded` by default.",
+        "anyOf": [{ "enum": Language::RUNNERS }, { "type": "string", "pattern": "^\\$\\{" }],
+    });
+    settings
 }
 
 fn interpreter() -> Value {
@@ -372,7 +377,7 @@ fn node_only() -> Vec<(&'static str, Value)> {
         ),
         (
             "fail_fast",
-            boolean("Whether the first failure ends all branches and fails the node."),
+            boolean("Whether no further branch begins after the first failure."),
         ),
     ]
 }

@@ -487,6 +487,8 @@ fn script(
         settings.command = script.text("command", problems).map(str::to_owned);
     } else {
         settings.memory_limit = script.integer("memory_limit", 1..=u64::MAX, problems);
+    }
+    if key == "python" {
         settings.runner = runner(&mut script, problems);
     }
     script.finish(problems);
