@@ -1,4 +1,5 @@
-//! What a step can do: the seam of the action registry. One file under `actions/` per namespace.
+//! The `Action` trait and its metadata: the interface of the action registry. Each namespace has one
+//! file under `actions/`.
 
 use std::path::PathBuf;
 
@@ -11,17 +12,17 @@ use serde_json::Value;
 use crate::Runtime;
 use crate::actions::Registry;
 
-/// The arguments of an action, templates already rendered.
+/// The arguments of an action, with templates rendered.
 pub type Arguments = serde_json::Map<String, Value>;
 
-/// What an argument may be.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParameterKind {
-    /// Text; numbers and booleans are taken as their text.
+    /// Text. Numbers and booleans are converted to text.
     Text,
-    /// A whole number; the text of one is taken too (templates render to text).
+    /// An integer. Text that holds an integer is accepted too, because templates render to text.
     Integer,
-    /// A number; the text of one is taken too.
+    /// A number. Text that holds a number is accepted too.
     Number,
     /// `true` or `false`, also as text.
     Boolean,
@@ -29,30 +30,31 @@ pub enum ParameterKind {
     Object,
     /// A list.
     List,
-    /// Anything.
+    /// Any value.
     Any,
 }
 
 /// One parameter of an action.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
-    /// Its name.
+    /// The parameter's name.
     pub name: &'static str,
-    /// What it takes; null stands for "not given" unless the kind is [`ParameterKind::Any`].
+    /// The accepted type. Null means "not given" unless the kind is [`ParameterKind::Any`].
     pub kind: ParameterKind,
-    /// Whether leaving it out is a load-time error.
+    /// Set when leaving the parameter out is a load-time error.
     pub required: bool,
-    /// One sentence, for the schema and the reference.
+    /// One sentence, for the JSON Schema and the reference documentation.
     pub doc: &'static str,
-    /// Its names in other runtimes. Arguments get the parameter's own name when they are checked, so
-    /// that actions and keys never see these.
+    /// The names of the parameter in other runtimes. The argument check renames them to `name`, so
+    /// actions and cache keys never see an alias.
     pub aliases: &'static [&'static str],
-    /// Whether it can change the result. An argument that cannot is in no key.
+    /// Set when the argument can change the result. An argument that cannot is not part of any cache
+    /// key.
     pub keyed: bool,
 }
 
 impl Parameter {
-    /// A parameter that may be left out, is part of every key and has one name.
+    /// Creates an optional parameter that is part of every cache key and has no aliases.
     #[must_use]
     pub const fn optional(name: &'static str, kind: ParameterKind, doc: &'static str) -> Self {
         Self {
@@ -65,7 +67,7 @@ impl Parameter {
         }
     }
 
-    /// A parameter that must be given.
+    /// Creates a required parameter.
     #[must_use]
     pub const fn required(name: &'static str, kind: ParameterKind, doc: &'static str) -> Self {
         Self {
@@ -74,13 +76,13 @@ impl Parameter {
         }
     }
 
-    /// The same, under these names as well.
+    /// Adds aliases.
     #[must_use]
     pub const fn or(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
 
-    /// The same, in no key.
+    /// Leaves the parameter out of cache keys.
     #[must_use]
     pub const fn unkeyed(self) -> Self {
         Self {
@@ -89,39 +91,42 @@ impl Parameter {
         }
     }
 
-    /// Whether this is one of its names.
+    /// True if `name` is the parameter's name or one of its aliases.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }
 }
 
-/// Whether `cache.wrap` takes an action.
+/// Eligibility of an action for `cache.wrap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memoizable {
-    /// Its author may wrap it.
+    /// The author of a file may wrap the action.
     Yes,
-    /// Its only purpose is an effect, so that answering from the cache would swallow it: a load-time error.
+    /// The only purpose of the action is a side effect, which a cache hit would skip. Wrapping it is a
+    /// load-time error.
     EffectOnly,
 }
 
-/// What an action is.
+/// Metadata of an action.
 #[derive(Debug, Clone)]
 pub struct About {
-    /// Its names, the first of which is the one shown: `file.read`, `actions.file_read`.
+    /// The action's names, such as `file.read` and `actions.file_read`. Messages and the reference
+    /// documentation show the first one.
     pub names: &'static [&'static str],
-    /// Raised when the same arguments would give another result; part of every key.
+    /// Version of the action's behavior, part of every cache key. Raised when the same arguments would
+    /// give another result.
     pub version: u32,
-    /// One sentence, for the schema and the reference.
+    /// One sentence, for the JSON Schema and the reference documentation.
     pub doc: &'static str,
-    /// Its parameters. Others are load-time errors.
+    /// The accepted parameters. Any other argument is a load-time error.
     pub parameters: &'static [Parameter],
-    /// Whether it may be wrapped.
+    /// Eligibility for `cache.wrap`.
     pub memoizable: Memoizable,
 }
 
 impl About {
-    /// The parameter that has this name or alias.
+    /// Returns the parameter that has this name or alias.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
         self.parameters
@@ -130,44 +135,47 @@ impl About {
     }
 }
 
-/// What an action would do.
+/// The planned outcome of an action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Planned {
-    /// It runs; nothing of it is memoized.
+    /// The action runs and is not memoized.
     Runs,
-    /// It would be answered from the cache.
+    /// The cache would answer.
     Hit {
-        /// The node's result, as the run would get it.
+        /// The node's result, as a run would get it.
         result: Value,
         /// The handle of the entry.
         handle: String,
     },
-    /// It would run, and be stored if it may be.
+    /// The action would run, and its result would be stored if that is permitted.
     Pays {
-        /// The handle, if it has one.
+        /// The handle, if the call has one.
         handle: Option<String>,
-        /// Why the cache does not answer.
+        /// The reason why the cache does not answer.
         reason: String,
     },
 }
 
-/// Why an action failed. Its text never holds a secret once it has left the registry.
+/// The failure of an action. Its text may contain secrets until the run loop or `cache.wrap` masks them, which
+/// happens before it is reported or set in the state.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// Stable: `not_found`, `validation_error`, `http_error`, `timeout`, …
+    /// The failure kind, a stable identifier: `not_found`, `validation_error`, `http_error`, `timeout`,
+    /// …
     pub kind: &'static str,
-    /// What happened, to what, and what to do about it.
+    /// The message: what failed, on what, and what to do.
     pub message: String,
-    /// Whether the same call may succeed if made again (`on_error: retry` retries only these).
+    /// Set when the same call may succeed if repeated. `on_error: retry` retries only these failures
+    /// unless `retryable_errors` is set.
     pub retryable: bool,
-    /// Whether [`Action::alternatives`] may be run in its place: the work failed at another's end, and
-    /// nothing of it was shown.
+    /// Set when [`Action::alternatives`] may run instead: an external service or program failed, and
+    /// none of its output has been shown.
     pub elsewhere: bool,
 }
 
 impl Failure {
-    /// A failure that will happen again.
+    /// Creates a permanent failure; a retry cannot help.
     pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -177,7 +185,7 @@ impl Failure {
         }
     }
 
-    /// A failure that may pass.
+    /// Creates a transient failure; a retry may help.
     pub fn passing(kind: &'static str, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -187,8 +195,9 @@ impl Failure {
         }
     }
 
-    /// The failure of a call whose alternative failed as well. It is still that of the first call: an
-    /// alternative that fails for good says nothing of it.
+    /// Adds the message of an alternative that failed as well. Kind and retryability stay those of the
+    /// first call, because a permanent failure of the alternative does not make the first call's
+    /// failure permanent.
     pub(crate) fn and_of(self, alternative: Self) -> Self {
         Self {
             message: format!("{}; in its place, {}", self.message, alternative.message),
@@ -197,78 +206,79 @@ impl Failure {
     }
 }
 
-/// Something a step can do. Implementations hold no state of a run: what they need comes with the
-/// arguments and the [`Runtime`]. Dropping the future of [`Action::run`] cancels the work.
+/// An operation that a workflow step can run. Implementations hold no state of a run: arguments and
+/// [`Runtime`] carry all input. Dropping the future of [`Action::run`] cancels the work.
 #[async_trait]
 pub trait Action: Send + Sync {
-    /// What it is.
+    /// Returns the action's metadata.
     fn about(&self) -> &About;
 
-    /// What is wrong with the arguments as written, beyond what [`About::parameters`] tells: called
-    /// when a file is loaded, before any template is rendered.
+    /// Returns problems of the arguments as written, beyond what [`About::parameters`] specifies.
+    /// Called when a file is loaded, before any template is rendered.
     fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
         let _ = (with, registry);
         Vec::new()
     }
 
-    /// What [`Action::run`] would do with these arguments, as far as that can be told without doing
-    /// it: what a plan shows. By default: it runs.
+    /// Returns what [`Action::run`] would do with these arguments, as far as that can be determined
+    /// without running the action. A plan shows it. Defaults to [`Planned::Runs`].
     ///
     /// # Errors
-    /// What `run` would fail with before it begins.
+    /// Failures that `run` would return before it starts to work.
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
         let _ = (arguments, runtime);
         Ok(Planned::Runs)
     }
 
-    /// What is not in the arguments but changes the result (a working directory, named environment
-    /// variables, a base URL from the settings); part of every key. By default nothing.
+    /// Returns inputs that are not arguments but change the result (a working directory, named
+    /// environment variables, a base URL from the settings). They are part of every cache key. Defaults
+    /// to none.
     ///
     /// # Errors
-    /// If it cannot be told; the action then runs uncached.
+    /// Returned if the inputs cannot be determined; the action then runs uncached.
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let _ = (arguments, runtime);
         Ok(Value::Null)
     }
 
-    /// Local files and directories whose content the result depends on; `cache.wrap` witnesses them
-    /// before the action runs, so that an entry is not served after they changed. What a directory
-    /// holds is the names and kinds of its entries. By default nothing.
+    /// Returns local files and directories whose content the result depends on. `cache.wrap` records
+    /// witnesses of them before the action runs, so an entry is not served after they change. The
+    /// content of a directory is the names and kinds of its entries. Defaults to none.
     ///
-    /// May read directories, so that two calls can differ if something changes between them; blocks
-    /// for as long as that takes. Arguments that the action would fail with look at nothing.
+    /// May read directories, and blocks while it does. Two calls can return different paths if files
+    /// change in between. Returns nothing for arguments that the action would refuse.
     fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
         let _ = (arguments, runtime);
         Vec::new()
     }
 
-    /// What the result depends on whose changes are announced without saying what changed; an entry
-    /// is not served after one was announced ([`cachalot_cache::Cache::writing`]). By default nothing.
+    /// Returns domains that the result depends on. An entry is not served after a change of one of its
+    /// domains was announced ([`cachalot_cache::Cache::writing`]). Defaults to none.
     fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
         let _ = (arguments, runtime);
         Vec::new()
     }
 
-    /// Arguments of further calls of this action, each of which may be made in place of one that failed
-    /// with [`Failure::elsewhere`], in this order. Each is a call of its own, with its own key. By
-    /// default none.
+    /// Returns arguments for alternative calls of this action, in order. Each may run in place of a
+    /// call that failed with [`Failure::elsewhere`]. Each is a separate call with its own cache key.
+    /// Defaults to none.
     fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
         let _ = (arguments, runtime);
         Vec::new()
     }
 
-    /// Does it as [`Action::run`] does, without [`Action::alternatives`].
+    /// Runs the action like [`Action::run`], but without [`Action::alternatives`].
     ///
     /// # Errors
-    /// As of [`Action::run`].
+    /// The same as those of [`Action::run`].
     async fn run_alone(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         self.run(arguments, runtime).await
     }
 
-    /// Does it. The arguments have been checked against [`About::parameters`] and cast to their
-    /// kinds; arguments that are null or absent are absent.
+    /// Runs the action. The arguments have been checked against [`About::parameters`] and converted to
+    /// their kinds. Null arguments have been removed, except those of kind [`ParameterKind::Any`].
     ///
     /// # Errors
-    /// A failure fails the node (and is never stored).
+    /// A failure fails the node and is never stored.
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure>;
 }

@@ -1,8 +1,9 @@
 //! Hosts that the requests of an action may go to.
 //!
-//! The state of a run holds what models, pages and programs returned. A host from there would let them
-//! choose where the rest of the state is sent. So a request goes to a host that the author wrote or the
-//! user gave (`env`, `variables`, `settings`, `--input`), or that `allowed_hosts` names.
+//! The state of a run holds output of models, pages and programs. A host taken from the state would let
+//! that output choose where the rest of the state is sent. Therefore a request may only go to a host
+//! that the author of the file wrote, that the user gave (`env`, `variables`, `settings`, `--input`),
+//! or that `allowed_hosts` names.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -15,40 +16,40 @@ use crate::template::{Prepared, Scope, State, Surroundings, Templates};
 use crate::{Failure, Runtime};
 
 tokio::task_local! {
-    /// The call that the current task makes. Without one, the arguments come from the program itself,
-    /// and are the author's.
+    /// Origin of the call that the current task makes. Unset when the program itself supplies the
+    /// arguments; they count as the author's.
     static ORIGIN: Arc<Origin>;
 }
 
-/// Kind of the failure of a request to another host.
+/// Failure kind of a request to a host that is not allowed.
 pub(crate) const NOT_ALLOWED: &str = "host_not_allowed";
 
-/// Setting with the hosts that the whole file may request.
+/// JSON pointer into the settings: the hosts that the whole file may request.
 const SETTING: &str = "/http/allowed_hosts";
 
-/// Where the arguments of a call come from. Looked at only when the call makes a request.
+/// Origin of the arguments of a call. Evaluated only when the call makes a request.
 pub(crate) struct Origin {
     pub(crate) templates: Templates,
     pub(crate) with: Prepared,
-    /// As the call sees it.
+    /// The scope that the call's templates are rendered with.
     pub(crate) scope: Scope,
     pub(crate) surroundings: Surroundings,
-    /// The state at the beginning of the run: that of the file, and what the user gave.
+    /// The state at the beginning of the run: `initial_state` of the file and the user's input.
     pub(crate) inputs: State,
 }
 
 impl Origin {
-    /// Runs the call.
+    /// Runs the call with this origin.
     pub(crate) async fn within<T>(self, call: impl Future<Output = T>) -> T {
         ORIGIN.scope(Arc::new(self), call).await
     }
 
-    /// The state without what the run has added.
+    /// Returns a scope with the initial state, without changes made by the run.
     fn trusted(&self) -> Scope {
         Scope::new(&self.surroundings, &self.inputs)
     }
 
-    /// Whether the author or the user named the host of a URL.
+    /// True if the author or the user named the host of the URL.
     fn names(&self, url: &Url) -> bool {
         let texts = self.templates.lenient_texts(&self.with, &self.trusted());
         texts.iter().any(|text| names_host(text, url))
@@ -59,14 +60,14 @@ impl Origin {
                 .any(|value| gives_host(value, url))
     }
 
-    /// Whether no argument depends on what the run has added to the state.
+    /// True if no argument depends on changes that the run made to the state.
     fn is_whole(&self) -> bool {
         self.templates
             .renders_alike(&self.with, &self.scope, &self.trusted())
     }
 }
 
-/// Whether a text is a URL with the host and port of another one.
+/// True if the text is a URL with the same host and port as `url`.
 fn names_host(text: &str, url: &Url) -> bool {
     Url::parse(text.trim()).is_ok_and(|named| {
         named.host_str().is_some()
@@ -75,7 +76,7 @@ fn names_host(text: &str, url: &Url) -> bool {
     })
 }
 
-/// Whether a value that the user gave is, or holds, a URL with this host, or the host itself.
+/// True if a value from the user is the host of `url` or a URL with that host, or contains one.
 fn gives_host(value: &Value, url: &Url) -> bool {
     match value {
         Value::String(text) => {
@@ -90,13 +91,15 @@ fn gives_host(value: &Value, url: &Url) -> bool {
     }
 }
 
-/// The hosts that redirects of a request may lead to; `None`: any.
+/// Checks that a request to `url` is allowed. Returns the hosts that its redirects may lead to; `None`
+/// means any host.
 ///
-/// `own` is the list that the call gives, or else that of the file counts. A list is exhaustive.
+/// `own` is the call's list of hosts. Without it, the list of the file applies. A list is exhaustive.
 ///
 /// # Errors
-/// [`NOT_ALLOWED`]: the list does not name the host, or there is none and the host comes from the state.
-/// `validation_error`: an entry of the list is neither a host nor a network.
+/// - [`NOT_ALLOWED`]: the list does not name the host, or there is no list and the host comes from the
+///   state.
+/// - `validation_error`: an entry of the list is neither a host nor a network.
 pub(crate) fn check(
     action: impl Display,
     runtime: &Runtime,
@@ -141,17 +144,18 @@ pub(crate) fn check(
     })
 }
 
-/// As of [`check`], for a path or URI that storage reads; local ones are not requested.
+/// Applies [`check`] to a path or URI that storage reads. Local paths make no request and are always
+/// allowed.
 ///
 /// # Errors
-/// As of [`check`].
+/// The same as those of [`check`].
 pub(crate) fn check_uri(action: impl Display, runtime: &Runtime, uri: &str) -> Result<(), Failure> {
     if runtime.storage.local_path(uri).is_some() {
         return Ok(());
     }
     match Url::parse(uri) {
         Ok(url) if url.has_host() => check(action, runtime, &url, None).map(drop),
-        // Storage says what is wrong with it.
+        // Storage reports the problem.
         _ => Ok(()),
     }
 }

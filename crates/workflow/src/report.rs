@@ -1,106 +1,106 @@
-//! What a run tells while it runs. The command line renders it; tests collect it.
+//! Events of a run. The command line renders them; tests collect them.
 
 use std::time::Duration;
 
 use cachalot_core::Spend;
 
-/// Outcome of a call that ran, gave no answer (it failed, or answered with an error) and cost nothing
-/// but time. It is not paid.
+/// Outcome of a call that ran without giving an answer (it failed, or answered with an error) and cost
+/// only time. It does not count as paid.
 pub const FAILED: &str = "failed";
 
-/// How a memoized step was answered.
+/// The cache outcome of a memoized step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memoized {
-    /// `hit`, `miss`, `coalesced`, `bypass`, or [`FAILED`].
+    /// The outcome: `hit`, `miss`, `coalesced`, `bypass`, or [`FAILED`].
     pub outcome: String,
-    /// The handle, as users see it.
+    /// The handle as shown to users.
     pub handle: Option<String>,
-    /// Why not answered from the cache, or why not stored.
+    /// The reason why the cache did not answer, or why the result was not stored.
     pub reason: Option<String>,
-    /// What it cost; of a call that failed, the time it took.
+    /// The cost of the call. For a failed call, the time it took.
     pub paid: Spend,
-    /// What was saved.
+    /// The cost that the cache saved.
     pub saved: Spend,
 }
 
-/// Something that happened.
+/// An event of a run.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// A node began.
+    /// A node started.
     Started {
-        /// The node's name; steps inside it are `node/step`, branches `node[3]`.
+        /// The node's name. Steps inside it are `node/step`, branches `node[3]`.
         node: String,
     },
-    /// A node ended well.
+    /// A node succeeded.
     Finished {
         /// The node's name.
         node: String,
-        /// How long it took.
+        /// The duration of the node.
         time: Duration,
     },
-    /// A node failed (and the run goes on or not, by its `on_error`).
+    /// A node failed. Its `on_error` determines if the run continues.
     Failed {
         /// The node's name.
         node: String,
-        /// How long it took.
+        /// The duration of the node.
         time: Duration,
-        /// Why.
+        /// The failure message.
         message: String,
     },
-    /// A failed node is tried again.
+    /// A failed node is retried.
     Retrying {
         /// The node's name.
         node: String,
-        /// Which attempt comes now, from 2.
+        /// The number of the next attempt, from 2.
         attempt: u32,
-        /// After how long.
+        /// The delay before the next attempt.
         after: Duration,
-        /// Why the last one failed.
+        /// The failure message of the last attempt.
         message: String,
     },
-    /// A fan-out has `done` of `total` branches behind it.
+    /// A fan-out has finished `done` of `total` branches.
     Progress {
         /// The node's name.
         node: String,
-        /// Branches that have ended.
+        /// Finished branches.
         done: usize,
         /// All branches.
         total: usize,
     },
-    /// A memoized action was answered, by the cache or by running; comes before the node's end.
+    /// A memoized action returned a result, from the cache or by running. Reported before the node
+    /// ends.
     Answered {
         /// The node's name.
         node: String,
-        /// How.
+        /// The cache outcome.
         memoized: Memoized,
     },
-    /// Inline code printed.
+    /// Inline code wrote to its output.
     Printed {
         /// The node's name.
         node: String,
-        /// What, without the last line break.
+        /// The output, without the last line break.
         text: String,
     },
-    /// Something the user should know, that is no failure.
+    /// A warning for the user that is not a failure.
     Warning {
-        /// What.
+        /// The message.
         message: String,
     },
 }
 
-/// Who is told what happens. Never blocks for long; called from any thread.
+/// Receiver of events. Implementations never block for long and may be called from any thread.
 pub trait Reporter: Send + Sync {
-    /// Told.
+    /// Handles an event.
     fn report(&self, event: Event);
 }
 
 tokio::task_local! {
-    /// The node that the current task works for, so that what happens inside an action can be told
-    /// of the right node.
+    /// The node that the current task works for. Attributes events from inside an action to that node.
     pub static NODE: String;
 }
 
-/// The node that the current task works for; empty outside of a run.
+/// Returns the node that the current task works for; empty outside of a run.
 #[must_use]
 pub fn current_node() -> String {
     NODE.try_with(Clone::clone).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What a run hands to its steps: everything that would otherwise be global.
+//! Dependencies of a run that its steps share; they replace global state.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,73 +19,74 @@ use crate::action::Failure;
 use crate::actions::Registry;
 use crate::report::Reporter;
 
-/// Randomness, passed in so that tests are deterministic.
+/// Source of random numbers, passed in so that tests are deterministic.
 pub trait Random: Send + Sync {
-    /// A number in `0.0..1.0`.
+    /// Returns a number in `0.0..1.0`.
     fn unit(&self) -> f64;
 }
 
-/// Where agents that a step runs live. Tools and sessions are put together by whoever puts the program
-/// together.
+/// Supplies the dependencies of agents that a step runs. The program that embeds this crate implements
+/// it and assembles tools and sessions.
 #[async_trait]
 pub trait Houses: Send + Sync {
-    /// What a team needs.
+    /// Returns the dependencies of a team that reports to `listener`.
     ///
     /// # Errors
-    /// What keeps it from being made ready, and what to do.
+    /// The reason why the team cannot be prepared, and what to do.
     async fn house(&self, team: &Arc<Team>, listener: Arc<dyn Listener>) -> Result<House, String>;
 
-    /// Whether the user's configuration adds hooks to every agent.
+    /// True if the user's configuration adds hooks to every agent.
     fn adds_hooks(&self) -> bool;
 
-    /// The builtins that files with teams are read with.
+    /// Returns the builtins that hooks in files with teams may name.
     fn builtins(&self) -> Arc<Builtins>;
 }
 
-/// What a run hands to its steps.
+/// Dependencies of a run that its steps share.
 pub struct Runtime {
-    /// This run, apart from all others.
+    /// Unique identifier of this run.
     pub run: String,
     /// The agent's name as it appears in handles (escaped).
     pub agent: String,
-    /// The directory that relative paths are relative to.
+    /// The base directory of relative paths.
     pub directory: PathBuf,
     /// The environment variables of the run.
     pub environment: BTreeMap<String, String>,
-    /// `settings` of the agent file, environment variables expanded, as plain values.
+    /// `settings` of the agent file as plain values, environment variables expanded.
     pub settings: Value,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
+    /// The source of random numbers.
     pub random: Arc<dyn Random>,
-    /// Bytes behind URIs, and the HTTP client.
+    /// Access to the bytes behind URIs, and the HTTP client.
     pub storage: Storage,
-    /// User memory, for `ltm.*`; `None` if it could not be opened (a warning was given).
+    /// The store of long-term memory, for `ltm.*`; `None` if it could not be opened (a warning was
+    /// reported).
     pub memory: Option<Arc<dyn Memory>>,
-    /// The cache, on the same memory; without a memory it stores nothing.
+    /// The cache, on the same store. Without a store it keeps nothing.
     pub cache: Cache,
-    /// How the command line overrides what files say: `--no-cache`, `--refresh`, `--frozen`.
+    /// Cache mode of the command line, which overrides the file: `--no-cache`, `--refresh`, `--frozen`.
     pub mode: cachalot_cache::Mode,
-    /// The secrets of the run.
+    /// The secrets that are masked in output of the run.
     pub seals: Arc<Seals>,
-    /// `{{ secrets.NAME }}`.
+    /// Values of `{{ secrets.NAME }}`.
     pub secrets: BTreeMap<String, cachalot_core::Secret<String>>,
-    /// The models that the agent file and the environment know.
+    /// The models that the agent file and the environment configure.
     pub models: Models,
-    /// What of the file's budget is left.
+    /// Meter of the file's budget: the part that is left.
     pub meter: Meter,
     /// The agents of the file.
     pub team: Option<Arc<Team>>,
-    /// What agents need; `None` where there are none to be run.
+    /// Source of agent dependencies; `None` if no agents can run.
     pub houses: Option<Arc<dyn Houses>>,
-    /// The actions.
+    /// The action registry.
     pub actions: Arc<Registry>,
-    /// Who is told what happens.
+    /// The receiver of events.
     pub reporter: Arc<dyn Reporter>,
 }
 
 impl Runtime {
-    /// Whether the budget allows another model call.
+    /// Returns the failure `over_budget` unless the budget allows another model call.
     pub(crate) fn check_budget(&self, model: &Model) -> Result<(), Failure> {
         self.meter
             .check_for(model)

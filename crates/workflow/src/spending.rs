@@ -1,5 +1,6 @@
-//! What providers charge for the work of actions, and who accounts for it: the innermost
-//! `cache.wrap` around the action, so that its entry knows what a hit saves; without one, the action itself.
+//! Accounting of provider charges for actions. The innermost `cache.wrap` around an action accounts for
+//! its charges, so that its entry records what a hit saves. Without a wrap, the action accounts for
+//! itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,18 +17,18 @@ tokio::task_local! {
     static INSIDE: Arc<Mutex<Inside>>;
 }
 
-/// What was spent inside a wrap.
+/// Spend within a wrap.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inside {
-    /// All tokens and money.
+    /// All charged tokens and money.
     pub(crate) charged: Spend,
-    /// What of the time, tokens and money wraps further inside have accounted for themselves.
+    /// The part of time, tokens and money that nested wraps have already accounted for.
     pub(crate) accounted: Spend,
-    /// Why the result must not be kept although the action did not fail.
+    /// The reason why the result must not be stored although the action succeeded.
     pub(crate) declined: Option<String>,
 }
 
-/// Runs the action of a wrap; also tells what was spent in it.
+/// Runs the action of a wrap and returns its result with the spend inside it.
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> (T, Inside) {
     let inside = Arc::new(Mutex::new(Inside::default()));
     let ended = INSIDE.scope(Arc::clone(&inside), work).await;
@@ -35,19 +36,18 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> (T, Inside) {
     (ended, inside)
 }
 
-/// Tells the wrap around, if there is one, that this was charged. False if there is none: then the
-/// action has to account for it.
+/// Adds a charge to the enclosing wrap. Returns false if there is none; the action then has to account
+/// for the charge itself.
 pub(crate) fn charge(spent: Spend) -> bool {
     note(|inside| inside.charged += spent)
 }
 
-/// Tells the wrap around, if there is one, that the result must not be kept although the action does
-/// not fail.
+/// Keeps the enclosing wrap, if any, from storing the result although the action succeeds.
 pub(crate) fn decline(why: impl Into<String>) {
     note(|inside| inside.declined = Some(why.into()));
 }
 
-/// Tells the wrap around this one, if there is one, that this much is accounted for.
+/// Reports to the wrap around this one, if any, that this spend is charged and already accounted for.
 pub(crate) fn account_outside(spent: Spend) {
     note(|inside| {
         inside.charged += spent;
@@ -61,9 +61,9 @@ fn note(change: impl FnOnce(&mut Inside)) -> bool {
         .is_ok()
 }
 
-/// Accounts for what an action was charged: by the wrap around it, or, where there is none, as a call
-/// of its own that the cache was not asked about. What calls inside of it saved is accounted for there,
-/// and told with it.
+/// Accounts for the charge of an action: in the enclosing wrap, or, without one, as a call of its own
+/// that bypasses the cache. Calls inside the action have already accounted for `saved`; it is only
+/// reported here.
 pub(crate) async fn account(
     runtime: &Runtime,
     name: &str,
@@ -108,8 +108,8 @@ pub(crate) async fn account(
     );
 }
 
-/// Tells of an action for which nothing had to be paid, because calls inside of it were answered by the
-/// cache. They are accounted for already.
+/// Reports an action that cost nothing because the cache answered the calls inside it. Those calls have
+/// already accounted for the savings.
 pub(crate) fn tell_saved(runtime: &Runtime, saved: Spend) {
     tell(
         runtime,
@@ -130,7 +130,7 @@ fn tell(runtime: &Runtime, memoized: Memoized) {
     });
 }
 
-/// What a plan says of an action that pays by itself, where no wrap is around it.
+/// The plan of an action that accounts for itself because no wrap is around it.
 pub(crate) fn planned() -> Planned {
     Planned::Pays {
         handle: None,
@@ -138,23 +138,23 @@ pub(crate) fn planned() -> Planned {
     }
 }
 
-/// Does the work, unless the time of the run's budget is over before it ends: then it is dropped.
+/// Runs `work`, and drops it if the time limit of the run's budget passes first.
 ///
 /// # Errors
-/// `over_budget`.
+/// `over_budget` if the time limit passed.
 pub(crate) async fn in_time<T>(
     runtime: &Runtime,
     work: impl Future<Output = T>,
 ) -> Result<T, Failure> {
     tokio::select! {
-        // What has ended in time counts.
+        // Work that has finished counts even if the time limit passes at the same moment.
         biased;
         ended = work => Ok(ended),
         over = time_over(runtime) => Err(over),
     }
 }
 
-/// Resolves when the budget's time is over; never if it has none.
+/// Resolves when the budget's time limit passes; never if there is no limit.
 async fn time_over(runtime: &Runtime) -> Failure {
     loop {
         match runtime.meter.time_left() {
@@ -164,10 +164,10 @@ async fn time_over(runtime: &Runtime) -> Failure {
         if let Err(over) = runtime.meter.check() {
             return Failure::new("over_budget", over.to_string());
         }
-        // The clock is not that of the timer: it may need a little longer.
+        // The budget's clock differs from the timer's and may need a little longer.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Why a call outside of any wrap is not cached.
+/// The reason reported for a call without a `cache.wrap` around it.
 const UNWRAPPED: &str = "there is no cache.wrap around it";
