@@ -1,4 +1,4 @@
-//! An agent file as the run loop needs it: everything resolved, nothing left to look up.
+//! A loaded agent file in the form that the run loop uses: all names resolved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::action::Action;
 use crate::script::Script;
 use crate::template::{Condition, Prepared, Templates};
 
-/// An agent, loaded and checked.
+/// A loaded and checked agent file.
 #[derive(Debug)]
 pub struct Agent {
     /// `name`.
@@ -27,31 +27,31 @@ pub struct Agent {
     pub variables: Map<String, Value>,
     /// `settings`, environment variables expanded.
     pub settings: Settings,
-    /// `models`, `providers`, and `settings.llm` as what holds for all of them.
+    /// `models` and `providers`, with `settings.llm` as defaults of all models.
     pub models: Configured,
     /// `budget`, for one run.
     pub budget: Budget,
-    /// `agents`, and what they share.
+    /// `agents` and the settings that they share.
     pub team: Option<Arc<Team>>,
     /// `initial_state`.
     pub initial_state: Map<String, Value>,
     pub(crate) templates: Templates,
-    /// In the order of the file; places in it are what targets are.
+    /// The nodes in the order of the file. Targets are indices into this list.
     pub(crate) nodes: Vec<Node>,
-    /// Where a run begins.
+    /// The flow from the start of a run to its first node.
     pub(crate) start: Flow,
-    /// What may not mean what the author of the file expects, in the order of the file.
+    /// Warnings, in the order of the file.
     pub warnings: Vec<Problem>,
 }
 
 impl Agent {
-    /// Whether the file has inline code in this language, so that its interpreter is needed.
+    /// True if the file has inline code in this language and therefore needs its interpreter.
     #[must_use]
     pub fn has_code_in(&self, language: Language) -> bool {
         self.blocks().any(|block| block.language == language)
     }
 
-    /// The blocks of inline code, each with the interpreter that runs it, in the order of the file.
+    /// Returns the blocks of inline code with their interpreters, in the order of the file.
     pub fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
         let mut blocks = Vec::new();
         for node in &self.nodes {
@@ -60,7 +60,7 @@ impl Agent {
         blocks.into_iter()
     }
 
-    /// The names of the nodes, in the order of the file.
+    /// Returns the names of the nodes, in the order of the file.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
@@ -69,33 +69,34 @@ impl Agent {
 /// A block of inline code of an agent file.
 #[derive(Debug, Clone)]
 pub struct Block<'a> {
-    /// The node; steps inside it are `node/step`.
+    /// The path of the node. Steps inside it are `node/step`.
     pub node: String,
-    /// The code and the line on which it begins.
+    /// The code and its first line number.
     pub script: &'a Script,
-    /// What runs it: its own `language`, or else the `--python` of the command, or else
-    /// `settings.python.runner`, or else the embedded interpreter.
+    /// The interpreter that runs the block. Chosen by the first of these that is set: the block's own
+    /// `language`, the command's `--python`, `settings.python.runner`. Defaults to the embedded
+    /// interpreter.
     pub language: Language,
-    /// The name of its node, or its node where that has none.
+    /// The place of the node's name, or of the node if it has no name.
     pub place: &'a Place,
 }
 
 /// The language of inline code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// Python, by the embedded interpreter.
+    /// Python in the embedded interpreter.
     Python,
-    /// Python, by the user's own interpreter.
+    /// Python in the user's own interpreter.
     Python3,
-    /// Lua, by the embedded interpreter.
+    /// Lua in the embedded interpreter.
     Lua,
 }
 
 impl Language {
-    /// The names of what runs Python code.
+    /// The names of the runners of Python code.
     pub const RUNNERS: [&str; 2] = ["embedded", "python3"];
 
-    /// The language that is run by the runner of this name; `None` for no name of
+    /// Returns the language that the runner of this name runs, or `None` if the name is not in
     /// [`RUNNERS`](Self::RUNNERS).
     #[must_use]
     pub fn of_runner(name: &str) -> Option<Self> {
@@ -115,7 +116,7 @@ pub(crate) struct Node {
     pub(crate) work: Work,
     pub(crate) output: Output,
     pub(crate) on_error: OnError,
-    /// What comes after it; nothing for steps.
+    /// The flow after the node. Unused for steps.
     pub(crate) flow: Flow,
 }
 
@@ -151,7 +152,7 @@ impl Node {
                     part.add_blocks(&format!("{path}/{}", part.name), blocks);
                 }
             }
-            // The node that corrects is a node of the file.
+            // The correcting node is a node of the file and lists its own blocks.
             Work::Retries(retries) => {
                 let validate = &retries.validate;
                 validate.add_blocks(&format!("{path}/{}", validate.name), blocks);
@@ -160,7 +161,7 @@ impl Node {
     }
 }
 
-/// What a node does.
+/// The work of a node.
 pub(crate) enum Work {
     Nothing,
     Run {
@@ -197,36 +198,36 @@ impl std::fmt::Debug for Work {
     }
 }
 
-/// One branch per item.
+/// A fan-out: one branch per item.
 #[derive(Debug)]
 pub(crate) struct FanOut {
     pub(crate) items: Prepared,
     pub(crate) item: String,
     pub(crate) index: String,
-    /// What each branch does; its own output is set in the branch.
+    /// The node that each branch runs. Its own output is set in the state of the branch.
     pub(crate) branch: Node,
     pub(crate) concurrency: Option<usize>,
     pub(crate) fail_fast: bool,
 }
 
-/// `reflection.loop`: an output that is made anew until it is valid.
+/// `reflection.loop`: generates an output until it is valid.
 #[derive(Debug)]
 pub(crate) struct Reflection {
     pub(crate) generator: Node,
     pub(crate) evaluator: Evaluator,
     pub(crate) corrector: Option<Node>,
-    /// `max_iterations` and `on_failure`.
+    /// The arguments `max_iterations` and `on_failure`.
     pub(crate) limits: Prepared,
 }
 
-/// Judges an output.
+/// Evaluator of an output.
 #[derive(Debug)]
 pub(crate) enum Evaluator {
-    /// By this JSON Schema.
+    /// Validates the output against this JSON Schema.
     Schema(Prepared),
-    /// By the answer of a model.
+    /// Asks a model; its answer contains the judgement.
     Model(Node),
-    /// By what a block returns.
+    /// Runs inline code; its return value is the judgement.
     Code(Node),
 }
 
@@ -234,19 +235,20 @@ pub(crate) enum Evaluator {
 #[derive(Debug)]
 pub(crate) struct Retries {
     pub(crate) validate: Node,
-    /// The node that corrects.
+    /// Index of the correcting node.
     pub(crate) correct: usize,
-    /// `max_retries` and `retry_delay`.
+    /// The arguments `max_retries` and `retry_delay`.
     pub(crate) limits: Prepared,
 }
 
-/// What becomes of a result.
+/// Destination of a node's result in the state.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// A mapping is merged into the state; anything else but null is set as `result`.
+    /// Merges a mapping into the state. Any other value is set as `result`; null from inline code is not
+    /// set.
     Merge,
     Key(String),
-    /// Each set to a value made of `result`.
+    /// Sets each field to a value rendered from `result`.
     Map(Vec<(String, Prepared)>),
 }
 
@@ -264,7 +266,7 @@ pub(crate) struct OnError {
     pub(crate) delay: Duration,
     pub(crate) multiplier: f64,
     pub(crate) fallback: Option<usize>,
-    /// The kinds that are tried again; those that say so themselves if left out.
+    /// The failure kinds that are retried. If `None`, failures that are marked as retryable.
     pub(crate) retryable: Option<Vec<String>>,
 }
 
@@ -287,13 +289,13 @@ pub(crate) enum Target {
     End,
 }
 
-/// What comes after a node.
+/// The successor of a node.
 #[derive(Debug)]
 pub(crate) enum Flow {
     To(Target),
-    /// The first rule that holds.
+    /// The target of the first rule whose condition holds.
     Rules(Vec<Rule>),
-    /// All branches that hold, then the node where they meet.
+    /// Runs every branch whose condition holds, then continues with the node `fan_in`.
     Parallel {
         branches: Vec<Branch>,
         fan_in: usize,
@@ -309,8 +311,8 @@ pub(crate) struct Rule {
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) condition: Option<Condition>,
-    /// The first node of the branch.
+    /// Index of the first node of the branch.
     pub(crate) head: usize,
-    /// The way there.
+    /// The flow to the first node.
     pub(crate) way: Flow,
 }

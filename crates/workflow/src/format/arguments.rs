@@ -1,4 +1,4 @@
-//! The arguments of actions as they are written, against the table of the action.
+//! Load-time check of an action's arguments against its parameter table.
 
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Entry, Kind, Node};
@@ -9,16 +9,16 @@ use crate::action::{About, Parameter, ParameterKind};
 use crate::actions::twice;
 use crate::template::is_literal;
 
-/// What is wrong with `arguments` as arguments of the action: unknown ones, required ones that are
-/// missing, and literal ones that are of another kind. What templates will yield is not known here,
-/// and checked when they have. `place` is where to say that arguments are missing altogether.
+/// Returns the problems of `arguments` as arguments of the action: unknown arguments, missing required
+/// arguments, and literals of the wrong kind. Values of templates are unknown at load time; they are
+/// checked after rendering. `place` is the place for missing arguments if there are no arguments at all.
 #[must_use]
 pub fn check_arguments(about: &About, arguments: Option<&Node>, place: &Place) -> Vec<Problem> {
     let mut problems = Vec::new();
     let entries = match arguments.map(|node| (node, &node.kind)) {
         None | Some((_, Kind::Null)) => &[][..],
         Some((_, Kind::Map(entries))) => entries.as_slice(),
-        // One template may give the whole mapping.
+        // A single template may render to the whole mapping.
         Some((_, Kind::Text(text))) if !is_literal(text) => return problems,
         Some((node, _)) => {
             let shown = format!("the arguments of `{}`", name_of(about));
@@ -110,7 +110,7 @@ fn wrong_kind(about: &About, parameter: &Parameter, node: &Node) -> Option<Probl
     (!is_right).then(|| node.wrong_type(&shown, expected))
 }
 
-/// Whether a literal is taken for this kind; the same casts as when the action runs.
+/// True if a literal is accepted for this kind. Applies the same conversions as when the action runs.
 fn is_of_kind(expected: ParameterKind, kind: &Kind) -> bool {
     match (expected, kind) {
         (ParameterKind::Text, Kind::List(_) | Kind::Map(_)) => false,

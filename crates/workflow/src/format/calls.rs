@@ -1,8 +1,8 @@
-//! The actions that a file names, found without resolving them.
+//! Search for the actions that a file names, without resolving them.
 
 use cachalot_core::tree::{Entry, Kind, Node};
 
-/// Returns true if `is_meant` holds for an action that `uses` names, or `action` among arguments.
+/// Returns true if `is_meant` holds for an action named by `uses`, or by `action` within arguments.
 pub(super) fn names_action(node: &Node, is_meant: &dyn Fn(&str) -> bool) -> bool {
     search(node, false, is_meant)
 }

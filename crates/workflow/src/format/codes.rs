@@ -1,10 +1,11 @@
-//! The codes of the problems that an agent file may have. They are stable.
+//! Stable codes of the problems that an agent file can have.
 
 macro_rules! codes {
     ($($name:ident = $code:literal: $what:literal)*) => {
         $(#[doc = $what] pub const $name: &str = $code;)*
 
-        /// All codes, each with a sentence, for the reference: those of the YAML reader first.
+        /// All codes with a one-sentence description, for the reference documentation. Codes of the YAML
+        /// reader come first.
         pub const ALL: &[(&str, &str)] = &[
             ("yaml-syntax", "The text is not YAML."),
             ("tab-indentation", "A line is indented with a tab."),

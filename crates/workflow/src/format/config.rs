@@ -1,4 +1,5 @@
-//! `config`: how the reference compiles a workflow. Nothing in it changes a run here.
+//! Reads `config`, the options with which the reference implementation compiles a workflow. They do not
+//! change a run here.
 
 use cachalot_core::Problem;
 use cachalot_core::tree::Section;
@@ -7,7 +8,7 @@ use super::codes;
 use super::nodes::{NO_ANSWER, NO_APPROVAL};
 use super::settings::{no_effect, without_effect};
 
-/// Keys that change nothing, with a warning where their author may expect something.
+/// Keys without effect that an author may expect to have one; they cause a warning.
 const NO_EFFECT: &[(&str, &str)] = &[
     ("checkpoint_dir", "no checkpoints are written"),
     (
@@ -16,13 +17,13 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Reads `config`. Keys without effect are accepted, with a warning where their author may expect one.
-/// A key that would change the run is refused.
+/// Reads `config`. Keys without effect are accepted, with a warning if the author may expect an effect. A
+/// key that would change the run is refused.
 pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     let Some(mut config) = section.section("config", "`config`", problems) else {
         return;
     };
-    // A node that fails ends the run with exit code 1, in the reference too, whatever this is.
+    // A failed node ends the run with exit code 1 for either value, in the reference implementation too.
     config.boolean("raise_exceptions", problems);
     let before = config.texts("interrupt_before", problems);
     if before.is_some_and(|names| !names.is_empty())

@@ -1,14 +1,14 @@
-//! Cycles of nodes that a run never leaves: no condition, edge, fallback or end leads out of them.
+//! Detection of endless cycles: cycles of nodes that no condition, edge, fallback or end leaves.
 
 use cachalot_core::Problem;
 
 use super::agent::{Flow, Node, Target};
 use super::codes;
 
-/// A problem for each such cycle that a run may reach.
+/// Returns a problem for each endless cycle that a run can reach.
 ///
-/// A node whose rules all have conditions may end the run, as none of them may hold; parallel branches
-/// are taken to end where they meet.
+/// A node whose rules all have conditions can end the run, because possibly none of them holds. Parallel
+/// branches are assumed to end at the node where they meet.
 pub(super) fn problems(start: &Flow, nodes: &[Node]) -> Vec<Problem> {
     let mut leaves = vec![false; nodes.len()];
     loop {
@@ -72,7 +72,7 @@ fn may_leave(node: &Node, leaves: &[bool]) -> bool {
         || node.on_error.fallback.iter().any(to_leaving)
 }
 
-/// The nodes that a flow leads to.
+/// Returns the nodes that a flow leads to.
 fn successors(flow: &Flow) -> Vec<usize> {
     let node = |target: &Target| match target {
         Target::Node(index) => Some(*index),
@@ -88,7 +88,7 @@ fn successors(flow: &Flow) -> Vec<usize> {
     }
 }
 
-/// The nodes that a run may reach, in the order of the file.
+/// Returns the nodes that a run can reach, in the order of the file.
 fn reached(start: &Flow, nodes: &[Node]) -> Vec<usize> {
     let mut reached = vec![false; nodes.len()];
     let mut ahead = successors(start);

@@ -1,7 +1,7 @@
-//! What comes after what: `goto`, else `edges`, else the order of the file.
+//! Resolution of each node's successor: `goto`, else `edges`, else the next node of the file.
 //!
-//! The order of the file never leads into a branch of a fan-out: the node before one leads to where
-//! the branches meet.
+//! The order of the file never leads into a branch of a fan-out. If the next node of the file begins a
+//! branch, the node leads to the node where the branches meet.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ use super::nodes::{Reader, START};
 use super::settings::without_effect;
 use crate::template::{Condition, Use};
 
-/// An edge as it is written.
+/// An edge as written.
 pub(super) struct Edge {
-    /// `None`: the start.
+    /// Index of the source node; `None` for the start.
     from: Option<usize>,
     pub(super) to: Target,
     condition: Option<Condition>,
@@ -26,20 +26,20 @@ pub(super) struct Edge {
     pub(super) place: Place,
 }
 
-/// What a node itself says about what comes after it.
+/// The outgoing connections that a node itself declares.
 #[derive(Default)]
 pub(super) struct Outgoing {
     pub(super) goto: Option<Vec<Rule>>,
-    /// Where the branches of a fan-out per item meet.
+    /// The node where the branches of a fan-out per item meet.
     pub(super) meets: Option<usize>,
-    /// Whether branches meet here.
+    /// Set when branches meet at this node.
     pub(super) is_fan_in: bool,
-    /// The edges that begin here.
+    /// The edges that start at this node.
     pub(super) edges: Vec<Edge>,
 }
 
 impl Reader<'_> {
-    /// What comes at the start, and after each of `nodes`.
+    /// Returns the flow at the start, and the flow after each of `nodes`.
     pub(super) fn flows(
         &mut self,
         nodes: &[tree::Node],
@@ -222,8 +222,8 @@ impl Reader<'_> {
         flag.unwrap_or(kind == Some("parallel"))
     }
 
-    /// `when`, or `condition`, which may be `{type: expression, value}`, and then `when: false` is for
-    /// its opposite.
+    /// Reads `when` or `condition`. `condition` can be `{type: expression, value}`; `when: false` beside
+    /// it negates it.
     fn edge_condition(&mut self, section: &mut Section<'_>) -> Option<Condition> {
         let when = section.present("when");
         let Some(condition) = section.present("condition") else {
@@ -268,7 +268,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What edges that begin at one place amount to.
+    /// Combines the edges that start at one node into a flow.
     fn flow(&mut self, edges: Vec<Edge>, meeting: Option<usize>, implicit: Target) -> Flow {
         if edges.is_empty() {
             return Flow::To(implicit);

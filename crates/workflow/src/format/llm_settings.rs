@@ -1,4 +1,4 @@
-//! `settings.llm`: the defaults of models, with the keys that the reference has for them.
+//! Reads `settings.llm`, the defaults of models, with the keys of the reference implementation.
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Kind, Node, Section};
@@ -11,7 +11,7 @@ use super::settings::{shell_providers, without_effect};
 const MODEL: &str = "the default model is `model`, its provider `provider`";
 const LOCAL: &str = "for a model on this machine, run a server and name it with `base_url`";
 
-/// Keys that change no request.
+/// Keys that do not change any request.
 const NO_EFFECT: &[(&str, &str)] = &[
     ("default_model", MODEL),
     ("default_provider", MODEL),
@@ -26,8 +26,8 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("n_gpu_layers", LOCAL),
 ];
 
-/// Returns the settings with `api_key: ${NAME}` in `llm` replaced by `token_key: NAME`: the key is read
-/// from the variable when a model is asked, and is in no setting that a template shows.
+/// Returns the settings with `api_key: ${NAME}` in `llm` replaced by `token_key: NAME`. The key is read
+/// from the variable when a model is called, and no setting that templates can show contains it.
 pub(super) fn with_token_key(settings: &Node) -> Node {
     let mut settings = settings.clone();
     if let Kind::Map(entries) = &mut settings.kind
@@ -42,7 +42,7 @@ pub(super) fn with_token_key(settings: &Node) -> Node {
     settings
 }
 
-/// The name in `${NAME}` and `${NAME:-}`.
+/// Returns the name in `${NAME}` or `${NAME:-}`.
 fn variable(node: &Node) -> Option<&str> {
     let inside = node.as_text()?.trim().strip_prefix("${")?;
     let inside = inside.strip_suffix('}')?;
@@ -66,8 +66,8 @@ pub(super) fn read(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Mod
     settings
 }
 
-/// Refuses a file that asks for models on this machine, which the reference loads itself, if its nodes
-/// would send prompts to a provider.
+/// Refuses a file that configures a model on this machine if its nodes would send prompts to a provider.
+/// The reference implementation loads such models itself.
 pub(super) fn check_local(settings: Option<&Node>, nodes: Option<&Node>) -> Option<Problem> {
     let llm = settings?.get("llm")?;
     let is_remote = |node: &&Node| matches!(node.as_text(), Some("api" | "auto"));

@@ -1,22 +1,23 @@
-//! Where parallel branches meet, and what the order of the file means around them.
+//! Resolution of the nodes where parallel branches meet, and of implicit successors around branches.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::agent::Target;
 use super::flow::{Edge, Outgoing};
 
-/// What leads where, as far as it takes to find where branches meet.
+/// The connections between nodes that are needed to find where branches meet.
 pub(super) struct Graph<'a> {
     outgoing: &'a [Outgoing],
-    /// The first nodes of branches, each with the edges among which the one to it is.
+    /// The first node of each branch, with the group of edges that contains the edge to it.
     heads: BTreeMap<usize, &'a [Edge]>,
 }
 
-/// Where a branch leads.
+/// The result of following a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reached {
     FanIn(usize),
-    /// By the order of the file up to the first node of another branch, and so to where they meet.
+    /// The order of the file leads to the first node of another branch, and thereby to the node where
+    /// those branches meet.
     Wherever,
     Nothing,
 }
@@ -33,13 +34,13 @@ impl<'a> Graph<'a> {
         Self { outgoing, heads }
     }
 
-    /// Where the branches that begin after `node` meet.
+    /// Returns the node where the branches that start after `node` meet.
     pub(super) fn meeting_after(&self, node: usize) -> Option<usize> {
         self.meeting_of(&self.outgoing[node].edges)
     }
 
-    /// Where the branches of these edges meet: where the edges say, or at the first node marked as
-    /// `fan_in` that all of them reach.
+    /// Returns the node where the branches of these edges meet: the `fan_in` of the edges, or the first
+    /// node marked as `fan_in` that all branches reach.
     pub(super) fn meeting_of(&self, group: &[Edge]) -> Option<usize> {
         self.meeting(group, &mut BTreeSet::new())
     }
@@ -61,8 +62,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The first node marked as `fan_in` on the way from `head`, apart from those where branches meet
-    /// that begin on that way.
+    /// Follows a branch from `head` to the first node marked as `fan_in`. Skips nodes where nested
+    /// branches meet that start on the way.
     fn first_fan_in(&self, head: usize, under_way: &mut BTreeSet<usize>) -> Reached {
         let mut seen = BTreeSet::from([head]);
         let mut queue = VecDeque::from([head]);
@@ -112,7 +113,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// What comes after a node that does not say.
+    /// Returns the successor of a node without `goto` and without edges.
     pub(super) fn implicit(&self, node: usize) -> Target {
         let next = node + 1;
         if let Some(meets) = self.outgoing[node].meets {

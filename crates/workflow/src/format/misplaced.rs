@@ -1,18 +1,18 @@
-//! Keys of a node that are indented too far, so that they are read as keys of another mapping.
+//! Detection of node keys that are indented too far and are therefore read as keys of another mapping.
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Entry, Node};
 
 use super::codes;
 
-/// Keys of a node that are hardly keys of anything in it.
+/// Keys of a node that rarely occur as keys of a mapping inside it.
 const KEYS: [&str; 8] = [
     "uses", "with", "run", "steps", "output", "on_error", "goto", "fan_in",
 ];
 
-/// Explains problems of `nodes` that come from a key that is indented too far: an unknown key of a
-/// mapping inside a node becomes one that says where it belongs, and an argument that is missing for
-/// that reason is no problem of its own.
+/// Improves the problems of `nodes` that are caused by a key that is indented too far. An unknown key of a
+/// mapping inside a node becomes a problem that names the right indentation. Missing arguments with the
+/// same cause are removed.
 pub(super) fn explain(nodes: &[Node], problems: &mut Vec<Problem>) {
     for node in nodes {
         let entries = node.as_map().unwrap_or_default();
@@ -37,7 +37,7 @@ fn is_misplaced(node: &[Entry], outer: &Entry, inner: &Entry, problems: &[Proble
     if !is_free || !KEYS.contains(&inner.key.as_str()) || outer.key == "action" {
         return false;
     }
-    // Any field may be in an `output`: only arguments that are missing tell.
+    // `output` accepts any field, so only missing arguments indicate a misplaced key.
     let is_output = outer.key == "output"
         && inner.key == "with"
         && arguments_missing(node, problems).next().is_some();
@@ -74,7 +74,7 @@ fn is_unknown(problem: &Problem, entry: &Entry) -> bool {
     problem.code == codes::UNKNOWN_KEY && problem.place.as_ref() == Some(&entry.key_place)
 }
 
-/// Which problems say that the action of a node lacks arguments.
+/// Returns the indices of the problems that report missing arguments of the node's action.
 fn arguments_missing<'a>(
     node: &'a [Entry],
     problems: &'a [Problem],

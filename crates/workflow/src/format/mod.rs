@@ -1,7 +1,7 @@
-//! Agent files: read, checked, resolved.
+//! Reading, checking and resolving of agent files.
 //!
-//! [`load`] tells everything that is wrong with a file at once; what it returns can be run without
-//! looking anything up.
+//! [`load`] reports all problems of a file at once. The agent that it returns runs without further name
+//! lookups.
 
 mod agent;
 mod arguments;
@@ -46,7 +46,7 @@ pub use settings::{
     read_of_team,
 };
 
-/// Sections that other runtimes know, and this one does not.
+/// Sections that other runtimes support and this one does not.
 const UNSUPPORTED: &[&str] = &[
     "imports",
     "data",
@@ -56,7 +56,7 @@ const UNSUPPORTED: &[&str] = &[
     "overlay",
 ];
 
-/// Says which actions would read a section.
+/// Help text that names the actions that would read a section.
 const OF_VALIDATION: &str = "only the actions `validate.*` of the reference read it";
 
 /// Sections that change no result.
@@ -75,11 +75,14 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("interrupt_after", "a run does not stop between nodes"),
 ];
 
-/// Loads the agent file with this text. `file` is the name to show in problems, `environment` what
-/// `${NAME}` in the settings stands for, `builtins` what hooks of agents may name.
+/// Loads an agent file from its text.
+///
+/// - `file`: the file name to show in problems.
+/// - `environment`: the variables for `${NAME}` in the settings.
+/// - `builtins`: the builtins that hooks of agents may name.
 ///
 /// # Errors
-/// Everything that is wrong with it, and its warnings, in the order of the file.
+/// All problems and warnings of the file, in the order of the file.
 pub fn load(
     file: &str,
     text: &str,
@@ -90,11 +93,11 @@ pub fn load(
     load_for(file, text, registry, environment, builtins, None)
 }
 
-/// As [`load`], for a run in which `runner`, if there is one, runs the Python code that has no
-/// `language` of its own, whatever `settings.python.runner` says.
+/// Loads an agent file like [`load`]. If `runner` is set, it runs the Python code that has no `language`
+/// of its own and overrides `settings.python.runner`.
 ///
 /// # Errors
-/// As [`load`].
+/// The same as those of [`load`].
 pub fn load_for(
     file: &str,
     text: &str,
@@ -117,7 +120,7 @@ pub fn load_for(
     }
 }
 
-/// What a file is read with besides its text, as [`load_for`] takes it.
+/// Inputs of reading a file besides its text, as passed to [`load_for`].
 type Surroundings<'a> = (
     &'a Registry,
     &'a BTreeMap<String, String>,
@@ -246,7 +249,7 @@ fn read(
     })
 }
 
-/// Claims `nodes`, of which there must be one.
+/// Claims the required section `nodes`.
 fn nodes_of<'a>(
     section: &mut Section<'a>,
     has_agents: bool,
@@ -288,10 +291,10 @@ fn nodes_of<'a>(
     }
 }
 
-/// The remedy for a file without nodes.
+/// Help text for a file without nodes.
 const A_NODE: &str = "write the nodes below `nodes:` as a list, each with a name and what it does: `- {name: greet, run: 'return {\"text\": 1}'}`";
 
-/// What only agents need is a slip where there are none.
+/// Reports sections that only agents use as problems if the file has no agents.
 fn without_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     section.claim("agents");
     for key in ["mcps", "tools", "permissions"] {
@@ -308,7 +311,7 @@ fn without_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Where the file is, by the name that it was given.
+/// Returns the directory of the file, derived from its name.
 fn directory_of(tree: &tree::Node) -> PathBuf {
     Path::new(&*tree.place.file)
         .parent()
@@ -324,8 +327,8 @@ fn mapping(entries: Option<&[Entry]>) -> Map<String, Value> {
         .collect()
 }
 
-/// The names of the nodes in their order; empty where one is missing. A name must be the only one of
-/// its kind.
+/// Returns the names of the nodes in order, with an empty name for a node without one. Reports reserved
+/// names and duplicates.
 fn names(nodes: &[tree::Node], problems: &mut Vec<Problem>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for node in nodes {

@@ -1,4 +1,4 @@
-//! Nodes and steps: who they are, what becomes of their result and of their failure.
+//! Reads nodes and steps: their names, the destination of their results, and their error handling.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ use super::work::WAYS;
 use crate::actions::Registry;
 use crate::template::{Templates, Use};
 
-/// Reads nodes, and gathers what is wrong with them.
+/// Reads nodes and collects their problems.
 pub(super) struct Reader<'a> {
     /// The text of the file.
     pub(super) source: &'a str,
     pub(super) registry: &'a Registry,
     pub(super) templates: &'a Templates,
-    /// The names of the nodes, in their order.
+    /// The names of the nodes, in order.
     pub(super) names: &'a [String],
     /// `variables` of the file.
     pub(super) variables: &'a Map<String, Value>,
-    /// What runs inline code that has no `language`.
+    /// The runner of inline Python code without `language`.
     pub(super) runner: Language,
     pub(super) problems: Vec<Problem>,
 }
 
-/// Where a node stands.
+/// Position of a node in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rank {
-    /// In `nodes`.
+    /// An entry of `nodes`.
     Node,
-    /// In `steps`, in the `body` of a loop.
+    /// An entry of `steps`, or of the `body` of a loop.
     Step,
 }
 
-/// What other runtimes know in a node, and this one does not.
+/// Keys of a node that other runtimes support and this one does not.
 const UNSUPPORTED: &[&str] = &[
     "strategy",
     "matrix",
@@ -49,13 +49,14 @@ const UNSUPPORTED: &[&str] = &[
     "parallel_config",
 ];
 
-/// Why a node before which the reference waits for approval is refused, and the remedy.
+/// Message and help for a node that waits for approval in the reference implementation; it is refused
+/// here.
 pub(super) const NO_APPROVAL: (&str, &str) = (
     "a run does not wait for approval",
     "let an agent do it: `permissions` make `cachalot chat` ask first",
 );
 
-/// What replaces an answer for which the reference waits behind a node.
+/// Help for a node after which the reference implementation waits for an answer.
 pub(super) const NO_ANSWER: &str =
     "give the answer before the run: `cachalot run FILE --input NAME=ANSWER`";
 
@@ -84,7 +85,7 @@ const NO_EFFECT: &[(&str, &str)] = &[
 ];
 
 impl Reader<'_> {
-    /// Reads one node. What comes after it is read elsewhere.
+    /// Reads one node. Its successor is resolved separately (`flows`).
     pub(super) fn node(
         &mut self,
         node: &tree::Node,
@@ -136,8 +137,9 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads `interrupt`. A run never waits for a person: what asks for approval first is refused, what
-    /// asks for an answer afterwards goes on without one, as in the reference where there is no terminal.
+    /// Reads `interrupt`. A run never waits for a person. A node that asks for approval first is refused.
+    /// A node that asks for an answer afterwards runs without one, as in the reference implementation when
+    /// it has no terminal.
     fn interrupt(&mut self, section: &mut Section<'_>) {
         let Some(entry) = section.unclaimed("interrupt") else {
             return;
@@ -154,7 +156,7 @@ impl Reader<'_> {
         self.problems.push(problem);
     }
 
-    /// Reads the steps of a node, or the body of a loop.
+    /// Reads the steps of a node or the body of a loop. Steps without a name are numbered from 1.
     pub(super) fn steps(
         &mut self,
         section: &mut Section<'_>,
@@ -300,7 +302,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The node, or the end, that a text names.
+    /// Resolves the name of a node, or of the end of the run if `with_end` is set.
     pub(super) fn target(
         &mut self,
         node: &tree::Node,
@@ -340,14 +342,15 @@ impl Reader<'_> {
     }
 }
 
-/// Returns true for a node with `action` and nothing that it does, which sets nothing.
+/// Returns true for a node that has `action` but no key that defines work. It does nothing and sets
+/// nothing.
 fn is_ignored(section: &Section<'_>) -> bool {
     section.has("action") && !WAYS.iter().chain(&["type"]).any(|key| section.has(key))
 }
 
-/// Where a run begins and ends.
+/// Reserved names for the start and the end of a run.
 pub(super) const START: &str = "__start__";
 pub(super) const END: &str = "__end__";
 
-/// A work that is nothing, for a node whose work could not be read.
+/// Empty work, for a node whose work could not be read.
 pub(super) const NOTHING: (Work, Option<String>) = (Work::Nothing, None);

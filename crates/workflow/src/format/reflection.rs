@@ -1,4 +1,4 @@
-//! `reflection.loop` and `retry.loop`: actions that run other work in rounds.
+//! Reads `reflection.loop` and `retry.loop`, actions that run other work in rounds.
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
@@ -11,18 +11,19 @@ use crate::actions::reflection::{EVALUATION, LOOP, RETRY};
 use crate::script::Script;
 use crate::template::{Prepared, Use};
 
-/// Gives a block of Python the names that it may use beside `state`. It stands on a line of its own
-/// before the block, whose first line is therefore one less.
+/// Python code that defines the names available beside `state`. It is one extra line before the block, so
+/// the first line number of the block is reduced by one.
 const BEFORE_PYTHON: &str = "import re; output = state.get('output'); reflection_output = state.get('reflection_output'); reflection_errors = state.get('reflection_errors', []); reflection_iteration = state.get('reflection_iteration', 0); result = None\n";
 
-/// Makes `result`, or else a new `output`, what the block returns.
+/// Python code that returns `result`, or else `output` if the block changed it.
 const AFTER_PYTHON: &str = "\nreturn result if result is not None else (output if output != state.get('output') else None)\n";
 
-/// The same for Lua, on the first line of the block. A block of Lua returns its result itself.
+/// The same definitions for Lua, on the first line of the block. A Lua block returns its result itself.
 const BEFORE_LUA: &str = "local output = state.output; ";
 
 impl Reader<'_> {
-    /// Reads the arguments of one of the actions that run other work, if `name` is one.
+    /// Reads the arguments of an action that runs other work. Returns `None` if `name` is not such an
+    /// action.
     pub(super) fn rounds(
         &mut self,
         name: &str,
@@ -90,20 +91,20 @@ impl Reader<'_> {
         })))
     }
 
-    /// The arguments that are rendered when the loop begins.
+    /// Prepares the arguments that are rendered when the loop starts.
     fn limits(&mut self, with: &tree::Node, keys: &[&str]) -> Prepared {
         let node = filtered(with, |key| keys.contains(&key));
         self.templates
             .prepare(&node, Use::ARGUMENTS, &mut self.problems)
     }
 
-    /// A step that is an action.
+    /// Creates a step that runs an action.
     fn step_of(&mut self, name: &str, uses: &tree::Node, with: Option<&tree::Node>) -> Node {
         let work = self.action(uses, with);
         step(name, uses, work)
     }
 
-    /// `{action, …}` or `{run, language}`.
+    /// Reads `{action, …}` or `{run, language}`.
     fn part(
         &mut self,
         node: &tree::Node,
@@ -221,7 +222,7 @@ impl Reader<'_> {
     }
 }
 
-/// The arguments of the model call that judges an output.
+/// Returns the arguments of the model call that evaluates an output.
 fn question(evaluator: &tree::Node) -> tree::Node {
     let at = |kind| tree::Node {
         place: evaluator.place.clone(),
@@ -264,7 +265,7 @@ fn question(evaluator: &tree::Node) -> tree::Node {
     at(Kind::Map(arguments))
 }
 
-/// The mapping with those of its entries that are asked for.
+/// Returns the mapping with only the entries that `is_kept` accepts.
 fn filtered(node: &tree::Node, is_kept: impl Fn(&str) -> bool) -> tree::Node {
     let entries = node.as_map().unwrap_or_default();
     tree::Node {

@@ -1,6 +1,6 @@
-//! The JSON Schema of agent files, made from the actions' own tables, so that an editor can complete
-//! and check what is written. It tells shapes; [`super::load`] tells the rest: names of nodes,
-//! templates, what actions check by themselves.
+//! JSON Schema of agent files, generated from the parameter tables of the actions, for completion and
+//! checks in editors. It describes shapes. [`super::load`] checks the rest: node names, templates, and the
+//! actions' own checks.
 
 mod team;
 
@@ -11,7 +11,7 @@ use super::settings::LedgerSettings;
 use crate::action::{About, Parameter, ParameterKind};
 use crate::actions::Registry;
 
-/// The JSON Schema (2020-12) of agent files that may use these actions.
+/// Returns the JSON Schema (2020-12) of agent files that may use the actions of `registry`.
 #[must_use]
 pub fn schema(registry: &Registry) -> Value {
     let mut schema = json!({
@@ -72,7 +72,7 @@ fn boolean(description: &str) -> Value {
     json!({ "description": description, "type": "boolean" })
 }
 
-/// A whole number, or the environment variable that gives it.
+/// Schema of an integer, or of the environment variable that contains it.
 fn amount(description: &str, least: u64) -> Value {
     let variable = json!({ "type": "string", "pattern": "^\\$\\{" });
     json!({ "description": description, "anyOf": [{ "type": "integer", "minimum": least }, variable] })
@@ -138,7 +138,7 @@ fn settings() -> Value {
     )
 }
 
-/// `shell_providers`, in `settings` and in `settings.llm`.
+/// Schema of `shell_providers`, in `settings` and in `settings.llm`.
 fn shell_providers() -> Value {
     let program = closed(
         "A program that answers a prompt on stdout.",
@@ -243,7 +243,7 @@ fn definitions(registry: &Registry) -> Value {
     for (name, definition) in team::definitions() {
         definitions.insert(name.to_owned(), definition);
     }
-    // What holds for all models, and the programs that answer in place of one.
+    // The settings of all models, plus the programs that answer in place of a model.
     let mut llm = definitions["model_settings"].clone();
     llm["properties"]["shell_provider"] = text("The program that is meant by `provider: shell`.");
     llm["properties"]["shell_providers"] = shell_providers();
@@ -258,7 +258,7 @@ fn definition_of(about: &About) -> String {
     format!("with.{}", about.names.first().copied().unwrap_or_default())
 }
 
-/// A node, or a step of one.
+/// Schema of a node, or of a step.
 fn node(actions: &[&About], is_node: bool) -> Value {
     let mut properties = json!({
         "name": text("The name; the only one of its kind among nodes."),
@@ -317,7 +317,7 @@ fn lua() -> Value {
     })
 }
 
-/// What a node has and a step has not.
+/// Properties that nodes have and steps do not.
 fn node_only() -> Vec<(&'static str, Value)> {
     let with = |description: &str, mut rest: Value| {
         rest["description"] = Value::from(description);
@@ -390,7 +390,7 @@ fn names(actions: &[&About]) -> Vec<&'static str> {
         .collect()
 }
 
-/// For each action, what its arguments are.
+/// Returns one schema condition per action: if `uses` names the action, `with` has the action's arguments.
 fn calls(actions: &[&About]) -> Vec<Value> {
     let call = |about: &&About| {
         let arguments = json!([{ "$ref": format!("#/$defs/{}", definition_of(about)) }, { "type": ["string", "null"] }]);
@@ -431,7 +431,7 @@ fn arguments(about: &About) -> Value {
     })
 }
 
-/// An argument; text may always be a template, or the text of a number.
+/// Schema of an argument. Text is always accepted, because it can be a template or the text of a number.
 fn argument(parameter: &Parameter) -> Value {
     let kinds = match parameter.kind {
         ParameterKind::Any => return json!({ "description": parameter.doc }),

@@ -1,4 +1,4 @@
-//! `settings`: each part is claimed by the room that it is for.
+//! Reads `settings` of an agent file; `llm_settings` reads `settings.llm`.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use super::{codes, llm_settings};
 /// The settings of an agent file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
-    /// All of them as a plain value, for the run.
+    /// All settings as a plain value, for the run.
     pub value: Value,
-    /// `name`: the agent's name in cache handles, where it is not the file's `name`.
+    /// `name`: the agent's name in cache handles, if it differs from the file's `name`.
     pub name: Option<String>,
     /// `ltm`.
     pub memory: MemorySettings,
@@ -26,7 +26,7 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// `ledger`.
     pub ledger: LedgerSettings,
-    /// `python`: limits of inline code.
+    /// `python`: limits of inline code in the embedded Python interpreter, and the runner.
     pub python: ScriptSettings,
     /// `lua`: limits of inline code in Lua.
     pub lua: ScriptSettings,
@@ -34,52 +34,52 @@ pub struct Settings {
     pub python3: ScriptSettings,
     /// `llm`: defaults of every model.
     pub llm: ModelSettings,
-    /// `parallel.max_workers`: how many branches run at a time where a node does not say.
+    /// `parallel.max_workers`: the maximum number of concurrent branches for nodes that set no limit.
     pub max_workers: Option<usize>,
 }
 
-/// `settings.ltm`: where long-term memory is kept.
+/// `settings.ltm`: the store of long-term memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemorySettings {
-    /// `backend`: the kind of memory.
+    /// `backend`: the store backend.
     pub backend: Option<String>,
     /// `path` or `ltm_path`, as written.
     pub path: Option<String>,
-    /// Where the backend, or else the path, is written.
+    /// The place of the backend in the file, or else of the path.
     pub place: Option<Place>,
 }
 
-/// `settings.cache`: bounds of the cache.
+/// `settings.cache`: limits of the cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// `max_bytes`: how many bytes all entries together may have.
+    /// `max_bytes`: the maximum total size of all entries.
     pub max_bytes: Option<u64>,
-    /// `max_entries`: how many entries there may be.
+    /// `max_entries`: the maximum number of entries.
     pub max_entries: Option<u64>,
-    /// `front_bytes`: how many bytes of entries the process keeps in its own memory.
+    /// `front_bytes`: the maximum size of entries in the in-process front of the cache.
     pub front_bytes: Option<u64>,
-    /// `patience_ms`: how long a call waits for a slow memory before it runs uncached.
+    /// `patience_ms`: the maximum time that a call waits for a slow store before it runs uncached.
     pub patience: Option<Duration>,
-    /// `store_timeout_ms`: how long storing an answer may take.
+    /// `store_timeout_ms`: the timeout for storing a result.
     pub store_timeout: Option<Duration>,
 }
 
-/// `settings.ledger`: how long calls stay in the ledger one by one.
+/// `settings.ledger`: retention of individual calls in the ledger.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LedgerSettings {
-    /// `max_age`: how old a call may be.
+    /// `max_age`: the maximum age of a call.
     pub max_age: Option<Duration>,
-    /// `max_bytes`: how many bytes of data the ledger may hold.
+    /// `max_bytes`: the maximum size of the ledger's data.
     pub max_bytes: Option<u64>,
-    /// `max_hits`: how many hits there may be.
+    /// `max_hits`: the maximum number of hits.
     pub max_hits: Option<u64>,
 }
 
 impl LedgerSettings {
-    /// The least value of `max_bytes`: below it, totals alone could leave no room for a payment.
+    /// The minimum of `max_bytes`. Below it, totals alone could leave no room for a payment.
     pub const LEAST_BYTES: u64 = 1 << 20;
 
-    /// The limits; those that the file does not set are the default ones.
+    /// Returns the limits, with defaults for those that the file does not set.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let default = Limits::default();
@@ -91,7 +91,7 @@ impl LedgerSettings {
     }
 }
 
-/// `settings.python`, `settings.python3`, `settings.lua`: limits of inline code.
+/// `settings.python`, `settings.python3` or `settings.lua`: limits of inline code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScriptSettings {
     /// `time_limit`, in seconds.
@@ -100,17 +100,17 @@ pub struct ScriptSettings {
     pub memory_limit: Option<u64>,
     /// `command`: the interpreter (`python3` only).
     pub command: Option<String>,
-    /// `runner`: what runs the blocks of the file that have no `language` (`python` only).
+    /// `runner`: the runner of the file's Python blocks without `language` (`python` only).
     pub runner: Option<Language>,
 }
 
-/// What other runtimes know in `settings`, and this one does not.
+/// Keys of `settings` that other runtimes support and this one does not.
 const UNSUPPORTED: &[&str] = &["secrets", "session", "error_handling", "auth"];
 
-/// Says where a run is told instead.
+/// Help text that names the place where this runtime reports a run.
 const TRACED: &str = "`cachalot run --ndjson` writes the events of a run";
 
-/// Says what would read a setting.
+/// Help text for a setting of actions that do not exist here.
 const OF_ACTIONS: &str = "it is for actions that this runtime does not have";
 
 /// Keys of `settings` that change no result.
@@ -152,7 +152,7 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Reads the settings, environment variables already expanded.
+/// Reads the settings. Environment variables have already been expanded.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
     let Some(mut section) = Section::of(node, "`settings`", problems) else {
         return Settings::default();
@@ -202,7 +202,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
     settings
 }
 
-/// Claims what is known elsewhere, and says that it is not known here.
+/// Claims keys that other runtimes support, and reports each that is present as unsupported.
 pub(super) fn unsupported(
     section: &mut Section<'_>,
     keys: &'static [&'static str],
@@ -223,8 +223,8 @@ pub(super) fn unsupported(
     }
 }
 
-/// Claims keys that change no result, with a warning for each that is there. The reference accepts them
-/// too.
+/// Claims keys that change no result, with a warning for each that is present. The reference
+/// implementation accepts them too.
 pub(super) fn without_effect(
     section: &mut Section<'_>,
     keys: &'static [(&'static str, &'static str)],
@@ -238,7 +238,7 @@ pub(super) fn without_effect(
     }
 }
 
-/// A warning of a key that changes no result.
+/// Creates the warning for a key that changes no result.
 pub(super) fn no_effect(entry: &Entry, what: &str, help: &str) -> Problem {
     let message = format!("`{}` in {what} has no effect", entry.key);
     Problem::warning(codes::NO_EFFECT, message)
@@ -246,7 +246,7 @@ pub(super) fn no_effect(entry: &Entry, what: &str, help: &str) -> Problem {
         .help(help)
 }
 
-/// `http.allowed_hosts`: the only hosts that actions request.
+/// Reads `http.allowed_hosts`, the only hosts that actions may request.
 fn hosts(http: &mut Section<'_>, problems: &mut Vec<Problem>) {
     let Some(list) = http.list("allowed_hosts", problems) else {
         return;
@@ -263,7 +263,7 @@ fn hosts(http: &mut Section<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Backends of long-term memory that the reference has and this runtime does not.
+/// Backends of long-term memory that the reference implementation supports and this runtime does not.
 pub const BACKENDS_OF_OTHERS: [&str; 11] = [
     "redis",
     "postgres",
@@ -284,8 +284,8 @@ fn is_of_others(backend: Option<&Node>) -> bool {
 }
 
 impl MemorySettings {
-    /// Replaces a backend that this runtime does not have by the default one, with a warning, if no node
-    /// of the file uses the memory.
+    /// Replaces a backend that this runtime does not support by the default, with a warning, if no node of
+    /// the file uses the store.
     pub(super) fn leave_out_unused(&mut self, nodes: Option<&Node>, problems: &mut Vec<Problem>) {
         let is_used = |name: &str| {
             let name = name.strip_prefix("actions.").unwrap_or(name);
@@ -310,7 +310,7 @@ impl MemorySettings {
     }
 }
 
-/// `shell_providers`: programs that answer prompts (`provider: shell`).
+/// Reads `shell_providers`: programs that answer prompts (`provider: shell`).
 pub(super) fn shell_providers(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     for entry in section.map("shell_providers", problems).unwrap_or_default() {
         let Some(mut program) = Section::of(&entry.value, "a shell provider", problems) else {
@@ -358,7 +358,7 @@ pub(super) fn shell_providers(section: &mut Section<'_>, problems: &mut Vec<Prob
                 problems.push(variable.value.wrong_type("an environment variable", "text"));
             }
         }
-        // Other runtimes print the answer while it grows; here `llm.stream` shows it.
+        // Other runtimes print the answer while it streams; here `llm.stream` does.
         program.boolean("verbose", problems);
         program.finish(problems);
     }
@@ -368,7 +368,7 @@ fn memory(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MemorySetti
     let mut memory = MemorySettings::default();
     if let Some(mut ltm) = section.section("ltm", "`settings.ltm`", problems) {
         if is_of_others(ltm.node("backend")) {
-            // Its own keys are read where it exists.
+            // The backend's own keys are read by the runtimes that support it.
             let _ = ltm.take_rest();
         }
         for key in ["backend", "path", "ltm_path"] {
@@ -426,7 +426,7 @@ fn cache(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> CacheSetting
     read
 }
 
-/// Reads `settings` of a file that holds nothing but agents: it has `ledger` only.
+/// Reads `settings` of a file that contains only agents. It has no key but `ledger`.
 pub fn read_of_team(node: &Node, problems: &mut Vec<Problem>) -> LedgerSettings {
     let Some(mut section) = Section::of(node, "`settings`", problems) else {
         return LedgerSettings::default();
@@ -482,7 +482,7 @@ fn script(
         time_limit,
         ..ScriptSettings::default()
     };
-    // The user's own interpreter is not limited in its memory.
+    // The memory of the user's own interpreter is not limited.
     if key == "python3" {
         settings.command = script.text("command", problems).map(str::to_owned);
     } else {

@@ -1,4 +1,4 @@
-//! What nodes do: inline code, actions, steps, loops, fan-outs.
+//! Reads the work of nodes: inline code, actions, steps, loops, fan-outs.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use super::{check_arguments, codes};
 use crate::script::{self, Script, lua, template_in};
 use crate::template::{Condition, Prepared, Use, is_literal};
 
-/// The kinds of nodes that `type` names.
+/// The node types that `type` accepts.
 const TYPES: &[&str] = &["while_loop", "dynamic_parallel"];
 
-/// The ways to say what a node does, of which it may use one.
+/// The keys that define the work of a node. A node may use one of them.
 pub(super) const WAYS: &[&str] = &["run", "script", "uses", "steps"];
 
-/// Inline code as it is written.
+/// Inline code as written.
 struct Code<'n> {
     source: String,
-    /// Holds the source.
+    /// The node of the file that contains the source.
     written: &'n tree::Node,
     language: Language,
     /// The field that gets the result.
     output_key: Option<String>,
 }
 
-/// Whether a block begins with the line `-- lua`, which says its language where nothing else does.
+/// True if a block starts with the line `-- lua`, which marks its language if nothing else sets it.
 fn is_marked_as_lua(source: &str) -> bool {
     source
         .trim_start()
@@ -38,7 +38,7 @@ fn is_marked_as_lua(source: &str) -> bool {
 }
 
 impl Reader<'_> {
-    /// Reads what a node does, and the name that its work gives to the result.
+    /// Reads the work of a node, and the output field that the work itself names.
     pub(super) fn work(
         &mut self,
         section: &mut Section<'_>,
@@ -107,7 +107,7 @@ impl Reader<'_> {
         });
     }
 
-    /// For a node that is not understood: nothing in it is unknown.
+    /// Skips a node that cannot be understood, so that its keys are not reported as unknown.
     fn claim_all(&mut self, section: &mut Section<'_>) -> (Work, Option<String>) {
         let _ = section.take_rest();
         NOTHING
@@ -146,7 +146,7 @@ impl Reader<'_> {
         section.boolean("fan_in", &mut self.problems);
     }
 
-    /// Inline code, an action, or steps.
+    /// Reads inline code, an action, or steps.
     fn simple(
         &mut self,
         section: &mut Section<'_>,
@@ -192,7 +192,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Warns of a node with `action` in place of `uses`. In the reference such a node does nothing.
+    /// Warns about a node with `action` in place of `uses`. In the reference implementation such a node
+    /// does nothing.
     fn action_without_uses(&mut self, section: &mut Section<'_>) -> (Work, Option<String>) {
         if let Some(entry) = section.entry("action") {
             let help = match entry.value.as_text() {
@@ -252,7 +253,7 @@ impl Reader<'_> {
         (Work::Run { script, language }, code.output_key)
     }
 
-    /// Returns the runner of Python code: `python3` where the step asks for it, or else that of the file
+    /// Returns the runner of Python code: `python3` if the step asks for it, else the runner of the file
     /// or the run.
     pub(super) fn python(&self, language: Option<&str>) -> Language {
         match language {
@@ -261,7 +262,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Code is not rendered as templates are.
+    /// Warns about templates in code, because code is not rendered.
     fn warn_of_templates(&mut self, script: &Script, node: &tree::Node) {
         let is_variable = |name: &str| self.variables.contains_key(name);
         let Some((template, line)) = template_in(&script.source, is_variable) else {
@@ -279,7 +280,8 @@ impl Reader<'_> {
         );
     }
 
-    /// Reports what the runner of a block refuses, as far as its text shows, and templates in Python.
+    /// Reports code that the block's runner would refuse, as far as its text shows, and templates in
+    /// Python.
     pub(super) fn check_code(&mut self, script: &Script, language: Language, written: &tree::Node) {
         let checked = match language {
             Language::Python => script::check(&script.source, script.first_line),
@@ -309,8 +311,8 @@ impl Reader<'_> {
         );
     }
 
-    /// `run: {type: expression, value, output_key}`, the value of one Python expression, or
-    /// `run: {type: lua, code}`.
+    /// Reads `run: {type: lua, code}`, or `run: {type: expression, value, output_key}` for the value of
+    /// one Python expression.
     fn typed<'n>(&mut self, node: &'n tree::Node, language: Option<&str>) -> Option<Code<'n>> {
         let mut section = Section::of(node, "`run`", &mut self.problems)?;
         match section.required_text("type", &mut self.problems)? {
@@ -356,7 +358,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The action called by `uses`, with its arguments.
+    /// Reads the action that `uses` names, with its arguments.
     pub(super) fn action(&mut self, uses: &tree::Node, with: Option<&tree::Node>) -> Work {
         let Some(name) = uses.as_text() else {
             self.problems
@@ -436,7 +438,7 @@ impl Reader<'_> {
         let fail_fast = section
             .boolean("fail_fast", &mut self.problems)
             .unwrap_or(false);
-        // Where the branches meet is read with what comes after the node.
+        // The node where the branches meet is read with the flow.
         section.claim("fan_in");
         let branch = self.branch(section, language);
         Work::FanOut(Box::new(FanOut {
@@ -459,7 +461,7 @@ impl Reader<'_> {
         self.templates.prepare(node, Use::PLAIN, &mut self.problems)
     }
 
-    /// What each branch does: `action`, or what any node may do.
+    /// Reads the work of each branch: `action`, or the same keys as any node.
     fn branch(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Node {
         let place = section.place().clone();
         let action = section.present("action");

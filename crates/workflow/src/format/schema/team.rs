@@ -1,11 +1,11 @@
-//! What an agent file says of models and agents. What belongs to tools is told as far as agent files
-//! need it: `toolsets` and `mcps` have more keys than are named here.
+//! JSON Schema of models and agents in an agent file. Tools are described only as far as agent files need
+//! them: `toolsets` and `mcps` accept more keys than the schema names.
 
 use serde_json::{Map, Value, json};
 
 use super::{boolean, closed, mapping, text};
 
-/// The keys of an agent file that models and agents have, with their schemas.
+/// Returns the top-level keys for models and agents, with their schemas.
 pub(super) fn sections() -> Vec<(&'static str, Value)> {
     vec![
         (
@@ -53,7 +53,7 @@ pub(super) fn sections() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What the sections refer to, and `settings.llm`.
+/// Returns the definitions that these sections and `settings.llm` refer to.
 pub(super) fn definitions() -> Vec<(&'static str, Value)> {
     let mut model = of_model();
     let provider = closed("A provider.", Value::Object(of_provider()));
@@ -74,12 +74,12 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// A mapping with any keys, and such values.
+/// Schema of a mapping with arbitrary keys and values of one schema.
 fn each(description: &str, value: Value) -> Value {
     json!({ "description": description, "type": "object", "additionalProperties": value })
 }
 
-/// What stands for an environment variable.
+/// Schema of a reference to an environment variable.
 fn variable() -> Value {
     json!({ "type": "string", "pattern": "^\\$\\{" })
 }
@@ -101,7 +101,7 @@ fn number_or_text(description: &str) -> Value {
     json!({ "description": description, "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string" }] })
 }
 
-/// An agent that another may delegate to, where more than its name is said.
+/// Schema of a sub-agent that is written as a mapping.
 fn sub_agent() -> Value {
     let mut sub_agent = closed(
         "An agent that it may delegate to.",
@@ -114,7 +114,7 @@ fn sub_agent() -> Value {
     sub_agent
 }
 
-/// A length of time.
+/// Schema of a duration.
 fn span(description: &str) -> Value {
     let number = json!({ "type": "number", "exclusiveMinimum": 0 });
     json!({
@@ -289,7 +289,7 @@ fn toolset() -> Value {
     })
 }
 
-/// `tools`, in its two spellings.
+/// Schema of `tools`. Each key has two spellings.
 fn tools() -> Value {
     let lifetimes = each(
         "Lifetimes by tool.",
