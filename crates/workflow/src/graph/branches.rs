@@ -1,4 +1,4 @@
-//! Parallel branches: one per edge, or one per item.
+//! Parallel branches: one per edge or one per item.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,8 +14,8 @@ use crate::report::Event;
 use crate::template::{Scope, State};
 
 impl Runner<'_> {
-    /// Runs the branches that begin at one node, to where they meet. A branch that fails says so in
-    /// its result.
+    /// Runs the branches that start at one node, up to the node where they meet. A failed branch does not
+    /// fail the node; its result reports the error.
     pub(super) async fn parallel(
         &self,
         branches: &[Branch],
@@ -61,8 +61,8 @@ impl Runner<'_> {
         Ok(in_order(results))
     }
 
-    /// Runs one branch per item. With `fail_fast`, no branch begins after one has failed; those that
-    /// run go on to their end.
+    /// Runs one branch per item. With `fail_fast`, no branch starts after one has failed; running branches
+    /// finish.
     pub(super) async fn fan_out(
         &self,
         fan_out: &FanOut,
@@ -85,7 +85,7 @@ impl Runner<'_> {
             let mut state = base.branch();
             state.set(fan_out.item.as_str(), item);
             state.set(fan_out.index.as_str(), Value::from(index));
-            // All that is known of a branch that does not end well.
+            // The reported state of a branch that fails: only its item and index.
             let began = json!({ &fan_out.item: state.get(&fan_out.item), &fan_out.index: index });
             let name = format!("{path}[{index}]");
             let ran = self.node(&fan_out.branch, name.clone(), state);
@@ -160,7 +160,7 @@ fn failed(branch: &str, index: usize, failure: &RunFailure, state: Value) -> Val
     })
 }
 
-/// The result of a branch that `fail_fast` has kept from beginning.
+/// Returns the result of a branch that `fail_fast` kept from starting.
 fn cancelled(branch: &str, index: usize) -> Value {
     json!({
         "branch": branch, "index": index, "success": false, "state": {},

@@ -1,4 +1,4 @@
-//! Why a run failed.
+//! Failure of a run.
 
 use cachalot_core::Place;
 
@@ -6,20 +6,21 @@ use crate::Failure;
 use crate::script::ScriptFailure;
 use crate::template::TemplateFailure;
 
-/// Why a node failed, and with it the run.
+/// The failure of a node that ends the run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("node `{node}` failed: {message}")]
 pub struct RunFailure {
-    /// The node; steps inside it are `node/step`, branches `node[3]`.
+    /// The path of the node. Steps inside it are `node/step`, branches `node[3]`.
     pub node: String,
-    /// Stable: the kind of the action's or script's failure, or `template_error`, `no_transition`,
-    /// `loop_limit`, `node_limit`, `validation_error`.
+    /// The failure kind, a stable identifier: the kind of the action's or script's failure, or one of
+    /// `template_error`, `no_transition`, `loop_limit`, `node_limit`, `validation_error`,
+    /// `reflection_failed`.
     pub kind: &'static str,
-    /// What happened, to what, and what to do about it.
+    /// The message: what failed, on what, and what to do.
     pub message: String,
-    /// Where in the agent file, as nearly as is known.
+    /// The place in the agent file, as precisely as it is known.
     pub place: Option<Place>,
-    /// Whether the same node may succeed if run again.
+    /// Set when the same node may succeed if run again.
     pub retryable: bool,
 }
 

@@ -1,14 +1,16 @@
-//! The run loop: nodes one after the other, in loops, in parallel branches, with retries; and the
-//! plan, which walks the same way and runs nothing.
+//! The run loop, which executes nodes in sequence, in loops, in parallel branches, and with retries; and
+//! the plan, which walks the same graph and runs nothing.
 //!
-//! - State is one mapping: `initial_state`, then the input over it, then what each node sets, merged
-//!   one level deep. A branch sees the state from before the fan-out and what it has set itself.
-//! - After a node comes what its `goto` says, else its edges, else the next node of the file.
-//! - `parallel_results` has one mapping per branch, in the order of the branches: `branch` (its
-//!   name), `index`, `success`, `state` (what the branch has set), and for a branch that failed
-//!   `error` and `error_type`; a branch of a fan-out per item also has its `result`. Inline code and
-//!   templates find more in it: what the branch saw besides what it has set, and the fields of its
-//!   state as fields of the result.
+//! - State is one mapping: `initial_state`, then the input over it, then the fields that each node sets,
+//!   merged one level deep. A branch sees the state from before the fan-out and the fields that it has set
+//!   itself.
+//! - The successor of a node is determined by its `goto`, else by its edges, else it is the next node of
+//!   the file.
+//! - `parallel_results` has one mapping per branch, in the order of the branches: `branch` (its name),
+//!   `index`, `success`, `state` (the fields that the branch has set), and for a failed branch `error` and
+//!   `error_type`. A branch of a fan-out per item also has its `result`. Inline code and templates can
+//!   read more from it: in `state`, the fields that the branch saw but did not set; in the result itself,
+//!   the fields of its state.
 //! - Dropping the future of a run cancels everything in it.
 
 mod branches;
@@ -32,24 +34,24 @@ use crate::template::{State, Surroundings};
 pub use failure::RunFailure;
 pub use plan::{Plan, PlannedNode, What, plan};
 
-/// What runs inline code.
+/// The runners of inline code.
 #[derive(Clone)]
 pub struct Scripts {
-    /// `language: python`, the default.
+    /// Runner of `language: python`, the default.
     pub python: Arc<dyn ScriptRunner>,
-    /// `language: lua`.
+    /// Runner of `language: lua`.
     pub lua: Arc<dyn ScriptRunner>,
-    /// `language: python3`.
+    /// Runner of `language: python3`.
     pub python3: Arc<dyn ScriptRunner>,
 }
 
-/// How many nodes a run may execute one after the other, so that a `goto` in a circle ends.
+/// The maximum number of nodes that a run executes in sequence, so that an endless `goto` cycle stops.
 pub const MOST_NODES: usize = 10_000;
 
-/// How many branches run at a time where the file does not say.
+/// The maximum number of concurrent branches if the file sets no limit.
 pub const BRANCHES_AT_A_TIME: usize = 16;
 
-/// Runs an agent from its beginning; returns its final state.
+/// Runs an agent file from its start. Returns the final state.
 ///
 /// # Errors
 /// The failure of the node that ended the run. Secrets are masked in it.
@@ -78,13 +80,13 @@ fn initial_state(agent: &Agent, input: Map<String, Value>) -> State {
     State::new(fields)
 }
 
-/// One run.
+/// State of one run.
 struct Runner<'r> {
     agent: &'r Agent,
     runtime: &'r Arc<Runtime>,
     scripts: &'r Scripts,
     surroundings: Surroundings,
-    /// The state at the beginning.
+    /// The state at the beginning of the run.
     inputs: State,
 }
 
@@ -93,13 +95,13 @@ impl Runner<'_> {
         self.runtime.reporter.report(event);
     }
 
-    /// The text without secrets.
+    /// Masks secrets in the text.
     fn masked(&self, text: &str) -> String {
         masked(self.runtime, text)
     }
 }
 
-/// The text without secrets, and without what looks like one.
+/// Masks known secrets in the text, and text that looks like a credential.
 fn masked(runtime: &Runtime, text: &str) -> String {
     cachalot_core::secret::mask_credentials(&runtime.seals.redact(text)).into_owned()
 }

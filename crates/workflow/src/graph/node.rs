@@ -1,4 +1,4 @@
-//! One node: its events, its retries, and what becomes of its failure.
+//! Execution of one node: events, retries, and handling of its failure.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::format::{Mode, Node, OnError};
 use crate::report::Event;
 use crate::template::State;
 
-/// A retry waits no longer than this.
+/// The maximum delay before a retry.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How a node ended, for what comes after it.
+/// The outcome of a node that determines its successor.
 pub(super) enum After {
-    /// With this result.
+    /// The node ended with this result; its flow determines the successor.
     Flow(Value),
-    /// With a failure that another node takes care of.
+    /// The node failed, and this fallback node runs next.
     Fallback(usize),
 }
 
 impl Runner<'_> {
-    /// Runs a node with its retries. `path` is its name in events.
+    /// Runs a node with its retries. `path` is the node's name in events.
     pub(super) fn node<'s>(
         &'s self,
         node: &'s Node,
@@ -36,7 +36,8 @@ impl Runner<'_> {
             let mut state = state;
             let mut attempt = 1;
             let failure = loop {
-                // A state that nobody else holds is changed in place; otherwise it would be copied.
+                // Moves the state if it is not needed after a failure: a state without other owners is
+                // changed in place instead of copied.
                 let given = match needs_state_after_failure(&node.on_error) {
                     true => state.clone(),
                     false => std::mem::take(&mut state),
@@ -93,7 +94,7 @@ impl Runner<'_> {
         Ok((after, state))
     }
 
-    /// The failure without secrets.
+    /// Masks secrets in the failure's message.
     pub(super) fn clean(&self, failure: RunFailure) -> RunFailure {
         RunFailure {
             message: self.masked(&failure.message),
@@ -101,7 +102,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The same for a failure between two nodes, which is told here.
+    /// Masks secrets in a failure between two nodes and reports it as an event.
     pub(super) fn report(&self, failure: RunFailure) -> RunFailure {
         let failure = self.clean(failure);
         let (node, message) = (failure.node.clone(), failure.message.clone());
@@ -114,7 +115,7 @@ impl Runner<'_> {
     }
 }
 
-/// Whether the state from before the node is still needed when the node has failed.
+/// True if the state from before the node is needed after the node has failed.
 fn needs_state_after_failure(on_error: &OnError) -> bool {
     on_error.mode != Mode::Raise || on_error.fallback.is_some()
 }
@@ -127,7 +128,7 @@ fn is_tried_again(on_error: &OnError, failure: &RunFailure, attempt: u32) -> boo
     on_error.mode == Mode::Retry && is_retryable && attempt <= on_error.max_retries
 }
 
-/// How long to wait after this many attempts.
+/// Returns the delay before the next attempt after `attempts` attempts.
 fn delay(on_error: &OnError, attempts: u32) -> Duration {
     let exponent = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
     let seconds = on_error.delay.as_secs_f64() * on_error.multiplier.powi(exponent);

@@ -1,5 +1,5 @@
-//! The plan: what a run would find in the cache and what it would pay, as far as that can be told
-//! without running anything.
+//! The plan of a run: cache hits and paid calls, as far as they can be determined without running
+//! anything.
 
 use std::sync::Arc;
 
@@ -12,57 +12,57 @@ use crate::script::may_change_state;
 use crate::template::{Condition, Prepared, Scope, State, Surroundings};
 use crate::{Action, Planned, Runtime, actions};
 
-/// What a run would do.
+/// The plan of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// The nodes, in the order in which they would run.
     pub nodes: Vec<PlannedNode>,
-    /// Why the plan does not reach the end of the run, if so.
+    /// The reason why the plan ends before the run would; `None` if it is complete.
     pub ends: Option<String>,
 }
 
-/// What a run would do at one node.
+/// The planned outcome of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedNode {
-    /// The node; steps inside it are `node/step`, branches `node[3]`.
+    /// The path of the node. Steps inside it are `node/step`, branches `node[3]`.
     pub node: String,
-    /// What it would do.
+    /// The planned outcome.
     pub what: What,
 }
 
-/// What a node would do.
+/// The planned outcome of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// It runs, and is no memoized step.
+    /// The node runs and is not a memoized step.
     Runs {
         /// The action, or `inline code`.
         work: String,
     },
-    /// It is answered from the cache.
+    /// The cache answers.
     Hit {
         /// The handle of the entry.
         handle: String,
     },
-    /// It runs, although memoized.
+    /// The node is memoized, but runs.
     Pays {
-        /// The handle that its result would get.
+        /// The handle that the result would get.
         handle: Option<String>,
-        /// Why the cache does not answer.
+        /// The reason why the cache does not answer.
         reason: String,
     },
-    /// That depends on a node that would have to run.
+    /// The outcome depends on a node that would have to run first.
     Unknown {
         /// The node.
         until: String,
     },
-    /// It fails before it begins.
+    /// The node fails before it starts.
     Fails {
-        /// Why.
+        /// The failure message.
         message: String,
     },
 }
 
-/// Plans a run. Nothing is run, stored or paid for; the cache is looked into.
+/// Plans a run. Looks up entries in the cache, but does not run, store or pay for anything.
 pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtime>) -> Plan {
     let surroundings = Surroundings::of(runtime, &agent.variables);
     let mut planner = Planner {
@@ -78,7 +78,7 @@ pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtim
     planner.plan
 }
 
-/// Why a plan ends early.
+/// The reason why a plan ends early.
 struct Ends(String);
 
 struct Planner<'r> {
@@ -96,7 +96,7 @@ impl<'r> Planner<'r> {
         });
     }
 
-    /// Plans from `flow` to the end, or to one of the nodes `stops`.
+    /// Plans from `flow` to the end of the run, or to one of the nodes in `stops`.
     async fn walk(&mut self, flow: &'r Flow, state: State, stops: &[usize]) -> Result<(), Ends> {
         let agent = self.agent;
         let mut state = state;
@@ -123,7 +123,7 @@ impl<'r> Planner<'r> {
         Ok(())
     }
 
-    /// What comes after; branches are planned one after the other.
+    /// Returns the successor. Plans parallel branches one after the other first.
     async fn next(
         &mut self,
         flow: &'r Flow,
@@ -191,7 +191,7 @@ impl<'r> Planner<'r> {
         holds.map_err(|failure| Ends(format!("what comes after `{node}`: {failure}")))
     }
 
-    /// Plans one node; its result, if that is known.
+    /// Plans one node. Returns its result if it is known.
     async fn node(
         &mut self,
         node: &'r Node,
@@ -380,7 +380,7 @@ impl<'r> Planner<'r> {
         }
     }
 
-    /// Sets what `output` names, if the result is known.
+    /// Sets the fields that `output` names if the result is known, and forgets a field whose value is not.
     async fn output(
         &mut self,
         output: &Output,
@@ -405,7 +405,7 @@ impl<'r> Planner<'r> {
     }
 }
 
-/// What a node that did not run would have set is not known.
+/// Marks the fields that the node would set as unknown, because it did not run.
 fn forget(output: &Output, path: &str, state: &mut State) {
     match output {
         Output::Merge => state.forget_all(path),

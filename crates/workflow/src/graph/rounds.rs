@@ -1,4 +1,4 @@
-//! `reflection.loop` and `retry.loop`: work that is done again until it is valid.
+//! `reflection.loop` and `retry.loop`: work that is repeated until its result is valid.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::actions::reflection::{Judgement, is_true};
 use crate::format::{Evaluator, Node, Reflection, Retries};
 use crate::template::{Scope, State};
 
-/// A delay between two rounds is no longer than this.
+/// The maximum delay between two rounds, in seconds.
 const LONGEST_DELAY: f64 = 86_400.0;
 
 impl Runner<'_> {
-    /// Generates, evaluates and corrects until an output is valid or the rounds are used up.
+    /// Generates, evaluates and corrects an output until it is valid or the rounds are used up.
     pub(super) async fn reflect(
         &self,
         reflection: &Reflection,
@@ -172,8 +172,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Validates and corrects until the validation is content or the retries are used up; returns
-    /// the fields that the loop has set.
+    /// Validates and corrects until the validation succeeds or the retries are used up. Returns the fields
+    /// that the loop has set.
     pub(super) async fn retry(
         &self,
         retries: &Retries,
@@ -232,7 +232,7 @@ impl Runner<'_> {
         Err(limits.wrong("`max_retries` is too large"))
     }
 
-    /// Runs a part of a loop; returns its result.
+    /// Runs a part of a loop. Returns its result.
     async fn part(&self, part: &Node, path: String, state: &State) -> Result<Value, RunFailure> {
         let (after, _) = self.node(part, path, state.clone()).await?;
         Ok(match after {
@@ -242,7 +242,8 @@ impl Runner<'_> {
     }
 }
 
-/// Whether a failure counts as a bad round. Others would fail every round alike, or end the run.
+/// True if a failure is recorded as a failed round. Other failures would fail every round in the same way,
+/// or have to end the run.
 fn is_recorded(failure: &RunFailure) -> bool {
     failure.retryable || failure.kind == "script_error"
 }
@@ -251,7 +252,7 @@ fn entry(round: u64, output: &Value, valid: bool, score: f64, errors: &Value) ->
     json!({ "iteration": round, "output": output, "score": score, "valid": valid, "errors": errors })
 }
 
-/// The result of a reflection: what is known of it, and the fields of the output over that.
+/// Builds the result of a reflection: the fields of `known`, overwritten by the fields of the output.
 fn with_fields_of(output: &Value, known: Value) -> Value {
     let mut fields = match known {
         Value::Object(fields) => fields,
@@ -266,7 +267,7 @@ fn with_fields_of(output: &Value, known: Value) -> Value {
     Value::Object(fields)
 }
 
-/// The result of a loop whose correction failed.
+/// Builds the result of a loop whose correction failed.
 fn uncorrected(
     state: State,
     count: u64,
@@ -291,7 +292,7 @@ fn uncorrected(
     Value::Object(fields)
 }
 
-/// The limits of a loop, rendered.
+/// The rendered limits of a loop.
 struct Limits<'l> {
     fields: Map<String, Value>,
     node: &'l Node,

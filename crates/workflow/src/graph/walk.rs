@@ -1,4 +1,4 @@
-//! From node to node.
+//! The walk from node to node.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use super::{MOST_NODES, RunFailure, Runner};
 use crate::format::{Flow, Rule, Target};
 use crate::template::{Scope, State};
 
-/// Where the walk is.
+/// Position of the walk.
 #[derive(Debug, Clone, Copy)]
 enum At {
     Node(usize),
@@ -27,7 +27,7 @@ impl From<Target> for At {
 }
 
 impl Runner<'_> {
-    /// Walks on from `flow` to the end, or to one of the nodes `stops`, which does not run.
+    /// Walks from `flow` to the end of the run, or to one of the nodes in `stops`, which does not run.
     pub(super) fn walk<'s>(
         &'s self,
         flow: &'s Flow,
@@ -68,9 +68,10 @@ impl Runner<'_> {
         })
     }
 
-    /// Why a run stops that has executed as many nodes as it may; `runs` is how often each of them ran.
+    /// Returns the message for a run that has reached the node limit. `runs` is the number of executions
+    /// of each node.
     fn too_many(&self, runs: &[usize]) -> String {
-        /// How many nodes are named.
+        /// The maximum number of nodes named in the message.
         const NAMED: usize = 3;
         let mut most: Vec<(usize, usize)> = runs.iter().copied().enumerate().collect();
         most.retain(|(_, times)| *times > 1);
@@ -94,7 +95,7 @@ impl Runner<'_> {
         )
     }
 
-    /// What comes now. Parallel branches are behind when this returns.
+    /// Returns the next position. Runs parallel branches to their end first.
     async fn next(
         &self,
         flow: &Flow,
@@ -143,7 +144,7 @@ impl Runner<'_> {
     }
 }
 
-/// A number below a million with its thousands apart.
+/// Formats a number below 1,000,000 with a thousands separator.
 fn thousands(number: usize) -> String {
     match (number / 1_000, number % 1_000) {
         (0, rest) => rest.to_string(),

@@ -1,4 +1,4 @@
-//! What a node does, and what its result does to the state.
+//! The work of a node and the effect of its result on the state.
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -13,14 +13,14 @@ use crate::report::{Event, NODE};
 use crate::script::{Ended, Script};
 use crate::template::{Condition, Prepared, Scope, State};
 
-/// A node that ended well.
+/// The outcome of a node that succeeded.
 pub(super) struct Done {
     pub(super) state: State,
     pub(super) result: Value,
 }
 
 impl Runner<'_> {
-    /// Does the work of a node once.
+    /// Runs the work of a node once.
     pub(super) fn work<'s>(
         &'s self,
         node: &'s Node,
@@ -195,7 +195,8 @@ impl Runner<'_> {
             result: Value::Null,
         };
         for iteration in 0..=most {
-            // The scope holds the state, and must be gone before the body changes it.
+            // The scope shares the state and must be dropped before the body changes it; otherwise the
+            // change would copy the state.
             let holds = {
                 let scope = Scope::new(&self.surroundings, &done.state);
                 self.agent.templates.holds(condition, &scope).await
@@ -214,7 +215,7 @@ impl Runner<'_> {
         Err(RunFailure::new(path, "loop_limit", message).at(&node.place))
     }
 
-    /// Sets what `output` names.
+    /// Sets the fields that `output` names.
     async fn output(&self, output: &Output, path: &str, done: Done) -> Result<Done, RunFailure> {
         let Done { mut state, result } = done;
         match output {
@@ -246,7 +247,7 @@ impl Runner<'_> {
     }
 }
 
-/// The state with a result that no `output` names.
+/// Merges a result into the state if no `output` is set.
 pub(super) fn merged(output: &Output, mut state: State, result: &Value) -> State {
     match (output, result) {
         (Output::Merge, Value::Object(fields)) => state.merge(fields.clone()),
