@@ -1,4 +1,4 @@
-//! Conditions: `when`, `if`, `condition`.
+//! Conditions, as written in `when`, `if` and `condition`.
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Kind, Node};
@@ -12,14 +12,17 @@ use crate::format::codes;
 
 /// A condition, known to be well-formed. Cheap to clone.
 ///
-/// It is written as an expression (`state.count < 3`), with or without `{{ }}` around it, as the
-/// name of a field of the state (`done`), with `!` in front of a name or of parentheses for its
-/// opposite (`!done`, `!(state.a and state.b)`; elsewhere it is `not`), as
-/// `true` or `false`, or as a text with `{% … %}`.
+/// A condition is written in one of these forms:
+/// - an expression (`state.count < 3`), with or without `{{ }}` around it
+/// - the name of a field of the state (`done`)
+/// - the negation of a name or of parentheses with `!` (`!done`, `!(state.a and state.b)`); elsewhere,
+///   negation is `not`
+/// - `true` or `false`
+/// - text with `{% … %}`
 ///
-/// True is what Jinja calls true; what is unset is false, also where it is compared by `==` or tested
-/// by `in`. To compare by size with something unset is an error. The texts `false`, `0`, `no` and
-/// `none`, in any case, and blanks are false, because that is what templates render falsehood to.
+/// Truth follows Jinja. An undefined value is false, also if it is compared by `==` or tested by `in`. An
+/// order comparison with an undefined value is an error. Blank text and the texts `false`, `0`, `no` and
+/// `none`, in any case, are false, because templates render false values to them.
 #[derive(Debug, Clone)]
 pub struct Condition {
     test: Test,
@@ -37,7 +40,7 @@ enum Test {
 }
 
 impl Condition {
-    /// The condition that always or never holds.
+    /// Creates a condition that always or never holds.
     #[must_use]
     pub fn always(holds: bool) -> Self {
         Self {
@@ -46,12 +49,12 @@ impl Condition {
         }
     }
 
-    /// Whether it may look at `result`.
+    /// True if the condition may read `result`.
     pub(crate) fn mentions_result(&self) -> bool {
         matches!(&self.test, Test::Template { template, .. } if template.source.contains("result"))
     }
 
-    /// The condition that holds when this one does not.
+    /// Returns the negated condition.
     #[must_use]
     pub fn negated(self) -> Self {
         Self {
@@ -62,8 +65,8 @@ impl Condition {
 }
 
 impl Templates {
-    /// Checks the condition in `node`. What is wrong is added to `problems`; the result is then not
-    /// to be asked.
+    /// Checks the condition in `node`. Adds its problems to `problems`; if there are any, the returned
+    /// condition must not be evaluated.
     #[must_use]
     pub fn condition(&self, node: &Node, usage: Use, problems: &mut Vec<Problem>) -> Condition {
         let text = match &node.kind {
@@ -126,8 +129,9 @@ impl Templates {
         }
     }
 
-    /// Where the first `=` of a condition is that should be `==`, and the condition with it; `None` if
-    /// that does not make a condition of it, or if it is one as it is.
+    /// Finds an assignment that was meant as a comparison. Returns the offset of the first lone `=` and
+    /// the condition with `==` in place of each lone `=`. Returns `None` if the condition is valid as it
+    /// is, or invalid with `==` too.
     fn comparison_meant(&self, text: &str) -> Option<(usize, String)> {
         let signs = assignments(text);
         let first = *signs.first()?;
@@ -144,10 +148,10 @@ impl Templates {
         (!compiles(text) && compiles(&comparison)).then_some((first, comparison))
     }
 
-    /// Whether the condition holds.
+    /// Returns true if the condition holds.
     ///
     /// # Errors
-    /// If it cannot be evaluated.
+    /// The condition cannot be evaluated.
     pub async fn holds(
         &self,
         condition: &Condition,
@@ -202,7 +206,7 @@ fn is_true(value: &Value) -> bool {
     }
 }
 
-/// Where a lone `=` is: outside of strings and of the arguments of calls.
+/// Returns the offsets of each lone `=` outside of strings and of call arguments.
 fn assignments(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let mut quote = None;
@@ -231,7 +235,7 @@ fn assignments(text: &str) -> Vec<usize> {
     found
 }
 
-/// A condition that is written without braces.
+/// A condition written without braces.
 enum Bare {
     Constant(bool),
     Expression(String),
@@ -258,8 +262,8 @@ fn bare(text: &str) -> Bare {
     }
 }
 
-/// Whether what follows a `!` is one name, one lookup, or one pair of parentheses, so that it is
-/// clear what is negated.
+/// True if the text after a `!` is one name, one lookup, or one pair of parentheses, so that the operand
+/// of the negation is unambiguous.
 fn is_one_term(text: &str) -> bool {
     let is_lookup = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '!');
     if text.chars().all(is_lookup) {

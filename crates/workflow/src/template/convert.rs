@@ -1,8 +1,8 @@
-//! Between the values of state and those of the template engine.
+//! Conversion between values of the state and values of the template engine.
 //!
-//! Into the engine nothing is copied before it is looked at: a mapping or list of the state is an
-//! object that finds its items when asked. Out of the engine everything is copied at once, so that
-//! what is lazy there is settled here.
+//! Values enter the engine lazily: a mapping or list of the state becomes an object that looks up its
+//! items on access, without copying. Values leave the engine by a full copy, so that lazy values are
+//! evaluated here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
 use serde_json::{Map, Number, Value as Json};
 
-/// How deeply a result may be nested.
+/// The maximum nesting depth of a result.
 const DEEPEST: usize = 128;
 
-/// The field `key` of a mapping that is shared; `None` if it has none.
+/// Returns the field `key` of a shared mapping; `None` if it has no such field.
 pub(super) fn field(fields: &Arc<Map<String, Json>>, key: &str) -> Option<Value> {
     field_of_state(fields, &Arc::default(), key)
 }
 
-/// The field `key` of the state of a branch that has set `fields` and sees `below`; `None` if it has
-/// not set one.
+/// Returns the field `key` of the state of a branch that has set `fields` and sees `below`; `None` if the
+/// branch has not set it.
 pub(super) fn field_of_state(
     fields: &Arc<Map<String, Json>>,
     below: &Arc<Map<String, Json>>,
@@ -37,18 +37,18 @@ pub(super) fn field_of_state(
     })
 }
 
-/// One step from a mapping or list to something in it.
+/// One step of a path from a mapping or list to a value in it.
 #[derive(Clone)]
 enum Step {
     Key(Arc<str>),
     Index(usize),
 }
 
-/// A mapping or list somewhere inside a field of a mapping that is shared, found anew at each look.
+/// A mapping or list inside a field of a shared mapping. Resolves its path on every access.
 #[derive(Clone)]
 struct Lazy {
     fields: Arc<Map<String, Json>>,
-    /// What a state has besides `fields`.
+    /// The fields that a state sees besides `fields`.
     below: Arc<Map<String, Json>>,
     key: Arc<str>,
     path: Vec<Step>,
@@ -64,7 +64,7 @@ impl Lazy {
             })
     }
 
-    /// What stands at `step` from here.
+    /// Returns the value `json` at `step` from here.
     fn at(&self, json: &Json, step: Step) -> Value {
         scalar(json).unwrap_or_else(|| {
             let path = self.path.iter().cloned().chain([step]).collect();
@@ -75,7 +75,8 @@ impl Lazy {
         })
     }
 
-    /// A field that the result of a branch has from its state, or its state from what the branch saw.
+    /// Returns a field that a branch result inherits from its state, or a branch state from the fields
+    /// that the branch saw.
     fn from_branch(self: &Arc<Self>, json: &Map<String, Json>, key: &str) -> Option<Value> {
         if &*self.key != RESULTS {
             return None;
@@ -88,7 +89,7 @@ impl Lazy {
                 (!found.is_undefined()).then_some(found)
             }
             [Step::Index(index), Step::Key(state)] if &**state == "state" && key != RESULTS => {
-                // Of a branch that failed, only its item is known.
+                // The state of a failed branch contains only its item and index, without inherited fields.
                 let result = self.fields.get(RESULTS)?.get(*index)?;
                 result
                     .get("success")?
@@ -101,7 +102,7 @@ impl Lazy {
     }
 }
 
-/// The field of the state that holds the results of branches.
+/// The field of the state that contains the results of branches.
 const RESULTS: &str = "parallel_results";
 
 impl fmt::Debug for Lazy {
@@ -144,12 +145,12 @@ impl Object for Lazy {
     }
 }
 
-/// An enumeration of keys.
+/// Enumerates keys.
 pub(super) fn keys<'a>(keys: impl Iterator<Item = &'a String>) -> Enumerator {
     Enumerator::Values(keys.map(|key| Value::from(key.as_str())).collect())
 }
 
-/// A value that is no mapping and no list.
+/// Converts a value that is neither a mapping nor a list; `None` for those.
 fn scalar(json: &Json) -> Option<Value> {
     Some(match json {
         Json::Null => Value::from(()),
@@ -160,7 +161,7 @@ fn scalar(json: &Json) -> Option<Value> {
     })
 }
 
-/// A whole value, copied.
+/// Copies a whole value.
 pub(super) fn copied(json: &Json) -> Value {
     match json {
         Json::Array(items) => items.iter().map(copied).collect(),
@@ -183,11 +184,11 @@ fn number_in(number: &Number) -> Value {
     }
 }
 
-/// What the engine made, as a value. What is undefined, also inside a list or mapping, is null.
+/// Converts a value of the engine to JSON. Undefined values become null, also inside lists and mappings.
 ///
 /// # Errors
-/// For what a value cannot hold: bytes, whole numbers beyond 64 bits, NaN and the infinities,
-/// functions, keys that are mappings or lists, two keys with one text, nesting deeper than 128.
+/// Returned for a value that JSON cannot hold: bytes, integers beyond 64 bits, NaN and infinities, functions,
+/// keys that are mappings or lists, two keys with the same text, nesting deeper than 128.
 pub(super) fn settled(value: &Value) -> Result<Json, String> {
     settle(value, DEEPEST)
 }
@@ -207,7 +208,7 @@ fn settle(value: &Value, depth: usize) -> Result<Json, String> {
             .collect::<Result<_, _>>()
             .map(Json::Array),
         ValueKind::Map => settle_fields(value, depth),
-        // An invalid value carries the error that made it one.
+        // An invalid value contains the error that produced it.
         ValueKind::Invalid => Err(value.to_string()),
         _ => Err(format!(
             "the result is a {}, which is no value",
@@ -233,7 +234,7 @@ fn settle_fields(value: &Value, depth: usize) -> Result<Json, String> {
     Ok(Json::Object(fields))
 }
 
-/// A key as JSON writes it: text as it is, everything else as its JSON text.
+/// Returns a key as JSON writes it: text unchanged, other keys as their JSON text.
 fn key_text(key: &Value) -> Result<String, String> {
     match key.kind() {
         ValueKind::String => Ok(key.as_str().unwrap_or_default().to_owned()),

@@ -1,4 +1,4 @@
-//! The template engine, set up as agent files need it.
+//! Configuration of the template engine for agent files.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, ValueKind};
@@ -8,10 +8,10 @@ use serde_json::Value as Json;
 use super::convert;
 use super::scope::{HASHES, Hashes};
 
-/// How many steps a template may take.
+/// The maximum number of steps of a template.
 pub(super) const FUEL: u64 = 10_000_000;
 
-/// The filters that there are, for the schema, the reference and "did you mean".
+/// The available filters, for the schema, the reference documentation and suggestions.
 pub const FILTERS: &[&str] = &[
     "abs",
     "attr",
@@ -68,7 +68,7 @@ pub const FILTERS: &[&str] = &[
     "zip",
 ];
 
-/// The tests that there are (`is …`).
+/// The available tests (`is …`).
 pub const TESTS: &[&str] = &[
     "boolean",
     "defined",
@@ -108,21 +108,21 @@ pub const TESTS: &[&str] = &[
     "upper",
 ];
 
-/// An engine. In a strict one, what is undefined is false where a truth value is asked for, and an
-/// error wherever else something is made of it; in a lenient one it is also equal to nothing, empty
-/// to filters, and no error to compare.
+/// Creates an engine. In a strict engine, an undefined value is false where a truth value is needed and an
+/// error in any other use. In a lenient engine, it also compares unequal to every value, is empty to
+/// filters, and can be compared without an error.
 pub(super) fn environment(undefined: UndefinedBehavior) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(undefined);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.set_fuel(Some(FUEL));
-    // Errors name the expression that is undefined, and where they arose.
+    // Debug mode makes errors name the undefined expression and its position.
     environment.set_debug(true);
     if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
         environment.set_syntax(syntax);
     }
-    // It would show everything that a template can see, secrets too.
+    // `debug` would print everything that a template can read, secrets included.
     environment.remove_global("debug");
     environment.add_filter("sha256", sha256);
     environment.add_filter("storage_hash", storage_hash);
@@ -132,7 +132,7 @@ pub(super) fn environment(undefined: UndefinedBehavior) -> Environment<'static> 
     environment
 }
 
-/// An error if `value` is undefined, one that names what is.
+/// Returns an error that names the undefined expression if `value` is undefined.
 fn defined(value: &Value) -> Result<(), Error> {
     match value.is_undefined() {
         true => value.get_attr("").map(drop),
@@ -144,7 +144,7 @@ fn invalid(what: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
-/// Strings and bytes as they are, anything else in canonical form.
+/// Hashes strings and bytes as they are, and any other value in canonical form.
 fn sha256(value: &Value) -> Result<String, Error> {
     defined(value)?;
     if let (ValueKind::String | ValueKind::Bytes, Some(bytes)) = (value.kind(), value.as_bytes()) {
@@ -154,7 +154,7 @@ fn sha256(value: &Value) -> Result<String, Error> {
     Ok(cachalot_core::Canonical::value(&json).digest().to_hex())
 }
 
-/// The hash of the content behind a path or URI.
+/// Returns the hash of the content behind a path or URI.
 fn storage_hash(
     state: &State<'_, '_>,
     uri: &Value,
@@ -179,7 +179,7 @@ fn storage_hash(
     hashes.hash(uri, algorithm).map_err(invalid)
 }
 
-/// The value that a JSON text stands for.
+/// Parses JSON text.
 fn fromjson(text: &Value) -> Result<Value, Error> {
     defined(text)?;
     let Some(text) = text.as_str() else {
@@ -198,7 +198,7 @@ fn fromjson(text: &Value) -> Result<Value, Error> {
     }
 }
 
-/// The first whole number of a JSON text that 64 bits do not hold.
+/// Returns the first integer of a JSON text that does not fit into 64 bits.
 fn inexact_integer(text: &str) -> Option<&str> {
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
@@ -226,7 +226,8 @@ fn inexact_integer(text: &str) -> Option<&str> {
     None
 }
 
-/// JSON text, nothing escaped for HTML, keys in their order; `indent` spreads it over lines.
+/// Serializes a value to JSON without HTML escapes, with keys in their order. `indent` spreads the text
+/// over lines.
 fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<String, Error> {
     defined(value)?;
     let named: Option<usize> = options.get("indent")?;

@@ -1,6 +1,6 @@
-//! Whether a text is meant as it is written.
+//! Detection of text without templates.
 
-/// Whether the text has no templates and no `${name}`.
+/// True if the text has no templates and no `${name}`.
 #[must_use]
 pub fn is_literal(text: &str) -> bool {
     !text.contains("${") && !super::scan::template(text).has_code

@@ -1,18 +1,18 @@
 //! Templates: Jinja by minijinja, with native types for a text that is one `{{ expression }}`.
 //!
-//! - A text that is one `{{ expression }}` and blanks around it is the value of the expression, with
-//!   its type; if that is undefined, it is null. Whole numbers are exact up to 64 bits.
-//! - Any other text with `{{ … }}` or `{% … %}` renders to text, as Python would print the values:
-//!   `None`, `True`, `1.0`. Nothing is escaped for HTML. Something undefined in it is an error.
+//! - A text that is one `{{ expression }}`, with optional blanks around it, has the value and type of the
+//!   expression. If the value is undefined, it is null. Integers are exact up to 64 bits.
+//! - Any other text with `{{ … }}` or `{% … %}` renders to text. Values are formatted as in Python:
+//!   `None`, `True`, `1.0`. Nothing is escaped for HTML. An undefined value in it is an error.
 //! - Lists and mappings are rendered at all levels; the keys of mappings are not.
-//! - A missing key is undefined, so `default('x')` applies. Keys shadow methods: `state.items` is the
-//!   key `items`, `state.items()` the method.
-//! - In `with`, `${name}` in text stands for the text of a variable of the file; a name that is no
-//!   variable is left as it is. What an expression yields is not searched for it.
+//! - A missing key is undefined, so `default('x')` applies. Keys shadow methods: `state.items` is the key
+//!   `items`, `state.items()` the method.
+//! - In `with`, `${name}` in text is replaced by the text of a variable of the file. A name that is not a
+//!   variable is left unchanged. The output of expressions is not searched for `${name}`.
 //! - An error in a template is an error of the node, with the place of the expression.
 //!
-//! Names: `state`, `variables`, `secrets`, `settings`, `env`, and `result` where there is one. What is
-//! derived from a secret becomes a secret of the run.
+//! Names: `state`, `variables`, `secrets`, `settings`, `env`, and `result` where it is available. Values
+//! derived from a secret become secrets of the run.
 
 mod condition;
 mod convert;
@@ -49,23 +49,23 @@ pub struct Templates {
 struct Shared {
     strict: Environment<'static>,
     lenient: Environment<'static>,
-    /// The text of the file, to point into.
+    /// The text of the file, for the places of problems.
     file: String,
     variables: BTreeSet<String>,
 }
 
-/// A template that could not be rendered.
+/// A failure to render a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TemplateFailure {
-    /// What went wrong, and with which expression. It may hold values of the state.
+    /// The message: what failed, and in which expression. It may contain values of the state.
     pub message: String,
-    /// The expression in the file, as nearly as can be told.
+    /// The place of the expression in the file, as precisely as it is known.
     pub place: Place,
 }
 
 impl Templates {
-    /// For the agent file with this text, which has these `variables`.
+    /// Creates templates for the agent file with this text and these `variables`.
     pub fn new<'a>(file: &str, variables: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -77,7 +77,7 @@ impl Templates {
         }
     }
 
-    /// The place of a line of the file in which `place` is.
+    /// Returns the place of a line of the file that contains `place`.
     pub(crate) fn line(&self, place: &Place, line: u32) -> Option<Place> {
         place::of_line(&self.shared.file, &place.file, line)
     }

@@ -1,11 +1,11 @@
-//! Expressions that only look something up: `state.a.b[0]['c']`. They are most of what agent files
-//! hold, and need neither the engine nor any conversion.
+//! Expressions that only look up a value: `state.a.b[0]['c']`. They are the most common expressions in
+//! agent files, and are evaluated without the engine and without conversions.
 
 use serde_json::Value as Json;
 
 use super::scope::{NAMES, Scope};
 
-/// The steps of such an expression: a name, a key, and more keys and indices.
+/// The parts of a lookup: a name, a key, and further keys and indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path {
     name: String,
@@ -20,7 +20,7 @@ enum Step {
 }
 
 impl Path {
-    /// The path that an expression is, if it is one.
+    /// Parses an expression; `None` if it is not a plain lookup.
     pub(super) fn parse(expression: &str) -> Option<Self> {
         let mut rest = expression.trim();
         let name =
@@ -40,7 +40,8 @@ impl Path {
         }
     }
 
-    /// What it leads to; `None` unless every step leads somewhere, and then the engine says why.
+    /// Returns the value of the lookup; `None` if a step does not exist. The engine then reports the
+    /// reason.
     pub(super) fn follow<'a>(&self, scope: &'a Scope) -> Option<&'a Json> {
         self.rest.iter().try_fold(
             scope.json(&self.name, &self.key)?,

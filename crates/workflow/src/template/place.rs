@@ -1,12 +1,12 @@
-//! Where in the agent file a piece of a template is written.
+//! Places of parts of a template in the agent file.
 
 use std::ops::Range;
 
 use cachalot_core::Place;
 
-/// The place of `source[range]`, where `source` is (part of) the text that is written at `whole` in
-/// `file`. How it is written there (in quotes, in a block, escaped) is not known; so the piece is
-/// looked for, and if it is not found as it is, the place of the whole must do.
+/// Returns the place of `source[range]`, where `source` is (part of) the text that is written at `whole`
+/// in `file`. The YAML notation of the text (quoted, block, escaped) is not known, so this searches the
+/// file for the piece and falls back to `whole` if it is not found verbatim.
 pub(super) fn of_piece(file: &str, whole: &Place, source: &str, range: Range<usize>) -> Place {
     find(file, whole, source, range).unwrap_or_else(|| whole.clone())
 }
@@ -25,7 +25,7 @@ fn find(file: &str, whole: &Place, source: &str, range: Range<usize>) -> Option<
     Some(within(whole, written, offset, piece.len()))
 }
 
-/// The place `offset` bytes into `whole`, which reads `written`.
+/// Returns the place `offset` bytes into `whole`, whose text is `written`.
 fn within(whole: &Place, written: &str, offset: usize, len: usize) -> Place {
     let before = &written[..offset];
     let columns = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
@@ -42,7 +42,7 @@ fn within(whole: &Place, written: &str, offset: usize, len: usize) -> Place {
     }
 }
 
-/// The text of a line of `file`, without the blanks around it.
+/// Returns the place of the text of a line of `file`, without surrounding blanks.
 pub(super) fn of_line(file: &str, name: &std::sync::Arc<str>, line: u32) -> Option<Place> {
     let index = usize::try_from(line).ok()?.checked_sub(1)?;
     let text = file.split('\n').nth(index)?;

@@ -1,4 +1,4 @@
-//! Texts, lists and mappings with templates in them: checked when the file is loaded.
+//! Texts, lists and mappings with templates, checked when the file is loaded.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,38 +16,38 @@ use super::scope::NAMES;
 use super::{FILTERS, TESTS, Templates, place};
 use crate::format::codes;
 
-/// What is available where a template stands.
+/// The names that are available in a template at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Use {
-    /// Whether there is a `result`.
+    /// Set when `result` is available.
     pub result: bool,
-    /// Whether `${name}` stands for a variable.
+    /// Set when `${name}` is replaced by a variable.
     pub dollar: bool,
 }
 
 impl Use {
-    /// In `with`.
+    /// Templates in `with`.
     pub const ARGUMENTS: Self = Self {
         result: false,
         dollar: true,
     };
-    /// In `output` and the conditions of `goto`.
+    /// Templates in `output` and in conditions of `goto`.
     pub const RESULT: Self = Self {
         result: true,
         dollar: false,
     };
-    /// Elsewhere.
+    /// All other templates.
     pub const PLAIN: Self = Self {
         result: false,
         dollar: false,
     };
 }
 
-/// A value with templates in it, known to be well-formed. Cheap to clone.
+/// A value with templates, known to be well-formed. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     pub(super) tree: Arc<Tree>,
-    /// Whether rendering it may wait for storage.
+    /// Set when rendering may wait for storage.
     pub(super) waits: bool,
 }
 
@@ -59,20 +59,20 @@ pub(super) enum Tree {
     Map(Vec<(String, Tree)>),
 }
 
-/// One text with templates in it.
+/// A text with templates.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
-    /// What the engine compiles: an expression without its braces, or a text.
+    /// The source that the engine compiles: an expression without its braces, or a text.
     pub(super) source: String,
     pub(super) is_expression: bool,
     pub(super) path: Option<Path>,
-    /// Whether it makes something of a secret that is a secret too.
+    /// Set when the template derives a value from a secret that is then a secret too.
     pub(super) derives_from_secrets: bool,
     pub(super) place: Place,
 }
 
 impl Prepared {
-    /// A mapping with nothing in it.
+    /// Creates an empty mapping.
     #[must_use]
     pub fn empty_mapping() -> Self {
         Self {
@@ -83,8 +83,8 @@ impl Prepared {
 }
 
 impl Templates {
-    /// Checks the templates in `node`. What is wrong is added to `problems`; the result is then not
-    /// to be rendered.
+    /// Checks the templates in `node`. Adds their problems to `problems`; if there are any, the returned
+    /// value must not be rendered.
     #[must_use]
     pub fn prepare(&self, node: &Node, usage: Use, problems: &mut Vec<Problem>) -> Prepared {
         let mut waits = false;
@@ -133,7 +133,7 @@ impl Templates {
         }
     }
 
-    /// The template that `text` is, if it is one.
+    /// Prepares a text; `None` if it contains no template.
     pub(super) fn template(
         &self,
         text: &str,
@@ -165,7 +165,7 @@ impl Templates {
         Some(template)
     }
 
-    /// A template that is one expression.
+    /// Prepares a template that is one expression.
     pub(super) fn expression(
         &self,
         source: &str,
@@ -185,7 +185,8 @@ impl Templates {
         template
     }
 
-    /// What is between the braces, if the text is one `{{ expression }}` and blanks.
+    /// Returns the source between the braces if the text is one `{{ expression }}` with optional blanks
+    /// around it.
     pub(super) fn lone_expression<'t>(&self, text: &'t str) -> Option<&'t str> {
         let inside = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
         let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
@@ -197,22 +198,23 @@ impl Templates {
             .then_some(inside)
     }
 
-    /// Whether the engine takes the text as an expression.
+    /// True if the engine accepts the text as an expression.
     pub(super) fn is_expression(&self, text: &str) -> bool {
         self.shared.strict.compile_expression(text).is_ok()
     }
 
-    /// The place of a piece of a text that stands at `place`.
+    /// Returns the place of a piece of the text at `place`.
     pub(super) fn place_of(&self, place: &Place, text: &str, piece: Range<usize>) -> Place {
         place::of_piece(&self.shared.file, place, text, piece)
     }
 
-    /// Whether the engine takes the text.
+    /// True if the engine accepts the text as a template.
     pub(super) fn is_well_formed(&self, text: &str) -> bool {
         self.shared.strict.template_from_str(text).is_ok()
     }
 
-    /// The text with `${name}` of known variables replaced by expressions; `None` if it has none.
+    /// Returns the text with each `${name}` of a known variable replaced by an expression; `None` if it
+    /// has none.
     fn with_variables(&self, text: &str, literals: &[Range<usize>]) -> Option<String> {
         let mut out = String::new();
         let mut copied = 0;
@@ -267,8 +269,8 @@ impl Templates {
         }
     }
 
-    /// Whether `name` is one that a template may begin an expression with. A lone name is left
-    /// alone: like anything lone and undefined, it is null.
+    /// Reports `name` if a template may not begin an expression with it. A name that is the whole
+    /// expression is accepted: if undefined, it is null.
     fn check_name(&self, template: &Template, name: &str, usage: Use, problems: &mut Vec<Problem>) {
         let is_lone = template.is_expression && template.source.trim() == name;
         let is_known = NAMES.contains(&name) && (usage.result || name != "result");
@@ -315,7 +317,7 @@ impl Tree {
     }
 }
 
-/// The names that the template begins expressions with, or what is wrong with it.
+/// Returns the names that expressions of the template begin with, or its syntax error.
 fn compiled_names(
     environment: &Environment<'static>,
     template: &Template,
@@ -331,7 +333,7 @@ fn compiled_names(
     Ok(names.into_iter().collect())
 }
 
-/// Where `word` stands in `source` by itself.
+/// Returns the range of the first `word` in `source` that stands by itself.
 fn word_in(source: &str, word: &str) -> Option<Range<usize>> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     source

@@ -1,4 +1,4 @@
-//! Rendering: what was checked when the file was loaded, with the values of a run.
+//! Rendering of prepared templates with the values of a run.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::prepared::{Prepared, Template, Tree};
 use super::{Scope, TemplateFailure, Templates, convert, engine, place, scan};
 
 impl Templates {
-    /// Renders it.
+    /// Renders a prepared value.
     ///
     /// # Errors
     /// The first template that could not be rendered.
@@ -27,7 +27,7 @@ impl Templates {
             .await
     }
 
-    /// Does `work` where `storage_hash` may block.
+    /// Runs `work` on a thread on which `storage_hash` may block.
     pub(super) async fn on_blocking_thread<T: Send + 'static>(
         &self,
         scope: &Scope,
@@ -40,7 +40,7 @@ impl Templates {
             Ok(done) => done,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // Only a runtime that is shutting down cancels it, and drops this future too.
+                // Only a runtime that is shutting down cancels the task, and it drops this future too.
                 Err(_) => std::future::pending().await,
             },
         }
@@ -62,9 +62,9 @@ impl Templates {
         }
     }
 
-    /// All texts of a value, rendered where what is undefined is empty, and the beginnings of texts up
-    /// to a `/`, `?` or `#` of their own: also of a text whose end cannot be rendered, the host of a URL
-    /// can. What cannot be rendered is left out.
+    /// Returns all texts of a value, with undefined values rendered as empty text. Also returns the
+    /// beginning of each text up to a literal `/`, `?` or `#`, so that the host of a URL can be rendered
+    /// even if the end of the text cannot. Leaves out texts that cannot be rendered.
     pub(crate) fn lenient_texts(&self, prepared: &Prepared, scope: &Scope) -> Vec<String> {
         let mut texts = Vec::new();
         self.gather_texts(&prepared.tree, scope, &mut texts);
@@ -104,8 +104,8 @@ impl Templates {
         }
     }
 
-    /// Whether a value is the same in both scopes. False where that cannot be told without waiting for
-    /// storage.
+    /// True if the value renders to the same result in both scopes. False if that cannot be determined
+    /// without waiting for storage.
     pub(crate) fn renders_alike(&self, prepared: &Prepared, one: &Scope, other: &Scope) -> bool {
         let rendered = |scope| self.render_tree(&prepared.tree, scope).ok();
         !prepared.waits && rendered(one).is_some_and(|json| rendered(other) == Some(json))
@@ -126,7 +126,7 @@ impl Templates {
         Ok(json)
     }
 
-    /// The value of an expression, or a text as a value.
+    /// Evaluates an expression to its value, or a text to a string value.
     pub(super) fn evaluate(
         &self,
         environment: &Environment<'static>,
@@ -167,7 +167,7 @@ impl Templates {
     }
 }
 
-/// The texts in a value.
+/// Collects the strings in a value.
 fn gather_strings(json: &Json, texts: &mut Vec<String>) {
     match json {
         Json::String(text) => texts.push(text.clone()),
@@ -201,7 +201,7 @@ fn message(error: &Error) -> String {
     }
 }
 
-/// Where the expression stands that the error says is undefined.
+/// Returns the range of the expression that the error reports as undefined.
 fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
     let expression = error
         .detail()?
@@ -213,9 +213,10 @@ fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
     Some(at..at + expression.len())
 }
 
-/// Texts made of secrets become secrets, unless they are too short, or written in the file anyway.
+/// Registers strings derived from secrets as secrets, unless they are too short or the template's source
+/// contains them.
 fn learn(json: &Json, source: &str, scope: &Scope) {
-    /// A shorter text would mask too much of what is no secret.
+    /// The minimum length. Masking a shorter text would mask too much text that is not secret.
     const SHORTEST: usize = 8;
     match json {
         Json::String(text) if text.len() >= SHORTEST && !source.contains(text.as_str()) => {

@@ -1,24 +1,24 @@
-//! A first look at the source of a template, for what the engine does not tell: which filters and
-//! tests it names, whether it handles secrets, and where it is mere text.
+//! A scan of template source for facts that the engine does not report: the filters and tests that it
+//! names, its use of secrets, and the ranges that are literal text.
 
 use std::ops::Range;
 
-/// What the source of a template names.
+/// The result of a scan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// The filters, with their places.
+    /// The ranges of filter names.
     pub(super) filters: Vec<Range<usize>>,
-    /// The tests (`is …`), with their places.
+    /// The ranges of test names (`is …`).
     pub(super) tests: Vec<Range<usize>>,
-    /// Whether it has expressions or statements at all.
+    /// Set when the source has at least one expression, statement or comment.
     pub(super) has_code: bool,
-    /// Whether it makes something of a secret, beyond inserting it as it is.
+    /// Set when the source derives a value from a secret instead of only inserting it unchanged.
     pub(super) derives_from_secrets: bool,
-    /// The stretches that are mere text.
+    /// The ranges of literal text.
     pub(super) literals: Vec<Range<usize>>,
 }
 
-/// What stands between the delimiters.
+/// A token between delimiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token {
     Name,
@@ -29,7 +29,7 @@ enum Token {
 
 type Tokens = Vec<(Token, Range<usize>)>;
 
-/// Looks at the source of a text with templates in it.
+/// Scans the source of a text with templates.
 pub(super) fn template(source: &str) -> Scan {
     let mut scan = Scan::default();
     let mut at = 0;
@@ -59,8 +59,8 @@ pub(super) fn template(source: &str) -> Scan {
     scan
 }
 
-/// Where the host of a URL may end in a text: behind the first of `/`, `?` and `#` in its mere text that
-/// is not part of `://`, in each stretch of it.
+/// Returns the offsets at which the host of a URL may end: one per range of literal text, after its first
+/// `/`, `?` or `#` that is not part of `://`.
 pub(super) fn beginnings(source: &str) -> Vec<usize> {
     let ends = |literal: Range<usize>| {
         let mut from = literal.start;
@@ -77,7 +77,7 @@ pub(super) fn beginnings(source: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Looks at the source of a single expression.
+/// Scans the source of a single expression.
 pub(super) fn expression(source: &str) -> Scan {
     let mut scan = Scan {
         has_code: true,
@@ -121,7 +121,7 @@ impl Scan {
     }
 }
 
-/// `name.name`, and nothing else.
+/// True if the tokens are exactly `name.name`.
 fn is_one_attribute(tokens: &Tokens) -> bool {
     matches!(
         tokens.as_slice(),
@@ -129,7 +129,7 @@ fn is_one_attribute(tokens: &Tokens) -> bool {
     )
 }
 
-/// The name at `index` with the dotted names that follow it.
+/// Returns the range of the name at `index` with the dotted names that follow it.
 fn dotted(tokens: &Tokens, index: usize) -> Range<usize> {
     let mut place = tokens[index].1.clone();
     let mut rest = tokens[index + 1..].iter();
@@ -155,7 +155,7 @@ fn names<'a>(source: &'a str, tokens: &'a Tokens) -> impl Iterator<Item = &'a st
         .map(|(_, place)| &source[place.clone()])
 }
 
-/// Where the next `{{`, `{%` or `{#` is.
+/// Returns the offset of the next `{{`, `{%` or `{#`.
 fn next_opening(source: &str, from: usize) -> Option<usize> {
     let bytes = source.as_bytes();
     (from..bytes.len().saturating_sub(1))
@@ -168,7 +168,7 @@ fn end_of_comment(source: &str, from: usize) -> usize {
         .map_or(source.len(), |end| from + end + 2)
 }
 
-/// Where the statement that ends a raw text ends.
+/// Returns the end of the statement that closes a raw block.
 fn end_of_raw(source: &str, from: usize) -> usize {
     let Some(at) = source[from..].find("endraw") else {
         return source.len();
@@ -179,8 +179,8 @@ fn end_of_raw(source: &str, from: usize) -> usize {
         .map_or(source.len(), |end| at + end + 2)
 }
 
-/// The tokens from `at` up to the closing delimiter (`closing` and a brace) or the end, and where
-/// that ends.
+/// Returns the tokens from `at` up to the closing delimiter (`closing` and a brace) or the end of the
+/// source, and the offset after it.
 fn tokens(source: &str, mut at: usize, closing: Option<u8>) -> (Tokens, usize) {
     let bytes = source.as_bytes();
     let mut found = Tokens::new();

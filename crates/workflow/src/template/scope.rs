@@ -1,4 +1,4 @@
-//! What templates see.
+//! Values that templates can read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,16 +14,16 @@ use super::convert;
 use super::state::State;
 use crate::Runtime;
 
-/// The name under which [`Hashes`] lies in the scope; no template can write it.
+/// The name of [`Hashes`] in the scope. No template can write it.
 pub(super) const HASHES: &str = "\0hashes";
 
 /// The names that a template may begin an expression with.
 pub const NAMES: &[&str] = &["state", "variables", "secrets", "settings", "env", "result"];
 
-/// What stays the same for all templates of a run. Cheap to clone.
+/// The values that are the same for all templates of a run. Cheap to clone.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// `variables`, `settings`, `env`.
+    /// The mappings `variables`, `settings` and `env`.
     fixed: Arc<Map<String, Json>>,
     secrets: Arc<BTreeMap<String, Secret<String>>>,
     seals: Arc<Seals>,
@@ -37,7 +37,7 @@ impl fmt::Debug for Surroundings {
 }
 
 impl Surroundings {
-    /// What a run sees. Its secrets are known to the seals from now on.
+    /// Creates the surroundings of a run, and registers its secrets for masking.
     #[must_use]
     pub fn of(runtime: &Runtime, variables: &Map<String, Json>) -> Self {
         let environment = runtime
@@ -50,7 +50,7 @@ impl Surroundings {
             .with_storage(runtime.storage.clone())
     }
 
-    /// Without secrets and without storage.
+    /// Creates surroundings without secrets and without storage.
     #[must_use]
     pub fn new(
         variables: &Map<String, Json>,
@@ -70,7 +70,7 @@ impl Surroundings {
         }
     }
 
-    /// With `{{ secrets.NAME }}`; the seals know them from now on.
+    /// Adds `{{ secrets.NAME }}`, and registers the secrets with `seals` for masking.
     #[must_use]
     pub fn with_secrets(
         self,
@@ -87,7 +87,7 @@ impl Surroundings {
         }
     }
 
-    /// With the `storage_hash` filter.
+    /// Adds the `storage_hash` filter.
     #[must_use]
     pub fn with_storage(self, storage: Storage) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Surroundings {
     }
 }
 
-/// What one template sees. Cheap to clone.
+/// The values that one template can read. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Scope {
     surroundings: Surroundings,
@@ -111,7 +111,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// `state` and what surrounds it.
+    /// Creates a scope of `state` and its surroundings.
     #[must_use]
     pub fn new(surroundings: &Surroundings, state: &State) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Scope {
         }
     }
 
-    /// With `result`.
+    /// Adds `result`.
     #[must_use]
     pub fn with_result(self, result: Json) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Scope {
         }
     }
 
-    /// Where `storage_hash` may wait for storage: on a thread that may block.
+    /// Lets `storage_hash` wait for storage. The scope must be used on a thread that may block.
     pub(super) fn on_blocking_thread(self, handle: tokio::runtime::Handle) -> Self {
         Self {
             hashes: Some(handle),
@@ -143,7 +143,7 @@ impl Scope {
         &self.surroundings
     }
 
-    /// The value of a name that templates begin with, without the engine; `None` also for secrets.
+    /// Looks up a value without the engine. Always `None` for secrets.
     pub(super) fn json(&self, name: &str, key: &str) -> Option<&Json> {
         match name {
             "state" => self.state.get(key),
@@ -182,7 +182,7 @@ impl Object for Scope {
     }
 }
 
-/// The secrets by name. They cannot be enumerated, so that none is shown by showing all.
+/// The secrets by name. They cannot be enumerated, so a template cannot print all of them at once.
 struct Secrets(Arc<BTreeMap<String, Secret<String>>>);
 
 impl fmt::Debug for Secrets {
@@ -199,7 +199,7 @@ impl Object for Secrets {
     }
 }
 
-/// Hashes what lies behind a URI, for `storage_hash`.
+/// Hashes the content behind a URI, for `storage_hash`.
 #[derive(Debug)]
 pub(super) struct Hashes {
     storage: Storage,
@@ -207,7 +207,7 @@ pub(super) struct Hashes {
 }
 
 impl Hashes {
-    /// The hash in hex. Blocks the thread.
+    /// Returns the hash in hex. Blocks the thread.
     pub(super) fn hash(&self, uri: &str, algorithm: Option<&str>) -> Result<String, String> {
         let algorithm: Algorithm = match algorithm {
             None => Algorithm::Sha256,

@@ -1,4 +1,4 @@
-//! The state of a run, as templates see it.
+//! The state of a run, as templates read it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,24 +9,24 @@ use serde_json::{Map, Value as Json};
 
 use super::convert;
 
-/// The state of a run: one mapping, or, in a branch, that of the run with what the branch has set
-/// on top. Cheap to clone.
+/// The state of a run: one mapping. In a branch, the state of the run with the fields that the branch has
+/// set on top. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     below: Arc<Map<String, Json>>,
     own: Arc<Map<String, Json>>,
-    /// What a plan does not know; nothing in a run.
+    /// The fields that a plan does not know; always `None` in a run.
     unknown: Option<Arc<Unknown>>,
 }
 
-/// What is not known of a state because a node that would set it did not run.
+/// The fields of a planned state that are unknown because the node that sets them did not run.
 #[derive(Debug, Default)]
 struct Unknown {
-    /// The node by the field that it would set.
+    /// The node that would set each unknown field, by field name.
     fields: BTreeMap<String, String>,
     /// The node that may set any field.
     rest: Option<String>,
-    /// The node whose field was looked at.
+    /// The node that would set the first unknown field that was read.
     asked: Mutex<Option<String>>,
 }
 
@@ -44,7 +44,7 @@ impl Unknown {
 }
 
 impl State {
-    /// A state that holds these fields.
+    /// Creates a state with these fields.
     #[must_use]
     pub fn new(fields: Map<String, Json>) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl State {
         }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Json> {
         let found = self.own.get(key).or_else(|| self.below.get(key));
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// Takes `key` away; a branch no longer sees it, and what it branched off from keeps it.
+    /// Removes `key`. A branch no longer sees it; the state that it branched off from keeps it.
     pub fn remove(&mut self, key: &str) {
         if self.own.contains_key(key) {
             Arc::make_mut(&mut self.own).shift_remove(key);
@@ -85,7 +85,7 @@ impl State {
         }
     }
 
-    /// All fields in one mapping.
+    /// Returns all fields in one mapping.
     #[must_use]
     pub fn whole(&self) -> Arc<Map<String, Json>> {
         if self.below.is_empty() {
@@ -100,8 +100,8 @@ impl State {
         Arc::new(whole)
     }
 
-    /// The state of a branch: sees everything here, sets nothing here. Branches of one state share
-    /// what they see if `self` is a whole (see [`State::settled`]).
+    /// Creates the state of a branch: it reads all fields of this state and sets none here. Branches share
+    /// the fields that they read if `self` is one mapping (see [`State::settled`]).
     #[must_use]
     pub fn branch(&self) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// The same state in one mapping.
+    /// Returns the same state as one mapping.
     #[must_use]
     pub fn settled(&self) -> Self {
         Self {
@@ -121,13 +121,13 @@ impl State {
         }
     }
 
-    /// What a branch has set.
+    /// Returns the fields that a branch has set.
     #[must_use]
     pub fn into_own(self) -> Map<String, Json> {
         Arc::unwrap_or_clone(self.own)
     }
 
-    /// From now on it is not known what `key` is: `node` would set it, and did not run.
+    /// Marks `key` as unknown, because `node` would set it and did not run.
     pub(crate) fn forget(&mut self, key: &str, node: &str) {
         let whole = self.whole();
         let known = whole.iter().filter(|(name, _)| *name != key);
@@ -154,7 +154,7 @@ impl State {
         }));
     }
 
-    /// From now on nothing is known: `node` might set anything, and did not run.
+    /// Marks all fields as unknown, because `node` might set any of them and did not run.
     pub(crate) fn forget_all(&mut self, node: &str) {
         let rest = Some(node.to_owned());
         *self = Self {
@@ -166,7 +166,7 @@ impl State {
         };
     }
 
-    /// The node whose field was looked at, and is not known, since this was last asked.
+    /// Returns the node that would set the unknown field that was read since the last call, and resets it.
     pub(crate) fn take_asked(&self) -> Option<String> {
         let unknown = self.unknown.as_ref()?;
         unknown
@@ -176,7 +176,7 @@ impl State {
             .take()
     }
 
-    /// All fields.
+    /// Returns all fields.
     #[must_use]
     pub fn into_fields(self) -> Map<String, Json> {
         let whole = self.whole();
