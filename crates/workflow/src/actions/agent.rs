@@ -1,4 +1,4 @@
-//! `agent.run`: a turn of an agent as a step.
+//! `agent.run`: runs one turn of an agent as a step.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Action for Run {
         &RUN
     }
 
-    /// The agent with its model, if its answer depends on nothing else.
+    /// Returns the agent's definition and model identity. Fails if the answer depends on anything else.
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = Given::seen(&RUN, arguments);
         let team = team(&given, runtime)?;
@@ -72,15 +72,16 @@ impl Action for Run {
             model,
             instruction,
             max_iterations,
-            // Without tools it does not loop, and whoever delegates to it reads its description.
+            // Irrelevant without tools and delegation: the agent does not loop, and no other agent reads
+            // its description.
             max_repetitions: _,
             description: _,
             toolsets: _,
             sub_agents: _,
-            // One turn is not summarized.
+            // A single turn is not compacted.
             compaction_threshold: _,
             recall: _,
-            // It costs what it costs, and answers the same.
+            // Affects the cost, not the answer.
             prefix: _,
             // Only chats are reviewed.
             review: _,
@@ -101,8 +102,8 @@ impl Action for Run {
         }))
     }
 
-    /// Of another agent file, what it is made of: its content is in the key, but may be another by the
-    /// time that the agent runs.
+    /// Returns the files that make up another agent file. The key contains their content, but they may
+    /// change before the agent runs.
     fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
         match arguments.get("file").and_then(Value::as_str) {
             Some(file) => files(&runtime.directory.join(file)),
@@ -128,7 +129,7 @@ impl Action for Run {
         let mut team = Arc::unwrap_or_clone(team);
         team.budget = least(&team.budget, &runtime.meter);
         for agent in &mut team.agents {
-            // A run does not wait for what only later chats have something of.
+            // The review only benefits later chats, so the run does not wait for it.
             agent.review = None;
         }
         let mut chat = begin(&given, Arc::new(team), &name, runtime).await?;
@@ -139,7 +140,7 @@ impl Action for Run {
         account(&given, &name, &sum, runtime).await;
         let turn = turn.map_err(|error| failure(&given, &error))?;
         if let Stop::Budget(_) = turn.stop {
-            // Its own budget ends an agent; that of the run ends the run.
+            // The agent's own budget ends the agent; the run's budget ends the run.
             runtime.meter.check().map_err(over)?;
         }
         if let Stop::Hook(why) = &turn.stop {
@@ -169,7 +170,7 @@ impl Action for Run {
     }
 }
 
-/// What the run has left of its budget, or the team's own if that is less.
+/// Returns the smaller of the team's own budget and the run's remaining budget, per limit.
 fn least(own: &Budget, meter: &Meter) -> Budget {
     let (limit, spent) = (meter.budget(), meter.spent());
     let left = Budget {
@@ -213,7 +214,7 @@ async fn begin(
         .map_err(|error| failure(given, &error))
 }
 
-/// Counts what a turn cost and saved, whether it ended well or not.
+/// Records the cost and the savings of a turn, whether it succeeded or failed.
 async fn account(given: &Given<'_>, name: &str, sum: &Sum, runtime: &Runtime) {
     if sum.model_calls == 0 {
         if sum.saved.calls > 0 {
@@ -221,7 +222,7 @@ async fn account(given: &Given<'_>, name: &str, sum: &Sum, runtime: &Runtime) {
         }
         return;
     }
-    // A provider that does not say what it used has used something all the same.
+    // A provider that reports no usage has used tokens all the same.
     let is_told = sum.usage.total_input() > 0 || sum.usage.output > 0;
     let usage = is_told.then_some(&sum.usage);
     runtime.meter.record(usage, sum.paid.cost);
@@ -229,7 +230,7 @@ async fn account(given: &Given<'_>, name: &str, sum: &Sum, runtime: &Runtime) {
     spending::account(runtime, given.action(), &about, sum.paid, sum.saved).await;
 }
 
-/// Why a whole run of this agent must not be answered from an earlier one.
+/// Returns the reason why a whole run of this agent must not be answered from an earlier run.
 fn why_not_memoizable(agent: &AgentDefinition, adds_hooks: bool) -> Option<&'static str> {
     if agent.toolsets.is_some() || !agent.sub_agents.is_empty() {
         Some("the agent has tools or sub-agents, whose effects a hit would swallow")
@@ -254,7 +255,7 @@ fn team(given: &Given<'_>, runtime: &Runtime) -> Result<Arc<Team>, Failure> {
     }
 }
 
-/// An agent file and the instructions that its agents have in files of their own.
+/// Returns the agent file and the instruction files that its agents name.
 fn files(file: &Path) -> Vec<PathBuf> {
     let mut found = vec![file.to_owned()];
     let name = file.to_string_lossy();
@@ -341,7 +342,7 @@ fn stop(stop: &Stop) -> &'static str {
     }
 }
 
-/// Tells the run's report what the agent does.
+/// Forwards the agent's events to the run's reporter.
 struct Told {
     reporter: Arc<dyn Reporter>,
     seals: Arc<Seals>,

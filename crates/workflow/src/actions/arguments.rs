@@ -1,4 +1,4 @@
-//! Arguments: checked against an action's table, cast to its kinds, and read by name.
+//! Arguments: checked against an action's parameter table, cast to the declared kinds, and read by name.
 
 mod given;
 #[cfg(test)]
@@ -11,7 +11,7 @@ use crate::{About, Arguments, Failure, Parameter, ParameterKind};
 
 pub(super) use given::Given;
 
-/// A parameter that must be given.
+/// Declares a required parameter.
 pub(super) const fn required(
     name: &'static str,
     kind: ParameterKind,
@@ -20,7 +20,7 @@ pub(super) const fn required(
     Parameter::required(name, kind, doc)
 }
 
-/// A parameter that may be left out.
+/// Declares an optional parameter.
 pub(super) const fn optional(
     name: &'static str,
     kind: ParameterKind,
@@ -29,16 +29,16 @@ pub(super) const fn optional(
     Parameter::optional(name, kind, doc)
 }
 
-/// Checks `arguments` against the table of an action and casts them to the kinds named there. Nulls
-/// are dropped, except where anything is taken. An alias becomes the parameter's name.
+/// Checks `arguments` against the parameter table of an action and casts them to the declared kinds.
+/// Nulls are dropped, except for parameters of kind `Any`. An alias is replaced by the parameter's name.
 ///
-/// Casts are those that templates make necessary: the text of a number or of a boolean (in any
-/// case) is taken as such, a number or a boolean as its text, a float without a fraction as a whole
-/// number. Nothing is rounded and nothing is guessed.
+/// Casts cover what templates make necessary: the text of a number or of a boolean (in any case) becomes
+/// that number or boolean, a number or a boolean becomes its text, and a float without a fraction becomes
+/// a whole number. Nothing is rounded and nothing is guessed.
 ///
 /// # Errors
-/// A `validation_error` that names the action and every parameter that is unknown, missing, or not
-/// of its kind.
+/// A `validation_error` that names the action and every parameter that is unknown, missing, or not of its
+/// kind.
 pub fn check(about: &About, arguments: Arguments) -> Result<Arguments, Failure> {
     let mut wrong = Vec::new();
     let mut checked = Arguments::new();
@@ -81,12 +81,12 @@ pub fn check(about: &About, arguments: Arguments) -> Result<Arguments, Failure> 
     ))
 }
 
-/// The name under which an action is shown.
+/// Returns the action's first name, which messages use.
 fn shown(about: &About) -> &'static str {
     about.names.first().copied().unwrap_or("action")
 }
 
-/// Two names of one parameter, of which one is to be kept.
+/// Returns the message for a parameter that is given under two of its names.
 pub(crate) fn twice(parameter: &Parameter) -> String {
     let names: Vec<String> = std::iter::once(&parameter.name)
         .chain(parameter.aliases)
@@ -111,7 +111,7 @@ fn unknown(about: &About, name: &str) -> String {
     )
 }
 
-/// The value as one of its kind, or what is wrong with it, to be read after the parameter's name.
+/// Casts the value to the kind. The error is a phrase that follows the parameter's name.
 fn cast(value: Value, kind: ParameterKind) -> Result<Value, String> {
     match (kind, value) {
         (ParameterKind::Any, value) => Ok(value),
@@ -152,7 +152,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A number as JSON writes it, whole ones exact within 64 bits.
+/// Parses a JSON number; whole numbers within 64 bits stay exact.
 fn number(text: &str) -> Option<Number> {
     match super::exact_json::parse(text.trim()) {
         Ok(Value::Number(number)) => Some(number),
@@ -161,7 +161,7 @@ fn number(text: &str) -> Option<Number> {
 }
 
 fn whole(number: &Number) -> Option<Number> {
-    /// Up to here every whole number has a float of its own.
+    /// The largest magnitude up to which every whole number has its own float (2^53).
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if !number.is_f64() {
         return Some(number.clone());
@@ -207,7 +207,7 @@ fn remedy(kind: ParameterKind, value: &Value) -> &'static str {
     }
 }
 
-/// The beginning of a text, for a message.
+/// Returns the beginning of a text, for messages.
 pub(super) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 300;
     let text = text.trim();

@@ -1,10 +1,10 @@
-//! What an action finds in the settings of the agent file or in the environment of the run.
+//! Values that an action reads from the settings of the agent file or from the environment of the run.
 
 use serde_json::Value;
 
 use crate::Runtime;
 
-/// The text at a JSON pointer of the settings; the empty text is as good as none.
+/// Returns the text at a JSON pointer of the settings; an empty text counts as absent.
 pub(super) fn setting<'a>(runtime: &'a Runtime, pointer: &str) -> Option<&'a str> {
     runtime
         .settings
@@ -13,7 +13,7 @@ pub(super) fn setting<'a>(runtime: &'a Runtime, pointer: &str) -> Option<&'a str
         .filter(|text| !text.is_empty())
 }
 
-/// An environment variable of the run; the empty one is as good as none.
+/// Returns an environment variable of the run; an empty one counts as absent.
 pub(super) fn variable<'a>(runtime: &'a Runtime, name: &str) -> Option<&'a str> {
     runtime
         .environment
@@ -22,7 +22,7 @@ pub(super) fn variable<'a>(runtime: &'a Runtime, name: &str) -> Option<&'a str> 
         .filter(|text| !text.is_empty())
 }
 
-/// A base URL without its trailing slashes, so that paths can be appended.
+/// Returns a base URL without its trailing slashes, so that paths can be appended.
 pub(super) fn base(url: &str) -> &str {
     url.trim_end_matches('/')
 }

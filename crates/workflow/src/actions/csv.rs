@@ -14,7 +14,7 @@ use super::location;
 use super::written::Written;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
-/// The largest file that is read.
+/// The maximum size of a file, in bytes.
 const LARGEST: u64 = 256 << 20;
 
 pub(super) fn register(registry: &mut Registry) {
@@ -113,7 +113,7 @@ fn separator(text: &str) -> Option<u8> {
 }
 
 fn parse(given: &Given<'_>, text: &str, delimiter: u8, header: bool) -> Result<Value, Failure> {
-    // A mark that spreadsheet programs write in front; it belongs to no field.
+    // The byte order mark that spreadsheet programs write belongs to no field.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = ::csv::ReaderBuilder::new()
         .delimiter(delimiter)

@@ -14,7 +14,7 @@ use super::location;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 use apart::apart;
 
-/// The largest document that is read.
+/// The maximum size of a document, in bytes.
 const LARGEST: u64 = 256 << 20;
 
 pub(super) fn register(registry: &mut Registry) {
@@ -33,7 +33,7 @@ static TEXT: About = About {
     memoizable: Memoizable::Yes,
 };
 
-/// What kind of document it is.
+/// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Pdf,
@@ -64,7 +64,7 @@ impl Action for Text {
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let path = arguments.get("path").and_then(Value::as_str);
         let by_name = path.and_then(by_extension).map(Format::name);
-        // Under a name of its own: it matters even where the content of the file is keyed.
+        // Stored under a separate name, because it matters even when the content of the file is keyed.
         let mut implicit = json!({ "format_by_name": by_name });
         if let (Value::Object(inputs), Value::Object(more)) =
             (&mut implicit, location::implied(runtime, arguments, "path"))
@@ -113,7 +113,7 @@ impl Action for Text {
     }
 }
 
-/// The format that the name of a file tells; the query and fragment of a URI are no part of it.
+/// Returns the format that the file extension implies, ignoring the query and fragment of a URI.
 fn by_extension(path: &str) -> Option<Format> {
     let path = match path.split_once("://") {
         Some((scheme, rest)) if scheme.starts_with("http") => {
@@ -132,7 +132,7 @@ fn by_extension(path: &str) -> Option<Format> {
     }
 }
 
-/// The format that the beginning of the content tells.
+/// Returns the format that the beginning of the content implies.
 fn by_content(bytes: &[u8]) -> Option<Format> {
     const LOOKED_AT: usize = 1024;
     let start = &bytes[..bytes.len().min(LOOKED_AT)];
@@ -174,7 +174,7 @@ fn plain(bytes: &[u8]) -> Result<&str, String> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// The text of each page of a PDF.
+/// Returns the text of each page of a PDF.
 fn pdf(bytes: &[u8]) -> Result<Vec<String>, String> {
     pdf_extract::extract_text_from_mem_by_pages(bytes).map_err(|error| error.to_string())
 }

@@ -1,17 +1,17 @@
-//! JSON text as values, without losing digits.
+//! Parses JSON text without losing digits.
 //!
-//! A value holds whole numbers of 64 bits (with or without a sign) and floats. A whole number beyond
-//! those would become the nearest float, another number; it is kept exactly, as text of its digits.
+//! A value holds signed or unsigned 64-bit whole numbers, and floats. A larger whole number would be
+//! rounded to the nearest float, which is another number; it is kept exactly, as a text of its digits.
 
 use cachalot_core::json::{is_beyond_64_bits, numbers};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// Reads one JSON document. Whole numbers beyond 64 bits become text; of fields of one name the last
+/// Parses one JSON document. Whole numbers beyond 64 bits become text; of duplicate fields the last
 /// counts.
 ///
 /// # Errors
-/// Text that is not JSON, or holds a number that no float comes near (`1e400`).
+/// If the text is not JSON, or contains a number beyond the range of a float (`1e400`).
 pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let mut quoted = String::new();
     let mut copied = 0;
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
     if copied == 0 {
         return serde_json::from_str(text);
     }
-    // A number that is written as a key must not become one by its quotes.
+    // A number in the position of a key must not become a valid key through the quotes.
     serde_json::from_str::<IgnoredAny>(text)?;
     quoted.push_str(&text[copied..]);
     serde_json::from_str(&quoted)

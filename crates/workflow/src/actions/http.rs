@@ -148,7 +148,7 @@ fn add_query(given: &Given<'_>, url: &mut Url) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The fields of a mapping in its order; a list repeats its field.
+/// Returns the fields of a mapping in its order; a list repeats its field.
 fn fields(given: &Given<'_>, name: &str) -> Result<Vec<(String, String)>, Failure> {
     let mut fields = Vec::new();
     for (key, value) in given.object(name)?.into_iter().flatten() {
@@ -185,7 +185,7 @@ fn with_headers(given: &Given<'_>, mut request: RequestBuilder) -> Result<Reques
                 ),
             )
         })?;
-        // The value may be a credential: kept out of anything that prints headers.
+        // The value may be a credential: a sensitive header is hidden from debug output.
         value.set_sensitive(true);
         headers.insert(name, value);
     }

@@ -1,4 +1,4 @@
-//! `llamaextract.extract`, by the REST API of LlamaCloud.
+//! `llamaextract.extract`, through the REST API of LlamaCloud.
 
 mod client;
 mod wire;
@@ -21,7 +21,7 @@ use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtim
 use client::Client;
 use wire::Status;
 
-/// The largest file that is uploaded.
+/// The maximum size of an upload, in bytes.
 const LARGEST: u64 = 256 << 20;
 
 const DEFAULT_BASE: &str = "https://api.cloud.llamaindex.ai";
@@ -86,10 +86,10 @@ const WHAT: &str = "give `agent_name`, `agent_id` or `schema`";
 
 const AGENT_HAS_MODE: &str = "leave `mode` out: an agent has its own";
 
-/// The modes of an extraction, as the service calls them.
+/// Modes of an extraction, under the names that the service uses.
 const MODES: [&str; 4] = ["FAST", "BALANCED", "PREMIUM", "MULTIMODAL"];
 
-/// The mode of this name, in any case.
+/// Returns the mode of this name, ignoring case.
 fn mode(text: &str) -> Option<&'static str> {
     let text = text.trim();
     MODES
@@ -135,10 +135,10 @@ impl Action for Extract {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        // Not the key: another key of the same account gets the same answer.
+        // The API key is left out: another key of the same account gets the same answer.
         let mut implicit = serde_json::Map::new();
         implicit.insert("base_url".to_owned(), base_url(runtime).into());
-        // The service is told the name, and goes by it: it matters even where the content is keyed.
+        // The service evaluates the name of the upload, so it matters even when the content is keyed.
         let name = arguments
             .get("file")
             .and_then(Value::as_str)
@@ -181,7 +181,7 @@ impl Action for Extract {
     }
 }
 
-/// What is to be extracted, and by which agent.
+/// Schema, mode and agent of an extraction.
 struct Wanted {
     agent: Option<Agent>,
     schema: Option<Value>,
@@ -244,7 +244,7 @@ async fn extract(
     document: Vec<u8>,
     interval: Duration,
 ) -> Result<Value, Failure> {
-    // The agent first: if there is none of this name, nothing has been uploaded.
+    // The agent is looked up first: if it does not exist, nothing has been uploaded.
     let (agent_id, agent_name) = match &wanted.agent {
         None => (None, None),
         Some(Agent::Id(id)) => (Some(id.clone()), None),
@@ -276,7 +276,7 @@ async fn extract(
     };
     let result = client.result(&job.id).await?;
     let mut answer = json!({
-        // What is partial may be used, but must not be taken (and kept) for the whole.
+        // A partial result may be used, but must not be treated (and stored) as complete.
         "success": job.status == Status::Success,
         "data": result.data,
         "extraction_metadata": result.extraction_metadata,
@@ -291,8 +291,8 @@ async fn extract(
     Ok(answer)
 }
 
-/// The name under which a document is uploaded: LlamaCloud goes by its extension, and is told no more
-/// of the name, so that a copy of a document under another name is the same document.
+/// Returns the name of the upload. LlamaCloud evaluates only the extension, so the rest of the name is
+/// left out, and copies of a document under different names are the same document.
 fn uploaded_as(uri: &str) -> String {
     const LONGEST: usize = 16;
     let path = if uri.starts_with("http") {
@@ -320,7 +320,7 @@ fn base_url(runtime: &Runtime) -> &str {
     base(configured.unwrap_or(DEFAULT_BASE))
 }
 
-/// The key, which is a secret of the run from here on.
+/// Returns the API key, and registers it as a secret of the run.
 fn key<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a str, Failure> {
     let key = setting(runtime, "/llamaextract/api_key")
         .or_else(|| variable(runtime, "LLAMA_CLOUD_API_KEY"));

@@ -1,4 +1,4 @@
-//! `llm.call` and `llm.stream`: one question to a model, over whatever it speaks.
+//! `llm.call` and `llm.stream`: one question to a model, in any wire format.
 
 mod ask;
 mod choice;
@@ -155,10 +155,10 @@ static STREAM: About = About {
     memoizable: Memoizable::Yes,
 };
 
-/// The two actions, which differ in how the answer is shown.
+/// One of the two actions, which differ in how the answer is shown.
 struct Question {
     about: &'static About,
-    /// Whether the answer is shown while it grows.
+    /// True if the answer is shown while it streams.
     is_shown: bool,
 }
 
@@ -218,7 +218,7 @@ impl Action for Question {
     }
 }
 
-/// What is wrong with the arguments as written.
+/// Returns the problems of the arguments at load time.
 fn check(with: Option<&Node>) -> Vec<Problem> {
     Written::new(with)
         .seconds("timeout")

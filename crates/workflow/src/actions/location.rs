@@ -1,4 +1,4 @@
-//! Paths and URIs that arguments name. Relative paths start at the run's directory.
+//! Paths and URIs in arguments. Relative paths are relative to the run's directory.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::arguments::Given;
 use crate::{Arguments, Failure, Runtime, destination};
 
-/// All bytes behind a path or URI, if there are not more than `largest`.
+/// Reads all bytes behind a path or URI, at most `largest`.
 ///
 /// # Errors
 /// `not_found`, `file_error`, `validation_error`, `too_large`, `connection_error`, `host_not_allowed`.
@@ -28,7 +28,7 @@ pub(super) async fn read(
         .map_err(|error| fault(given, &error))
 }
 
-/// A fault of storage as a failure of the action.
+/// Converts a storage error to a failure of the action.
 pub(super) fn fault(given: &Given<'_>, error: &Error) -> Failure {
     let kind = match error.kind {
         ErrorKind::NotFound => "not_found",
@@ -45,10 +45,10 @@ pub(super) fn fault(given: &Given<'_>, error: &Error) -> Failure {
     }
 }
 
-/// The local path that an argument names: plain, or a `file://` URI.
+/// Returns the local path in an argument: a plain path or a `file://` URI.
 ///
 /// # Errors
-/// `validation_error` for what is not local.
+/// `validation_error` if it is not local.
 pub(super) fn local(
     given: &Given<'_>,
     runtime: &Runtime,
@@ -66,9 +66,9 @@ pub(super) fn local(
     })
 }
 
-/// The implicit input of an action whose argument `name` may be a relative path or an object in a
-/// store: what it is relative to, under the argument's own name, so that a key made from the content
-/// of the file can leave it out together with the argument.
+/// Returns the implicit input of an action whose argument `name` may be a relative path or an object in a
+/// store: the base directory or the store. It is stored under the argument's own name, so that a key made
+/// from the content of the file can omit it together with the argument.
 pub(super) fn implied(runtime: &Runtime, arguments: &Arguments, name: &str) -> Value {
     let Some(text) = arguments.get(name).and_then(Value::as_str) else {
         return Value::Null;
@@ -91,7 +91,8 @@ fn is_relative(runtime: &Runtime, text: &str) -> bool {
     runtime.storage.local_path(text).is_some() && !Path::new(text).is_absolute() && !is_uri()
 }
 
-/// A path as it is keyed: different paths are different values, whatever bytes they are made of.
+/// Returns the keyed form of a path: different paths give different values, including paths that are not
+/// UTF-8.
 pub(super) fn keyed(path: &Path) -> Value {
     match path.to_str() {
         Some(text) => text.into(),
@@ -99,7 +100,7 @@ pub(super) fn keyed(path: &Path) -> Value {
     }
 }
 
-/// The file that the argument `name` leads to, if it is a local one.
+/// Returns the file that the argument `name` points to, if it is local.
 pub(super) fn looked_at(runtime: &Runtime, arguments: &Arguments, name: &str) -> Vec<PathBuf> {
     let text = arguments
         .get(name)
@@ -110,8 +111,9 @@ pub(super) fn looked_at(runtime: &Runtime, arguments: &Arguments, name: &str) ->
         .collect()
 }
 
-/// What the environment says about where the buckets of a URI's scheme are; `None` for what is in no
-/// bucket, or if it says nothing. Credentials are left out: they open the door and do not choose it.
+/// Returns the environment variables that locate the buckets of a URI's scheme; `None` if the URI is not
+/// in a bucket, or if no such variable is set. Credentials are left out: they grant access but do not
+/// select the store.
 fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
     let (scheme, _) = uri.split_once("://")?;
     let prefixes: &[&str] = match scheme.to_ascii_lowercase().as_str() {
@@ -143,14 +145,14 @@ fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
         .get(CONNECTION)
         .filter(|_| prefixes == ["AZURE_"])
     {
-        // It names the account, and holds its key.
+        // The connection string contains the account's name and its key, so only its digest is kept.
         told.insert(CONNECTION.to_owned(), digested(runtime, connection).into());
     }
     (!told.is_empty()).then_some(Value::Object(told))
 }
 
-/// What stands for a text that may be a credential: the same for the same text, and of no use
-/// without the digest key of the home, where there is one.
+/// Returns a digest in place of a text that may be a credential. Equal texts have equal digests. If the
+/// home has a digest key, the digest is keyed with it and useless without it.
 pub(super) fn digested(runtime: &Runtime, text: &str) -> String {
     match runtime.seals.key() {
         Some(key) => format!("hmac-sha256:{}", key.digest(text.as_bytes())),

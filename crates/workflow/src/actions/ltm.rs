@@ -1,4 +1,4 @@
-//! `ltm.store`, `ltm.retrieve`, `ltm.delete` and `ltm.search`: user memory.
+//! `ltm.store`, `ltm.retrieve`, `ltm.delete` and `ltm.search`: long-term memory.
 
 mod record;
 mod search;
@@ -25,7 +25,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(search::Search);
 }
 
-/// How long a memory may take.
+/// The maximum time of a store operation.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const KEY: Parameter = required(
@@ -103,7 +103,7 @@ impl Action for Store {
             ));
         }
         let memory = memory(&given, runtime)?;
-        // Not before the announcement: a memory may answer at once.
+        // A future, so that the write starts only after the announcement: a store may answer at once.
         let put = async { settled(&given, memory.put(space::USER, record, None, &[])).await };
         match announced(runtime, put).await? {
             Put::Stored { revision } => {
@@ -176,7 +176,7 @@ impl Action for Delete {
         let given = Given::to(&DELETE, arguments);
         let key = given.required_text("key")?;
         let memory = memory(&given, runtime)?;
-        // By label, not by the prefix of the key: of longer keys that begin alike none may go.
+        // By label, because the prefix also matches longer keys, which must stay.
         let exactly = [Match::Is {
             name: record::KEY,
             value: key,
@@ -193,13 +193,13 @@ impl Action for Delete {
     }
 }
 
-/// What user memory is called among the things whose change is announced.
+/// Returns the cache domain of long-term memory.
 fn domain() -> Domain {
     Domain::new("ltm")
 }
 
-/// A change of user memory, announced to those who keep answers that depend on it. That the
-/// announcement fails is no failure of the change.
+/// Runs a change of long-term memory and announces it to the cache, which holds answers that depend on
+/// it. A failed announcement is a warning, not a failure of the change.
 async fn announced<T>(
     runtime: &Runtime,
     change: impl Future<Output = Result<T, Failure>>,

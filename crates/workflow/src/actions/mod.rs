@@ -1,4 +1,4 @@
-//! The action registry. One file registers one namespace.
+//! The action registry. Each file registers one namespace.
 
 mod agent;
 mod arguments;
@@ -34,14 +34,14 @@ use std::sync::Arc;
 
 use crate::Action;
 
-/// The actions by name.
+/// Actions by name.
 #[derive(Default, Clone)]
 pub struct Registry {
     actions: BTreeMap<&'static str, Arc<dyn Action>>,
 }
 
 impl Registry {
-    /// Registers an action under all its names. A later action takes a name over from an earlier one.
+    /// Registers an action under all its names. A later action replaces an earlier one of the same name.
     pub fn register(&mut self, action: impl Action + 'static) {
         let action: Arc<dyn Action> = Arc::new(action);
         for name in action.about().names {
@@ -49,13 +49,13 @@ impl Registry {
         }
     }
 
-    /// The action called `name`.
+    /// Returns the action called `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Action>> {
         self.actions.get(name)
     }
 
-    /// All actions, each once, by their first names.
+    /// Returns all actions, each once, by their first names.
     pub fn actions(&self) -> impl Iterator<Item = &Arc<dyn Action>> {
         self.actions
             .iter()
@@ -63,13 +63,13 @@ impl Registry {
             .map(|(_, action)| action)
     }
 
-    /// All names, sorted.
+    /// Returns all names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.actions.keys().copied()
     }
 }
 
-/// All actions that come with Cachalot.
+/// Returns the registry of all built-in actions.
 #[must_use]
 pub fn builtin() -> Registry {
     let mut registry = Registry::default();

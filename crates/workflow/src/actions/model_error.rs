@@ -1,11 +1,11 @@
-//! What went wrong with a model, as a failure of an action.
+//! Converts model errors to failures of an action.
 
 use cachalot_model::ErrorKind;
 
 use super::arguments::Given;
 use crate::Failure;
 
-/// The failure of an action that asked a model, in the provider's words, with what to do about it.
+/// Returns the failure of an action that called a model: the provider's message, with a hint.
 pub(super) fn failure(given: &Given<'_>, error: &cachalot_model::Error) -> Failure {
     Failure {
         retryable: error.retryable(),
@@ -14,7 +14,7 @@ pub(super) fn failure(given: &Given<'_>, error: &cachalot_model::Error) -> Failu
     }
 }
 
-/// The stable word for what went wrong, as in `retryable_errors`.
+/// Returns the stable error name, as used in `retryable_errors`.
 pub(super) fn kind(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unauthorized => "unauthorized",

@@ -1,14 +1,14 @@
-//! The order in which mappings are written, where it changes a result.
+//! The order of mappings, where it changes a result.
 //!
-//! Keys of the cache sort what they hold, so that two mappings that differ in their order only are
-//! one to them. An action that writes mappings out gives different text for the two.
+//! Cache keys sort mappings, so two mappings that differ only in their order have the same key. An action
+//! that serializes mappings produces different text for the two.
 
 use serde_json::{Map, Value};
 
 use crate::Arguments;
 
-/// What a key must hold beside the arguments of these names, so that it tells their order too: null
-/// if every mapping in them is sorted or has one field.
+/// Returns the value that a key must contain besides the arguments of these names to distinguish their
+/// order: null if every mapping in them is sorted or has one field.
 pub(super) fn implied(arguments: &Arguments, names: &[&str]) -> Value {
     let orders = names.iter().filter_map(|name| {
         let order = of(arguments.get(*name)?);
@@ -21,8 +21,8 @@ pub(super) fn implied(arguments: &Arguments, names: &[&str]) -> Value {
     serde_json::json!({ "order": orders })
 }
 
-/// The order of all mappings in a value, null if they are sorted. Together with the sorted value it
-/// determines the value as it is written.
+/// Returns the order of all mappings in a value; null if they are sorted. Together with the sorted value
+/// it determines the value as written.
 pub(super) fn of(value: &Value) -> Value {
     let told = |(place, order): (Value, Value)| {
         (!order.is_null()).then(|| Value::from(vec![place, order]))

@@ -1,5 +1,5 @@
-//! `reflection.loop` and `retry.loop`, which the run loop itself carries out because they run other
-//! work, and `reflection.evaluate`.
+//! `reflection.loop` and `retry.loop`, which the run loop itself executes because they run other work,
+//! and `reflection.evaluate`.
 
 use async_trait::async_trait;
 use jsonschema::error::ValidationErrorKind;
@@ -103,7 +103,7 @@ static EVALUATE: About = About {
     memoizable: Memoizable::Yes,
 };
 
-/// What a model that judges an output is told first.
+/// The system prompt of a model that judges an output.
 pub(crate) const EVALUATION: &str = "You judge an output. Answer with one JSON object and nothing else: \
      {\"valid\": true or false, \"score\": a number from 0.0 to 1.0, \"reason\": \"why\", \"suggestions\": [\"what to improve\"]}";
 
@@ -124,12 +124,12 @@ impl Judgement {
         }
     }
 
-    /// A judgement that could not be made.
+    /// Returns a judgement for an evaluation that failed.
     pub(crate) fn failed(message: &str) -> Self {
         Self::new(false, || json!({ "message": message }))
     }
 
-    /// The judgement that inline code returned.
+    /// Reads the judgement that inline code returned.
     pub(crate) fn of_code(returned: &Value) -> Self {
         match returned {
             Value::Object(fields) => {
@@ -156,7 +156,7 @@ impl Judgement {
         }
     }
 
-    /// The judgement in the answer of a model.
+    /// Reads the judgement in a model's answer.
     pub(crate) fn of_answer(text: &str) -> Self {
         let start = text.find('{').unwrap_or_default();
         let end = text.rfind('}').map_or(text.len(), |end| end + 1);
@@ -182,8 +182,8 @@ impl Judgement {
         }
     }
 
-    /// The judgement by a JSON Schema. Texts that the schema wants as numbers or booleans are taken
-    /// as such, and numbers and booleans as their text.
+    /// Validates the output against a JSON Schema. Texts are coerced to the numbers or booleans that the
+    /// schema requires, and numbers and booleans to text.
     pub(crate) fn by_schema(output: &Value, schema: &Value) -> Self {
         let validator = jsonschema::options()
             .with_draft(jsonschema::Draft::Draft7)
@@ -222,7 +222,7 @@ impl Judgement {
     }
 }
 
-/// Whether a value counts as true, as in Python.
+/// Returns the truth value that Python gives to a value.
 pub(crate) fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -234,7 +234,7 @@ pub(crate) fn is_true(value: &Value) -> bool {
     }
 }
 
-/// The steps of a JSON pointer.
+/// Returns the unescaped segments of a JSON pointer.
 fn steps(pointer: &str) -> Vec<String> {
     pointer
         .split('/')
@@ -287,7 +287,7 @@ fn coerced(value: &Value, schema: &Value) -> Value {
     }
 }
 
-/// An action that the run loop carries out when a node or step uses it.
+/// An action that the run loop executes when a node or step uses it.
 struct Rounds(&'static About);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Requests over HTTP and what comes back: sent, bounded, judged by status, read as JSON or text.
+//! HTTP requests and their responses: sent, size-limited, checked by status, read as JSON or text.
 
 use std::time::Duration;
 
@@ -12,26 +12,27 @@ use super::arguments::{Given, excerpt};
 use super::exact_json;
 use crate::{Failure, Runtime, destination};
 
-/// How long a request may take if nothing else is said, from connecting to the last byte.
+/// The default timeout of a request, from connecting to the last byte.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest body that is read.
+/// The maximum size of a body, in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// How much of the body of a refusal is read for the message.
+/// The maximum bytes of an error response's body that are read for the message.
 const LARGEST_REFUSAL: u64 = 64 << 10;
 
-/// On what terms a request is made.
+/// Timeout and error kinds of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
-    /// From connecting to the last byte.
+    /// The timeout, from connecting to the last byte.
     pub(super) timeout: Duration,
-    /// The kind of the failure for the statuses 401 and 403.
+    /// The failure kind for the statuses 401 and 403.
     pub(super) unauthorized: &'static str,
 }
 
 impl Terms {
-    /// Those of the URLs of the author: a refused credential is a status like any other.
+    /// Returns the terms for URLs that the author wrote: 401 and 403 are treated like any other error
+    /// status.
     pub(super) fn within(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -40,18 +41,18 @@ impl Terms {
     }
 }
 
-/// A whole response with a status below 400.
+/// A complete response with a status below 400.
 pub(super) struct Reply {
-    /// Where it came from, fit for a message.
+    /// The URL of the response, safe to show in a message.
     pub(super) from: String,
     headers: HeaderMap,
     body: Vec<u8>,
 }
 
-/// Takes a URL that `http.*` may go to.
+/// Parses a URL that `http.*` may request.
 ///
 /// # Errors
-/// What is no URL, or one of another scheme.
+/// If the text is not a URL, or has another scheme.
 pub(super) fn web_url(given: &Given<'_>, name: &str, text: &str) -> Result<Url, Failure> {
     let url = Url::parse(text.trim()).map_err(|error| {
         given.wrong(
@@ -71,12 +72,12 @@ pub(super) fn web_url(given: &Given<'_>, name: &str, text: &str) -> Result<Url, 
     Ok(url)
 }
 
-/// The beginning of a request to a URL of the arguments, and the client that sends it; `allowed` are the
-/// hosts that the call allows.
+/// Returns a request to a URL from the arguments, and the client that sends it; `allowed` are the hosts
+/// that the call allows.
 ///
 /// # Errors
-/// `host_not_allowed` for a host that may not be requested: see [`destination`]. `configuration_error`
-/// if the client cannot be set up (a proxy variable that makes no sense).
+/// `host_not_allowed` for a host that may not be requested: see [`destination`]. `configuration_error` if
+/// the client cannot be set up (an invalid proxy variable).
 pub(super) fn request(
     given: &Given<'_>,
     runtime: &Runtime,
@@ -94,7 +95,7 @@ pub(super) fn request(
     Ok((http, begun))
 }
 
-/// The beginning of a request to a URL that is configured, and no argument.
+/// Returns a request to a URL that comes from the configuration, not from an argument.
 ///
 /// # Errors
 /// `configuration_error` if the client cannot be set up.
@@ -108,8 +109,7 @@ pub(super) fn configured_request(
     begun.map_err(|error| given.failure("configuration_error", error))
 }
 
-/// A URL as it may appear in a message: without user, password, query and fragment, which is where
-/// credentials are.
+/// Returns a URL for messages: without user, password, query and fragment, which may contain credentials.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     let _ = url.set_username("");
@@ -119,11 +119,11 @@ pub(super) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// Sends a request by `http` and reads what comes back, all within the time of `terms`.
+/// Sends a request with `http` and reads the response, all within the timeout of `terms`.
 ///
 /// # Errors
-/// `timeout`, `connection_error`, `too_large`; `http_error` (or what the terms say) for a status from
-/// 400 up. Retryable where another try may help.
+/// `timeout`, `connection_error`, `too_large`; `http_error` (or the kind in `terms`) for a status of 400
+/// or above. Retryable where a retry may succeed.
 pub(super) async fn fetch(
     given: &Given<'_>,
     runtime: &Runtime,
@@ -189,7 +189,7 @@ async fn receive(
     })
 }
 
-/// The body, at most `largest` bytes of it, and whether that is all.
+/// Reads at most `largest` bytes of the body; the flag is true if that is all of it.
 async fn read(
     given: &Given<'_>,
     mut response: reqwest::Response,
@@ -212,7 +212,7 @@ async fn read(
     Ok((body, true))
 }
 
-/// The failure for a request that got no response.
+/// Returns the failure for a request without a response.
 fn unsent(given: &Given<'_>, from: &str, error: &cachalot_storage::Error) -> Failure {
     let source = error.source.as_deref();
     let cause = source.and_then(|cause| cause.downcast_ref::<reqwest::Error>());
@@ -230,14 +230,14 @@ fn unsent(given: &Given<'_>, from: &str, error: &cachalot_storage::Error) -> Fai
     }
 }
 
-/// The failure for a request that got no whole response.
+/// Returns the failure for a request without a complete response.
 fn broken(given: &Given<'_>, from: &str, error: reqwest::Error) -> Failure {
     let kind = if error.is_timeout() {
         "timeout"
     } else {
         "connection_error"
     };
-    // A request that could not even be made will not be made better by trying again.
+    // A request that could not be built fails again on a retry.
     let retryable = !error.is_builder() && !error.is_redirect();
     let fault = given.failure(
         kind,
@@ -246,7 +246,7 @@ fn broken(given: &Given<'_>, from: &str, error: reqwest::Error) -> Failure {
     Failure { retryable, ..fault }
 }
 
-/// An error with its causes, each said once.
+/// Formats an error with its causes, without repeating any.
 pub(super) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -261,7 +261,7 @@ pub(super) fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What a refusal says: the status and the beginning of the body.
+/// Formats an error response: the status and the beginning of the body.
 fn refusal(
     given: &Given<'_>,
     runtime: &Runtime,
@@ -278,7 +278,7 @@ fn refusal(
         message.push_str(&format!(" (retry after {})", excerpt(after)));
     }
     let text = String::from_utf8_lossy(body);
-    // Redacted before it is cut: half a secret would not be recognised.
+    // Redacted before it is cut: a truncated secret would not be recognized.
     let text = runtime.seals.redact(&text);
     let text = excerpt(&mask_credentials(&text));
     if !text.is_empty() {
@@ -288,7 +288,7 @@ fn refusal(
     message
 }
 
-/// Whether another try may be answered differently.
+/// True if a retry may succeed.
 fn may_pass(status: StatusCode) -> bool {
     status.is_server_error()
         || matches!(
@@ -298,11 +298,11 @@ fn may_pass(status: StatusCode) -> bool {
 }
 
 impl Reply {
-    /// The body as its type says: JSON as its value (whole numbers beyond 64 bits as text), anything
-    /// else as text; an empty body is the empty text.
+    /// Returns the body according to its content type: JSON as its value (whole numbers beyond 64 bits as
+    /// text), anything else as text; an empty body is the empty text.
     ///
     /// # Errors
-    /// `parse_error` for what is said to be JSON and is not, or is no text.
+    /// `parse_error` if the body is declared as JSON and is not, or is not text.
     pub(super) fn into_value(self, given: &Given<'_>) -> Result<Value, Failure> {
         if self.is_json() && !self.body.is_empty() {
             self.json(given)
@@ -311,7 +311,7 @@ impl Reply {
         }
     }
 
-    /// The body as JSON, whatever its type says.
+    /// Parses the body as JSON, independent of its content type.
     ///
     /// # Errors
     /// `parse_error`.
@@ -331,7 +331,7 @@ impl Reply {
                 String::from_utf8(std::mem::take(&mut self.body))
                     .map_err(|error| self.unreadable(given, "text (UTF-8)", &error))
             }
-            // Each byte is the code point of its number.
+            // Each byte is the code point with its number.
             "iso-8859-1" | "latin1" | "latin-1" => {
                 Ok(self.body.iter().map(|byte| char::from(*byte)).collect())
             }
@@ -372,7 +372,7 @@ impl Reply {
         essence == "application/json" || essence == "text/json" || essence.ends_with("+json")
     }
 
-    /// A parameter of the content type, in lower case.
+    /// Returns a parameter of the content type, in lower case.
     fn parameter(&self, name: &str) -> Option<String> {
         self.media_type()?.split(';').skip(1).find_map(|part| {
             let (key, value) = part.split_once('=')?;

@@ -1,4 +1,4 @@
-//! `schema.merge`: one JSON Schema made of several.
+//! `schema.merge`: merges several JSON Schemas into one.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::arguments::{Given, optional, required};
 use super::location;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 const LARGEST: u64 = 16 << 20;
 
 pub(super) fn register(registry: &mut Registry) {
@@ -88,7 +88,7 @@ impl Action for Merge {
     }
 }
 
-/// The files that the arguments name.
+/// Returns the files that the arguments name.
 fn paths(arguments: &Arguments) -> impl Iterator<Item = &str> {
     let schemas = arguments.get("schemas").and_then(Value::as_array);
     schemas
@@ -97,7 +97,7 @@ fn paths(arguments: &Arguments) -> impl Iterator<Item = &str> {
         .filter_map(|schema| schema.get("path").and_then(Value::as_str))
 }
 
-/// One of the schemas.
+/// Reads one of the schemas.
 async fn schema(
     given: &Given<'_>,
     runtime: &Runtime,
@@ -118,7 +118,7 @@ async fn schema(
     location::local(given, runtime, "schemas", path)?;
     let bytes = location::read(given, runtime, path, LARGEST).await?;
     let text = String::from_utf8_lossy(&bytes);
-    // JSON is YAML.
+    // JSON is a subset of YAML.
     let tree = tree::parse(path, &text).map_err(|problems| {
         let first = problems.first().map(ToString::to_string);
         given.failure("parse_error", first.unwrap_or_default())

@@ -67,7 +67,8 @@ static RUN: About = About {
     memoizable: Memoizable::Yes,
 };
 
-/// Passed on unasked: what programs need to find themselves, their user, and their language.
+/// Variables that are always passed on: programs need them for the search path, the user's home, the
+/// language and temporary files.
 const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 const OUTPUT_LIMITS: RangeInclusive<u64> = 1..=1 << 30;
@@ -92,12 +93,12 @@ impl Action for Run {
         let replaced = given.any("environment").and_then(Value::as_object);
         let mut passed = passed(runtime);
         passed.retain(|name, _| replaced.is_none_or(|replaced| !replaced.contains_key(name)));
-        // The values of a mapping are in the arguments already.
+        // The values of a mapping are already in the arguments.
         let named: Vec<Value> = names(&given)?
             .into_iter()
             .map(|name| {
                 let value = runtime.environment.get(&name);
-                // It may be a credential, and what is keyed is written down.
+                // The value may be a credential, and the key is stored, so only its digest is keyed.
                 let digest = value.map(|value| location::digested(runtime, value));
                 json!({ "variable": name, "digest": digest })
             })
@@ -167,8 +168,8 @@ fn directory(given: &Given<'_>, runtime: &Runtime) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A directory as it is keyed: without links, which may lead elsewhere by the next run. One that is reached
-/// through no link is keyed as it is written.
+/// Returns the keyed form of a directory: with links resolved, because their targets may change before
+/// the next run. A directory that is reached through no link is keyed as written.
 pub(super) fn resolved(directory: PathBuf) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in directory.components() {
@@ -185,7 +186,7 @@ pub(super) fn resolved(directory: PathBuf) -> PathBuf {
     }
 }
 
-/// The names in a list of environment variables.
+/// Returns the names in a list of environment variables.
 fn names(given: &Given<'_>) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for name in given
@@ -207,7 +208,7 @@ fn names(given: &Given<'_>) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// The variables of the run that are passed on unasked.
+/// Returns the variables of the run that are always passed on.
 pub(super) fn passed(runtime: &Runtime) -> BTreeMap<String, String> {
     let is_passed = |name: &str| PASSED.contains(&name) || name.starts_with("LC_");
     runtime
@@ -270,7 +271,7 @@ fn environment(given: &Given<'_>, runtime: &Runtime) -> Result<BTreeMap<String, 
     Ok(passed)
 }
 
-/// The failure of a program that did not come to its end.
+/// Returns the failure of a program that did not run to completion.
 pub(super) fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure {
     match fault {
         Fault::NoDirectory(path) => given.failure("not_found", format_args!("there is no directory `{}` to run `{program}` in", path.display())),
@@ -288,10 +289,10 @@ pub(super) fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure
     }
 }
 
-/// The text that a program wrote to stdout.
+/// Returns a program's stdout as text.
 ///
 /// # Errors
-/// It is not UTF-8.
+/// If it is not UTF-8.
 pub(super) fn stdout(given: &Given<'_>, program: &str, bytes: Vec<u8>) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| {
         given.failure("validation_error", format_args!(
@@ -301,7 +302,7 @@ pub(super) fn stdout(given: &Given<'_>, program: &str, bytes: Vec<u8>) -> Result
     })
 }
 
-/// The failure of a program whose exit code is not 0.
+/// Returns the failure of a program whose exit code is not 0.
 pub(super) fn unsuccessful(
     given: &Given<'_>,
     runtime: &Runtime,
@@ -326,15 +327,15 @@ pub(super) fn unsuccessful(
     )
 }
 
-/// The end of what a program wrote, without secrets.
+/// Returns the end of a program's output, without secrets.
 pub(super) fn said(runtime: &Runtime, written: &[u8]) -> String {
     let said = String::from_utf8_lossy(written);
-    // Redacted before it is cut: half a secret would not be recognised.
+    // Redacted before it is cut: a truncated secret would not be recognized.
     let said = runtime.seals.redact(&said);
     last_part(&cachalot_core::secret::mask_credentials(&said))
 }
 
-/// The end of what a program said, which is where the reason is.
+/// Returns the end of a program's output, which usually contains the reason of a failure.
 fn last_part(text: &str) -> String {
     const LONGEST: usize = 1_000;
     let text = text.trim();

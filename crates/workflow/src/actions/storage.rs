@@ -56,7 +56,7 @@ impl Action for Hash {
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let mut implicit = json!({ "echoed_path": arguments.get("path") });
-        // The result repeats the path, so that another path to the same content is another result.
+        // The result contains the path, so another path to the same content is another result.
         if let (Value::Object(inputs), Value::Object(more)) =
             (&mut implicit, location::implied(runtime, arguments, "path"))
         {
@@ -85,7 +85,7 @@ impl Action for Hash {
             .await
             .map_err(|error| {
                 let failure = location::fault(&given, &error);
-                // Whatever keeps the bytes from being read is one thing here: the file.
+                // A missing file and an unknown scheme are reported as `file_error`, too.
                 match error.kind {
                     ErrorKind::NotFound | ErrorKind::UnknownScheme => Failure {
                         kind: "file_error",

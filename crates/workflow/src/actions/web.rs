@@ -1,4 +1,4 @@
-//! `web.search`, by SearXNG.
+//! `web.search`, through SearXNG.
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
@@ -51,7 +51,7 @@ static SEARCH: About = About {
 const SETTING: &str = "/web/search/base_url";
 const VARIABLE: &str = "SEARXNG_BASE_URL";
 
-/// What SearXNG answers; the rest of it is not looked at.
+/// The part of SearXNG's response that is used.
 #[derive(Deserialize)]
 struct Answer {
     results: Vec<Found>,
@@ -140,7 +140,7 @@ impl Action for Search {
     }
 }
 
-/// The instance that the call names.
+/// Returns the instance that the call names.
 fn named<'s>(given: &'s Given<'_>) -> Result<Option<&'s str>, Failure> {
     Ok(given.text("base_url")?.filter(|url| !url.is_empty()))
 }
@@ -149,7 +149,8 @@ fn configured(runtime: &Runtime) -> Option<&str> {
     setting(runtime, SETTING).or_else(|| variable(runtime, VARIABLE))
 }
 
-/// An instance refuses JSON until it is told otherwise; its answer does not say so.
+/// Adds a hint to the failure: a SearXNG instance rejects JSON until it is enabled, and its response does
+/// not mention that.
 fn explain(failure: Failure) -> Failure {
     if failure.kind != "auth_error" {
         return failure;

@@ -1,5 +1,5 @@
-//! Arguments as they are written in a file, for checks when it is loaded. What a template will give
-//! is not known then: about that nothing is said.
+//! Load-time checks of arguments as written in a file. Values that come from templates are not known then
+//! and are not checked.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use super::arguments::excerpt;
 use crate::format::codes;
 use crate::template::is_literal;
 
-/// The arguments of one action as they are written.
+/// Arguments of one action as written.
 pub(super) struct Written<'a> {
     with: Option<&'a Node>,
     problems: Vec<Problem>,
@@ -25,7 +25,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// What is wrong with them.
+    /// Returns the problems that were found.
     pub(super) fn problems(self) -> Vec<Problem> {
         self.problems
     }
@@ -40,14 +40,14 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// The text that is meant, if it is written without templates.
+    /// Returns the literal text, if it contains no template.
     fn text(&self, name: &str) -> Option<(&'a Node, &'a str)> {
         let node = self.argument(name)?;
         let text = node.as_text().filter(|text| is_literal(text))?;
         Some((node, text))
     }
 
-    /// The number that is meant, if it is written without templates.
+    /// Returns the literal number, if it contains no template.
     fn number(&self, name: &str) -> Option<(&'a Node, f64)> {
         let node = self.argument(name)?;
         #[expect(
@@ -64,13 +64,14 @@ impl<'a> Written<'a> {
         Some((node, number))
     }
 
-    /// A list of hosts, written without templates: nothing of a run decides which they are.
+    /// Checks a list of hosts, which must not contain templates: nothing in a run may decide which hosts
+    /// are allowed.
     pub(super) fn hosts(mut self, name: &str) -> Self {
         let Some(node) = self.argument(name) else {
             return self;
         };
         let Kind::List(items) = &node.kind else {
-            // Of another kind: that is told elsewhere, unless it is a template.
+            // The type check reports other kinds; a template is refused here.
             if node.as_text().is_some_and(|text| !is_literal(text)) {
                 self.refuse_hosts(name);
             }
@@ -94,7 +95,7 @@ impl<'a> Written<'a> {
         self.refuse(codes::BAD_VALUE, name, message, help);
     }
 
-    /// A problem with the argument `name`, or with all of them if it is not there.
+    /// Adds a problem at the argument `name`, or at all arguments if it is missing.
     pub(super) fn refuse(
         &mut self,
         code: &'static str,
@@ -110,7 +111,7 @@ impl<'a> Written<'a> {
         });
     }
 
-    /// A duration in seconds, as the action reads it when it runs.
+    /// Checks a duration in seconds, with the same bounds as at run time.
     pub(super) fn seconds(mut self, name: &str) -> Self {
         const LONGEST: f64 = 604_800.0;
         if let Some((_, seconds)) = self.number(name)
@@ -123,7 +124,7 @@ impl<'a> Written<'a> {
         self
     }
 
-    /// A whole number within bounds.
+    /// Checks a whole number within bounds.
     pub(super) fn count(mut self, name: &str, range: RangeInclusive<u64>) -> Self {
         #[expect(
             clippy::cast_precision_loss,
@@ -144,7 +145,7 @@ impl<'a> Written<'a> {
         self
     }
 
-    /// One of some names.
+    /// Checks that the text is one of the known names.
     pub(super) fn one_of(
         mut self,
         name: &str,
@@ -161,7 +162,7 @@ impl<'a> Written<'a> {
         self
     }
 
-    /// Text that `read` takes, or says what is wrong with, to be read after the name.
+    /// Checks a text with `read`, whose error is a phrase that follows the name.
     pub(super) fn read(
         mut self,
         name: &str,
@@ -176,7 +177,7 @@ impl<'a> Written<'a> {
         self
     }
 
-    /// At least one of these arguments.
+    /// Requires at least one of these arguments.
     pub(super) fn some_of(mut self, action: &str, names: &[&str], help: &str) -> Self {
         let may_be = |name: &&&str| self.argument(name).is_some_and(|node| !node.is_null());
         if !self.is_template() && !names.iter().any(|name| may_be(&name)) {
@@ -186,8 +187,8 @@ impl<'a> Written<'a> {
         self
     }
 
-    /// At most one of these arguments. Of a template nothing is known: it may give null, which is
-    /// as good as none.
+    /// Allows at most one of these arguments. Templates are not counted: their value may be null, which
+    /// counts as absent.
     pub(super) fn one_at_most(mut self, action: &str, names: &[&str], help: &str) -> Self {
         let given: Vec<&str> = names
             .iter()
@@ -212,7 +213,7 @@ impl<'a> Written<'a> {
         })
     }
 
-    /// Whether one template gives all arguments.
+    /// True if a single template produces all arguments.
     fn is_template(&self) -> bool {
         self.with
             .and_then(Node::as_text)

@@ -1,4 +1,4 @@
-//! The arguments of one call, read by name.
+//! Arguments of one call, read by name.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::{expected, noun, shown};
 use crate::{About, Arguments, Failure, ParameterKind};
 
-/// The checked arguments of one call, read by name. A value that is not of the kind asked for is a
-/// failure and not a panic, so that an action that is called unchecked says what is wrong.
+/// Checked arguments of one call, read by name. A value of another kind than requested is a failure, not
+/// a panic, so that an action that is called without the check reports the error.
 pub(in crate::actions) struct Given<'a> {
     action: &'static str,
     arguments: Cow<'a, Arguments>,
 }
 
 impl Given<'static> {
-    /// The arguments of a call of this action.
+    /// Takes the arguments of a call of this action.
     pub(in crate::actions) fn to(about: &About, arguments: Arguments) -> Self {
         Self {
             action: shown(about),
@@ -26,7 +26,7 @@ impl Given<'static> {
 }
 
 impl<'a> Given<'a> {
-    /// The same, to be looked at only.
+    /// Borrows the arguments of a call of this action.
     pub(in crate::actions) fn seen(about: &About, arguments: &'a Arguments) -> Self {
         Self {
             action: shown(about),
@@ -34,12 +34,12 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The name of the action, for messages.
+    /// Returns the action's name, for messages.
     pub(in crate::actions) fn action(&self) -> &'static str {
         self.action
     }
 
-    /// A `validation_error` about one parameter.
+    /// Returns a `validation_error` about one parameter.
     pub(in crate::actions) fn wrong(&self, name: &str, what: impl std::fmt::Display) -> Failure {
         Failure::new(
             "validation_error",
@@ -47,7 +47,7 @@ impl<'a> Given<'a> {
         )
     }
 
-    /// A failure of another kind, in the name of the action.
+    /// Returns a failure of the given kind that names the action.
     pub(in crate::actions) fn failure(
         &self,
         kind: &'static str,
@@ -56,12 +56,12 @@ impl<'a> Given<'a> {
         Failure::new(kind, format!("{}: {what}", self.action))
     }
 
-    /// The argument, whatever it is; null too.
+    /// Returns the argument, of any kind and including null.
     pub(in crate::actions) fn any(&self, name: &str) -> Option<&Value> {
         self.arguments.get(name)
     }
 
-    /// The argument, unless it is null.
+    /// Returns the argument, unless it is null.
     fn some(&self, name: &str) -> Option<&Value> {
         self.arguments.get(name).filter(|value| !value.is_null())
     }
@@ -84,12 +84,12 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Text that may be left out.
+    /// Returns an optional text.
     pub(in crate::actions) fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
         self.of_kind(name, ParameterKind::Text, Value::as_str)
     }
 
-    /// Text that must be there and not be empty.
+    /// Returns a required, non-empty text.
     pub(in crate::actions) fn required_text(&self, name: &str) -> Result<&str, Failure> {
         match self.text(name)? {
             Some("") => Err(self.wrong(name, "is empty")),
@@ -98,14 +98,14 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// A boolean, `default` if left out.
+    /// Returns a boolean, or `default` if it is left out.
     pub(in crate::actions) fn flag(&self, name: &str, default: bool) -> Result<bool, Failure> {
         Ok(self
             .of_kind(name, ParameterKind::Boolean, Value::as_bool)?
             .unwrap_or(default))
     }
 
-    /// A whole number within `range`, `default` if left out.
+    /// Returns a whole number within `range`, or `default` if it is left out.
     pub(in crate::actions) fn count(
         &self,
         name: &str,
@@ -128,7 +128,8 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// A duration in seconds, `default` if left out; above zero and at most a week.
+    /// Returns a duration given in seconds, or `default` if it is left out; above zero and at most a
+    /// week.
     pub(in crate::actions) fn seconds(
         &self,
         name: &str,
@@ -151,19 +152,19 @@ impl<'a> Given<'a> {
             })
     }
 
-    /// A mapping that may be left out.
+    /// Returns an optional mapping.
     pub(in crate::actions) fn object(&self, name: &str) -> Result<Option<&Arguments>, Failure> {
         self.of_kind(name, ParameterKind::Object, Value::as_object)
     }
 
-    /// A list that may be left out.
+    /// Returns an optional list.
     pub(in crate::actions) fn list(&self, name: &str) -> Result<Option<&[Value]>, Failure> {
         self.of_kind(name, ParameterKind::List, |value| {
             value.as_array().map(Vec::as_slice)
         })
     }
 
-    /// A scalar inside a list or a mapping, as text; null is `None`.
+    /// Converts a scalar inside a list or a mapping to text; null is `None`.
     pub(in crate::actions) fn scalar(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! What is wrong with the arguments of `cache.wrap` as written, told when the file is loaded.
+//! Load-time checks of the arguments of `cache.wrap`.
 
 mod lists;
 
@@ -10,7 +10,7 @@ use crate::action::{Memoizable, Parameter, ParameterKind};
 use crate::actions::Registry;
 use crate::actions::arguments::{optional, required};
 
-/// The parameters of `cache.wrap`.
+/// Parameters of `cache.wrap`.
 pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     required("action", ParameterKind::Text, "The action to wrap."),
     required(
@@ -100,7 +100,7 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     ),
 ];
 
-/// A text without templates: what is written is what is meant.
+/// Returns a text that contains no template, so that its value is known at load time.
 fn literal(node: Option<&Node>) -> Option<&str> {
     match node.map(|node| &node.kind) {
         Some(Kind::Text(text)) if !text.contains("{{") && !text.contains("{%") => Some(text),
@@ -140,7 +140,7 @@ pub(super) fn wrap(with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
     problems
 }
 
-/// `key_prefix: false` shares with everybody: a narrower scope contradicts it.
+/// Rejects `key_prefix: false` with a scope narrower than `global`: the former shares with every agent.
 fn sharing(with: &Node, problems: &mut Vec<Problem>) {
     let unprefixed = entry(with, "key_prefix").is_some_and(|node| node.as_boolean() == Some(false));
     let scope = entry(with, "scope");
@@ -206,7 +206,7 @@ fn one_of(with: &Node, key: &str, known: &[&str], problems: &mut Vec<Problem>) {
     }
 }
 
-/// The number that is written, as a number or as text; `Err` for text that is none.
+/// Returns a literal number, written as a number or as text; `Err` for text that is not a number.
 fn number(node: &Node) -> Option<Result<f64, &str>> {
     match &node.kind {
         Kind::Integer(number) => Some(Ok(*number as f64)),
@@ -222,7 +222,7 @@ fn positive(with: &Node, key: &str, problems: &mut Vec<Problem>) {
     let wrong = match number(node) {
         Some(Ok(count)) if count > 0.0 && count.is_finite() => return,
         Some(Ok(count)) => count.to_string(),
-        // Text that is no number is told of with the types of all arguments.
+        // Text that is not a number is reported by the type check of all arguments.
         Some(Err(_)) | None => return,
     };
     problems.push(
@@ -262,7 +262,7 @@ fn limit(with: &Node, problems: &mut Vec<Problem>) {
     }
 }
 
-/// `custom` needs a key; `sha256` and `file_content` need an argument that is there.
+/// Checks that `custom` has a key, and that `sha256` and `file_content` have an argument to read.
 fn key_source(with: &Node, problems: &mut Vec<Problem>) {
     let is_given =
         |key: &Node| !key.is_null() && key.as_text().is_none_or(|text| !text.trim().is_empty());

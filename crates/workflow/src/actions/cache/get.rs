@@ -1,4 +1,4 @@
-//! `cache.get`: an entry, without running anything.
+//! `cache.get`: returns an entry without running anything.
 
 use std::time::Duration;
 
@@ -40,10 +40,10 @@ static ABOUT: About = About {
     memoizable: Memoizable::Yes,
 };
 
-/// How long the memory may take.
+/// The maximum time to wait for the store.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Without a memory, nothing is told about what is in it.
+/// Fails if the run has no store, because then the content of the cache is unknown.
 pub(super) fn memory_needed(runtime: &Runtime) -> Result<(), Failure> {
     match runtime.memory {
         Some(_) => Ok(()),
@@ -54,7 +54,7 @@ pub(super) fn memory_needed(runtime: &Runtime) -> Result<(), Failure> {
     }
 }
 
-/// The handle that a `key` argument means.
+/// Returns the handle that the `key` argument names.
 pub(super) fn handle_of(
     arguments: &Arguments,
     runtime: &Runtime,
@@ -73,7 +73,7 @@ pub(super) fn handle_of(
     Ok(Some(handle::of_key(key, agent, &runtime.seals)))
 }
 
-/// The entries under a handle.
+/// Returns a filter for the entries with this handle.
 pub(super) fn under(handle: String) -> Filter {
     let label = Label::new(HANDLE_LABEL, handle);
     Filter {
@@ -96,7 +96,8 @@ impl Action for Get {
             .and_then(Value::as_bool)
             .unwrap_or(false);
         memory_needed(runtime)?;
-        // On a shared memory others have entries under the same key. An agent is named by the handle.
+        // In a shared store, other users may have entries under the same key, so the search is limited to
+        // the run's own scopes and to the agent that the handle names.
         let mut scopes = own_scopes(runtime);
         scopes.extend(handle::agent_of(&handle).map(|agent| Scope::Agent(agent.to_owned())));
         let filter = under(handle);

@@ -1,4 +1,4 @@
-//! What users see as a key: `cache:{agent}:{action}:{sha256}` or `cache:{agent}:{key}`.
+//! User-visible keys (handles): `cache:{agent}:{action}:{sha256}` or `cache:{agent}:{key}`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,8 +8,8 @@ use cachalot_core::{Digest, Seals};
 
 const START: &str = "cache:";
 
-/// A name as it appears in handles: `:`, `*`, `%`, white space and control characters are
-/// percent-encoded, so that a name cannot reach into another part of a handle or into a pattern.
+/// Escapes a name for use in a handle: `:`, `*`, `%`, white space and control characters are
+/// percent-encoded, so that a name can neither extend into another part of a handle nor act as a pattern.
 #[must_use]
 pub fn escape(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
@@ -33,8 +33,8 @@ fn escape_onto(name: &str, escaped: &mut String) {
     }
 }
 
-/// The agent's segment of a handle: `settings.name`, else `name`, else the file's name with a digest
-/// of its path, so that two unnamed agents never share.
+/// Returns the agent's segment of a handle: `settings.name`, else `name`, else the file's name with a
+/// digest of its path, so that two unnamed agents never share.
 #[must_use]
 pub fn agent_segment(settings_name: Option<&str>, name: Option<&str>, file: &Path) -> String {
     let given = [settings_name, name]
@@ -51,7 +51,8 @@ pub fn agent_segment(settings_name: Option<&str>, name: Option<&str>, file: &Pat
     escape(&format!("{stem}-{}", &digest[..8]))
 }
 
-/// The beginning of a handle: with the agent's segment, or without it for what agents share.
+/// Returns the beginning of a handle: with the agent's segment, or without it for entries that agents
+/// share.
 pub(super) fn start(agent: Option<&str>) -> String {
     match agent {
         Some(agent) => [START, agent, ":"].concat(),
@@ -59,14 +60,14 @@ pub(super) fn start(agent: Option<&str>) -> String {
     }
 }
 
-/// The agent's segment of a handle, if it is one of those that have one.
+/// Returns the agent's segment of a handle, if the handle has one.
 pub(super) fn agent_of(handle: &str) -> Option<&str> {
     let (agent, _) = handle.strip_prefix(START)?.split_once(':')?;
     Some(agent)
 }
 
-/// A key that a user gave, without a leading `cache:`, then without a leading `{agent}:`: all ways to
-/// write a key are the same key, and a handle is its own handle.
+/// Returns a user's key without a leading `cache:`, then without a leading `{agent}:`. All spellings of a
+/// key are the same key, and a handle is its own handle.
 pub(super) fn own_key<'a>(key: &'a str, agent: Option<&str>) -> &'a str {
     let key = key.strip_prefix(START).unwrap_or(key);
     let own = agent
@@ -75,8 +76,8 @@ pub(super) fn own_key<'a>(key: &'a str, agent: Option<&str>) -> &'a str {
     own.unwrap_or(key)
 }
 
-/// The handle of a key that a user gave. Secrets in the key are sealed; the beginning is no secret,
-/// whatever a short secret may look like.
+/// Returns the handle of a user's key. Secrets in the key are sealed. The beginning of the handle is
+/// never sealed, even if it contains the text of a short secret.
 pub(super) fn of_key(key: &str, agent: Option<&str>, seals: &Seals) -> String {
     format!(
         "{}{}",
@@ -85,7 +86,7 @@ pub(super) fn of_key(key: &str, agent: Option<&str>, seals: &Seals) -> String {
     )
 }
 
-/// The handle of an action's arguments.
+/// Returns the handle of an action's arguments.
 pub(super) fn of_arguments(action: &str, digest: Digest, agent: Option<&str>) -> String {
     let mut handle = start(agent);
     handle.reserve(action.len() + 65);
@@ -95,8 +96,8 @@ pub(super) fn of_arguments(action: &str, digest: Digest, agent: Option<&str>) ->
     handle
 }
 
-/// A text that may hold secrets, as it may be shown and stored: each secret is replaced by the
-/// beginning of its keyed digest.
+/// Seals a text that may contain secrets, so that it can be shown and stored: each secret is replaced by
+/// the beginning of its keyed digest.
 pub(super) fn sealed(text: String, seals: &Seals) -> String {
     let Some(pieces) = seals.split(&text) else {
         return text;

@@ -1,4 +1,4 @@
-//! What makes two calls of `cache.wrap` the same: the handle, and everything that is keyed.
+//! The identity of a `cache.wrap` call: its handle and its keyed input.
 
 use std::path::PathBuf;
 
@@ -12,15 +12,15 @@ use super::request::{Request, Strategy, invalid};
 use crate::Runtime;
 use crate::action::{Arguments, Failure};
 
-/// What a call is called, and what it depends on.
+/// Handle and keyed input of a call.
 pub(super) struct Identity {
     pub(super) handle: String,
     pub(super) input: Canonical,
-    /// Tells, after the action has run, whether it saw the content that is in the key.
+    /// Checks, after the action has run, that it read the content that is in the key.
     pub(super) guard: Guard,
 }
 
-/// What must not have changed between the making of the key and the end of the action.
+/// Content that must stay unchanged from the computation of the key to the end of the action.
 pub(super) enum Guard {
     Nothing,
     Local(Witnessed),
@@ -32,7 +32,7 @@ pub(super) enum Guard {
 }
 
 impl Guard {
-    /// The reason why the answer must not be kept.
+    /// Returns the reason if the answer must not be stored.
     pub(super) async fn check(&self, runtime: &Runtime) -> Result<(), Reason> {
         let changed = |what: String| Reason::Changed(format!("{what}, while the action ran"));
         let Self::Remote {
@@ -47,7 +47,7 @@ impl Guard {
             };
         };
         let holds = match runtime.storage.stat(uri).await {
-            // A size alone tells little.
+            // An unchanged size alone is weak evidence, so the content is hashed again.
             Ok(after) if after.etag.is_none() && after.modified.is_none() && after == *before => {
                 remote_digest(uri, runtime).await.as_ref() == Ok(digest)
             }
@@ -61,8 +61,9 @@ impl Guard {
     }
 }
 
-/// Makes the identity of a request. The request's arguments are only borrowed: they are moved into
-/// the value that is encoded and back out of it, because copying them would be the larger part of a hit.
+/// Computes the identity of a request. The request's arguments are only borrowed: they are moved into the
+/// value that is encoded and moved back afterwards, because a copy would be the larger part of the cost
+/// of a hit.
 pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result<Identity, Reason> {
     let implicit = request.action.implicit_inputs(&request.args, runtime);
     let mut implicit = implicit.map_err(|failure| Reason::NoKey(failure.message))?;
@@ -126,10 +127,10 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     })
 }
 
-/// What a wrap depends on beside its arguments, for a wrap around it.
+/// Returns the inputs that a wrap depends on besides its arguments, for the wrap around it.
 ///
 /// # Errors
-/// If files are among it: the wrap around it would not see them change.
+/// If the inputs include files: the outer wrap would not see them change.
 pub(super) fn nested_inputs(request: &Request, runtime: &Runtime) -> Result<Value, Failure> {
     if matches!(request.strategy, Strategy::FileContent(_)) || !request.depends_on.is_empty() {
         return Err(invalid(
@@ -153,7 +154,8 @@ fn digest_of(keyed: Map<String, Value>, runtime: &Runtime) -> (Digest, Map<Strin
     }
 }
 
-/// Where the content of a file is keyed, it does not matter what its path is relative to.
+/// Removes the `source` argument from the implicit inputs: once the content of a file is keyed, the
+/// directory that its path is relative to no longer matters.
 fn leave_out(source: &str, implicit: &mut Value) {
     if let Value::Object(inputs) = implicit {
         inputs.shift_remove(source);
@@ -163,7 +165,7 @@ fn leave_out(source: &str, implicit: &mut Value) {
     }
 }
 
-/// Returns the arguments to where they were borrowed from.
+/// Moves the borrowed arguments back.
 fn take_back(keyed: Value, without: Vec<(String, Value)>, args: &mut Arguments) {
     if let Value::Object(mut keyed) = keyed
         && let Some(Value::Object(borrowed)) = keyed.shift_remove("args")
@@ -173,7 +175,8 @@ fn take_back(keyed: Value, without: Vec<(String, Value)>, args: &mut Arguments) 
     args.extend(without);
 }
 
-/// The digest of what is behind the path or URI in the argument `source`, and what must stay so.
+/// Returns the digest of the content behind the path or URI in the argument `source`, and the guard that
+/// checks that it stays unchanged.
 async fn content_of(
     path: Option<&Value>,
     source: &str,
@@ -183,7 +186,8 @@ async fn content_of(
     let Some(Value::String(path)) = path else {
         return Err(no_key(format!("`{source}` is not a path")));
     };
-    // A message may write a URI in another way than it was given: with secrets, it says nothing.
+    // A message may spell a URI differently than the argument did, so redaction could miss a secret. If
+    // the URI contains a secret, the message is replaced by a general one.
     let no_key = |why: String| match runtime.seals.occur_in(path.as_bytes()) {
         true => no_key(format!("what `{source}` names cannot be read")),
         false => no_key(why),
@@ -223,14 +227,14 @@ async fn remote_digest(uri: &str, runtime: &Runtime) -> Result<Digest, String> {
         .map_err(|_| "the hash is not a sha256".to_owned())
 }
 
-/// The paths that the user says the result depends on, as they are keyed; null for none.
+/// Returns the paths in `depends_on` in their keyed form; null if there are none.
 fn depended_on(request: &Request, runtime: &Runtime) -> Result<Value, Reason> {
     if request.depends_on.is_empty() {
         return Ok(Value::Null);
     }
     let paths = witnessed_paths(request, runtime).map_err(Reason::NoKey)?;
     let text = |path: &PathBuf| match path.to_str() {
-        // The entry names what it depends on.
+        // The entry stores these paths.
         Some(path) if runtime.seals.occur_in(path.as_bytes()) => Err(Reason::NoKey(
             "a path in `depends_on` holds a secret".to_owned(),
         )),
@@ -243,7 +247,7 @@ fn depended_on(request: &Request, runtime: &Runtime) -> Result<Value, Reason> {
     paths.iter().map(text).collect()
 }
 
-/// The files and directories that the user says the result depends on.
+/// Returns the files and directories in `depends_on`.
 pub(super) fn witnessed_paths(
     request: &Request,
     runtime: &Runtime,

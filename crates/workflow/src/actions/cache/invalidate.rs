@@ -1,4 +1,4 @@
-//! `cache.invalidate`: erases entries, of the cache only, without any hidden limit.
+//! `cache.invalidate`: erases cache entries (no other records), without a hidden limit.
 
 use std::collections::HashSet;
 
@@ -77,7 +77,7 @@ impl Action for Invalidate {
         for filter in &filters {
             let found = runtime.cache.erase(filter, dry_run).await;
             let found = found.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;
-            // What would be erased by two of the filters would be erased once.
+            // An entry that two filters match counts once in a dry run, as in a real one.
             let new = |entry: &ErasedEntry| !dry_run || told.insert(entry.key.clone());
             erased.extend(found.entries.into_iter().filter(new));
         }
@@ -91,13 +91,14 @@ impl Action for Invalidate {
     }
 }
 
-/// An entry as users see it.
+/// Returns the entry's handle, or its key if it has no handle.
 fn shown(entry: &ErasedEntry) -> &str {
     let handle = entry.labels.iter().find(|label| label.name == HANDLE_LABEL);
     handle.map_or(&entry.key, |label| &label.value)
 }
 
-/// What the arguments ask to erase: the key, and what pattern, metadata and tags together match.
+/// Returns the filters for the entries to erase: one for the key, and one for entries that match pattern,
+/// metadata and tags together.
 fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, Failure> {
     let mut filters = Vec::new();
     filters.extend(handle_of(arguments, runtime)?.map(under));
@@ -136,7 +137,8 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, 
     Ok(filters)
 }
 
-/// What `any` matches, as far as its handle matches too. Entries without a handle are no action's.
+/// Narrows `any` to entries whose handle matches the pattern. Entries without a handle do not belong to
+/// an action.
 fn matching(any: &Filter, pattern: String) -> Filter {
     let mut filter = any.clone();
     filter.criteria.push(Criterion::Glob {
@@ -146,7 +148,7 @@ fn matching(any: &Filter, pattern: String) -> Filter {
     filter
 }
 
-/// Reads a metadata filter; returns the action's name if it asks for one.
+/// Reads a metadata filter. Returns the action's name if the filter contains one.
 fn metadata(
     wanted: Map<String, Value>,
     criteria: &mut Vec<Criterion>,
@@ -159,7 +161,7 @@ fn metadata(
             return Err(invalid(format!("metadata_filter: `{field}` must be text")));
         };
         match field.as_str() {
-            // Entries carry the first name of their action.
+            // Entries store the first name of their action.
             "_cache_action" => {
                 let known = runtime.actions.get(&text);
                 name = Some(known.map_or(text, |action| name_of(action.as_ref()).to_owned()));
@@ -168,7 +170,7 @@ fn metadata(
                 HANDLE_LABEL,
                 handle::sealed(text, &runtime.seals),
             ))),
-            // Every entry with a handle is of this type, the only one there is.
+            // Every entry with a handle has this type, the only one that exists.
             "_cache_type" if text == CACHE_TYPE => {
                 criteria.push(Criterion::Glob {
                     name: HANDLE_LABEL.to_owned(),

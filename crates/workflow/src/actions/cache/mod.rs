@@ -1,4 +1,4 @@
-//! `cache.wrap`, `cache.get`, `cache.invalidate`: the engine as a workflow sees it.
+//! `cache.wrap`, `cache.get`, `cache.invalidate`: the cache engine for workflows.
 
 mod check;
 mod get;
@@ -13,9 +13,9 @@ pub use handle::{agent_segment, escape};
 
 use super::Registry;
 
-/// `_cache_type` of every entry that `cache.wrap` makes.
+/// The `_cache_type` of every entry that `cache.wrap` creates.
 const CACHE_TYPE: &str = "action_result";
-/// The label of a tag.
+/// The name of the label that holds a tag.
 pub const TAG_LABEL: &str = "tag";
 
 pub(super) fn register(registry: &mut Registry) {

@@ -1,4 +1,4 @@
-//! The arguments of `cache.wrap`, read.
+//! Parsed arguments of `cache.wrap`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use crate::Runtime;
 use crate::action::{Action, Arguments, Failure, Memoizable};
 use crate::actions::{Registry, check};
 
-/// How long an entry is served unless told otherwise: 60 days.
+/// The default time to live of an entry: 60 days.
 pub(super) const DEFAULT_TTL: Duration = Duration::from_secs(60 * 86_400);
-/// How often a miss sweeps unless told otherwise.
+/// The default probability that a miss sweeps expired entries.
 pub(super) const DEFAULT_CLEANUP_PROBABILITY: f64 = 0.05;
-/// How many expired entries a sweep erases unless told otherwise.
+/// The default maximum of expired entries that one sweep erases.
 pub(super) const DEFAULT_CLEANUP_LIMIT: u32 = 5;
 
-/// What goes into the key.
+/// Source of the key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Strategy {
     /// All arguments.
     Arguments,
-    /// The argument of this name by its value, and all others.
+    /// The value of the argument of this name, and all other arguments.
     Value(String),
-    /// The content of the file that the argument of this name leads to, and all others.
+    /// The content of the file that the argument of this name points to, and all other arguments.
     FileContent(String),
-    /// What the user says.
+    /// A key that the user sets.
     Key(String),
 }
 
@@ -42,11 +42,11 @@ impl Strategy {
     }
 }
 
-/// The names of the strategies.
+/// Names of the strategies.
 pub(super) const STRATEGIES: [&str; 4] = ["args", "sha256", "file_content", "custom"];
-/// The names of the scopes that a workflow has.
+/// Names of the scopes that a workflow supports.
 pub(super) const SCOPES: [&str; 5] = ["run", "workspace", "agent", "user", "global"];
-/// What `on_error` may say.
+/// Allowed values of `on_error`.
 pub(super) const ON_ERROR: [&str; 2] = ["fail", "return"];
 
 /// A call of `cache.wrap`.
@@ -55,7 +55,7 @@ pub(super) struct Request {
     pub(super) args: Arguments,
     pub(super) strategy: Strategy,
     pub(super) scope: Scope,
-    /// The agent's segment of the handle, if it has one.
+    /// The agent's segment of the handle, if the handle has one.
     pub(super) agent: Option<String>,
     pub(super) ttl: Duration,
     pub(super) mode: Mode,
@@ -65,15 +65,15 @@ pub(super) struct Request {
     pub(super) version: Value,
     pub(super) tags: Vec<String>,
     pub(super) return_errors: bool,
-    /// Whether it is made in place of a call that failed; nothing is made in its own place.
+    /// True if the request replaces a call that failed; such a request has no alternatives itself.
     pub(super) is_alternative: bool,
 }
 
-/// Why a request is not carried out.
+/// Error for a request that is not carried out.
 pub(super) struct Refused {
     pub(super) failure: Failure,
-    /// Whether it is the wrapped action that does not take its arguments, and the caller wants to be
-    /// told of its failures rather than to fail.
+    /// True if the wrapped action rejects its arguments and the caller asked for failures as results
+    /// (`on_error: return`).
     pub(super) returned: bool,
 }
 
@@ -96,8 +96,8 @@ fn one_of(name: &str, value: &str, known: &[&str]) -> Failure {
 }
 
 impl Request {
-    /// The local files that the action looks at. A file whose content is in the key may change: then
-    /// the key does.
+    /// Returns the local files that the action reads. A file whose content is in the key is left out: a
+    /// change of it changes the key.
     pub(super) fn looks_at(&self, runtime: &Runtime) -> Vec<PathBuf> {
         match &self.strategy {
             Strategy::FileContent(source) => {
@@ -109,7 +109,8 @@ impl Request {
         }
     }
 
-    /// The name under which the wrapped action is known to the cache, whichever of its names was used.
+    /// Returns the first name of the wrapped action, under which the cache knows it, independent of the
+    /// name that the call uses.
     pub(super) fn name(&self) -> &'static str {
         name_of(self.action.as_ref())
     }
@@ -152,7 +153,7 @@ impl Request {
         })
     }
 
-    /// Returns the requests that may be made in place of this one: each has its own key.
+    /// Returns the requests that may replace this one; each has its own key.
     pub(super) fn alternatives(&self, runtime: &Runtime) -> Vec<Self> {
         if self.is_alternative {
             return Vec::new();
@@ -175,7 +176,7 @@ impl Request {
     }
 }
 
-/// The first name of an action.
+/// Returns the first name of an action.
 pub(super) fn name_of(action: &dyn Action) -> &'static str {
     action.about().names.first().copied().unwrap_or_default()
 }
@@ -198,7 +199,7 @@ fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
     Ok(Arc::clone(action))
 }
 
-/// The arguments that were given, in a list: they are few, and each is looked for once.
+/// Arguments in a list: they are few, and each is looked up once.
 struct Given(Vec<(String, Value)>);
 
 impl Given {
@@ -263,8 +264,8 @@ fn strategy(given: &mut Given, args: &Arguments) -> Result<Strategy, Failure> {
     }
 }
 
-/// Who shares, and whether the handle says so. What is shared more widely than by the agent has no
-/// agent in its handle.
+/// Returns the scope, and the agent's segment of the handle. Scopes wider than the agent have no agent in
+/// the handle.
 fn scope(
     given: Option<&str>,
     key_prefix: bool,
@@ -291,7 +292,8 @@ fn scope(
     }
 }
 
-/// The scopes whose entries this run shares: what it may be shown without naming anybody else.
+/// Returns the scopes whose entries this run shares: those that it may see without naming another agent
+/// or user.
 pub(super) fn own_scopes(runtime: &Runtime) -> Vec<Scope> {
     ["run", "workspace", "agent", "user", "global"]
         .iter()
@@ -300,7 +302,7 @@ pub(super) fn own_scopes(runtime: &Runtime) -> Vec<Scope> {
         .collect()
 }
 
-/// Whose run it is. Without a name it is nobody's, and nothing is shared with nobody.
+/// Returns the user of the run. Fails without a user name: an anonymous user shares with no other.
 fn user(runtime: &Runtime) -> Result<String, Failure> {
     let names = ["USER", "LOGNAME", "USERNAME"];
     let found = names
@@ -330,7 +332,7 @@ fn ttl(given: &Given) -> Result<Duration, Failure> {
                 "{name} is {count}: it must be a positive number"
             )));
         }
-        // A time to live beyond what a duration holds is for ever.
+        // A time to live that exceeds the range of a duration never ends.
         let ttl = Duration::try_from_secs_f64(count * seconds).unwrap_or(Duration::MAX);
         chosen.get_or_insert(ttl.max(Duration::from_millis(1)));
     }
@@ -368,7 +370,7 @@ fn limit(given: &Given) -> Result<u32, Failure> {
     }
 }
 
-/// A list of texts, or one text.
+/// Reads a list of texts, or one text.
 pub(super) fn texts(value: Option<Value>, name: &str) -> Result<Vec<String>, Failure> {
     let wrong = || invalid(format!("`{name}` must be a list of texts"));
     match value {

@@ -1,4 +1,4 @@
-//! What `cache.wrap` answers: the story's fields, and what happened.
+//! The response of `cache.wrap`: the documented fields and the outcome.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -12,21 +12,21 @@ use crate::Runtime;
 use crate::action::Failure;
 use crate::report::{self, Event, FAILED, Memoized};
 
-/// Everything that a response says besides the result.
+/// Everything in a response except the result.
 pub(super) struct Response<'a> {
     pub(super) handle: Option<&'a str>,
     pub(super) how: &'a How,
     pub(super) settled: &'a Settled,
-    /// When the entry was made, for a hit.
+    /// Creation time of the entry, for a hit.
     pub(super) created: Option<i64>,
-    /// Set if the call ran and failed, or answered with an error.
+    /// Set if the call ran and failed, or returned an error.
     pub(super) is_error: bool,
 }
 
-/// An answer as it is kept in this process: all hits on an entry share it, and each gives away a copy.
+/// Decoded answer, kept in memory: all hits on an entry share it, and each returns a copy.
 pub(super) struct Answer {
     result: Value,
-    /// What every hit on the entry responds, but for the result.
+    /// The response of every hit on the entry, without the result.
     told: OnceLock<Value>,
 }
 
@@ -40,11 +40,11 @@ impl Answer {
         })
     }
 
-    /// The whole response to a call that was answered so.
+    /// Returns the whole response to a call with this answer.
     pub(super) fn told_by(&self, response: &Response<'_>, runtime: &Runtime) -> Value {
         let tell = || response.around(&self.result, runtime);
         let mut told = match response.how {
-            // Handle, times and all are those of the entry.
+            // All fields, including handle and times, belong to the entry, so every hit shares them.
             How::Hit => self.told.get_or_init(tell).clone(),
             _ => tell(),
         };
@@ -55,14 +55,14 @@ impl Answer {
 
 impl Decoded for Answer {
     fn weight(&self) -> u64 {
-        /// What `told` takes, once a hit has filled it.
+        /// Estimated size of `told` in bytes, once a hit has filled it.
         const TOLD: u64 = 2_048;
         size_of::<Self>() as u64 + self.result.weight() + TOLD
     }
 }
 
-/// Python's truth of `result["success"]`, which is true where the result does not say; results other
-/// than mappings are successes.
+/// Returns Python's truth value of `result["success"]`, which is true if the field is missing; results
+/// other than mappings are successes.
 pub(super) fn is_success(result: &Value) -> bool {
     match result {
         Value::Object(fields) => fields.get("success").is_none_or(is_true),
@@ -88,7 +88,7 @@ impl Response<'_> {
         told
     }
 
-    /// Everything but the result, for which there is a place.
+    /// Returns all fields; `result` is null and is filled in later.
     fn around(&self, result: &Value, runtime: &Runtime) -> Value {
         let hit = matches!(self.how, How::Hit);
         let mut fields = Map::with_capacity(8);
@@ -116,7 +116,7 @@ impl Response<'_> {
         Value::Object(fields)
     }
 
-    /// Why it was not stored, else why it was not a hit; without secrets.
+    /// Returns the reason why the answer was not stored, else why it was not a hit; secrets are redacted.
     fn reason(&self, runtime: &Runtime) -> Option<String> {
         let reason = self.whole_reason()?;
         Some(match runtime.seals.redact(&reason) {
@@ -135,7 +135,7 @@ impl Response<'_> {
         }
     }
 
-    /// Tells the report how the call was answered.
+    /// Reports how the call was answered.
     pub(super) fn tell(&self, runtime: &Runtime) {
         let outcome = if self.is_error && self.settled.paid.is_free() {
             FAILED
@@ -155,7 +155,8 @@ impl Response<'_> {
     }
 }
 
-/// Returns what makes a result an error, in whatever way the action tells of it; `None` if it is none.
+/// Returns the reason why a result is an error, in any form in which an action reports one; `None` if it
+/// is not an error.
 pub(super) fn error_in(result: &Value) -> Option<&'static str> {
     if !is_success(result) {
         return Some("the action did not report success");
@@ -167,7 +168,7 @@ pub(super) fn error_in(result: &Value) -> Option<&'static str> {
     None
 }
 
-/// Whether a result may be kept. Errors are not.
+/// Checks that a result may be stored; errors are not.
 pub(super) fn worth_keeping(result: &Value, seals: &Seals) -> Result<(), Reason> {
     let declined = |why: &str| Err(Reason::Declined(why.to_owned()));
     if let Some(why) = error_in(result) {
@@ -182,8 +183,8 @@ pub(super) fn worth_keeping(result: &Value, seals: &Seals) -> Result<(), Reason>
     Ok(())
 }
 
-/// Looks into each text as it is: where JSON is kept in JSON, a secret is spelled as neither of the
-/// two would spell it.
+/// Searches each text unescaped: JSON nested in JSON escapes a secret in a way that a search of the
+/// encoded text would miss.
 fn holds_secret(value: &Value, seals: &Seals) -> bool {
     match value {
         Value::String(text) => seals.occur_in(text.as_bytes()),
@@ -195,7 +196,7 @@ fn holds_secret(value: &Value, seals: &Seals) -> bool {
     }
 }
 
-/// How deeply a JSON text may be nested that is to be read back.
+/// The maximum nesting depth of JSON that can be read back.
 const DEEPEST: usize = 127;
 
 fn is_deeper_than(levels: usize, value: &Value) -> bool {
@@ -209,7 +210,7 @@ fn is_deeper_than(levels: usize, value: &Value) -> bool {
     }
 }
 
-/// The story's error object, for `on_error: return`.
+/// Returns the documented error object, for `on_error: return`.
 pub(super) fn error(failure: &Failure, handle: Option<&str>) -> Value {
     let mut fields = Map::new();
     fields.insert("success".into(), Value::Bool(false));

@@ -1,4 +1,4 @@
-//! `cache.wrap`: any action, memoized.
+//! `cache.wrap`: memoizes any action.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::action::{About, Action, Arguments, Failure, Memoizable, Planned};
 use crate::actions::Registry;
 use crate::spending;
 
-/// How long a call waits for another process that is at work on the same call.
+/// The maximum time that a call waits for another process that runs the same call.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(600);
 
 pub(super) struct Wrap;
@@ -35,7 +35,7 @@ static ABOUT: About = About {
     version: 1,
     doc: "Runs an action, or answers it from the cache.",
     parameters: super::check::WRAP_PARAMETERS,
-    // A wrap in a wrap is allowed: the inner answer is then part of the outer one.
+    // A wrap may contain a wrap: the inner answer is then part of the outer one.
     memoizable: Memoizable::Yes,
 };
 
@@ -114,7 +114,7 @@ impl Action for Wrap {
     }
 }
 
-/// The failure as it may leave the registry.
+/// Returns the failure without secrets, as required before it leaves the registry.
 fn redacted(failure: Failure, runtime: &Runtime) -> Failure {
     let message = runtime.seals.redact(&failure.message).into_owned();
     Failure { message, ..failure }
@@ -129,7 +129,7 @@ fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
     }
 }
 
-/// A duration that `settings.cache` gives in milliseconds.
+/// Returns a duration that `settings.cache` sets in milliseconds.
 fn duration(runtime: &Runtime, setting: &str, default: Duration) -> Duration {
     let set = runtime
         .settings
@@ -158,7 +158,8 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
     }
 }
 
-/// Answers a call. What a run needs is kept apart from what a hit needs: it is large, and hits are frequent.
+/// Answers a call. The code path of a run is separate from that of a hit: its future is large, and hits
+/// are frequent.
 async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
     let request = match Request::read(arguments, runtime) {
         Ok(request) => request,
@@ -175,7 +176,7 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
         Err(missed) if missed.kind == FROZEN_MISS => missed,
         answer => return answer,
     };
-    // What was stored when the call failed and an alternative answered.
+    // Looks for the answer that an alternative gave when the call failed.
     for alternative in frozen {
         match Box::pin(answer_request(alternative, runtime)).await {
             Err(failure) if failure.kind == FROZEN_MISS => {}
@@ -185,7 +186,7 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
     Err(missed)
 }
 
-/// The kind of the failure of a call that a frozen run does not find in the cache.
+/// The failure kind of a call that a frozen run does not find in the cache.
 const FROZEN_MISS: &str = "frozen_miss";
 
 async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value, Failure> {
@@ -216,7 +217,7 @@ async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value
     }
 }
 
-/// What the cache says to a call.
+/// The cache's response to a call.
 #[expect(
     clippy::large_enum_variant,
     reason = "it is taken apart where it arrives; a box would cost every miss an allocation"
@@ -225,7 +226,7 @@ enum Asked {
     Told(Value),
     Runs {
         ticket: Ticket,
-        /// What was wrong with the entry that is to be replaced.
+        /// The damage of the entry that this run replaces.
         damage: Option<Reason>,
     },
 }
@@ -257,7 +258,7 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
             None if request.mode == Mode::Frozen => {
                 return Err(Failure::new(FROZEN_MISS, failure.to_string()));
             }
-            // What cannot be read back is made again, and replaced.
+            // An entry that cannot be decoded is computed again and replaced.
             None => {
                 damage = Some(Reason::Damaged(failure.to_string()));
                 policy.mode = Mode::Refresh;
@@ -266,7 +267,7 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
     }
 }
 
-/// Runs without a key; the ledger says why.
+/// Runs the action without a key; the ledger records the reason.
 async fn uncached(request: Request, reason: Reason, runtime: &Runtime) -> Result<Value, Failure> {
     let policy = policy(&request, None, runtime);
     let input = Canonical::sealed(&json!({ "args": request.args }), &runtime.seals);
@@ -282,22 +283,22 @@ async fn uncached(request: Request, reason: Reason, runtime: &Runtime) -> Result
     run.once(request, runtime).await.map(|(answer, _)| answer)
 }
 
-/// A run of the wrapped action that others may be waiting for.
+/// A run of the wrapped action. Other callers may wait for it.
 struct Run {
     ticket: Ticket,
     handle: Option<String>,
     guard: Guard,
-    /// What was wrong with the entry that is to be replaced.
+    /// The damage of the entry that this run replaces.
     damage: Option<Reason>,
 }
 
 impl Run {
-    /// Runs, and now and then erases a few entries whose time is over.
+    /// Runs the action, and with the configured probability erases some expired entries.
     async fn lead(self, request: Request, runtime: &Runtime) -> Result<Value, Failure> {
         let (probability, limit) = (request.cleanup_probability, request.cleanup_limit);
         let (answer, memory_answers) = self.once(request, runtime).await?;
         if memory_answers && limit > 0 && runtime.random.unit() < probability {
-            // A fault here concerns nobody.
+            // A failed sweep does not affect the answer.
             let sweeping = runtime.cache.sweep(Some(limit));
             let most = duration(runtime, "patience_ms", DEFAULT_PATIENCE);
             let _ = tokio::time::timeout(most, sweeping).await;
@@ -305,7 +306,8 @@ impl Run {
         Ok(answer)
     }
 
-    /// Runs the wrapped action and ends the ticket; also tells whether the memory was there for it.
+    /// Runs the wrapped action and completes the ticket. The flag in the result is true if the action
+    /// succeeded and the store was available.
     async fn once(self, request: Request, runtime: &Runtime) -> Result<(Value, bool), Failure> {
         let Self {
             ticket,
@@ -358,7 +360,7 @@ impl Run {
             response::worth_keeping(&result, &runtime.seals),
         ) {
             (Some(why), _) => {
-                // Whatever is around this wrap is no more whole than this.
+                // The wrap around this one must not store its answer either.
                 spending::decline(why.as_str());
                 Err(Reason::Declined(why))
             }
@@ -394,8 +396,8 @@ impl Run {
     }
 }
 
-/// Answers a call that failed by the first of its alternatives that does not fail: from the cache, or
-/// by running it. What comes of it is stored under the alternative's own key.
+/// Answers a failed call with the first alternative that succeeds, from the cache or by running it. The
+/// result is stored under the alternative's own key.
 async fn in_its_place(
     mut failed: Failure,
     alternatives: Vec<Request>,
@@ -417,7 +419,7 @@ async fn in_its_place(
     Err(failed)
 }
 
-/// Notes what the action looks at, and what the user says that the result depends on, before it looks.
+/// Records the files that the action reads and those in `depends_on`, before the action reads them.
 async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Result<(), Failure> {
     let mut paths = witnessed_paths(request, runtime).map_err(invalid)?;
     paths.extend(request.looks_at(runtime));
@@ -442,12 +444,12 @@ async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Resul
         .map_err(|error| Failure::new("internal_error", error.to_string()))
 }
 
-/// The answer of an outcome, shared by all who are served by the same entry.
+/// Returns the decoded answer of an outcome, shared by all callers that the same entry serves.
 async fn decoded(outcome: &Outcome) -> Result<Arc<Answer>, RunFailure> {
     outcome.body.decoded(Answer::decode).await
 }
 
-/// What an outcome that was served says of itself.
+/// Returns the response fields of an outcome that the cache served.
 fn told_of<'a>(outcome: &'a Outcome, settled: &'a Settled, handle: &'a str) -> Response<'a> {
     let entry = outcome.entry.as_ref().filter(|_| outcome.how == How::Hit);
     Response {

@@ -1,25 +1,26 @@
-//! Readers of documents run apart from everything else.
+//! Runs document readers in isolation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// The name of the thread that reads; a panic hook may go by it.
+/// The name of the reader's thread; a panic hook may check it.
 const THREAD: &str = "document-text";
 
-/// Nested documents are read recursively.
+/// The stack size of the thread in bytes: nested documents are read recursively.
 const STACK: usize = 64 << 20;
 
-/// A document that takes longer is taken to be made so that it never ends.
+/// The maximum time for a document; one that takes longer is assumed to be crafted so that it never ends.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Does `work` in a thread of its own, because a reader of documents may panic, nest deeply, or never
-/// end: the first ends that thread only, for the second it has the stack, and one that is given up
-/// does not keep the process alive.
+/// Runs `work` in its own thread, because a document reader may panic, recurse deeply, or never end:
+/// - A panic ends only that thread.
+/// - Deep recursion has a large stack.
+/// - A reader that exceeds the time limit is abandoned and does not keep the process alive.
 ///
 /// # Errors
-/// Those of the work, or that it gave up.
+/// Errors of `work`, or that it panicked or exceeded the time limit.
 pub(super) async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
@@ -33,7 +34,7 @@ pub(super) async fn apart<T: Send + 'static>(
         .name(THREAD.to_owned())
         .stack_size(STACK)
         .spawn(move || {
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             let _ = tell.send(guarded());
         })
         .map_err(|error| error.to_string())?;

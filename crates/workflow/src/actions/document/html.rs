@@ -1,17 +1,18 @@
-//! The text of a page, its structure as Markdown.
+//! Converts an HTML page to Markdown.
 
 use htmd::HtmlToMarkdown;
 
-/// How deep elements may be nested; browsers stop at 512.
+/// The maximum nesting depth of elements; browsers stop at 512.
 const DEEPEST: usize = 2_000;
 
-/// Scripts and styles are no text; nor is what is shown only where there are no scripts.
+/// Elements without readable text: scripts, styles, and content that is shown only when scripts are
+/// disabled.
 const NO_TEXT: [&str; 5] = ["script", "style", "noscript", "template", "head"];
 
-/// The page as Markdown.
+/// Returns the page as Markdown.
 ///
 /// # Errors
-/// A page that is nested too deeply.
+/// If the page is nested too deeply.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
     let converter = HtmlToMarkdown::builder()
         .skip_tags(NO_TEXT.to_vec())

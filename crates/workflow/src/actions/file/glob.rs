@@ -55,7 +55,8 @@ impl Action for Glob {
     }
 
     fn implicit_inputs(&self, _arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        // Even where the search begins elsewhere: files are named as seen from the run's directory.
+        // Keyed even if the search begins elsewhere: paths in the result are relative to the run's
+        // directory.
         Ok(json!({ "relative_to": location::keyed(&runtime.directory) }))
     }
 
@@ -82,7 +83,7 @@ impl Action for Glob {
     }
 }
 
-/// Ends a walk that nobody waits for any more.
+/// Stops a walk when its caller is gone.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -91,14 +92,14 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// A search: from where, for what, how deep.
+/// A search: its start directory, pattern and depth.
 struct Walk {
     start: PathBuf,
     matcher: GlobMatcher,
-    /// How many names below the start a match can be; `None` with `**`.
+    /// The maximum depth of a match below the start; `None` with `**`.
     depth: Option<usize>,
     hidden: bool,
-    /// What found paths are shown relative to, if they are below it.
+    /// Matches below this directory are shown relative to it.
     relative_to: PathBuf,
     stopped: Arc<AtomicBool>,
 }
@@ -145,7 +146,7 @@ fn compiled(pattern: &str) -> Result<GlobMatcher, String> {
         .map_err(|error| error.kind().to_string())
 }
 
-/// The directories of a pattern before its first wildcard, and the rest. A pattern without a
+/// Splits a pattern into the directories before its first wildcard, and the rest. A pattern without a
 /// wildcard keeps its last name as the rest.
 fn split(pattern: &str) -> (&str, &str) {
     let wild = pattern
@@ -157,7 +158,7 @@ fn split(pattern: &str) -> (&str, &str) {
     }
 }
 
-/// A path without `.` and with `..` taken back where that is possible by its text.
+/// Normalizes a path by its text: removes `.`, and resolves `..` where a preceding name allows it.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -174,19 +175,19 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// What a walk has come by.
+/// Result of a walk.
 #[derive(Default)]
 struct Seen {
-    /// The files that match, as they are shown.
+    /// Matching files, in the form in which they are shown.
     files: Vec<String>,
-    /// What decides which files there are: the directories, and links that may lead to a file.
+    /// Inputs that determine the set of files: the directories, and links that may point to a file.
     looked_at: Vec<PathBuf>,
 }
 
 impl Walk {
     fn run(&self) -> Result<Vec<String>, (PathBuf, io::Error)> {
         let mut seen = Seen::default();
-        // A start that does not exist holds nothing that matches.
+        // A start directory that does not exist contains no matches.
         if self.start.is_dir() {
             self.visit(&self.start, Path::new(""), 1, &mut seen)?;
         }
@@ -194,11 +195,11 @@ impl Walk {
         Ok(seen.files)
     }
 
-    /// The directories and links on which the result of [`Walk::run`] depends, sorted.
+    /// Returns the directories and links on which the result of [`Walk::run`] depends, sorted.
     fn looked_at(&self) -> Vec<PathBuf> {
         let mut seen = Seen::default();
         if self.start.is_dir() {
-            // The run fails as this does, and says why.
+            // The run encounters the same error and reports it.
             let _ = self.visit(&self.start, Path::new(""), 1, &mut seen);
         } else {
             seen.looked_at.push(self.start.clone());
@@ -207,7 +208,7 @@ impl Walk {
         seen.looked_at
     }
 
-    /// Looks at what is in `directory`, whose names are `level` below the start.
+    /// Visits the entries of `directory`, which are `level` names below the start.
     fn visit(
         &self,
         directory: &Path,
@@ -247,7 +248,8 @@ impl Walk {
         Ok(())
     }
 
-    /// The path as seen from the run's directory; `None` if it is no text.
+    /// Returns the path relative to the run's directory if it is below it; `None` if it is not valid
+    /// Unicode.
     fn shown(&self, path: &Path) -> Option<String> {
         let path = normal(path);
         path.strip_prefix(&self.relative_to)

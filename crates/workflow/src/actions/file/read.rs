@@ -13,7 +13,7 @@ use crate::actions::written::Written;
 use crate::actions::{Registry, location};
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
-/// What is read at most if nothing else is said.
+/// The default maximum of bytes to read.
 const LARGEST: u64 = 64 << 20;
 
 static READ: About = About {
@@ -76,10 +76,11 @@ impl Action for Read {
 
 type Decode = fn(&Given<'_>, &str, Vec<u8>) -> Result<String, Failure>;
 
-/// The encodings by the names that are shown.
+/// Display names of the encodings.
 const ENCODINGS: [&str; 3] = ["utf-8", "latin-1", "base64"];
 
-/// How bytes become text. Chosen before anything is read, so that an unknown encoding costs nothing.
+/// Returns the decoder for the bytes. It is chosen before anything is read, so that an unknown encoding
+/// fails early.
 fn decoder(given: &Given<'_>) -> Result<Decode, Failure> {
     let encoding = given.text("encoding")?.unwrap_or("utf-8");
     decode(encoding).ok_or_else(|| {
@@ -104,7 +105,7 @@ fn decode(encoding: &str) -> Option<Decode> {
                 ))
             })
         }),
-        // Each byte is the code point of its number.
+        // Each byte is the code point with its number.
         "latin-1" | "latin1" | "iso-8859-1" => {
             Some(|_, _, bytes| Ok(bytes.into_iter().map(char::from).collect()))
         }

@@ -1,4 +1,4 @@
-//! `file.write`: nothing half-written.
+//! `file.write`: writes a file without leaving partial content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -55,7 +55,7 @@ impl Action for Write {
             .to_owned();
         let append = given.flag("append", false)?;
         let create = given.flag("create_directories", false)?;
-        // Runs to its end even if nobody waits for it any more: a cancelled write is a whole one.
+        // Runs to completion even if the caller is gone: a cancelled write is never partial.
         let work = tokio::task::spawn_blocking(move || {
             if create && let Some(parent) = path.parent() {
                 fs::create_dir_all(parent)?;
@@ -91,8 +91,8 @@ fn fault(given: &Given<'_>, named: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// Puts `content` in place of what is at `path`: written aside in full, then renamed over it. A link
-/// is followed, so that it is its target that changes; the permissions stay.
+/// Replaces the file at `path`: writes `content` to a temporary file beside it, then renames that file
+/// over it. A link is followed, so that its target changes; the permissions are kept.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let target = match fs::canonicalize(path) {
         Ok(target) => target,
@@ -118,8 +118,8 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     aside.take_place_of(&target)
 }
 
-/// Adds `content` to the end of the file at `path`, which is made if need be. Writers take turns; a
-/// write that fails midway is taken back.
+/// Appends `content` to the file at `path`, which is created if needed. Writers are serialized by a file
+/// lock; a write that fails midway is rolled back.
 fn add(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(path)?;
     file.lock()?;
@@ -131,7 +131,7 @@ fn add(path: &Path, content: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A file beside the one to be replaced, removed again unless it takes its place.
+/// A temporary file beside the file to be replaced. It is removed on drop unless it was renamed.
 struct Aside {
     path: PathBuf,
     kept: bool,
@@ -156,8 +156,8 @@ impl Aside {
     fn take_place_of(mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.kept = true;
-        // The rename itself lasts once the directory is written; where a directory cannot be opened,
-        // the file is whole all the same.
+        // Syncing the directory makes the rename durable. If a directory cannot be opened, the file is
+        // still complete.
         if let Some(parent) = target.parent()
             && let Ok(directory) = File::open(if parent.as_os_str().is_empty() {
                 Path::new(".")

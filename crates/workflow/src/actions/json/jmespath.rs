@@ -1,9 +1,9 @@
 //! JMESPath with exact whole numbers.
 //!
-//! The interpreter compares and computes in floats, in which 9007199254740993 and …992 are one
-//! number, and `sum` of whole numbers is none. Here comparisons and the functions that order or
-//! compute are replaced by exact ones: the syntax tree is rewritten so that a comparison is a call of
-//! a function of ours.
+//! The interpreter compares and computes in floats: 9007199254740993 and 9007199254740992 are the same
+//! number, and a `sum` of whole numbers is a float. This module replaces comparisons and the functions
+//! that order or compute by exact ones: it rewrites the syntax tree so that a comparison is a call of a
+//! custom function.
 
 mod functions;
 mod number;
@@ -16,18 +16,18 @@ use jmespath::ast::{Ast, KeyValuePair};
 use jmespath::{Context, Expression, JmespathError, Variable, interpret};
 use serde_json::Value;
 
-/// What went wrong.
+/// Failure of a search.
 pub(super) enum Fault {
-    /// The text is no expression.
+    /// The text is not a valid expression.
     Expression(String),
     /// The expression cannot be evaluated on this data.
     Evaluation(String),
 }
 
-/// Whether the text is an expression.
+/// Checks that the text is an expression.
 ///
 /// # Errors
-/// Its syntax.
+/// Its syntax error.
 pub(super) fn check(expression: &str) -> Result<(), String> {
     jmespath::parse(expression)
         .map(drop)
@@ -37,7 +37,7 @@ pub(super) fn check(expression: &str) -> Result<(), String> {
 /// Evaluates an expression.
 ///
 /// # Errors
-/// Its syntax, or its evaluation.
+/// Its syntax error or its evaluation error.
 pub(super) fn search(data: &Value, expression: &str) -> Result<Value, Fault> {
     let ast = jmespath::parse(expression).map_err(|error| Fault::Expression(told(&error)))?;
     let runtime = functions::runtime();
@@ -49,7 +49,7 @@ pub(super) fn search(data: &Value, expression: &str) -> Result<Value, Fault> {
     value(&result).map_err(Fault::Evaluation)
 }
 
-/// An error on one line, columns from 1.
+/// Formats an error on one line; lines and columns count from 1.
 fn told(error: &JmespathError) -> String {
     format!(
         "{} at line {}, column {}",
@@ -99,7 +99,7 @@ fn value(variable: &Variable) -> Result<Value, String> {
     })
 }
 
-/// The tree with every comparison replaced by the call of an exact one.
+/// Replaces every comparison in the tree by a call of an exact one.
 fn exact(ast: Ast) -> Ast {
     let within = |ast: Box<Ast>| Box::new(exact(*ast));
     match ast {

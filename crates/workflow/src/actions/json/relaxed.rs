@@ -1,7 +1,6 @@
-//! JSON as people write it: with comments and trailing commas.
+//! Relaxed JSON: with comments and trailing commas.
 
-/// The text without comments (`// …`, `/* … */`) and without commas before a closing bracket. Strings
-/// stay as they are.
+/// Removes comments (`// …`, `/* … */`) and commas before a closing bracket. Strings stay unchanged.
 pub(super) fn strip(text: &str) -> String {
     let mut stripped = String::with_capacity(text.len());
     let mut rest = text;
@@ -30,7 +29,8 @@ pub(super) fn strip(text: &str) -> String {
     stripped
 }
 
-/// The length of the string that the text begins with; of all of it if the string has no end.
+/// Returns the length of the string literal at the beginning of the text; the whole length if it is
+/// unterminated.
 fn string(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().enumerate().skip(1).find(|(_, byte)| {
@@ -41,7 +41,7 @@ fn string(text: &str) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// The length of the comment that the text begins with.
+/// Returns the length of the comment at the beginning of the text.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));

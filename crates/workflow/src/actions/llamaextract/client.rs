@@ -1,4 +1,4 @@
-//! Talks to LlamaCloud.
+//! HTTP client for LlamaCloud.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::actions::arguments::{Given, excerpt};
 use crate::actions::reply::{self, Reply, Terms};
 use crate::{Failure, Runtime};
 
-/// How long one request may take; the whole has a time of its own.
+/// Limits of one request; the whole extraction has its own time limit.
 const REQUEST: Terms = Terms {
     timeout: Duration::from_secs(60),
     unauthorized: "auth_error",
 };
 
-/// How long an upload may take.
+/// Limits of an upload.
 const UPLOAD: Terms = Terms {
     timeout: Duration::from_secs(600),
     unauthorized: "auth_error",
 };
 
-/// One account at one base URL.
+/// A client for one account at one base URL.
 pub(super) struct Client<'a> {
     given: &'a Given<'a>,
     runtime: &'a Runtime,
@@ -51,7 +51,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// The id of the extraction agent of this name.
+    /// Returns the id of the extraction agent of this name.
     pub(super) async fn agent_named(&self, name: &str) -> Result<String, Failure> {
         let url = self.url(&["extraction", "extraction-agents", "by-name", name])?;
         let agent: Identified = self
@@ -60,7 +60,7 @@ impl<'a> Client<'a> {
         Ok(agent.id)
     }
 
-    /// Uploads a document; its id.
+    /// Uploads a document and returns its id.
     pub(super) async fn upload(&self, name: String, document: Vec<u8>) -> Result<String, Failure> {
         let url = self.url(&["files"])?;
         let form = Form::new().part("upload_file", Part::bytes(document).file_name(name));
@@ -74,8 +74,8 @@ impl<'a> Client<'a> {
         Ok(file.id)
     }
 
-    /// Starts an extraction: by an agent (with another schema than its own, if one is given), or by a
-    /// schema alone, in this mode.
+    /// Starts an extraction: by an agent (with `schema` in place of its own, if given), or by a schema
+    /// alone in the given mode.
     pub(super) async fn start(
         &self,
         agent: Option<&str>,
@@ -109,8 +109,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Looks at a job until it has ended. A look that fails in passing is made again: what is being
-    /// looked at is already paid for.
+    /// Polls a job until it ends. A poll that fails with a retryable error is repeated, because the job
+    /// is already paid for.
     pub(super) async fn end_of(&self, mut job: Job, interval: Duration) -> Result<Job, Failure> {
         while !job.status.is_end() {
             tokio::time::sleep(interval).await;
@@ -127,14 +127,14 @@ impl<'a> Client<'a> {
         Ok(job)
     }
 
-    /// What a job that has ended well has found.
+    /// Returns the result of a successful job.
     pub(super) async fn result(&self, job: &str) -> Result<Extracted, Failure> {
         let url = self.url(&["extraction", "jobs", job, "result"])?;
         self.ask(self.request(Method::GET, &url)?, &url, REQUEST)
             .await
     }
 
-    /// A text of the service, fit for a message.
+    /// Redacts and shortens a text of the service, for messages.
     pub(super) fn redacted(&self, text: &str) -> String {
         excerpt(&mask_credentials(&self.runtime.seals.redact(text)))
     }
@@ -142,7 +142,7 @@ impl<'a> Client<'a> {
     fn url(&self, path: &[&str]) -> Result<Url, Failure> {
         let mut url = self.base.clone();
         match url.path_segments_mut() {
-            // Each segment is percent-encoded: a name is no path.
+            // Each segment is percent-encoded, so a name cannot add path segments.
             Ok(mut segments) => segments.pop_if_empty().extend(["api", "v1"]).extend(path),
             Err(()) => {
                 return Err(self.given.failure(

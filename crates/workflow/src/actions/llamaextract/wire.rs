@@ -1,15 +1,15 @@
-//! The part of LlamaCloud's API that is used here, as it goes over the wire.
+//! Wire format of the part of LlamaCloud's API that is used here.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// `POST /api/v1/files`, `GET /api/v1/extraction/extraction-agents/by-name/{name}`: something with an id.
+/// Response with an id: `POST /api/v1/files`, `GET /api/v1/extraction/extraction-agents/by-name/{name}`.
 #[derive(Deserialize)]
 pub(super) struct Identified {
     pub(super) id: String,
 }
 
-/// `POST /api/v1/extraction/jobs`: a job of an agent.
+/// Body of `POST /api/v1/extraction/jobs`: a job of an agent.
 #[derive(Serialize)]
 pub(super) struct AgentJob<'a> {
     pub(super) extraction_agent_id: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct AgentJob<'a> {
     pub(super) data_schema_override: Option<&'a Value>,
 }
 
-/// `POST /api/v1/extraction/run`: a job of no agent.
+/// Body of `POST /api/v1/extraction/run`: a job without an agent.
 #[derive(Serialize)]
 pub(super) struct SchemaJob<'a> {
     pub(super) data_schema: &'a Value,
@@ -26,7 +26,7 @@ pub(super) struct SchemaJob<'a> {
     pub(super) file_id: &'a str,
 }
 
-/// What starting a job and `GET /api/v1/extraction/jobs/{id}` answer.
+/// Response to starting a job and to `GET /api/v1/extraction/jobs/{id}`.
 #[derive(Deserialize)]
 pub(super) struct Job {
     pub(super) id: String,
@@ -35,7 +35,7 @@ pub(super) struct Job {
     pub(super) error: Option<String>,
 }
 
-/// How a job stands.
+/// The status of a job.
 #[derive(Deserialize, PartialEq, Eq, Debug)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum Status {
@@ -45,7 +45,7 @@ pub(super) enum Status {
     Error,
     #[serde(alias = "CANCELED")]
     Cancelled,
-    /// One that this version does not know: not an end.
+    /// A status that this version does not know; the job counts as running.
     #[serde(other)]
     Other,
 }
@@ -67,7 +67,7 @@ impl Status {
     }
 }
 
-/// `GET /api/v1/extraction/jobs/{id}/result`.
+/// Response of `GET /api/v1/extraction/jobs/{id}/result`.
 #[derive(Deserialize)]
 pub(super) struct Extracted {
     pub(super) data: Value,

@@ -1,4 +1,4 @@
-//! One question: what is asked of which model, what came of it, and what it cost.
+//! One question: its model and request, its answer, and its cost.
 
 use std::time::Instant;
 
@@ -15,18 +15,18 @@ use super::shape::Shape;
 use super::{choice, messages, result};
 use crate::{About, Arguments, Failure, Runtime, spending};
 
-/// A question, ready to be asked.
+/// A question, ready to be sent.
 pub(super) struct Ask<'a> {
     given: Given<'a>,
     model: Model,
     request: Request,
-    /// What the answer must be like.
+    /// The schema that the answer must match.
     shape: Option<Shape>,
 }
 
-/// What is not in the arguments but changes the answer: the model with everything that is configured
-/// for it, so that defaults are in the key as if they had been written at the call; and the order of
-/// mappings that are sent as they are written.
+/// Returns the inputs besides the arguments that change the answer: the model with its whole
+/// configuration, so that configured defaults are keyed like arguments; and the order of mappings that
+/// are sent in their written order.
 pub(super) fn identity(
     about: &About,
     arguments: &Arguments,
@@ -46,8 +46,7 @@ pub(super) fn identity(
     Ok(identity)
 }
 
-/// Arguments that say where a model is or what only its provider understands: a fallback is asked
-/// without them.
+/// Arguments that locate a model or that only its provider understands; a fallback is asked without them.
 const OF_ONE_MODEL: [&str; 6] = [
     "model",
     "provider",
@@ -57,8 +56,8 @@ const OF_ONE_MODEL: [&str; 6] = [
     "fallbacks",
 ];
 
-/// Returns the arguments of the same question to each fallback of its model: those with which it would
-/// be asked by its name.
+/// Returns the arguments of the same question to each fallback of its model: the arguments of a call that
+/// names the fallback as its model.
 pub(super) fn alternatives(
     about: &About,
     arguments: &Arguments,
@@ -98,7 +97,7 @@ impl<'a> Ask<'a> {
             if let Some(ToolChoice::Any | ToolChoice::Tool(_)) = parameters.tool_choice {
                 return Err(given.wrong("tool_choice", "demands a tool: it needs `tools`"));
             }
-            // Providers refuse to be told about tools where there are none.
+            // Providers reject tool settings without tools.
             parameters.tool_choice = None;
             parameters.parallel_tool_calls = None;
         }
@@ -127,7 +126,7 @@ impl<'a> Ask<'a> {
         })
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Asks, and waits for the complete answer.
     pub(super) async fn whole(self, runtime: &Runtime) -> Result<Value, Failure> {
         runtime.check_budget(&self.model)?;
         let body = self.body(false)?;
@@ -138,7 +137,7 @@ impl<'a> Ask<'a> {
         self.account(reply, began, runtime).await
     }
 
-    /// Asks, and shows the answer while it grows.
+    /// Asks, and shows the answer while it streams.
     pub(super) async fn streamed(self, runtime: &Runtime) -> Result<Value, Failure> {
         runtime.check_budget(&self.model)?;
         let body = self.body(true)?;

@@ -1,5 +1,4 @@
-//! Which model is asked, and for what beside the conversation: what the arguments say, over what is
-//! configured.
+//! Model and parameters of a call: its arguments take precedence over the configuration.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use super::super::arguments::Given;
 use super::super::model_error::failure;
 use crate::{Failure, Runtime, destination};
 
-/// The model that a call means.
+/// Returns the model that a call uses.
 pub(super) fn model(given: &Given<'_>, runtime: &Runtime) -> Result<Model, Failure> {
     let settings = settings(given, runtime)?;
     let models = &runtime.models;
@@ -22,7 +21,7 @@ pub(super) fn model(given: &Given<'_>, runtime: &Runtime) -> Result<Model, Failu
     choose(models, name, settings).map_err(|error| failure(given, &error))
 }
 
-/// The model of `models` that `settings.llm` means, if it means one of them.
+/// Returns the model that `settings.llm` names, if it is one of `models`.
 pub(super) fn default(models: &Models) -> Option<&str> {
     let configured = models.configured();
     let defaults = &configured.defaults;
@@ -30,8 +29,8 @@ pub(super) fn default(models: &Models) -> Option<&str> {
     (defaults.provider.is_none() && configured.model(name).is_some()).then_some(name)
 }
 
-/// The model of this name. A provider beside it is as good as one in front of it: what `settings.llm`
-/// says of where its own provider is does not hold for another one.
+/// Returns the model of this name. A separate provider is equivalent to a `provider/` prefix: the address
+/// that `settings.llm` sets for its own provider does not apply to another one.
 fn choose(models: &Models, name: Option<&str>, settings: ModelSettings) -> Result<Model, Error> {
     if let (Some(provider), Some(name), None) = (&settings.provider, name, &settings.base_url)
         && models.configured().model(name).is_none()
@@ -50,10 +49,10 @@ fn choose(models: &Models, name: Option<&str>, settings: ModelSettings) -> Resul
     models.choose(name, &settings)
 }
 
-/// How often a request may be sent again.
+/// The allowed range of `max_retries`.
 pub(super) const RETRIES: RangeInclusive<u64> = 0..=10;
 
-/// What the arguments say of the model.
+/// Reads the model settings in the arguments.
 fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failure> {
     let text = |name| {
         let text = given.text(name)?.filter(|text| !text.is_empty());
@@ -124,7 +123,7 @@ fn fallbacks(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
         .ok_or_else(|| given.wrong("fallbacks", "holds something that is no name of a model"))
 }
 
-/// A JSON Schema, or OpenAI's envelope around one.
+/// Reads a JSON Schema, or OpenAI's envelope around one.
 fn response_format(given: &Given<'_>) -> Result<Option<OutputFormat>, Failure> {
     let Some(format) = given.object("response_format")? else {
         return Ok(None);
@@ -157,7 +156,7 @@ fn response_format(given: &Given<'_>) -> Result<Option<OutputFormat>, Failure> {
     }
 }
 
-/// Which tools the model may or must ask for.
+/// Reads which tools the model may or must call.
 pub(super) fn tool_choice(given: &Given<'_>) -> Result<Option<ToolChoice>, Failure> {
     let Some(choice) = given.any("tool_choice").filter(|value| !value.is_null()) else {
         return Ok(None);

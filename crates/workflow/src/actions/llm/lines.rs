@@ -1,4 +1,4 @@
-//! An answer that is shown while it grows, line by line.
+//! Shows an answer line by line while it streams.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use cachalot_core::Seals;
 use crate::Runtime;
 use crate::report::{Event, Reporter, current_node};
 
-/// Tells the report of each line once it is complete. Secrets are masked.
+/// Reports each line once it is complete. Secrets are masked.
 pub(super) struct Lines {
     reporter: Arc<dyn Reporter>,
     seals: Arc<Seals>,
     node: String,
-    /// What has come of the line that is not complete.
+    /// The received part of the incomplete line.
     rest: String,
 }
 
 impl Lines {
-    /// For the node that the current task works for.
+    /// Creates the buffer for the node that the current task works for.
     pub(super) fn of(runtime: &Runtime) -> Self {
         Self {
             reporter: Arc::clone(&runtime.reporter),
@@ -27,7 +27,7 @@ impl Lines {
         }
     }
 
-    /// The answer goes on.
+    /// Appends a chunk of the answer.
     pub(super) fn add(&mut self, text: &str) {
         self.rest.push_str(text);
         while let Some(end) = self.rest.find('\n') {
@@ -36,7 +36,7 @@ impl Lines {
         }
     }
 
-    /// The answer is over.
+    /// Reports the last line, at the end of the answer.
     pub(super) fn end(&mut self) {
         if !self.rest.is_empty() {
             let rest = std::mem::take(&mut self.rest);

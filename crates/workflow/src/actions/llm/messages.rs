@@ -1,4 +1,4 @@
-//! A conversation as workflows write it (the shape of OpenAI's chat), as our own messages.
+//! Converts a conversation in the format of OpenAI's chat API, as workflows write it, to our messages.
 
 use cachalot_model::{
     Block, Extra, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::super::arguments::{Given, noun};
 use crate::Failure;
 
-/// A conversation: the system's text, and what follows.
+/// A conversation: the system prompt, and the messages.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Conversation {
     pub(super) system: Option<String>,
@@ -69,7 +69,7 @@ fn add(
     Ok(())
 }
 
-/// The name of who speaks, which one format has a word for.
+/// Returns the participant's `name`, a field that only the chat format has.
 fn extra(fields: &Map<String, Value>) -> Extra {
     let name = fields.get("name").and_then(Value::as_str);
     name.map(|name| {
@@ -102,7 +102,7 @@ fn system(
     Ok(())
 }
 
-/// What a model said earlier, and the tools that it called.
+/// Returns an earlier answer of the model, with its tool calls.
 fn answered(
     content: &Value,
     fields: &Map<String, Value>,
@@ -131,7 +131,7 @@ fn answered(
     Ok(said)
 }
 
-/// The result of a tool. Those of calls that were made together belong into one message.
+/// Adds a tool result. Results of parallel calls belong in one message.
 fn result(
     conversation: &mut Conversation,
     content: &Value,
@@ -157,9 +157,8 @@ fn result(
     Ok(())
 }
 
-/// Text, or the text of text parts.
-/// The conversation as one text, for a program that knows no roles: `System: …`, `Assistant: …`, and
-/// everything else as it is, with an empty line between them.
+/// Returns the conversation as one text, for a program without roles: `System: …`, `Assistant: …`, and
+/// everything else unchanged, separated by empty lines.
 pub(super) fn prompt(given: &Given<'_>) -> Result<String, Failure> {
     let mut parts = Vec::new();
     if let Some(system) = given.text("system")? {
@@ -189,6 +188,7 @@ pub(super) fn prompt(given: &Given<'_>) -> Result<String, Failure> {
     Ok(parts.join("\n\n"))
 }
 
+/// Returns a text, or the joined text of text parts; `None` if a part has no text.
 fn texts(content: &Value) -> Option<String> {
     match content {
         Value::String(text) => Some(text.clone()),
@@ -238,7 +238,7 @@ fn block(part: &Value) -> Option<Block> {
     }
 }
 
-/// A URL, or the bytes in a `data:` one.
+/// Returns an image source: a URL, or the bytes of a `data:` URL.
 fn source(url: &str) -> ImageSource {
     url.strip_prefix("data:")
         .and_then(|rest| rest.split_once(";base64,"))
@@ -265,8 +265,7 @@ fn tool_use(call: &Value) -> Option<Block> {
     }))
 }
 
-/// The value with its mappings in the order of their keys: two that keys of the cache take for one
-/// must be one text.
+/// Sorts the fields of all mappings: two values that have the same cache key must become the same text.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(sorted).collect(),
@@ -282,7 +281,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Tools as of OpenAI's chat, or their functions alone.
+/// Reads tools in the format of OpenAI's chat API, or their functions alone.
 pub(super) fn tools(given: &Given<'_>) -> Result<Vec<ToolDefinition>, Failure> {
     let list = given.list("tools")?.unwrap_or_default();
     list.iter()

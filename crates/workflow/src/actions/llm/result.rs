@@ -1,4 +1,4 @@
-//! An answer as workflows see it.
+//! The result of a model call for workflows.
 
 use cachalot_core::Cost;
 use cachalot_model::{Block, Reply, StopReason};
@@ -9,10 +9,11 @@ use super::super::exact_json;
 use super::shape::Shape;
 use crate::{Failure, spending};
 
-/// The result of a call. An answer that is not whole is not to be kept: the wrap around is told.
+/// Returns the result of a call. An incomplete answer is marked so that the surrounding wrap does not
+/// store it.
 ///
 /// # Errors
-/// The answer has not the shape that was asked for.
+/// If the answer does not match the requested schema.
 pub(super) fn of(
     reply: &Reply,
     cost: Cost,
@@ -52,7 +53,7 @@ pub(super) fn of(
     Ok(Value::Object(fields))
 }
 
-/// The tools that the model wants called, and whether all their arguments are JSON.
+/// Returns the tool calls of the model, and true if all their arguments are JSON.
 fn tool_calls(reply: &Reply) -> (Vec<Value>, bool) {
     let mut are_whole = true;
     let calls = reply
@@ -67,7 +68,7 @@ fn tool_calls(reply: &Reply) -> (Vec<Value>, bool) {
             json!({
                 "id": call.id,
                 "name": call.name,
-                // What is no JSON stays text.
+                // Arguments that are not JSON stay text.
                 "arguments": arguments.unwrap_or_else(|_| call.arguments.as_str().into()),
             })
         })
@@ -75,8 +76,8 @@ fn tool_calls(reply: &Reply) -> (Vec<Value>, bool) {
     (calls, are_whole)
 }
 
-/// Why an answer must not be given again. A wish for tools is an answer like any other: nothing is
-/// run for it here.
+/// Returns the reason why an answer must not be replayed. An answer with tool calls may be replayed: no
+/// tool runs here.
 fn why_not_keep(reply: &Reply, text: &str, calls: bool, are_whole: bool) -> Option<String> {
     match &reply.stop {
         StopReason::Length => Some("the answer is cut off (max_tokens)".to_owned()),
@@ -90,8 +91,8 @@ fn why_not_keep(reply: &Reply, text: &str, calls: bool, are_whole: bool) -> Opti
     }
 }
 
-/// The parsed answer, of the shape that was asked for; null if the model did not answer: because it
-/// refused, or wants tools called first.
+/// Returns the parsed answer, which matches the requested schema; null if the model refused, or calls
+/// tools first.
 fn data(reply: &Reply, text: &str, shape: &Shape, given: &Given<'_>) -> Result<Value, Failure> {
     let calls_tools = reply.message.tool_uses().next().is_some();
     if reply.stop == StopReason::Refusal || (calls_tools && text.trim().is_empty()) {
@@ -111,7 +112,7 @@ fn data(reply: &Reply, text: &str, shape: &Shape, given: &Given<'_>) -> Result<V
         )
     };
     let data = exact_json::parse(text).map_err(|error| wrong("the JSON", &error))?;
-    // Whole numbers beyond 64 bits are text in the data, and numbers for the schema.
+    // Whole numbers beyond 64 bits are text in the data, but numbers for the schema.
     let checked = serde_json::from_str(text).map_err(|error| wrong("the JSON", &error))?;
     match shape.check(&checked) {
         Ok(()) => Ok(data),
@@ -140,7 +141,7 @@ fn usage(reply: &Reply) -> Value {
         "cache_read_tokens": usage.cache_read,
         "cache_write_tokens": usage.cache_write(),
         "reasoning_tokens": usage.reasoning,
-        // The names of other runtimes.
+        // The names that other runtimes use.
         "prompt_tokens": usage.total_input(),
         "completion_tokens": usage.output,
         "total_tokens": usage.total_input() + usage.output,

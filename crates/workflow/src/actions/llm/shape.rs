@@ -1,19 +1,19 @@
-//! The JSON Schema that an answer must have the shape of: what does not have it is no result.
+//! Validates answers against a JSON Schema; an answer that does not match is not a result.
 
 use jsonschema::Validator;
 use serde_json::Value;
 
-/// How many things that are wrong are told.
+/// The maximum number of validation errors in a message.
 const TOLD: usize = 3;
 
-/// A schema, ready to check answers.
+/// A compiled schema.
 pub(super) struct Shape(Validator);
 
 impl Shape {
-    /// Compiles a schema. Nothing is fetched: what it refers to must be in it.
+    /// Compiles a schema. Nothing is fetched: references must resolve within it.
     ///
     /// # Errors
-    /// Why it is no JSON Schema.
+    /// The reason why it is not a JSON Schema.
     pub(super) fn of(schema: &Value) -> Result<Self, String> {
         jsonschema::options()
             .offline()
@@ -22,7 +22,7 @@ impl Shape {
             .map_err(|error| error.to_string())
     }
 
-    /// What is wrong with an answer, with the place; nothing of the answer itself is shown.
+    /// Returns the validation errors of an answer with their places; values of the answer are masked.
     pub(super) fn check(&self, answer: &Value) -> Result<(), String> {
         let wrong: Vec<String> = self
             .0

@@ -20,25 +20,26 @@ use crate::format::codes;
 use crate::template::is_literal;
 use crate::{About, Arguments, Failure, Runtime, spending};
 
-/// The name of the provider, and what the name of a model that is a program begins with.
+/// The name of the provider, and the prefix of model names that stand for a program.
 const PROVIDER: &str = "shell";
 const PREFIX: &str = "shell/";
 
-/// Stands for the prompt in an argument.
+/// Placeholder for the prompt in an argument.
 const PROMPT: &str = "{prompt}";
-/// Stands for the path of a file with the prompt in an argument.
+/// Placeholder in an argument for the path of a file with the prompt.
 const INPUT_FILE: &str = "{input_file}";
 
-/// The longest prompt that is an argument, in bytes; a longer one goes to stdin. Linux takes 128 KiB.
+/// The maximum length in bytes of a prompt that is passed as an argument; a longer one goes to stdin.
+/// Linux allows 128 KiB.
 const LONGEST_ARGUMENT: usize = 100_000;
 
-/// The bytes that a program may write to each of stdout and stderr.
+/// The maximum bytes that a program may write to each of stdout and stderr.
 const OUTPUT_LIMIT: usize = 16 * 1024 * 1024;
 
-/// The seconds that a program of the file may take where neither it nor the call says.
+/// The default timeout of a configured program.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Arguments of a call that a program cannot be given.
+/// Arguments of a call that a program cannot receive.
 const NOT_FOR_PROGRAMS: [&str; 8] = [
     "base_url",
     "token_key",
@@ -50,12 +51,12 @@ const NOT_FOR_PROGRAMS: [&str; 8] = [
     "reasoning_effort",
 ];
 
-/// How the prompt gets to the program.
+/// The way in which the program receives the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
-    /// On stdin, unless an argument holds it.
+    /// On stdin, unless an argument contains it.
     Pipe,
-    /// In a file whose path an argument holds.
+    /// In a file whose path an argument contains.
     File,
 }
 
@@ -70,8 +71,7 @@ struct Program {
     environment: BTreeMap<String, String>,
 }
 
-/// The programs that are known without being configured: coding agents, asked once and without
-/// questions back, as their command lines want it.
+/// Built-in programs: coding agents, with the command-line options for a single non-interactive answer.
 const KNOWN: [(&str, &str, &[&str]); 6] = [
     (
         "claude",
@@ -106,13 +106,14 @@ const KNOWN: [(&str, &str, &[&str]); 6] = [
     ("qwen", "qwen", &[]),
 ];
 
-/// The time for a program of [`KNOWN`]: a coding agent may work for hours.
+/// The timeout of a program of [`KNOWN`]: a coding agent may work for hours.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(108_000);
 
 /// Returns the name of the program that a call asks, if it asks one.
 ///
 /// # Errors
-/// The provider is `shell`, and nothing says which program.
+/// If the provider is `shell` and no program is named, or if `shell_provider` is given for another
+/// provider.
 pub(super) fn named<'g>(
     given: &'g Given<'_>,
     runtime: &'g Runtime,
@@ -146,7 +147,7 @@ pub(super) fn named<'g>(
     }
 }
 
-/// The arguments of the same question to each fallback.
+/// Returns the arguments of the same question to each fallback.
 pub(super) fn alternatives(arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
     const OF_PROGRAMS: [&str; 4] = ["model", "provider", "shell_provider", "fallbacks"];
     let configured = runtime.settings.pointer("/llm/fallbacks");
@@ -167,7 +168,7 @@ pub(super) fn alternatives(arguments: &Arguments, runtime: &Runtime) -> Vec<Argu
 }
 
 /// Returns a problem for each program that a call in a file names and that is neither configured nor
-/// known. `settings` are those of the file. What a template names is not known yet.
+/// built in. `settings` are those of the file. Names that a template produces are not checked.
 pub(crate) fn unknown_programs(file: &Node, settings: &Value) -> Vec<Problem> {
     let mut calls = Vec::new();
     written::visit(file, &mut calls);
@@ -186,7 +187,7 @@ pub(crate) fn unknown_programs(file: &Node, settings: &Value) -> Vec<Problem> {
         .collect()
 }
 
-/// The programs of a file; the first mapping goes before the second.
+/// Returns the configured programs of a file; the first mapping takes precedence over the second.
 fn configured(settings: &Value) -> Vec<&Map<String, Value>> {
     ["/llm/shell_providers", "/shell_providers"]
         .into_iter()
@@ -194,7 +195,7 @@ fn configured(settings: &Value) -> Vec<&Map<String, Value>> {
         .collect()
 }
 
-/// What to write in place of a name; nothing if there is a program of this name.
+/// Returns a suggestion for an unknown name; `None` if the program exists.
 fn help(name: &str, configured: &[&Map<String, Value>]) -> Option<String> {
     let names: Vec<&str> = configured
         .iter()
@@ -213,10 +214,10 @@ pub(super) struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// The question that a call asks the program of this name.
+    /// Creates the question to the program of this name.
     ///
     /// # Errors
-    /// The program is not known, or the call says something that no program can be given.
+    /// If the program is not known, or the call has an argument that a program cannot receive.
     pub(super) fn new(
         about: &About,
         arguments: &'a Arguments,
@@ -240,18 +241,18 @@ impl<'a> Ask<'a> {
         })
     }
 
-    /// What is not in the arguments but changes the answer.
+    /// Returns the inputs besides the arguments that change the answer.
     pub(super) fn identity(&self, runtime: &Runtime) -> Value {
         let Program {
             name,
             command,
             arguments,
             input,
-            // How long is waited changes no answer.
+            // The timeout does not change the answer.
             timeout: _,
             environment,
         } = &self.program;
-        // Values may be credentials, and what is keyed is written down.
+        // Values may be credentials, and the key is stored, so only their digests are keyed.
         let digested: Map<String, Value> = environment
             .iter()
             .map(|(name, value)| (name.clone(), location::digested(runtime, value).into()))
@@ -272,15 +273,16 @@ impl<'a> Ask<'a> {
         })
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Asks, and waits for the complete answer.
     ///
     /// # Errors
-    /// The budget cannot be held, the program is not there, took too long, failed, or said nothing.
+    /// If the budget cannot be enforced, or the program does not exist, exceeds its timeout, fails, or
+    /// writes nothing.
     pub(super) async fn whole(&self, runtime: &Runtime) -> Result<Value, Failure> {
         self.check_budget(runtime)?;
         let began = Instant::now();
         let calling = runtime.meter.calling();
-        // The file must be there until the program has ended.
+        // The file must exist until the program has ended.
         let (job, file) = self.job(runtime)?;
         let ended = spending::in_time(runtime, job.run()).await?;
         drop((calling, file));
@@ -329,10 +331,10 @@ impl<'a> Ask<'a> {
         }))
     }
 
-    /// As [`Ask::whole`]; the answer is shown when it is there.
+    /// Like [`Ask::whole`], and shows the answer when it is complete.
     ///
     /// # Errors
-    /// As of [`Ask::whole`].
+    /// Those of [`Ask::whole`].
     pub(super) async fn streamed(&self, runtime: &Runtime) -> Result<Value, Failure> {
         let answer = self.whole(runtime).await?;
         let mut lines = Lines::of(runtime);
@@ -341,7 +343,7 @@ impl<'a> Ask<'a> {
         Ok(answer)
     }
 
-    /// Refuses a budget of money or tokens: a program does not say what it takes.
+    /// Rejects a budget of money or tokens, because a program does not report its usage.
     fn check_budget(&self, runtime: &Runtime) -> Result<(), Failure> {
         let budget = runtime.meter.budget();
         let limit = match (budget.max_cost, budget.max_tokens) {
@@ -409,7 +411,7 @@ impl<'a> Ask<'a> {
         Ok((job, file))
     }
 
-    /// A file with the prompt that only its owner reads, deleted when it is dropped.
+    /// Creates a temporary file with the prompt that only its owner can read; it is deleted on drop.
     fn file(&self) -> Result<NamedTempFile, Failure> {
         let written = NamedTempFile::new().and_then(|mut file| {
             file.write_all(self.prompt.as_bytes())?;
@@ -437,7 +439,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// The arguments with `value` in place of `mark`.
+/// Returns the arguments with `mark` replaced by `value`.
 fn filled(arguments: &[String], mark: &str, value: &str) -> Vec<String> {
     arguments
         .iter()
@@ -445,7 +447,7 @@ fn filled(arguments: &[String], mark: &str, value: &str) -> Vec<String> {
         .collect()
 }
 
-/// The program of this name: as the file says, or as it is known.
+/// Returns the program of this name: the configured one, else the built-in one.
 fn program(name: &str, given: &Given<'_>, runtime: &Runtime) -> Result<Program, Failure> {
     let configured = configured(&runtime.settings);
     if let Some(fields) = configured
@@ -473,7 +475,7 @@ fn program(name: &str, given: &Given<'_>, runtime: &Runtime) -> Result<Program, 
     ))
 }
 
-/// A program as the file says, which has been checked when it was loaded.
+/// Returns a configured program; the configuration was checked when the file was loaded.
 fn of_file(name: &str, fields: &Map<String, Value>) -> Program {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),

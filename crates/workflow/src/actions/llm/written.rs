@@ -1,4 +1,4 @@
-//! Model calls as they are written in a file, for checks when it is loaded.
+//! Model calls in a file, for load-time checks.
 
 use cachalot_core::Place;
 use cachalot_core::tree::Node;
@@ -8,20 +8,20 @@ use super::choice::default;
 use super::{CALL, STREAM};
 use crate::template::is_literal;
 
-/// A reasoning effort that a call asks a model for.
+/// A reasoning effort that a call in a file requests.
 #[derive(Debug, Clone)]
 pub struct WrittenEffort {
-    /// Where the effort is written.
+    /// The place of the effort in the file.
     pub place: Place,
-    /// The model of the call, as it is written.
+    /// The model of the call, as written.
     pub model: Option<String>,
-    /// The effort, and what else the call says of the model.
+    /// The effort, and the other model settings of the call.
     pub settings: ModelSettings,
 }
 
 impl WrittenEffort {
-    /// Returns why the model of the call refuses the effort. It is the model that the call asks when it
-    /// runs; one that cannot be found refuses nothing.
+    /// Returns the error if the model of the call rejects the effort. The model is the one that the call
+    /// would use at run time; a model that cannot be found rejects nothing.
     #[must_use]
     pub fn refusal(&self, models: &Models) -> Option<Error> {
         let Self {
@@ -41,8 +41,8 @@ impl WrittenEffort {
     }
 }
 
-/// The reasoning efforts of the calls of `llm.call` and `llm.stream` in a file, inside of `cache.wrap`,
-/// too. Left out are calls whose model or effort a template decides.
+/// Returns the reasoning efforts of all `llm.call` and `llm.stream` calls in a file, including those
+/// inside `cache.wrap`. Calls whose model or effort comes from a template are left out.
 #[must_use]
 pub fn written_efforts(file: &Node) -> Vec<WrittenEffort> {
     let mut found = Vec::new();
@@ -50,7 +50,7 @@ pub fn written_efforts(file: &Node) -> Vec<WrittenEffort> {
     found.into_iter().filter_map(effort).collect()
 }
 
-/// The arguments of the calls of `llm.call` and `llm.stream` in a file.
+/// Collects the arguments of all `llm.call` and `llm.stream` calls in a file.
 pub(super) fn visit<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
     for (action, arguments) in [("uses", "with"), ("action", "args")] {
         if let Some(name) = node.get(action).and_then(Node::as_text)

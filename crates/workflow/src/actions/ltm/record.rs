@@ -1,7 +1,8 @@
-//! How user memory lies in a memory.
+//! Records of long-term memory in a store.
 //!
-//! The value of a record is the JSON `{"value": …, "metadata": …}`. Labels are the key itself, and
-//! each scalar of the metadata as its canonical JSON, so that `1`, `1.0`, `"1"` and `true` are four.
+//! The value of a record is the JSON `{"value": …, "metadata": …}`. Its labels are the key itself, and
+//! each scalar of the metadata as its canonical JSON, so that `1`, `1.0`, `"1"` and `true` are four
+//! different labels.
 
 use cachalot_core::{Digest, Millis};
 use cachalot_memory::{Label, Record};
@@ -10,19 +11,20 @@ use serde_json::Value;
 
 use crate::Arguments;
 
-/// The label that holds the record's key.
+/// The name of the label that holds the record's key.
 pub(super) const KEY: &str = "key";
 
-/// What precedes the name of a field of the metadata in the name of its label.
+/// Prefix of the label names of metadata fields.
 const FIELD: &str = "meta.";
 
-/// Longer label values are replaced by their digest; an index is no place for essays.
+/// The maximum length of a label value in bytes; a longer one is replaced by its digest to keep the index
+/// small.
 const LONGEST: usize = 512;
 
-/// The moment of storing, which the memory sets.
+/// Placeholder for the time of storing, which the store sets.
 const UNSET: Millis = 0;
 
-/// A value with what is known about it.
+/// A value and its metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Remembered {
     pub(super) value: Value,
@@ -30,7 +32,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// The record that keeps it under `key`.
+    /// Returns the record that stores the value under `key`.
     pub(super) fn record(&self, key: &str) -> Record {
         let mut labels = vec![Label::new(KEY, key)];
         for (name, field) in self.metadata.iter().flatten() {
@@ -50,27 +52,27 @@ impl Remembered {
         }
     }
 
-    /// What a record keeps.
+    /// Reads the value from a record.
     ///
     /// # Errors
-    /// A record that was not made by [`Remembered::record`].
+    /// If the record was not made by [`Remembered::record`].
     pub(super) fn read(record: &Record) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(&record.value)
     }
 }
 
-/// The name of the label of a field of the metadata.
+/// Returns the label name of a metadata field.
 pub(super) fn label_name(field: &str) -> String {
     format!("{FIELD}{field}")
 }
 
-/// The label value of a scalar; `None` for what is none.
+/// Returns the label value of a scalar; `None` for lists and mappings.
 pub(super) fn label_value(field: &Value) -> Option<String> {
     if field.is_array() || field.is_object() {
         return None;
     }
     let text = field.to_string();
-    // No scalar begins with an `s`.
+    // No scalar begins with an `s`, so a digest never collides with a value.
     Some(if text.len() > LONGEST {
         format!("sha256:{}", Digest::of(text.as_bytes()))
     } else {

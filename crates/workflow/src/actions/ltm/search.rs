@@ -79,7 +79,7 @@ impl Action for Search {
     }
 }
 
-/// The labels that the filter asks for.
+/// Returns the labels that the filter requires.
 fn wanted(given: &Given<'_>) -> Result<Vec<(String, String)>, Failure> {
     let fields = given.object("metadata_filter")?.into_iter().flatten();
     fields
@@ -116,7 +116,7 @@ async fn recalled(
         .collect())
 }
 
-/// Without a query every match is as good as any other.
+/// Returns the newest matches, all with the same score, because there is no query to rank them.
 async fn newest(
     given: &Given<'_>,
     memory: &dyn Memory,

@@ -1,4 +1,4 @@
-//! A child process in a group of its own, which never outlives whoever waits for it.
+//! A child process in its own process group, which never outlives the task that waits for it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,28 +9,28 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
 
-/// What to run, and within which bounds.
+/// A program to run, and its limits.
 pub(in crate::actions) struct Job {
     pub(in crate::actions) program: String,
     pub(in crate::actions) arguments: Vec<String>,
     pub(in crate::actions) directory: PathBuf,
-    /// The whole environment of the process.
+    /// The complete environment of the process.
     pub(in crate::actions) environment: BTreeMap<String, String>,
     pub(in crate::actions) input: Option<Vec<u8>>,
     pub(in crate::actions) timeout: Duration,
-    /// For each of its two outputs.
+    /// The maximum bytes of stdout and of stderr, each.
     pub(in crate::actions) output_limit: usize,
 }
 
-/// How it ended.
+/// The result of a process that ended.
 pub(in crate::actions) struct Ended {
     pub(in crate::actions) stdout: Vec<u8>,
     pub(in crate::actions) stderr: Vec<u8>,
-    /// The exit code; the negative number of the signal that ended it, if one did.
+    /// The exit code, or the negated number of the signal that ended the process.
     pub(in crate::actions) code: i32,
 }
 
-/// Why there is no end to report.
+/// Reason why a process has no result.
 pub(in crate::actions) enum Fault {
     NoDirectory(PathBuf),
     NoProgram,
@@ -41,8 +41,8 @@ pub(in crate::actions) enum Fault {
 }
 
 impl Job {
-    /// Runs it to its end. If the future is dropped, the time is up, or there is too much output,
-    /// the whole process group is killed.
+    /// Runs the process to its end. The whole process group is killed if the future is dropped, the
+    /// timeout expires, or an output exceeds its limit.
     pub(in crate::actions) async fn run(self) -> Result<Ended, Fault> {
         let timeout = self.timeout;
         let group = Group::start(&self)?;
@@ -73,10 +73,10 @@ impl Job {
     }
 }
 
-/// A running process and whatever it has started, as far as that stays in its group.
+/// A running process and its descendants, except those that leave its process group.
 struct Group {
     child: Child,
-    /// Whether the process has been waited for: from then on its number may be another's.
+    /// True once the process has been waited for: from then on the system may reuse its process id.
     over: bool,
 }
 
@@ -92,8 +92,8 @@ impl Group {
         }
     }
 
-    /// Feeds it and reads from it until both outputs are closed, then waits for its end: in this
-    /// order, so that the number of the group stays its own for as long as it may have to be killed.
+    /// Writes the input and reads both outputs until they are closed, then waits for the process: in this
+    /// order, so that the group id stays valid for as long as the group may have to be killed.
     async fn watch(mut self, input: Option<Vec<u8>>, limit: usize) -> Result<Ended, Fault> {
         let (stdin, stdout, stderr) = (
             self.child.stdin.take(),
@@ -122,14 +122,14 @@ impl Group {
             .and_then(|id| i32::try_from(id).ok())
             .and_then(rustix::process::Pid::from_raw);
         if let Some(leader) = leader {
-            // It may have ended by itself in this moment.
+            // The group may have ended in the meantime.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }
 
     #[cfg(not(unix))]
     fn kill(&self) {
-        // `kill_on_drop` ends the process itself; there are no groups here.
+        // `kill_on_drop` ends the process itself; this platform has no process groups.
     }
 }
 
@@ -146,7 +146,7 @@ async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) -> Result<(), Fault> {
         return Ok(());
     };
     match stdin.write_all(&input).await {
-        // It need not read what it was given.
+        // The process need not read its input.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Fault::Talk(error)),
         Ok(()) => Ok(()),
@@ -162,7 +162,7 @@ async fn drain(
     let Some(output) = output else {
         return Ok(bytes);
     };
-    // One byte more than allowed tells too much from just enough.
+    // Reads one byte more than the limit, to detect output that exceeds it.
     output
         .take(limit as u64 + 1)
         .read_to_end(&mut bytes)

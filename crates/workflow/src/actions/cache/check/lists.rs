@@ -1,4 +1,4 @@
-//! `tags` and `depends_on`: lists of texts, or one text.
+//! Checks of `tags` and `depends_on`: a list of texts, or one text.
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Kind, Node};
@@ -31,7 +31,7 @@ pub(super) fn check(with: &Node, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A dependency is a local file or directory, named as it is.
+/// Checks one dependency: a literal path of a local file or directory, not a pattern.
 fn dependency(node: &Node, path: &str) -> Option<Problem> {
     let wrong = |message: String, help: &str| {
         Some(

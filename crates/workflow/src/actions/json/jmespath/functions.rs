@@ -1,4 +1,4 @@
-//! The functions that order, compare or compute, exact for whole numbers.
+//! Exact versions of the functions that order, compare or compute whole numbers.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use serde_json::{Number, Value};
 use super::number;
 use crate::actions::exact_json;
 
-/// The function that a comparison becomes. Its name cannot be written in an expression.
+/// Returns the function that replaces a comparison. No expression can contain its name.
 pub(super) fn comparison(comparator: &Comparator) -> &'static str {
     match comparator {
         Comparator::Equal => "exactly ==",
@@ -26,7 +26,8 @@ pub(super) fn comparison(comparator: &Comparator) -> &'static str {
     }
 }
 
-/// The functions of the specification, those that order, compare or compute replaced by exact ones.
+/// Returns the functions of the specification, with exact versions of those that order, compare or
+/// compute.
 pub(super) fn runtime() -> Runtime {
     let mut runtime = Runtime::new();
     runtime.register_builtin_functions();
@@ -179,7 +180,7 @@ fn beyond(ctx: &Context<'_>) -> JmespathError {
     )
 }
 
-/// A comparison as the specification has it: equality of anything, order of numbers, else null.
+/// Compares as the specification requires: equality of any values, order of numbers, else null.
 fn compare(comparator: &Comparator, one: &Variable, other: &Variable) -> Rcvar {
     let ordered = || {
         as_number(one)
@@ -219,7 +220,7 @@ fn equal(one: &Variable, other: &Variable) -> bool {
     }
 }
 
-/// The order of two texts or two numbers; signatures see to it that there is nothing else.
+/// Orders two texts or two numbers; signatures exclude all other values.
 fn order(one: &Variable, other: &Variable) -> Ordering {
     match (one, other) {
         (Variable::Number(one), Variable::Number(other)) => number::order(one, other),
@@ -228,7 +229,7 @@ fn order(one: &Variable, other: &Variable) -> Ordering {
     }
 }
 
-/// The first item than which no other is more `wanted`; null if there is none.
+/// Returns the first extreme item in the direction `wanted`; null if there are no items.
 fn extreme(items: &[Rcvar], wanted: Ordering) -> Rcvar {
     items
         .iter()
@@ -253,7 +254,8 @@ fn extreme_by(args: &[Rcvar], ctx: &mut Context<'_>, wanted: Ordering) -> Search
     Ok(best.map_or_else(|| Rc::new(Variable::Null), |(_, item)| item))
 }
 
-/// The items of the first argument, each with what the expression makes of it: all texts or all numbers.
+/// Returns the items of the first argument, each with its key from the expression; all keys are texts or
+/// all are numbers.
 fn keyed(args: &[Rcvar], ctx: &mut Context<'_>) -> Result<Vec<(Rcvar, Rcvar)>, JmespathError> {
     let Variable::Expref(expression) = &*args[1] else {
         return Ok(Vec::new());

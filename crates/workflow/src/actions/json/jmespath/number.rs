@@ -1,10 +1,10 @@
-//! Numbers of JSON: whole ones of 64 bits, and floats, compared and added without rounding a whole one.
+//! JSON numbers: 64-bit whole numbers and floats, compared and added without rounding whole numbers.
 
 use std::cmp::Ordering;
 
 use serde_json::Number;
 
-/// The whole number, if it is one.
+/// Returns the number if it is a whole number of 64 bits.
 fn whole(number: &Number) -> Option<i128> {
     number
         .as_i64()
@@ -23,7 +23,7 @@ fn from_whole(whole: i128) -> Option<Number> {
         .ok()
 }
 
-/// The order of two numbers by their values; `1` and `1.0` are equal.
+/// Orders two numbers by their values; `1` and `1.0` are equal.
 pub(super) fn order(one: &Number, other: &Number) -> Ordering {
     match (whole(one), whole(other)) {
         (Some(one), Some(other)) => one.cmp(&other),
@@ -36,7 +36,7 @@ pub(super) fn order(one: &Number, other: &Number) -> Ordering {
 }
 
 fn order_mixed(whole: i128, float: f64) -> Ordering {
-    // Saturates far beyond 64 bits, and is exact where it does not.
+    // The cast saturates far beyond 64 bits, and is exact below.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "saturates beyond every whole number of 64 bits"
@@ -49,7 +49,7 @@ fn order_mixed(whole: i128, float: f64) -> Ordering {
     })
 }
 
-/// Without its sign.
+/// Returns the absolute value.
 pub(super) fn abs(number: &Number) -> Option<Number> {
     match whole(number) {
         Some(whole) => from_whole(whole.abs()),
@@ -57,7 +57,7 @@ pub(super) fn abs(number: &Number) -> Option<Number> {
     }
 }
 
-/// Rounded to a whole number, which it then is if 64 bits hold it.
+/// Rounds to a whole number; the result is a whole number if it fits into 64 bits, else a float.
 pub(super) fn rounded(number: &Number, round: fn(f64) -> f64) -> Option<Number> {
     if whole(number).is_some() {
         return Some(number.clone());
@@ -70,7 +70,7 @@ pub(super) fn rounded(number: &Number, round: fn(f64) -> f64) -> Option<Number> 
     from_whole(rounded as i128).or_else(|| Number::from_f64(rounded))
 }
 
-/// The sum: exact for whole numbers (`None` beyond 64 bits), a float if one of them is.
+/// Returns the sum: exact for whole numbers (`None` beyond 64 bits), a float if any number is one.
 pub(super) fn sum(numbers: &[&Number]) -> Option<Number> {
     match numbers
         .iter()

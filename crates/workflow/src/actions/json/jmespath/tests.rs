@@ -9,7 +9,7 @@ fn evaluated(data: &Value, expression: &str) -> Value {
     })
 }
 
-/// Two neighbours that one float stands for.
+/// Two consecutive whole numbers that share one float.
 const ONE: i64 = 9_007_199_254_740_993;
 const OTHER: i64 = 9_007_199_254_740_992;
 
