@@ -1,7 +1,7 @@
-//! A block's text, turned into the program that the interpreter runs.
+//! Turns a block's text into the program that the interpreter runs.
 //!
-//! A block that returns is the body of a function; one that does not is a module whose new names
-//! are its result. Lines keep their order, so a line of the program is a line of the block moved
+//! A block with a `return` becomes the body of a function; a block without one becomes a module whose new
+//! names are its result. Lines keep their order, so a line of the program is a line of the block shifted
 //! by a constant.
 
 use std::collections::HashSet;
@@ -18,23 +18,25 @@ use super::rewrite::{self, Rewritten};
 use super::unsupported::{self, Unsupported};
 use super::{branches, changes, shims, surrogates};
 
-/// The longest block, in bytes. Bounds the depth of a syntax tree and so the stack that it needs.
+/// The maximum length of a block, in bytes. Bounds the depth of the syntax tree and thereby the stack
+/// that it needs.
 pub(super) const LONGEST: usize = 128 * 1024;
 
-/// The stack, in bytes, that reading a block of so many bytes may need. The tree of a chain such as
-/// `a.b.c` is as deep as the chain is long; measured without optimisation, a level takes less than
-/// a quarter of this.
+/// Returns the stack size, in bytes, for parsing a block of `bytes` bytes. The tree of a chain such as
+/// `a.b.c` is as deep as the chain is long; measured without optimization, a level takes less than a
+/// quarter of this.
 pub(super) fn stack_for(bytes: usize) -> usize {
     4 * 1024 * 1024 + bytes.min(LONGEST) * 2 * 1024
 }
 
-/// Names that a block is given; assigning to one of them is not a result.
+/// Predefined names in a block; an assignment to one of them is not a result.
 const GIVEN: [&str; 4] = ["state", "variables", "json", "print"];
 
-/// What stands before every block; the helpers that it uses follow.
+/// Text in front of every block; the helpers that the block uses follow.
 const PRELUDE: &str = "import json\n";
 
-/// Built-in names that helpers use. A block without `return` that assigns one would reach them.
+/// Built-in names that helpers use. A block without `return` that assigns one of them would change the
+/// helpers.
 const USED_BY_HELPERS: [&str; 42] = [
     "abs",
     "all",
@@ -80,44 +82,45 @@ const USED_BY_HELPERS: [&str; 42] = [
     "object",
 ];
 
-/// Where the program collects the names that a block without `return` assigned.
+/// The variable in which the program collects the names that a block without `return` assigned.
 const NAMES: &str = "__names__";
 
-/// What the interpreter runs.
+/// The program that the interpreter runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// Its text.
+    /// The program's text.
     pub(super) text: String,
-    /// How many lines of it stand before the block's first.
+    /// The number of lines before the block's first line.
     pub(super) lines_before: u32,
-    /// How many lines the block has.
+    /// The number of lines of the block.
     pub(super) lines: u32,
-    /// Whether its value is a dict of names rather than what the block returned.
+    /// True if the program's value is a dict of names, false if it is the value that the block returned.
     pub(super) names: bool,
-    /// Whether its value is a tuple: that value, and the state as the block has left it.
+    /// True if the program's value is a tuple: the block's value, and the state after the block.
     pub(super) changes: bool,
 }
 
 impl Program {
-    /// The line of the block, from 1, that is `line` of the program; nothing if the line is ours.
+    /// Returns the line of the block, from 1, for `line` of the program; `None` if the line does not
+    /// belong to the block.
     pub(super) fn line_of_block(&self, line: u32) -> Option<u32> {
         line.checked_sub(self.lines_before)
             .filter(|line| (1..=self.lines).contains(line))
     }
 }
 
-/// Why a block cannot become a program. Lines count from 1 in the block.
+/// Reason why a block cannot become a program. Lines count from 1 in the block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is not Python.
+    /// The block is not Python.
     Syntax { message: String, line: u32 },
-    /// It is Python that the embedded interpreter does not know.
+    /// The block is Python that the embedded interpreter does not support.
     Unsupported { what: Unsupported, line: u32 },
-    /// It is longer than [`LONGEST`].
+    /// The block is longer than [`LONGEST`].
     TooLong { bytes: usize },
 }
 
-/// Reads a block without judging what the interpreter can do with it.
+/// Parses a block without checking that the interpreter supports it.
 pub(super) fn parse(source: &str) -> Result<Parsed<ModModule>, Refused> {
     if source.len() > LONGEST {
         return Err(Refused::TooLong {
@@ -130,7 +133,7 @@ pub(super) fn parse(source: &str) -> Result<Parsed<ModModule>, Refused> {
     })
 }
 
-/// Makes the program of a block.
+/// Creates the program of a block.
 pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
     let source = unix_lines(source);
     let parsed = parse(&source)?;
@@ -187,8 +190,8 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
     Ok(with_state(program, prelude.len(), head))
 }
 
-/// The program with the state as the block leaves it in its value, and with `results` (the text that
-/// makes the results of branches readable) behind the helpers, which end at `helpers`.
+/// Adds the state after the block to the program's value, and inserts `results` (the text that makes the
+/// results of branches readable) behind the helpers, which end at `helpers`.
 fn with_state(mut program: Program, helpers: usize, results: Option<String>) -> Program {
     // The last line is the value of the program.
     let last = program.text.trim_end().rfind('\n').map_or(0, |at| at + 1);
@@ -198,7 +201,7 @@ fn with_state(mut program: Program, helpers: usize, results: Option<String>) -> 
     }
     let mut head = String::new();
     if program.changes {
-        // A block may give the name to something else.
+        // The block may rebind the name `state`.
         head.push_str("__state__ = state\n");
     }
     if let Some(results) = results {
@@ -216,7 +219,7 @@ fn count(text: &str) -> u32 {
     u32::try_from(text.lines().count()).unwrap_or(u32::MAX)
 }
 
-/// What stands before a block.
+/// Returns the text in front of a block.
 fn prelude(block: &Rewritten, function: bool) -> String {
     let mut text = PRELUDE.to_owned();
     if block.helpers.is_empty() {
@@ -235,7 +238,7 @@ fn prelude(block: &Rewritten, function: bool) -> String {
     text
 }
 
-/// Python reads `\r\n` and `\r` as the end of a line, also inside strings.
+/// Converts line ends. Python treats `\r\n` and `\r` as the end of a line, inside strings too.
 pub(super) fn unix_lines(source: &str) -> String {
     if source.contains('\r') {
         source.replace("\r\n", "\n").replace('\r', "\n")
@@ -244,7 +247,7 @@ pub(super) fn unix_lines(source: &str) -> String {
     }
 }
 
-/// The line, from 1, of a byte offset; the last line if it is the end of the text.
+/// Returns the line, from 1, of a byte offset; the last line for the end of the text.
 fn line_at(source: &str, offset: usize) -> u32 {
     let text = source.trim_end_matches('\n').as_bytes();
     let before = text.get(..offset).unwrap_or(text);
@@ -252,7 +255,7 @@ fn line_at(source: &str, offset: usize) -> u32 {
     u32::try_from(line).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// Whether the block itself returns, as opposed to a function that it defines.
+/// True if the block itself contains a `return`; functions that it defines do not count.
 fn returns(suite: &[Stmt]) -> bool {
     #[derive(Default)]
     struct Search {
@@ -272,7 +275,7 @@ fn returns(suite: &[Stmt]) -> bool {
     search.found
 }
 
-/// The block as a function's body, called once.
+/// Returns the block as the body of a function that is called once.
 fn as_function(prelude: &str, source: &str, tokens: &Tokens) -> String {
     let inside_strings = string_ranges(tokens);
     let mut text = String::with_capacity(source.len() + source.len() / 16 + 128);
@@ -296,7 +299,8 @@ fn as_function(prelude: &str, source: &str, tokens: &Tokens) -> String {
     text
 }
 
-/// Byte ranges of the outermost strings, in order; f-strings from their first quote to their last.
+/// Returns the byte ranges of the outermost strings, in order; f-strings from their first quote to their
+/// last.
 fn string_ranges(tokens: &Tokens) -> Vec<(usize, usize)> {
     let mut ranges = Vec::new();
     let mut open = Vec::new();
@@ -316,11 +320,11 @@ fn string_ranges(tokens: &Tokens) -> Vec<(usize, usize)> {
     ranges
 }
 
-/// The block as a module, followed by what collects the names that it assigned.
+/// Returns the block as a module, followed by code that collects the names that it assigned.
 fn as_module<'a>(prelude: &str, source: &str, names: impl Iterator<Item = &'a str>) -> String {
     let mut text = format!("{prelude}{source}\n\n{NAMES} = {{}}\n");
     for name in names {
-        // A name may have been assigned on a path that was not taken, or only inside a function.
+        // The name may be unbound: assigned only on a path that was not taken, or only inside a function.
         let _ = writeln!(
             text,
             "try:\n    {NAMES}['{name}'] = {name}\nexcept NameError:\n    pass"
@@ -331,7 +335,8 @@ fn as_module<'a>(prelude: &str, source: &str, names: impl Iterator<Item = &'a st
     text
 }
 
-/// Every name that the block assigns anywhere and may show, in the order of their first mention.
+/// Returns every name that the block assigns anywhere and may return, in the order of their first
+/// assignment.
 fn assigned(suite: &[Stmt]) -> Vec<&str> {
     #[derive(Default)]
     struct Search<'a> {

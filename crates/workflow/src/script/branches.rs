@@ -1,9 +1,10 @@
-//! `parallel_results` in a block: the results of the branches that met last.
+//! `parallel_results` in a block: the results of the branches that were joined last.
 //!
-//! In the state, a result is a mapping (`branch`, `index`, `success`, `state`, …) whose `state` is
-//! what the branch has set. A block that mentions `parallel_results` sees more of it: the fields as
-//! attributes, what the branch saw besides what it has set, and the fields of its state as items of
-//! the result. What of that leaves the block is a result as it was.
+//! In the state, a result is a mapping (`branch`, `index`, `success`, `state`, …) whose `state` contains
+//! the values that the branch has set. A block that mentions `parallel_results` gets an extended view of
+//! it: the fields as attributes, the values that the branch could read in addition to those that it set,
+//! and the fields of its state as items of the result. A view that leaves the block is converted back to
+//! the original result.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,10 +13,10 @@ use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-/// The name of the results in the state, and in a block.
+/// The name of the results, in the state and in a block.
 pub(super) const RESULTS: &str = "parallel_results";
 
-/// What a result has as attributes.
+/// Attributes of a result.
 const ATTRIBUTES: [&str; 15] = [
     "branch",
     "index",
@@ -34,10 +35,10 @@ const ATTRIBUTES: [&str; 15] = [
     "to_dict",
 ];
 
-/// What stands before a block that mentions the results, behind what stands before every block.
+/// Text in front of a block that mentions the results, after the common prelude.
 ///
-/// A view of a result is a dict with `traceback`, which no result in the state has. The interpreter
-/// has neither subclasses of dict nor attributes made on demand, so attributes are calls of
+/// A view of a result is a dict with `traceback`, a field that results in the state do not have. The
+/// interpreter supports neither subclasses of dict nor computed attributes, so attributes become calls of
 /// `__field_NAME__` in the text of the block.
 const HEAD: &str = "\
 __given__ = {}
@@ -118,8 +119,8 @@ def __getattr__(it, name, *default):
     return __own_getattr__(it, name, *default)
 ";
 
-/// Returns true if the block may read results: it has their name, their key in the state, or an
-/// attribute of one. Results may stand under other names too (`output` of a fan-out).
+/// True if the block may read results: it contains their name, their key in the state, or an attribute of
+/// a result. Results may be stored under other names too (`output` of a fan-out).
 pub(super) fn mentioned(suite: &[Stmt]) -> bool {
     #[derive(Default)]
     struct Search(bool);
@@ -141,7 +142,7 @@ pub(super) fn mentioned(suite: &[Stmt]) -> bool {
     search.0
 }
 
-/// The text that stands before the block, behind its helpers.
+/// Returns the text in front of the block, after its helpers.
 pub(super) fn head(helpers: &BTreeSet<&'static str>) -> String {
     let mut head = format!("__names__of__ = {ATTRIBUTES:?}\n{HEAD}");
     for (helper, replaced) in [("hasattr", HASATTR), ("getattr", GETATTR)] {
@@ -152,7 +153,7 @@ pub(super) fn head(helpers: &BTreeSet<&'static str>) -> String {
     for name in ATTRIBUTES {
         let of_result = match name {
             "to_dict" => "(lambda: __to_dict__(it))".to_owned(),
-            // It would make every run's state another one.
+            // A time in the result would make the state of every run different.
             "timing_ms" => "it.timing_ms".to_owned(),
             _ => format!("it['{name}']"),
         };
@@ -170,18 +171,18 @@ pub(super) fn head(helpers: &BTreeSet<&'static str>) -> String {
     head
 }
 
-/// The text of the block with attributes that a result has as calls; lines keep their numbers.
+/// Replaces attributes of results in the block by calls; lines keep their numbers.
 pub(super) fn with_attributes_as_calls(source: &str, suite: &[Stmt]) -> String {
     #[derive(Default)]
     struct Search {
-        /// Byte offsets of changes: how many bytes go away there, and what comes instead.
+        /// Edits: byte offset, number of bytes to remove, and the text to insert.
         edits: Vec<(usize, usize, String)>,
-        /// Where the method of the call stands that is being looked at.
+        /// The range of the method in the call that is being visited.
         method: Option<TextRange>,
     }
     impl<'a> Visitor<'a> for Search {
         fn visit_expr(&mut self, expression: &'a Expr) {
-            // `xs.index(x)` is none of a result: of its fields, only `to_dict` can be called.
+            // `xs.index(x)` is not an attribute of a result: of its fields, only `to_dict` can be called.
             if let Expr::Call(it) = expression {
                 self.method = Some(it.func.range());
             }
@@ -203,7 +204,8 @@ pub(super) fn with_attributes_as_calls(source: &str, suite: &[Stmt]) -> String {
     if search.edits.is_empty() {
         return source.to_owned();
     }
-    // Outer expressions come first and begin no later than inner ones: a stable sort keeps them so.
+    // Outer expressions are visited first and begin no later than inner ones: a stable sort keeps this
+    // order.
     search.edits.sort_by_key(|(at, _, _)| *at);
     let mut text = String::with_capacity(source.len() + 32 * search.edits.len());
     let mut done = 0;

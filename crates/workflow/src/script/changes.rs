@@ -1,15 +1,15 @@
-//! Whether a block may change the state that it is given, as far as its text tells.
+//! Static check that finds out if a block may change its state.
 //!
-//! A block that may is asked for its state when it has ended, which costs time in proportion to the
-//! state. No block that changes its state is taken for one that does not.
+//! The program of such a block also returns the state, which costs time in proportion to its size. The
+//! check has no false negatives: a block that changes its state is never classified as one that does not.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprContext, Operator, Stmt};
 
-/// Names under which a block reaches its state.
+/// Names through which a block accesses its state.
 const GIVEN: [&str; 2] = ["state", "parallel_results"];
 
-/// Methods that change what they are called on.
+/// Methods that mutate the object that they are called on.
 const METHODS: [&str; 22] = [
     "add",
     "append",
@@ -35,12 +35,12 @@ const METHODS: [&str; 22] = [
     "update",
 ];
 
-/// Built-ins that reach attributes by a text, or run one.
+/// Built-ins that access attributes by name, or execute text.
 const BUILTINS: [&str; 7] = [
     "delattr", "eval", "exec", "getattr", "globals", "locals", "setattr",
 ];
 
-/// Modules without a function that changes its arguments.
+/// Modules whose functions never mutate their arguments.
 const PURE: [&str; 25] = [
     "__future__",
     "base64",
@@ -69,7 +69,7 @@ const PURE: [&str; 25] = [
     "uuid",
 ];
 
-/// Whether the block may change its state.
+/// True if the block may change its state.
 pub(super) fn possible(suite: &[Stmt]) -> bool {
     let mut search = Search::default();
     search.visit_body(suite);
@@ -92,8 +92,8 @@ impl Search {
 impl<'a> Visitor<'a> for Search {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         match statement {
-            // `a += b` and `a |= b` change the list or mapping that `a` stands for, but no number and
-            // no text; `a *= 2` changes a list.
+            // `a += b` and `a |= b` mutate the list or mapping that `a` refers to, but not a number or a
+            // text; `a *= 2` mutates a list.
             Stmt::AugAssign(it) => {
                 let is_scalar = matches!(
                     &*it.value,

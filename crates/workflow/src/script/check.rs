@@ -1,4 +1,4 @@
-//! Looks at a block without running it.
+//! Checks a block without running it.
 
 use std::io;
 use std::thread;
@@ -7,15 +7,15 @@ use super::block;
 use super::diagnose::{self, Scene};
 use super::{ScriptFailure, changes, interpreter, templates};
 
-/// Whether the embedded Python can run a block, as far as its text tells: that it is Python, and
-/// uses nothing that the interpreter is known not to have. Nothing is run, and no block, however
-/// deeply nested, can do harm: text is read on a thread of its own, whose stack fits its length.
+/// Checks statically that the embedded Python can run a block: it is Python, and uses nothing that the
+/// interpreter is known to lack. Nothing is executed. Deep nesting is safe: the text is parsed on a
+/// separate thread, whose stack fits its length.
 ///
 /// `first_line` is the line of the file on which `source` begins.
 ///
 /// # Errors
-/// `script_error` for what is not Python or too long, `script_unsupported` for what is not in the
-/// embedded Python; both with the line of the file.
+/// `script_error` for a block that is not Python or too long, `script_unsupported` for a construct that
+/// the embedded Python lacks; both with the line of the file.
 pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     apart(source, first_line, |source| {
         let program =
@@ -31,10 +31,10 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     })
 }
 
-/// As [`check`], for a block that the user's own Python runs: only that it is Python.
+/// Like [`check`], for a block that the user's own Python runs: checks only that it is Python.
 ///
 /// # Errors
-/// `script_error` for what is not Python or too long, with the line of the file.
+/// `script_error` for a block that is not Python or too long, with the line of the file.
 pub fn check_syntax(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     apart(source, first_line, |source| {
         block::parse(&block::unix_lines(source))
@@ -43,8 +43,8 @@ pub fn check_syntax(source: &str, first_line: u32) -> Result<(), ScriptFailure> 
     })
 }
 
-/// Whether a block may change the `state` that it is given, as far as its text tells. A block that
-/// cannot be read changes nothing.
+/// True if a block may change the `state` that it is given, according to a static check; false for a
+/// block that cannot be parsed.
 pub(crate) fn may_change_state(source: &str) -> bool {
     let read = apart(source, 1, |source| {
         block::parse(&block::unix_lines(source))
@@ -54,8 +54,8 @@ pub(crate) fn may_change_state(source: &str) -> bool {
     read.unwrap_or(false)
 }
 
-/// The first template in a block, and its line of the block, from 1: code is not rendered.
-/// `is_variable` tells of names for which `${name}` would stand.
+/// Returns the first template in a block, with its line in the block, from 1: code is not rendered.
+/// `is_variable` returns true for the names that `${name}` could stand for.
 pub(crate) fn template_in(
     source: &str,
     is_variable: impl Fn(&str) -> bool + Send,

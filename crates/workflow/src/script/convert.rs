@@ -1,16 +1,16 @@
-//! Between JSON and the values of the embedded interpreter.
+//! Conversion between JSON and the values of the embedded interpreter.
 
 use monty_types::MontyObject;
 use serde_json::{Map, Value};
 
 use super::wire::DEEPEST;
 
-/// A value that JSON has no place for, and where it was found.
+/// A value that JSON cannot represent, and its location.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unfit {
-    /// Steps from the value to the culprit, innermost first.
+    /// Path from the root to the value, innermost step first.
     steps: Vec<String>,
-    /// What it is and what to return instead.
+    /// A description of the value, and what to return instead.
     what: String,
 }
 
@@ -27,14 +27,14 @@ impl Unfit {
         self
     }
 
-    /// The complaint about `root`, which is how the block would call the value.
+    /// Returns the error message; `root` is the expression for the root value in the block.
     pub(super) fn message(&self, root: &str) -> String {
         let path: String = self.steps.iter().rev().map(String::as_str).collect();
         format!("{root}{path} is {}", self.what)
     }
 }
 
-/// A JSON value as an interpreter's value.
+/// Converts a JSON value to an interpreter's value.
 pub(super) fn into_python(value: Value) -> MontyObject {
     match value {
         Value::Null => MontyObject::None,
@@ -50,7 +50,7 @@ pub(super) fn into_python(value: Value) -> MontyObject {
     }
 }
 
-/// A JSON object as a dict.
+/// Converts a JSON object to a dict.
 pub(super) fn dict(map: Map<String, Value>) -> MontyObject {
     let pairs: Vec<_> = map
         .into_iter()
@@ -59,12 +59,12 @@ pub(super) fn dict(map: Map<String, Value>) -> MontyObject {
     MontyObject::dict(pairs)
 }
 
-/// An interpreter's value as JSON.
+/// Converts an interpreter's value to JSON.
 ///
-/// Tuples become lists and int keys become text; nothing else changes its type on the way.
+/// Tuples become lists and int keys become text; no other type changes.
 ///
 /// # Errors
-/// The first part that JSON has no place for.
+/// The first part that JSON cannot represent.
 pub(super) fn from_python(object: MontyObject) -> Result<Value, Unfit> {
     plain(object, DEEPEST)
 }
@@ -154,7 +154,7 @@ fn unfit(object: &MontyObject) -> Unfit {
     ))
 }
 
-/// The name of a value's type, as Python would say it.
+/// Returns the name of a value's type in Python.
 fn type_name(object: &MontyObject) -> String {
     let name = match object {
         MontyObject::None => "NoneType",
@@ -183,7 +183,7 @@ fn type_name(object: &MontyObject) -> String {
     name.to_owned()
 }
 
-/// The type's name from `<re.Match object; …>`, `<function 'f' at …>`, `range(0, 3)`.
+/// Extracts the type's name from `<re.Match object; …>`, `<function 'f' at …>`, `range(0, 3)`.
 fn repr_type(text: &str) -> String {
     let inner = text.trim_start_matches('<');
     let end = inner.find([' ', '(', '>']).unwrap_or(inner.len());
@@ -205,10 +205,10 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The state as a block has left it.
+/// Converts the state after a block to JSON.
 ///
 /// # Errors
-/// The message about the first field whose name or value JSON has no place for.
+/// The message about the first field whose name or value JSON cannot represent.
 pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
     let fields = match plain_fields(object) {
         Ok(fields) => fields,
@@ -238,11 +238,11 @@ fn plain_fields(object: MontyObject) -> Result<Vec<(String, MontyObject)>, Unfit
         .collect()
 }
 
-/// The names that a block without `return` assigned, as one JSON object; functions, classes and
-/// modules are not results.
+/// Converts the names that a block without `return` assigned to one JSON object; functions, classes and
+/// modules are left out.
 ///
 /// # Errors
-/// The message about the first name whose value JSON has no place for.
+/// The message about the first name whose value JSON cannot represent.
 pub(super) fn names(object: MontyObject) -> Result<Value, String> {
     let MontyObject::Dict(pairs) = object else {
         return Err("the block's names are not a dict".to_owned());

@@ -1,7 +1,8 @@
-//! Turns what the embedded interpreter says into a failure that helps.
+//! Turns errors of the embedded interpreter into failures with a hint.
 //!
-//! The interpreter implements a part of Python. Where a block meets the edge of that part, the
-//! interpreter's own words would blame the block; here the edge is named, with the way around it.
+//! The interpreter implements a part of Python. Where a block uses something beyond that part, the
+//! interpreter's own message would blame the block; this module names the missing feature and a
+//! workaround.
 
 use monty_types::{ExcType, MontyException};
 
@@ -9,10 +10,10 @@ use super::ScriptFailure;
 use super::block::{LONGEST, Program, Refused};
 use super::unsupported::{self, Unsupported, WAY_OUT};
 
-/// What the message of an exception begins with when a block asked the system for something.
+/// Prefix of an exception's message if a block tried to access the system.
 pub(super) const NO_ACCESS: &str = "inline code has no access to";
 
-/// What the message of an exception begins with when a helper refuses something.
+/// Prefix of an exception's message if a helper rejects something.
 const LACKS: &str = "embedded Python: ";
 
 /// Built-in names of Python that the embedded interpreter lacks, sorted.
@@ -27,8 +28,8 @@ const BUILTINS: &str = "BaseExceptionGroup BlockingIOError BrokenPipeError Buffe
         exec exit format globals help input issubclass locals memoryview quit staticmethod super \
         vars";
 
-/// Methods of Python's built-in types. One that is missing is the interpreter's fault, any other
-/// name the block's.
+/// Methods of Python's built-in types. A missing method in this list is a limitation of the interpreter,
+/// any other name an error of the block.
 pub(super) const METHODS: [(&str, &str); 9] = [
     (
         "str",
@@ -75,18 +76,18 @@ pub(super) const METHODS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Where a block stands in its file and what it printed so far.
+/// A block's location in its file, its program, and its output so far.
 #[derive(Debug)]
 pub(super) struct Scene<'a> {
     /// The line of the file on which the block begins.
     pub(super) first_line: u32,
-    /// What it printed.
+    /// The output of the block.
     pub(super) printed: String,
-    /// The program that was made of it.
+    /// The program of the block.
     pub(super) program: &'a Program,
 }
 
-/// Why a block was not run at all.
+/// Returns the failure of a block that was rejected before it ran.
 pub(super) fn refused(refused: &Refused, first_line: u32) -> ScriptFailure {
     let of_file = |line: u32| first_line.saturating_add(line.saturating_sub(1));
     match refused {
@@ -106,7 +107,8 @@ pub(super) fn refused(refused: &Refused, first_line: u32) -> ScriptFailure {
     }
 }
 
-/// What a block's exception means; `compiling` if it came before the first statement ran.
+/// Returns the failure for an exception; `compiling` is true if it was raised before the first statement
+/// ran.
 pub(super) fn exception(
     raised: &MontyException,
     compiling: bool,
@@ -119,7 +121,7 @@ pub(super) fn exception(
         .find_map(|frame| scene.program.line_of_block(frame.start.line))
         .map(|line| scene.first_line.saturating_add(line - 1));
     let message = raised.message().unwrap_or_default();
-    // A function of the block was called with arguments that it does not take.
+    // True if a function of the block was called with wrong arguments.
     let own = message.split_once("() ").is_some_and(|(function, _)| {
         let name = function.rsplit('.').next().unwrap_or(function);
         scene.program.text.contains(&format!("def {name}("))
@@ -144,10 +146,10 @@ pub(super) fn exception(
     failure
 }
 
-/// The exception as Python prints its last line.
+/// Formats the exception like the last line of a Python traceback.
 fn in_python(raised: &MontyException) -> String {
     match (raised.exc_type(), raised.message()) {
-        // Python shows the key itself; the interpreter keeps only its text.
+        // Python shows the `repr` of the key; the interpreter keeps only its text.
         (ExcType::KeyError, Some(key)) if !looks_like_a_literal(key) => {
             format!("KeyError: {}", monty_types::StringRepr(key))
         }
@@ -161,7 +163,7 @@ fn looks_like_a_literal(key: &str) -> bool {
         || key.starts_with(['\'', '"', '('])
 }
 
-/// The edge of the interpreter that an exception stands for, if it stands for one.
+/// Returns the limitation of the interpreter that an exception indicates, if it indicates one.
 pub(super) fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
     let plain = |what: String| {
         Some(Unsupported {
@@ -223,17 +225,17 @@ pub(super) fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsu
     }
 }
 
-/// Whether Python has the built-in name and the interpreter has not.
+/// True if Python has the built-in name and the interpreter lacks it.
 pub(super) fn lacks_builtin(name: &str) -> bool {
     BUILTINS.split_ascii_whitespace().any(|it| it == name)
 }
 
-/// What stands between the first quotes.
+/// Returns the text between the first pair of quotes.
 fn quoted(message: &str) -> Option<&str> {
     message.split('\'').nth(1)
 }
 
-/// A method or a part of a module that Python has and the interpreter has not.
+/// Returns a method or a part of a module that Python has and the interpreter lacks.
 fn attribute(message: &str) -> Option<String> {
     let mut quoted = message.split('\'').skip(1).step_by(2);
     let (owner, name) = (quoted.next()?, quoted.next()?);
@@ -265,7 +267,7 @@ fn attribute(message: &str) -> Option<String> {
         .then(|| format!("this use of `{owner}.{name}`"))
 }
 
-/// An operation between built-in types that Python has and the interpreter has not.
+/// Returns an operation between built-in types that Python has and the interpreter lacks.
 fn operation(message: &str) -> Option<Unsupported> {
     if message.ends_with("not supported between instances of 'set' and 'set'") {
         return Some(Unsupported {
@@ -366,7 +368,7 @@ fn operation(message: &str) -> Option<Unsupported> {
     })
 }
 
-/// The failure that names an edge, its line and the way out.
+/// Returns the failure that names a limitation, its line and a workaround.
 fn unsupported(edge: &Unsupported, line: Option<u32>) -> ScriptFailure {
     let at = line.map_or_else(String::new, |line| format!(" (line {line})"));
     let what = &edge.what;

@@ -1,4 +1,4 @@
-//! What helpers of a block ask the process for: the time, a pause, a digest, entropy.
+//! Host functions for the helpers of a block: time, sleep, digest, entropy.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 use super::diagnose;
 
-/// Answers the functions that helpers call.
+/// Implements the host functions that helpers call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Host {
-    /// When the block ends at the latest.
+    /// The latest end of the block.
     pub(super) deadline: Instant,
 }
 
 impl Host {
-    /// The answer to a call of a name that the block does not define; `now` is in microseconds
-    /// since 1970-01-01 UTC.
+    /// Answers a call of a name that the block does not define; `now` is in microseconds since 1970-01-01
+    /// UTC.
     pub(super) fn answer(
         self,
         function: &str,
@@ -44,7 +44,7 @@ impl Host {
         }
     }
 
-    /// Pauses, but not beyond the block's time limit.
+    /// Sleeps, at most until the block's time limit.
     fn sleep(self, microseconds: i64) -> Result<MontyObject, MontyException> {
         let asked = Duration::from_micros(u64::try_from(microseconds).unwrap_or(0));
         let left = self.deadline.saturating_duration_since(Instant::now());
@@ -57,8 +57,8 @@ impl Host {
     }
 }
 
-/// Raises an error again that stands for something the interpreter lacks: a block that catches it
-/// would go on with another value than Python's.
+/// Raises an error again if it indicates a limitation of the interpreter: a block that catches it would
+/// continue with a value that differs from Python's.
 fn caught(kind: &str, message: &str) -> Result<MontyObject, MontyException> {
     let name = kind.split('(').next().unwrap_or_default();
     let Ok(kind) = name.parse::<ExcType>() else {

@@ -1,4 +1,4 @@
-//! Runs one block in the embedded interpreter. Only ever called in a worker process.
+//! Runs one block in the embedded interpreter. Only called in a worker process.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,10 +20,10 @@ use super::printed::Printed;
 use super::wire::Received;
 use super::{Changes, Ended, ScriptFailure, convert};
 
-/// Runs a block to its end. A `memory_limit` of 0 is no limit.
+/// Runs a block to its end. A `memory_limit` of 0 means no limit.
 ///
 /// # Errors
-/// The block's own error, or what stopped it; lines are lines of the file.
+/// The block's own error, or the limit that stopped it; lines are lines of the file.
 pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFailure> {
     let clock = WallClock {
         at_start: block.now,
@@ -71,7 +71,7 @@ pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFai
 }
 
 pub(super) fn compile(program: &Program) -> Result<MontyRun, MontyException> {
-    // A failed `assert` says what Python would say.
+    // A failed `assert` has the same message as in Python.
     let options = CompileOptions {
         assert_message_annotations: AssertMessageAnnotations::Off,
     };
@@ -82,13 +82,14 @@ pub(super) fn compile(program: &Program) -> Result<MontyRun, MontyException> {
 fn tracker(time_limit_ms: u64, memory_limit: u64) -> ResourceTracker {
     let mut limits = ResourceLimits::default().max_duration(Duration::from_millis(time_limit_ms));
     if memory_limit > 0 {
-        // Stops single large results before they are made; the process's own limit stops the rest.
+        // Rejects a single large value before it is allocated; the limit of the process covers everything
+        // else.
         limits = limits.max_memory(usize::try_from(memory_limit).unwrap_or(usize::MAX));
     }
     ResourceTracker::new(limits)
 }
 
-/// Runs the program; every wish for something outside the interpreter is answered here.
+/// Runs the program and answers its requests for anything outside the interpreter.
 fn drive(
     compiled: MontyRun,
     inputs: Vec<MontyObject>,
@@ -106,7 +107,7 @@ fn drive(
             RunProgress::Complete(value) => return Ok(value),
             RunProgress::OsCall(call) => call.resume_with(print, |call| clock.answer(&call))?,
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
-            // A call of a name that nobody defined.
+            // A call of a name that is not defined.
             RunProgress::FunctionCall(call) => {
                 let result = host.answer(&call.function_name, &call.args, clock.microseconds());
                 call.resume(result, print)?
@@ -122,7 +123,7 @@ fn no_access(to: &str) -> MontyException {
     MontyException::new(ExcType::PermissionError, Some(format!("{NO_ACCESS} {to}")))
 }
 
-/// What the block returned, and what it did to its state.
+/// Returns the block's value and its changes to the state.
 fn outcome(
     value: MontyObject,
     program: &Program,
@@ -142,7 +143,7 @@ fn outcome(
     Ok((returned, changes(convert::state(state)?, before)))
 }
 
-/// Each field of a state with the digest of its value.
+/// Returns each field of a state with the digest of its value.
 fn digests(state: &Map<String, Value>) -> Vec<(String, Digest)> {
     state
         .iter()
@@ -183,17 +184,17 @@ fn returned(value: MontyObject, names: bool) -> Result<Value, String> {
     }
 }
 
-/// The time of day, as far as a block may know it: in UTC, from its parent's clock.
+/// The clock of a block: in UTC, based on the time that the parent passed in.
 #[derive(Debug, Clone, Copy)]
 struct WallClock {
     at_start: Millis,
     started: Instant,
-    /// How long the block may run.
+    /// The block's time limit.
     time_limit: Duration,
 }
 
 impl WallClock {
-    /// Answers questions about the time and refuses everything else.
+    /// Answers requests for the time and rejects all others.
     fn answer(&self, call: &OsFunctionCall) -> ExtFunctionResult {
         let refused = match call {
             OsFunctionCall::DateToday => {
@@ -222,13 +223,13 @@ impl WallClock {
         now
     }
 
-    /// Microseconds since 1970-01-01 UTC.
+    /// Returns the time in microseconds since 1970-01-01 UTC.
     fn microseconds(&self) -> i64 {
         let passed = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
         self.at_start.saturating_mul(1_000).saturating_add(passed)
     }
 
-    /// The date and time at `offset` seconds east of UTC, without a zone.
+    /// Returns the date and time at `offset` seconds east of UTC, without a zone.
     fn at(&self, offset: i32) -> MontyDateTime {
         let micros = self.microseconds();
         let seconds = micros
@@ -254,8 +255,8 @@ fn narrow(part: u32) -> u8 {
     u8::try_from(part).unwrap_or(u8::MAX)
 }
 
-/// The proleptic Gregorian date of a count of days since 1970-01-01, within the years that Python
-/// knows. Years are counted from March, so that the leap day is the last day of its year.
+/// Converts a number of days since 1970-01-01 to a proleptic Gregorian date, within the years that Python
+/// supports. Years are counted from March, so that the leap day is the last day of its year.
 fn civil(days: i64) -> (i32, u8, u8) {
     const ERA: i64 = 146_097;
     let days = days.clamp(-719_162, 2_932_896) + 719_468;

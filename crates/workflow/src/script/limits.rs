@@ -1,11 +1,11 @@
-//! What a worker process takes away from itself before it sees a block.
+//! Resource limits that a worker process sets for itself before it receives a block.
 
-/// Gives up everything that running a block does not need, for good: memory beyond
-/// `memory_limit` bytes more than now (on Linux; 0 is no limit), core dumps, writing files, all
-/// but a few open files, and new processes and threads.
+/// Permanently drops everything that running a block does not need: memory beyond `memory_limit` bytes
+/// more than now (on Linux; 0 means no limit), core dumps, writing files, all but a few open files, and
+/// new processes and threads.
 ///
-/// A limit that the system refuses to set is left as it is: the interpreter inside has no way to
-/// files, processes or the network to begin with, and its parent watches the clock.
+/// A limit that the system refuses to set is ignored: the interpreter has no access to files, processes
+/// or the network in the first place, and the parent process enforces the time limit.
 #[cfg(unix)]
 pub(super) fn confine(memory_limit: u64) {
     use rustix::process::Resource;
@@ -33,11 +33,11 @@ fn limit(resource: rustix::process::Resource, to: u64) {
         current: Some(to),
         maximum: Some(to),
     };
-    // Refused where there is less already.
+    // Fails if the current limit is already lower.
     let _ = rustix::process::setrlimit(resource, to);
 }
 
-/// Bytes of address space in use; nothing if the system does not say.
+/// Returns the address space in use, in bytes; `None` if the system does not report it.
 #[cfg(target_os = "linux")]
 fn address_space() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;

@@ -35,53 +35,53 @@ use serde_json::{Map, Value};
 /// A block of inline code.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Its source, indentation of the block removed.
+    /// The source, with the block's indentation removed.
     pub source: String,
     /// The line of the agent file on which `source` begins, from 1.
     pub first_line: u32,
 }
 
-/// How a block ended.
+/// Result of a block that ended without an error.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ended {
-    /// What it returned; null if nothing.
+    /// The value that the block returned; null if it returned nothing.
     pub returned: Value,
-    /// What it printed.
+    /// The output of the block.
     pub printed: String,
-    /// What it did to `state` itself.
+    /// The block's changes to `state` itself.
     pub changes: Changes,
 }
 
-/// What a block did to the state that it was given.
+/// Changes of a block to its state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
-    /// Fields that are new or have another value, also if only something inside them changed.
+    /// Fields that are new or have another value, including those with a change in a nested value.
     pub set: Map<String, Value>,
-    /// Fields that are gone.
+    /// Fields that were removed.
     pub removed: Vec<String>,
 }
 
-/// Why a block failed.
+/// Failure of a block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ScriptFailure {
     /// `script_error`, `script_unsupported`, `script_timeout`, `script_memory`, `script_worker`.
     pub kind: &'static str,
-    /// What happened, in the words of the interpreter, and the way out where there is one.
+    /// The interpreter's error message, and a workaround if there is one.
     pub message: String,
     /// The line of the agent file, from 1.
     pub line: Option<u32>,
-    /// What it printed before it failed.
+    /// The output before the failure.
     pub printed: String,
 }
 
-/// Runs inline code. `state` and `variables` are what the block sees under these names.
+/// Runs inline code. The block sees `state` and `variables` under these names.
 #[async_trait]
 pub trait ScriptRunner: Send + Sync {
-    /// Runs one block to its end. Blocks of parallel branches run at the same time.
+    /// Runs one block to its end. Blocks of parallel branches run concurrently.
     ///
     /// # Errors
-    /// The block's own error, or that it was stopped.
+    /// The block's own error, or the reason why it was stopped.
     async fn run(
         &self,
         script: &Script,

@@ -1,4 +1,4 @@
-//! Workers of our own binary, which run blocks in an embedded interpreter.
+//! Options of worker processes of our own binary, which run blocks in an embedded interpreter.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,28 +12,28 @@ use super::process::Launch;
 use super::wire::{Greeting, Interpreter};
 use super::worker;
 
-/// The workers of our own binary, and the limits of the blocks that they run.
+/// Worker processes of our own binary, and the limits of the blocks that they run.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// Our own binary, which becomes a worker when it is called with `arguments`.
+    /// The path of our own binary, which becomes a worker when it is called with `arguments`.
     pub program: PathBuf,
-    /// What makes it one; what is called then is [`worker::serve`].
+    /// The arguments for which the binary calls [`worker::serve`].
     pub arguments: Vec<OsString>,
-    /// How long a block may run; starting a worker and waiting for one are not counted.
+    /// The maximum run time of a block; starting a worker and waiting for one do not count.
     pub time_limit: Duration,
-    /// How many bytes a worker may use on top of what it has when it starts, the block's state
-    /// included; 0 is no limit. Enforced by the system on Linux; elsewhere only single huge values
-    /// are refused.
+    /// The maximum memory of a worker, in bytes, in addition to its memory at start, including the
+    /// block's state; 0 means no limit. Enforced by the system on Linux; on other systems only single
+    /// huge values are rejected.
     pub memory_limit: u64,
-    /// How many blocks may run at the same time, at least one; the others wait.
+    /// The maximum number of blocks that run concurrently, at least one; further blocks wait.
     pub workers: usize,
-    /// The time of day that a block sees, in UTC.
+    /// The clock for the time of day in a block, in UTC.
     pub clock: Arc<dyn Clock>,
 }
 
 impl WorkerOptions {
-    /// Worker processes of `program`: `__script-worker`, 30 seconds, 512 MiB, two at a time, the
-    /// clock of the machine.
+    /// Returns the default options for worker processes of `program`: the argument `__script-worker`, 30
+    /// seconds, 512 MiB, two workers, and the clock of the machine.
     #[must_use]
     pub fn new(program: PathBuf) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl WorkerOptions {
         }
     }
 
-    /// Returns a pool of such workers that run blocks in `interpreter`. Starts none.
+    /// Returns a pool of such workers that run blocks in `interpreter`. Starts no worker.
     pub(super) fn pool(&self, interpreter: Interpreter) -> Pool {
         let greeting = Greeting {
             memory_limit: self.memory_limit,
@@ -54,7 +54,7 @@ impl WorkerOptions {
         let launch = Launch {
             program: self.program.clone(),
             arguments: self.arguments.clone(),
-            // The C library reads the time zone of the machine from a file without it.
+            // Without `TZ`, the C library reads the machine's time zone from a file.
             environment: vec![("TZ".into(), "UTC0".into())],
             directory: PathBuf::from("/"),
             greeting: serde_json::to_string(&greeting).unwrap_or_default(),

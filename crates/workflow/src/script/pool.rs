@@ -1,4 +1,4 @@
-//! A pool of worker processes, started when they are needed and kept while they are well.
+//! A pool of worker processes, started on demand and reused while they are healthy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::process::{Launch, Silence, Worker};
 use super::wire::{self, DEEPEST, Interpreter, LONGEST_ANSWER, MOST_PRINTED, Reply, Request};
 use super::{Ended, Script, ScriptFailure};
 
-/// What the parent allows beyond a block's time limit before it kills the worker. Workers of the
-/// embedded Python watch the limit themselves and get to say where the block was.
+/// The time beyond a block's time limit before the parent kills the worker. Workers of an embedded
+/// interpreter check the limit themselves and report the line at which the block was stopped.
 const GRACE: Duration = Duration::from_secs(1);
-/// After so many blocks a worker is replaced, and with it whatever it has not given back.
+/// The number of blocks after which a worker is replaced, which also frees memory that it leaked.
 const BLOCKS_PER_WORKER: u32 = 1_000;
 
 /// Worker processes of one kind.
@@ -28,16 +28,16 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Worker>>,
     turns: Semaphore,
     time_limit: Duration,
-    /// Whether the worker watches the time limit itself.
+    /// True if the worker checks the time limit itself.
     watches_itself: bool,
-    /// The worker's share of memory, for messages; 0 if it has no limit.
+    /// The worker's memory limit in bytes, for messages; 0 if it has no limit.
     memory_limit: u64,
     /// The number of the last request.
     requests: AtomicU64,
 }
 
 impl Pool {
-    /// A pool of at most `workers` processes, at least one. Starts none.
+    /// Creates a pool of at most `workers` processes, at least one. Starts no worker.
     pub(super) fn new(
         launch: Launch,
         interpreter: Interpreter,
@@ -58,10 +58,10 @@ impl Pool {
         }
     }
 
-    /// Runs one block in a worker of its own for that time.
+    /// Runs one block in a worker that runs no other block at the same time.
     ///
-    /// While the returned future is being awaited the worker belongs to it: dropping the future
-    /// kills the worker. Waiting for a free worker does not count towards the time limit.
+    /// The returned future owns the worker: dropping the future kills it. Waiting for a free worker does
+    /// not count towards the time limit.
     pub(super) async fn run(
         &self,
         script: &Script,
@@ -149,7 +149,7 @@ impl Pool {
         Ok(line)
     }
 
-    /// An idle worker that is still there, or a new one.
+    /// Returns an idle worker that is still running, or starts one.
     async fn worker(&self) -> Result<Worker, ScriptFailure> {
         while let Some(mut worker) = self.take() {
             if worker.alive() {
@@ -217,7 +217,7 @@ impl Pool {
         }
     }
 
-    /// Whether a worker's last words are those of an allocator that was refused memory.
+    /// True if a worker with a memory limit reported a failed memory allocation on stderr.
     fn out_of_memory(&self, complaint: &str) -> bool {
         self.memory_limit > 0
             && complaint.contains("memory allocation of")
@@ -225,7 +225,7 @@ impl Pool {
     }
 }
 
-/// How a process ended, in words.
+/// Describes how a process ended.
 fn explained(status: Option<std::process::ExitStatus>, complaint: &str) -> String {
     let ended = match status {
         // `exit status: 1`, `signal: 9 (SIGKILL)`.

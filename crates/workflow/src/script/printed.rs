@@ -1,15 +1,15 @@
-//! The text that a block prints.
+//! The output that a block prints.
 
-/// What a block prints, up to a limit.
+/// Output of a block, up to a limit.
 pub(super) struct Printed {
     text: String,
     most: usize,
-    /// Bytes that did not fit.
+    /// The number of bytes beyond the limit.
     dropped: usize,
 }
 
 impl Printed {
-    /// Keeps at most `most` bytes.
+    /// Creates a buffer that keeps at most `most` bytes.
     pub(super) fn new(most: usize) -> Self {
         Self {
             text: String::new(),
@@ -29,7 +29,7 @@ impl Printed {
         self.dropped = self.dropped.saturating_add(text.len() - kept);
     }
 
-    /// Returns the text, with a last line that says how much is missing.
+    /// Returns the text, with a last line that contains the number of missing bytes.
     pub(super) fn finish(self) -> String {
         match self.dropped {
             0 => self.text,

@@ -1,4 +1,4 @@
-//! One worker process, and the conversation with it.
+//! One worker process, and the protocol with it.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,51 +14,52 @@ use tokio::time::timeout;
 
 use super::wire::LONGEST_ANSWER;
 
-/// How long a process may take to say that it is ready.
+/// The maximum time until a process is ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// How long we wait for the last words of a process that closed its output.
+/// The maximum time to wait for the exit status and the rest of stderr of a process that closed its
+/// output.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
-/// How many of the last bytes of its complaints are kept.
+/// The number of bytes at the end of stderr that are kept.
 const COMPLAINT: usize = 4 * 1024;
 
-/// How to start a worker.
+/// Command, environment and handshake of a worker.
 #[derive(Debug)]
 pub(super) struct Launch {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
-    /// The whole environment of the process.
+    /// The complete environment of the process.
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) directory: PathBuf,
-    /// Its first line.
+    /// The first line that is sent to the worker.
     pub(super) greeting: String,
-    /// What it says when it is ready.
+    /// The line that a worker sends when it is ready.
     pub(super) ready: &'static str,
 }
 
-/// A worker that runs one block at a time. Dropping it kills it and what it started.
+/// A worker that runs one block at a time. Dropping it kills its whole process group.
 #[derive(Debug)]
 pub(super) struct Worker {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     complaint: Complaint,
-    /// How many blocks it has answered.
+    /// The number of blocks that it has answered.
     pub(super) answered: u32,
 }
 
-/// Why a worker gave no answer.
+/// Reason why a worker gave no answer.
 #[derive(Debug)]
 pub(super) enum Silence {
-    /// It could not be started.
+    /// The process could not be started.
     NotStarted(io::Error),
-    /// It did not say in time that it was ready.
+    /// The process was not ready in time.
     NotReady,
-    /// It ended, by itself or by another's hand.
+    /// The process ended by itself or was killed.
     Ended {
         status: Option<ExitStatus>,
         complaint: String,
     },
-    /// Its answer was longer than [`LONGEST_ANSWER`].
+    /// The answer was longer than [`LONGEST_ANSWER`].
     TooLong,
 }
 
@@ -86,8 +87,8 @@ impl Worker {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        // A group of its own: interrupting us at the terminal is ours to handle, and what a block
-        // started ends with it.
+        // A separate process group: an interrupt at the terminal is handled by the parent, and processes
+        // that a block started end with the worker.
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn()?;
@@ -104,14 +105,15 @@ impl Worker {
         })
     }
 
-    /// Whether it still runs, as far as we know.
+    /// True if the process has not exited as far as the system reports.
     pub(super) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends a line, with its line feed, and returns the answer without one.
+    /// Sends a line, which includes its line feed, and returns the answer without one.
     pub(super) async fn exchange(&mut self, line: &[u8]) -> Result<Vec<u8>, Silence> {
-        // A worker that is gone breaks the pipe; its end says more than that does.
+        // A write to a worker that has ended fails with a broken pipe; its exit status is more
+        // informative than that error.
         let sent = async {
             self.input.write_all(line).await?;
             self.input.flush().await
@@ -134,7 +136,7 @@ impl Worker {
         }
     }
 
-    /// How a worker that closed its pipes ended.
+    /// Returns how a worker that closed its pipes ended.
     async fn silence(&mut self) -> Silence {
         let status = timeout(LAST_WORDS_WITHIN, self.child.wait()).await;
         let complaint = self.complaint.whole().await;
@@ -147,8 +149,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // The child itself is killed and reaped by `kill_on_drop`; only while it is not reaped is
-        // its number certain to be its own.
+        // `kill_on_drop` kills and reaps the child itself. Its process id is certain to be its own only
+        // until it is reaped.
         #[cfg(unix)]
         if let Some(group) = self
             .child
@@ -156,13 +158,13 @@ impl Drop for Worker {
             .and_then(|id| i32::try_from(id).ok())
             .and_then(rustix::process::Pid::from_raw)
         {
-            // Fails if the group is gone already.
+            // Fails if the group has already ended.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
 }
 
-/// The last words of a process on its standard error.
+/// The last bytes that a process wrote to stderr.
 #[derive(Debug)]
 struct Complaint {
     tail: Arc<Mutex<Vec<u8>>>,
@@ -185,9 +187,9 @@ impl Complaint {
         Self { tail, reading }
     }
 
-    /// Everything that was kept, once the process has closed its standard error.
+    /// Returns the kept bytes, once the process has closed its stderr.
     async fn whole(&mut self) -> String {
-        // A grandchild may hold the pipe open: what has arrived is enough then.
+        // A grandchild may hold the pipe open: after the timeout, the bytes received so far are used.
         let _ = timeout(LAST_WORDS_WITHIN, &mut self.reading).await;
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&tail).trim().to_owned()

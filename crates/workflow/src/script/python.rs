@@ -12,26 +12,29 @@ use super::{Ended, Script, ScriptFailure, ScriptRunner, WorkerOptions};
 
 /// Runs blocks in the embedded Python.
 ///
-/// A block sees `state` and `variables` (dicts; what it does to `state` is told in
-/// [`Ended::changes`], what it does to `variables` stays in the block), `json`,
-/// and `print`, whose output ends in the report. With a `return` of its own it is the body of a
-/// function; without, the names that it assigned are its result, except those that begin with `_`
-/// and those that are functions, classes or modules. What it returns must be JSON: tuples become
-/// lists and int keys text, anything else fails and names the type.
+/// A block can use `state` and `variables` (dicts; changes to `state` are returned in [`Ended::changes`],
+/// changes to `variables` stay in the block), `json`, and `print`, whose output appears in the report. A
+/// block with its own `return` is the body of a function. A block without one returns the names that it
+/// assigned, except those that begin with `_` and those of functions, classes and modules. A result must
+/// be JSON: tuples become lists and int keys text, anything else fails with the name of its type.
 ///
-/// The interpreter knows a part of Python. What it lacks or computes differently is rewritten into
-/// calls of helpers before the block runs, or fails with `script_unsupported`, which names the
-/// construct, its line and the way out, even where the block catches exceptions of any kind.
+/// The interpreter implements a part of Python. Features that it lacks or computes differently are
+/// rewritten into calls of helpers before the block runs, or fail with `script_unsupported`, which names
+/// the construct, its line and a workaround, even where the block catches all exceptions.
 ///
-/// Known to differ: the order of sets, the wording of exception messages, the printed form of the
-/// flags of `re` (numbers), a dict with the equal keys `1` and `True` (which keeps the latter as
-/// key), `sys.version`, the time zone (UTC), and the line of an error that passes an `except` which
-/// does not catch it (it is placed there).
+/// Known differences from Python:
+/// - the order of sets
+/// - the wording of exception messages
+/// - the printed form of the flags of `re` (numbers)
+/// - a dict with the equal keys `1` and `True` (keeps the latter as key)
+/// - `sys.version`
+/// - the time zone (UTC)
+/// - the line of an error that passes an `except` that does not catch it (the line of the `except`)
 ///
-/// It has no way to files, the environment, processes or the network. Blocks run in worker
-/// processes, whose environment holds nothing but the time zone; they are started when the first
-/// block needs them and kept for the next. A worker that dies or overruns its limits costs its block and is replaced.
-/// Dropping the future of [`ScriptRunner::run`] kills the block's worker, dropping the runner all.
+/// A block has no access to files, the environment, processes or the network. Blocks run in worker
+/// processes, whose environment contains only the time zone. Workers are started on demand and reused. A
+/// worker that crashes or exceeds its limits fails its block and is replaced. Dropping the future of
+/// [`ScriptRunner::run`] kills the block's worker; dropping the runner kills all workers.
 ///
 /// A runner belongs to the tokio runtime on which it is used first.
 #[derive(Debug)]
@@ -41,7 +44,7 @@ pub struct PythonRunner {
 }
 
 impl PythonRunner {
-    /// A runner that has started nothing yet.
+    /// Creates a runner without starting a worker.
     #[must_use]
     pub fn new(options: &WorkerOptions) -> Self {
         Self {

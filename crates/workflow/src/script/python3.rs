@@ -1,4 +1,4 @@
-//! The runner for `language: python3`: the user's own interpreter, with everything that it can do.
+//! The runner for `language: python3`: the user's own interpreter, without restrictions.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,26 +13,26 @@ use super::process::Launch;
 use super::wire::Interpreter;
 use super::{Ended, Script, ScriptFailure, ScriptRunner};
 
-/// The worker's program, which needs nothing but Python 3.8 and its standard library.
+/// The worker's program, which requires only Python 3.8 and its standard library.
 const WORKER: &str = include_str!("python3_worker.py");
 
-/// How blocks are run.
+/// Options of the `python3` runner.
 #[derive(Debug, Clone)]
 pub struct Python3Options {
     /// The interpreter: a name that is looked up in the `PATH` of `environment`, or a path.
     pub interpreter: OsString,
-    /// The whole environment of the workers.
+    /// The complete environment of the workers.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where the workers run, and from where blocks may import modules.
+    /// The working directory of the workers, from which blocks may import modules.
     pub directory: PathBuf,
-    /// How long a block may run; starting a worker and waiting for one are not counted.
+    /// The maximum run time of a block; starting a worker and waiting for one do not count.
     pub time_limit: Duration,
-    /// How many blocks may run at the same time, at least one; the others wait.
+    /// The maximum number of blocks that run concurrently, at least one; further blocks wait.
     pub workers: usize,
 }
 
 impl Python3Options {
-    /// `python3`, 30 seconds, sixteen at a time.
+    /// Returns the default options: `python3`, 30 seconds, sixteen workers.
     #[must_use]
     pub fn new(environment: Vec<(OsString, OsString)>, directory: PathBuf) -> Self {
         Self {
@@ -45,23 +45,23 @@ impl Python3Options {
     }
 }
 
-/// Runs blocks in the user's own Python: what a block sees, returns and prints is as in
-/// [`PythonRunner`](super::python::PythonRunner), what it may do is unlimited.
+/// Runs blocks in the user's own Python. Inputs, results and output are the same as in
+/// [`PythonRunner`](super::python::PythonRunner); a block has all permissions of the process.
 ///
-/// Workers are started when the first block needs them and kept for the next, so a module that a
-/// block imported stays imported there. Each block has names of its own. Dropping the future of
-/// [`ScriptRunner::run`] kills the block's worker with what it started, dropping the runner all.
+/// Workers are started on demand and reused, so a module that a block imported stays imported in its
+/// worker. Each block has its own names. Dropping the future of [`ScriptRunner::run`] kills the block's
+/// worker and the processes that it started; dropping the runner kills all workers.
 ///
 /// A runner belongs to the tokio runtime on which it is used first.
 #[derive(Debug)]
 pub struct Python3Runner {
-    /// Why there is no pool: the interpreter was not found.
+    /// The pool, or the message that the interpreter was not found.
     pool: Result<Pool, String>,
 }
 
 impl Python3Runner {
-    /// A runner that has started nothing yet. An interpreter that is not there fails the first
-    /// block, not this.
+    /// Creates a runner without starting a worker. A missing interpreter fails the first block, not this
+    /// call.
     #[must_use]
     pub fn new(options: Python3Options) -> Self {
         let Python3Options {
@@ -116,7 +116,7 @@ impl ScriptRunner for Python3Runner {
     }
 }
 
-/// The interpreter's path; relative ones are relative to `directory`.
+/// Returns the interpreter's path; relative paths are relative to `directory`.
 fn found(
     interpreter: &OsStr,
     environment: &[(OsString, OsString)],

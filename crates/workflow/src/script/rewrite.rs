@@ -1,5 +1,5 @@
-//! Rewrites what the embedded interpreter would compute differently from Python into calls of
-//! helpers that stand before the block ([`super::shims`]). Every line keeps its number.
+//! Rewrites constructs that the embedded interpreter would compute differently from Python into calls of
+//! helpers in front of the block ([`super::shims`]). Every line keeps its number.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use super::diagnose::{self, NO_ACCESS};
 use super::shims;
 use super::unsupported::Unsupported;
 
-/// Built-in functions whose helper replaces them wherever they are used.
+/// Built-in functions that are replaced by a helper wherever they are used.
 const BUILTINS: [&str; 8] = [
     "round",
     "sum",
@@ -27,10 +27,10 @@ const BUILTINS: [&str; 8] = [
     "ascii",
 ];
 
-/// Built-in functions that the interpreter runs at once where Python waits until it is asked.
+/// Built-in functions that the interpreter evaluates eagerly and Python lazily.
 const LAZY: [&str; 5] = ["map", "filter", "zip", "enumerate", "reversed"];
 
-/// Functions and methods that read all of what they are given before anything else happens.
+/// Functions and methods that consume their whole argument before they do anything else.
 const CONSUMERS: [&str; 9] = [
     "list",
     "tuple",
@@ -60,7 +60,7 @@ const TYPES: [&str; 9] = [
 /// Methods of these types that are called on the type itself.
 const OF_THE_TYPE: [&str; 4] = ["fromkeys", "maketrans", "fromhex", "from_bytes"];
 
-/// Errors that no lack of the interpreter raises; a handler of only these needs no guard.
+/// Errors that no limitation of the interpreter raises; a handler of only these needs no guard.
 const HARMLESS: [&str; 12] = [
     "ValueError",
     "KeyError",
@@ -102,7 +102,7 @@ const ERRORS: [&str; 22] = [
     "ZeroDivisionError",
 ];
 
-/// Parts of `os` and `os.path` that lead to files.
+/// Parts of `os` and `os.path` that access files.
 const FILES: [&str; 22] = [
     "abspath",
     "access",
@@ -128,16 +128,16 @@ const FILES: [&str; 22] = [
     "walk",
 ];
 
-/// A block, rewritten.
+/// A rewritten block.
 #[derive(Debug, Default)]
 pub(super) struct Rewritten {
-    /// Its text, with as many lines as before.
+    /// The text, with the same number of lines as the block.
     pub(super) text: String,
-    /// The helpers that it needs.
+    /// The required helpers.
     pub(super) helpers: BTreeSet<&'static str>,
     /// Names that the block binds anywhere.
     pub(super) bound: HashSet<String>,
-    /// Names that it deletes, which are no results.
+    /// Names that the block deletes, which are not results.
     pub(super) deleted: HashSet<String>,
     /// The first construct that cannot be rewritten, and its byte offset.
     pub(super) refused: Option<(Unsupported, usize)>,
@@ -170,7 +170,7 @@ pub(super) fn rewrite(source: &str, suite: &[Stmt], tokens: &Tokens) -> Rewritte
     out
 }
 
-/// A change of the text: `start..end` becomes `text`.
+/// An edit of the text: `start..end` becomes `text`.
 #[derive(Debug, Clone)]
 struct Edit {
     start: usize,
@@ -178,7 +178,7 @@ struct Edit {
     text: String,
 }
 
-/// The text of `start..end` with the edits within it.
+/// Returns the text of `start..end` with the edits applied.
 fn apply(source: &str, start: usize, end: usize, mut edits: Vec<Edit>) -> String {
     edits.sort_by_key(|edit| edit.start);
     let mut text = String::with_capacity(end - start + 16 * edits.len());
@@ -192,7 +192,7 @@ fn apply(source: &str, start: usize, end: usize, mut edits: Vec<Edit>) -> String
     text
 }
 
-/// Every name that the block binds, and every module that it imports.
+/// Names that the block binds, and modules that it imports.
 #[derive(Debug, Default)]
 struct Bindings {
     bound: HashSet<String>,
@@ -266,13 +266,13 @@ struct Writer<'a> {
     bound: &'a HashSet<String>,
     aliases: &'a HashMap<String, String>,
     uses_re: bool,
-    /// How many loops surround the statement.
+    /// The number of loops around the statement.
     loops: u32,
-    /// How many compound statements and definitions surround it.
+    /// The number of compound statements and definitions around the statement.
     depth: u32,
-    /// Within `{expression=}`, whose text is shown.
+    /// True within `{expression=}`, whose source text is shown.
     debug: bool,
-    /// Where expressions begin that are consumed whole by what surrounds them.
+    /// Ranges of lazy expressions that the surrounding expression consumes completely.
     eager: HashSet<(usize, usize)>,
     edits: Vec<Edit>,
     temporaries: u32,
@@ -314,7 +314,7 @@ impl<'a> Writer<'a> {
         self.replace(at, at, text);
     }
 
-    /// Replaces a range; the line feeds in it stay.
+    /// Replaces a range; the line feeds in it are kept.
     fn replace(&mut self, start: usize, end: usize, text: impl Into<String>) {
         let lines = self.text(start, end).matches('\n').count();
         let mut text = text.into();
@@ -326,7 +326,7 @@ impl<'a> Writer<'a> {
         self.source.get(start..end).unwrap_or_default()
     }
 
-    /// The range of the first token of a kind between two offsets, outside of brackets.
+    /// Returns the range of the first token of a kind between two offsets.
     fn token(&self, kind: TokenKind, from: usize, to: usize) -> Option<(usize, usize)> {
         self.tokens
             .iter()
@@ -335,7 +335,7 @@ impl<'a> Writer<'a> {
             .map(|(_, range)| range)
     }
 
-    /// The edits that visiting `expression` makes, applied to its text.
+    /// Visits `expression` and returns its text with the resulting edits applied.
     fn rendered(&mut self, expression: &'a Expr) -> String {
         let before = std::mem::take(&mut self.edits);
         self.visit_expr(expression);
@@ -348,7 +348,7 @@ impl<'a> Writer<'a> {
         !self.bound.contains(name)
     }
 
-    /// Notes that a lazy expression may be computed at once.
+    /// Marks a lazy expression as safe to evaluate eagerly.
     fn consume(&mut self, expression: &'a Expr) {
         let lazy = match expression {
             Expr::Generator(_) => true,
@@ -362,7 +362,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `left OPERATOR right` as a call of a helper.
+    /// Rewrites `left OPERATOR right` as a call of a helper.
     fn binary(
         &mut self,
         whole: (usize, usize),
@@ -386,7 +386,7 @@ impl<'a> Writer<'a> {
         self.token(kind, left.end().to_usize(), right.start().to_usize())
     }
 
-    /// `[key]` after `value` as `, key)`.
+    /// Rewrites `[key]` after `value` as `, key)`.
     fn subscript(&mut self, value: &'a Expr, slice: &'a Expr, end: usize, closing: &str) {
         let Some((open, after)) = self.token(
             TokenKind::Lsqb,
@@ -504,7 +504,7 @@ impl<'a> Writer<'a> {
                     }
                 }
                 if LAZY.contains(&name.id.as_str()) && !self.eager.contains(&whole) {
-                    // What a lazy helper reads may stay lazy.
+                    // The input of a lazy helper may stay lazy.
                 } else if LAZY.contains(&name.id.as_str()) {
                     let skip = usize::from(matches!(name.id.as_str(), "map" | "filter"));
                     for argument in call.arguments.args.iter().skip(skip) {
@@ -548,7 +548,7 @@ impl<'a> Writer<'a> {
         visitor::walk_expr(self, expression);
     }
 
-    /// Refuses a part that a module does not have here.
+    /// Rejects a part of a module that its replacement lacks.
     fn part_of_module(&mut self, it: &'a ruff_python_ast::ExprAttribute) {
         let is_os = |owner: &str| self.aliases.get(owner).is_some_and(|module| module == "os");
         let name = match &*it.value {
@@ -576,7 +576,7 @@ impl<'a> Writer<'a> {
         self.refuse(it.start().to_usize(), what, None);
     }
 
-    /// The helper for a method of this name with these arguments.
+    /// Returns the helper for a method of this name with these arguments.
     fn method_helper(&self, name: &str, call: &ruff_python_ast::ExprCall) -> Option<&'static str> {
         let helper = shims::method(name)?;
         let arguments = &call.arguments;
@@ -593,7 +593,7 @@ impl<'a> Writer<'a> {
         needed.then_some(helper)
     }
 
-    /// `value.name(arguments)` as `__m_name__(value, arguments)`.
+    /// Rewrites `value.name(arguments)` as `__m_name__(value, arguments)`.
     fn method_call(
         &mut self,
         whole: (usize, usize),
@@ -617,7 +617,7 @@ impl<'a> Writer<'a> {
         self.visit_arguments(&call.arguments);
     }
 
-    /// `value.name` of a method that is not called here.
+    /// Rewrites `value.name` for a method that is not called here.
     fn bound_method(&mut self, attribute: &'a ruff_python_ast::ExprAttribute) {
         let (start, end) = span(attribute);
         let name = attribute.attr.as_str();
@@ -634,7 +634,7 @@ impl<'a> Writer<'a> {
                 self.out.helpers.insert(helper);
                 format!("__{helper}__(__o__, *__a__, **__k__)")
             }
-            // Some methods of the interpreter do not take `**` of nothing.
+            // Some methods of the interpreter do not accept an empty `**`.
             None => format!("__o__.{name}(*__a__, **__k__) if __k__ else __o__.{name}(*__a__)"),
         };
         self.insert(start, "__bound__(");
@@ -715,7 +715,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `x[a:b] = v`, and unpacking into items and attributes.
+    /// Rewrites `x[a:b] = v`, and unpacking into items and attributes.
     fn assign(&mut self, it: &'a ruff_python_ast::StmtAssign) {
         let (start, end) = span(it);
         if let [Expr::Subscript(target)] = it.targets.as_slice()
@@ -822,7 +822,7 @@ impl<'a> Writer<'a> {
         self.visit_body(&it.body);
     }
 
-    /// Checks a caught error before `first`, which is the first statement of its handler.
+    /// Inserts a check of the caught error before `first`, the first statement of its handler.
     fn guard(&mut self, first: &'a Stmt, name: &str) {
         let around = |writer: &mut Self, expression: &'a Expr, begin: String, close: &str| {
             // Parentheses around the expression belong to it.
@@ -862,7 +862,7 @@ impl<'a> Writer<'a> {
                     Some("move it out of the block"),
                 );
             }
-            // The parser takes `match = …` after a semicolon for the statement.
+            // After a semicolon, the parser reads `match = …` as a `match` statement.
             Stmt::Assign(it)
                 if ["match", "type", "case"].iter().any(|word| {
                     self.text(it.start().to_usize(), it.end().to_usize())
@@ -966,7 +966,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether the name is used after `offset`, or anywhere by a function.
+    /// True if the name occurs after `offset`.
     fn used_later(&self, name: &str, offset: usize) -> bool {
         self.tokens.iter().any(|token| {
             let (start, end) = span(token);
@@ -1017,7 +1017,7 @@ impl<'a> Visitor<'a> for Writer<'a> {
         }
     }
 
-    /// Annotations are not computed.
+    /// Annotations are not evaluated.
     fn visit_annotation(&mut self, _: &'a Expr) {}
 
     fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {
@@ -1156,7 +1156,7 @@ fn is_import_error(kind: &Expr) -> bool {
     matches!(kind, Expr::Name(name) if matches!(name.id.as_str(), "ImportError" | "ModuleNotFoundError"))
 }
 
-/// Whether the expression is a number as it stands; floats only if `floats`.
+/// True if the expression is a number literal; floats count only if `floats`.
 fn is_number(expression: &Expr, floats: bool) -> bool {
     match expression {
         Expr::NumberLiteral(it) => floats || matches!(it.value, Number::Int(_)),
@@ -1175,7 +1175,7 @@ fn is_set(expression: &Expr) -> bool {
     )
 }
 
-/// Whether reading the expression twice is as reading it once, and nothing in it is rewritten.
+/// True if evaluating the expression twice is equivalent to once, and nothing in it is rewritten.
 fn is_plain(expression: &Expr) -> bool {
     match expression {
         Expr::Name(_) | Expr::StringLiteral(_) | Expr::NumberLiteral(_) => true,

@@ -1,7 +1,7 @@
-//! Python that stands before a block, as far as the block uses it.
+//! Python code in front of a block, limited to the parts that the block uses.
 //!
-//! `shims/core.py` has helpers for built-in names, operators and methods, one per paragraph that
-//! begins with `#: name dependencies`. Every other file is a module that replaces the
+//! `shims/core.py` contains helpers for built-in names, operators and methods, one per paragraph that
+//! begins with `#: name dependencies`. Every other file is a module that replaces one of the
 //! interpreter's own, or one that it lacks.
 
 use std::collections::{BTreeSet, HashMap};
@@ -10,10 +10,10 @@ use std::sync::LazyLock;
 
 use super::diagnose;
 
-/// A module made of Python.
+/// A module implemented in Python.
 #[derive(Debug)]
 pub(super) struct Module {
-    /// Its name for [`text`].
+    /// The name of the helper for [`text`].
     pub(super) helper: &'static str,
     /// The expression for the module.
     pub(super) object: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// Whether the module has a part of this name.
+    /// True if the module has a part of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.source.contains(&format!("'{name}': ")) || name == "__name__"
     }
@@ -58,7 +58,7 @@ modules! {
     "math" "shims/math.py" "__math__"
 }
 
-/// What modules of Python need beside `module`.
+/// Dependencies of modules in addition to `module`.
 const NEEDS: &[(&str, &[&str])] = &[
     ("item", &["re"]),
     ("time", &[]),
@@ -99,7 +99,7 @@ static METHODS: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(||
         .collect()
 });
 
-/// The replacement of a module.
+/// Returns the replacement of a module.
 pub(super) fn module(name: &str) -> Option<&'static Module> {
     MODULES
         .iter()
@@ -107,12 +107,12 @@ pub(super) fn module(name: &str) -> Option<&'static Module> {
         .map(|(_, module)| module)
 }
 
-/// The helper that replaces a method of this name.
+/// Returns the helper that replaces a method of this name.
 pub(super) fn method(name: &str) -> Option<&'static str> {
     METHODS.get(name).copied()
 }
 
-/// Whether a built-in type has a method of this name.
+/// True if a built-in type has a method of this name.
 pub(super) fn is_method(name: &str) -> bool {
     if ["real", "imag", "numerator", "denominator"].contains(&name) {
         return false;
@@ -122,7 +122,7 @@ pub(super) fn is_method(name: &str) -> bool {
         .any(|(_, names)| names.split_ascii_whitespace().any(|known| known == name))
 }
 
-/// The text of these helpers, and of what they need.
+/// Returns the text of these helpers and of their dependencies.
 pub(super) fn text(helpers: &BTreeSet<&'static str>) -> String {
     let mut wanted = Vec::new();
     for helper in helpers {
@@ -148,7 +148,7 @@ pub(super) fn text(helpers: &BTreeSet<&'static str>) -> String {
     text
 }
 
-/// Adds a helper after everything that it needs.
+/// Adds a helper after all its dependencies.
 fn collect(name: &'static str, wanted: &mut Vec<&'static str>) {
     if wanted.contains(&name) {
         return;
@@ -168,7 +168,7 @@ fn collect(name: &'static str, wanted: &mut Vec<&'static str>) {
     }
 }
 
-/// The text as the body of a function, so that names of the block do not reach it.
+/// Wraps the text in the body of a function, so that names of the block do not affect it.
 pub(super) fn apart(text: &str, builtins: &[&str]) -> String {
     let mut names: Vec<&str> = text
         .lines()

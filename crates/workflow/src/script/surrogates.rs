@@ -1,4 +1,4 @@
-//! Halves of surrogate pairs in text literals, which Python keeps and the embedded parser replaces.
+//! Lone surrogates in text literals, which Python keeps and the embedded parser replaces.
 
 use ruff_python_ast::StringFlags as _;
 use ruff_python_ast::token::{TokenKind, Tokens};
@@ -6,8 +6,8 @@ use ruff_text_size::Ranged;
 
 use super::unsupported::Unsupported;
 
-/// The first escape in a text literal that stands for half a surrogate pair, and the byte offset at
-/// which it stands. The interpreter would silently see U+FFFD in its place.
+/// Returns the first escape of a lone surrogate in a text literal, and its byte offset. The interpreter
+/// would silently replace it by U+FFFD.
 pub(super) fn first(source: &str, tokens: &Tokens) -> Option<(Unsupported, usize)> {
     tokens
         .iter()
@@ -29,7 +29,7 @@ pub(super) fn first(source: &str, tokens: &Tokens) -> Option<(Unsupported, usize
         })
 }
 
-/// The first such escape in the text of a literal.
+/// Returns the first such escape in the text of a literal.
 fn escaped(literal: &str) -> Option<(usize, &str)> {
     let mut from = 0;
     while let Some(found) = literal[from..].find('\\') {
@@ -44,7 +44,7 @@ fn escaped(literal: &str) -> Option<(usize, &str)> {
         {
             return Some((at, escape));
         }
-        // Also what follows a backslash may be one.
+        // Skips the character after the backslash, which may be a backslash itself.
         from = at + 1 + literal[at + 1..].chars().next().map_or(0, char::len_utf8);
     }
     None

@@ -1,11 +1,11 @@
-//! Templates in a block, which would be rendered in other runtimes and are plain text here.
+//! Templates in a block, which other runtimes would render and which are plain text here.
 
 use ruff_python_ast::token::TokenKind;
 use ruff_text_size::Ranged;
 
 use super::block;
 
-/// What templates begin with in an expression.
+/// Names with which an expression in a template begins.
 const NAMES: [&str; 8] = [
     "state",
     "variables",
@@ -17,14 +17,14 @@ const NAMES: [&str; 8] = [
     "result",
 ];
 
-/// What begins a statement of a template.
+/// Keywords with which a statement in a template begins.
 const STATEMENTS: [&str; 12] = [
     "if", "elif", "else", "endif", "for", "endfor", "set", "macro", "raw", "block", "include",
     "with",
 ];
 
-/// The first template outside of comments and f-strings: its text and its line of the block, from 1.
-/// `variables` are the names for which `${name}` would stand.
+/// Returns the first template outside of comments and f-strings: its text and its line in the block
+/// (from 1). `is_variable` returns true for the names that `${name}` could stand for.
 pub(super) fn first(source: &str, is_variable: impl Fn(&str) -> bool) -> Option<(&str, u32)> {
     let apart = apart(source);
     let mut from = 0;
@@ -48,10 +48,10 @@ pub(super) fn first(source: &str, is_variable: impl Fn(&str) -> bool) -> Option<
     None
 }
 
-/// Decides by the first name in the braces and the text behind it.
+/// Detects a template from the first name in the braces and the text after it.
 type IsTemplate<'a> = dyn Fn(&str, &str) -> bool + 'a;
 
-/// The template that the text begins with.
+/// Returns the template at the beginning of the text.
 fn template_at<'s>(text: &'s str, is_variable: &impl Fn(&str) -> bool) -> Option<&'s str> {
     let (inner, end, is_one): (_, _, &IsTemplate<'_>) = if let Some(inner) = text.strip_prefix("{{")
     {
@@ -79,7 +79,8 @@ fn template_at<'s>(text: &'s str, is_variable: &impl Fn(&str) -> bool) -> Option
     is_one(name, rest).then(|| &text[..closes])
 }
 
-/// Byte ranges of comments and f-strings; of comments that take a whole line if it is no Python.
+/// Returns the byte ranges of comments and f-strings; if the source is not Python, only those of comments
+/// that take a whole line.
 fn apart(source: &str) -> Vec<(usize, usize)> {
     let Ok(parsed) = block::parse(source) else {
         let mut start = 0;

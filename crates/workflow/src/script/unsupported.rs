@@ -1,4 +1,4 @@
-//! What the embedded interpreter does not know, by the names that people have for it.
+//! Constructs that the embedded interpreter does not support, under the names that Python users know.
 
 use ruff_python_ast::visitor::{Visitor, walk_comprehension, walk_expr, walk_stmt};
 use ruff_python_ast::{Comprehension, Expr, Number, Operator, Stmt, StmtClassDef, StmtImport};
@@ -6,10 +6,10 @@ use ruff_text_size::Ranged;
 
 use super::shims;
 
-/// The way out that always exists.
+/// The workaround that is always available.
 pub(super) const WAY_OUT: &str = "`language: python3` on the step or `settings.python.runner: python3` runs it in your own Python";
 
-/// Modules that the embedded interpreter has, though not every function of each.
+/// Modules that the embedded interpreter has, although not every function of each.
 const MODULES: [&str; 17] = [
     "__future__",
     "asyncio",
@@ -30,7 +30,7 @@ const MODULES: [&str; 17] = [
     "unicodedata",
 ];
 
-/// Methods with a meaning of their own that the interpreter calls; it ignores any other.
+/// Special methods that the interpreter calls; it ignores all others.
 const METHODS: [&str; 11] = [
     "__init__",
     "__repr__",
@@ -45,12 +45,12 @@ const METHODS: [&str; 11] = [
     "__exit__",
 ];
 
-/// A construct, and what to write instead where there is a short answer.
+/// An unsupported construct, with a short replacement if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unsupported {
-    /// What it is, in Python's words.
+    /// The construct, in Python's terms.
     pub(super) what: String,
-    /// What does the same here.
+    /// A supported equivalent.
     pub(super) instead: Option<&'static str>,
 }
 
@@ -63,8 +63,8 @@ impl Unsupported {
     }
 }
 
-/// The first construct, in the order of the text, that the interpreter does not know, and the
-/// byte offset at which it stands.
+/// Returns the first construct, in the order of the text, that the interpreter does not support, and its
+/// byte offset.
 pub(super) fn first(suite: &[Stmt]) -> Option<(Unsupported, usize)> {
     let mut search = Search {
         found: None,
@@ -76,7 +76,7 @@ pub(super) fn first(suite: &[Stmt]) -> Option<(Unsupported, usize)> {
 
 struct Search {
     found: Option<(Unsupported, usize)>,
-    /// How many `try` bodies we are in: an import there may be meant to fail.
+    /// The number of enclosing `try` bodies: an import there may be expected to fail.
     guarded: u32,
 }
 
@@ -132,7 +132,7 @@ impl Search {
         }
     }
 
-    /// Values are unpacked into names, and into nothing else.
+    /// Rejects unpacking into anything but names.
     fn names_only(&mut self, targets: &[Expr]) {
         for target in targets {
             match target {
@@ -236,12 +236,12 @@ fn is_error(expression: &Expr) -> bool {
     matches!(expression, Expr::Name(name) if name.id.ends_with("Error") || name.id.as_str() == "Exception")
 }
 
-/// Whether Python gives the method a meaning that the interpreter does not know.
+/// True if the method has a special meaning in Python that the interpreter ignores.
 fn is_ignored(method: &str) -> bool {
     method.starts_with("__") && method.ends_with("__") && !METHODS.contains(&method)
 }
 
-/// Whether the interpreter has the module, at least in part.
+/// True if the interpreter has the module, at least in part.
 pub(super) fn is_module(name: &str) -> bool {
     MODULES.contains(&name) || shims::module(name).is_some()
 }

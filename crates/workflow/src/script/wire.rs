@@ -1,7 +1,7 @@
-//! What goes between us and a worker: one line of JSON each way per block.
+//! Wire format between the parent and a worker: one line of JSON in each direction per block.
 //!
-//! A block sees and returns exactly the numbers that it was given: both sides write floats in
-//! their shortest form, and serde_json reads them to the last bit with its `float_roundtrip`.
+//! Numbers are transferred exactly: both sides write floats in their shortest form, and serde_json reads
+//! them to the last bit with its `float_roundtrip`.
 
 use std::borrow::Cow;
 
@@ -11,19 +11,20 @@ use serde_json::{Map, Value};
 
 use super::{Changes, Ended, ScriptFailure};
 
-/// Deeper values are refused on both ways: JSON readers stop at 128 levels, a few of them ours.
+/// The maximum nesting depth in both directions: JSON readers stop at 128 levels, some of which the
+/// message itself needs.
 pub(super) const DEEPEST: usize = 100;
 
-/// The longest line that we read from a worker, in bytes.
+/// The maximum length of a line that the parent reads from a worker, in bytes.
 pub(super) const LONGEST_ANSWER: u64 = 256 * 1024 * 1024;
 
-/// How much printed text is kept, in bytes.
+/// The maximum amount of printed text that is kept, in bytes.
 pub(super) const MOST_PRINTED: usize = 1024 * 1024;
 
 /// The first line that a worker reads.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Greeting {
-    /// How many bytes a worker may use on top of what it has when it starts; 0 is no limit.
+    /// The maximum memory of a worker, in bytes, in addition to its memory at start; 0 means no limit.
     pub(super) memory_limit: u64,
 }
 
@@ -35,12 +36,12 @@ pub(super) enum Interpreter {
     Lua,
 }
 
-/// A block to run, as we send it.
+/// A block to run, as the parent sends it.
 #[derive(Serialize)]
 pub(super) struct Request<'a> {
-    /// Its own among all of its pool; from 1.
+    /// The number of the request, unique within its pool; from 1.
     pub(super) number: u64,
-    /// Workers of the user's own Python ignore it.
+    /// Ignored by workers of the user's own Python.
     pub(super) interpreter: Interpreter,
     pub(super) source: &'a str,
     pub(super) first_line: u32,
@@ -65,21 +66,21 @@ pub(super) struct Received {
     pub(super) now: Millis,
 }
 
-/// A line that a worker received, as far as every version of us understands it.
+/// The part of a request that workers of every version can read.
 #[derive(Deserialize)]
 pub(super) struct Numbered {
     pub(super) number: u64,
 }
 
-/// What a worker sends: an answer, and to which request. A block that splits its process could make
-/// two answers of one, and the second would be taken for that of the next block.
+/// An answer of a worker, with the number of its request. A block that forks its process could produce
+/// two answers to one request, and the second would be taken for the answer to the next block.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply<R> {
     pub(super) number: u64,
     pub(super) answer: Answer<R>,
 }
 
-/// How the block ended, as a worker sends it.
+/// The result of a block, as a worker sends it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer<R> {
@@ -98,7 +99,7 @@ pub(super) enum Answer<R> {
 }
 
 impl Answer<Value> {
-    /// The answer in the words of the trait.
+    /// Converts the answer to the result type of the trait.
     pub(super) fn into_result(self) -> Result<Ended, ScriptFailure> {
         match self {
             Self::Ended {
@@ -125,7 +126,7 @@ impl Answer<Value> {
     }
 }
 
-/// The kinds that a worker may name; anything else is the worker's fault.
+/// Returns the failure kind if a worker may report it; any other kind is the worker's own failure.
 fn known(kind: &str) -> &'static str {
     [
         "script_error",
@@ -138,7 +139,7 @@ fn known(kind: &str) -> &'static str {
     .unwrap_or("script_worker")
 }
 
-/// Whether a value nests at most [`DEEPEST`] levels, itself included.
+/// True if a value nests at most [`DEEPEST`] levels, itself included.
 pub(super) fn fits(map: &Map<String, Value>) -> bool {
     fn within(value: &Value, left: usize) -> bool {
         match value {

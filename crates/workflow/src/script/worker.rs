@@ -1,4 +1,4 @@
-//! The worker process: this very binary, started again to run blocks apart from us.
+//! The worker process: the same binary, started again to run blocks in isolation.
 
 use std::any::Any;
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,17 +10,17 @@ use std::thread;
 use super::wire::{Answer, Greeting, Interpreter, Numbered, Received, Reply};
 use super::{Ended, ScriptFailure, block, interpreter, limits, lua};
 
-/// What a worker says when it is ready for blocks.
+/// The line that a worker sends when it is ready for blocks.
 pub(super) const READY: &str = "ready";
 
-/// Runs blocks that arrive on standard input, one line of JSON each, and answers each with a line
-/// on standard output, until standard input ends. It ends at once then, also in the middle of a
-/// block: its parent is gone or has no more use for it.
+/// Runs blocks that arrive on standard input, one line of JSON each, and answers each with a line on
+/// standard output, until standard input ends. It then exits at once, even in the middle of a block: its
+/// parent has exited or no longer needs it.
 ///
-/// This is all that the hidden command `__script-worker` does. Call it before anything else: it
-/// gives up memory, files and processes of the whole process, for good.
+/// The hidden command `__script-worker` does only this. Call it before anything else: it permanently
+/// limits memory, files and processes of the whole process.
 ///
-/// The exit code is 0 after the end of the input and 2 if what arrived first was no greeting.
+/// The exit code is 0 after the end of the input and 2 if the first line is not a greeting.
 #[must_use]
 pub fn serve() -> ExitCode {
     let mut input = BufReader::new(io::stdin());
@@ -30,13 +30,13 @@ pub fn serve() -> ExitCode {
     };
     let (send, blocks) = channel::<String>();
     let (started, wait_for_start) = channel::<()>();
-    // Before the limits, which leave no room for a thread.
+    // Started before the limits, which do not allow another thread.
     let interpreter = thread::Builder::new()
         .name("interpreter".to_owned())
-        // Only what is used of it costs memory.
+        // Only the used part of the stack costs memory.
         .stack_size(block::stack_for(block::LONGEST))
         .spawn(move || {
-            // Nobody waits any more if the process is about to end.
+            // The receiver is gone if the process is about to exit.
             let _ = started.send(());
             answer_all(&blocks, greeting.memory_limit);
         });
@@ -71,19 +71,19 @@ fn answer_all(blocks: &Receiver<String>, memory_limit: u64) {
     }
 }
 
-/// Runs the block of a line; returns its number with how it ended.
+/// Runs the block in a line; returns its number and its result.
 fn run(line: &str, memory_limit: u64) -> (u64, Result<Ended, ScriptFailure>) {
     let block: Received = match serde_json::from_str(line) {
         Ok(block) => block,
         Err(error) => {
-            // No block has the number 0.
+            // 0 is never the number of a block.
             let number = serde_json::from_str(line).map_or(0, |Numbered { number }| number);
             let message = format!("the worker could not read its block: {error}");
             return (number, Err(broken(message)));
         }
     };
     let number = block.number;
-    // A fault of the interpreter costs its block, and nothing else.
+    // A panic of the interpreter fails only its block.
     let (name, run): (_, fn(Received, u64) -> _) = match block.interpreter {
         Interpreter::Python => ("Python", interpreter::run),
         Interpreter::Lua => ("Lua", lua::interpreter::run),
@@ -138,7 +138,7 @@ fn encoded(number: u64, ended: Result<Ended, ScriptFailure>) -> Vec<u8> {
             printed,
         },
     };
-    // Writing JSON into memory fails on nothing that an answer can hold.
+    // Serialization into memory cannot fail for the values in an answer.
     serde_json::to_vec(&Reply { number, answer }).unwrap_or_default()
 }
 

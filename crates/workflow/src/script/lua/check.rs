@@ -6,16 +6,16 @@ use mlua::{Function, Lua, LuaOptions, StdLib};
 use super::super::ScriptFailure;
 use super::diagnose;
 
-/// The name of a block in the messages of Lua. The sign in front keeps Lua from quoting it.
+/// The name of a block in Lua's messages. The `=` prefix keeps Lua from quoting it.
 pub(super) const CHUNK: &str = "=block";
 
-/// The longest block, in bytes.
+/// The maximum length of a block, in bytes.
 const LONGEST: usize = 128 * 1024;
 
-/// The memory, in bytes, that compiling a block may take.
+/// The maximum memory, in bytes, for compiling a block.
 const MEMORY: usize = 64 * 1024 * 1024;
 
-/// Checks that a block is Lua. Nothing is run; Lua limits the nesting of what it compiles.
+/// Checks that a block is Lua. Nothing is executed; Lua limits the nesting of the code that it compiles.
 ///
 /// `first_line` is the line of the file on which `source` begins.
 ///
@@ -33,7 +33,8 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     }
 }
 
-/// Compiles a block. Blank lines at its end are left out: an error at its end is placed on its last line.
+/// Compiles a block. Blank lines at its end are left out, so that an error at its end is reported for its
+/// last line.
 pub(super) fn compile(lua: &Lua, source: &str) -> mlua::Result<Function> {
     lua.load(source.trim_end())
         .set_name(CHUNK)

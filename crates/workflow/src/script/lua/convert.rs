@@ -1,4 +1,4 @@
-//! Between JSON and the values of Lua.
+//! Conversion between JSON and the values of Lua.
 
 use mlua::{Lua, Table};
 use serde_json::{Map, Value};
@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 use super::super::convert::Unfit;
 use super::super::wire::DEEPEST;
 
-/// The number of missing items up to which a table is still a list.
+/// The maximum number of missing items of a table that becomes a list.
 const MOST_MISSING: usize = 10_000;
 
-/// Returns a JSON value as a value of Lua; null is nil, so a key with null is missing.
+/// Returns a JSON value as a value of Lua; null becomes nil, so a key with null is missing.
 ///
 /// # Errors
-/// A message about an integer beyond 63 bits; an error of Lua, which has no more memory.
+/// A message about an integer beyond 63 bits; an error of Lua if it runs out of memory.
 pub(super) fn into_lua(lua: &Lua, value: &Value) -> mlua::Result<mlua::Value> {
     Ok(match value {
         Value::Null => mlua::Value::Nil,
@@ -42,7 +42,7 @@ pub(super) fn into_lua(lua: &Lua, value: &Value) -> mlua::Result<mlua::Value> {
 /// Returns a JSON object as a table.
 ///
 /// # Errors
-/// As [`into_lua`].
+/// Those of [`into_lua`].
 pub(super) fn table(lua: &Lua, map: &Map<String, Value>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     for (key, value) in map {
@@ -51,24 +51,24 @@ pub(super) fn table(lua: &Lua, map: &Map<String, Value>) -> mlua::Result<Table> 
     Ok(table)
 }
 
-/// Turns values of Lua into JSON, up to a number of them.
+/// Converts values of Lua to JSON, up to a maximum number of them.
 ///
-/// A table can hold another one many times, so that a small value of Lua may be a huge one of JSON.
+/// A table can contain another one many times, so a small value of Lua may be a huge one of JSON.
 pub(super) struct Reader {
-    /// The number of values that may still come.
+    /// The remaining number of values.
     left: u64,
 }
 
 impl Reader {
-    /// A reader of at most `most` values.
+    /// Creates a reader of at most `most` values.
     pub(super) fn new(most: u64) -> Self {
         Self { left: most }
     }
 
-    /// Returns the values that a block returned as one.
+    /// Combines the values that a block returned into one.
     ///
     /// # Errors
-    /// The first part that JSON has no place for.
+    /// The first part that JSON cannot represent.
     pub(super) fn returned(&mut self, values: Vec<mlua::Value>) -> Result<Value, Unfit> {
         let mut values = values;
         match values.len() {
@@ -137,7 +137,8 @@ impl Reader {
         Ok(Value::Array(list))
     }
 
-    /// An object, its keys in their order as text: that of a table differs from run to run.
+    /// Returns an object with its keys sorted as text, because the order of a table differs from run to
+    /// run.
     fn object(
         &mut self,
         pairs: Vec<(mlua::Value, mlua::Value)>,
@@ -161,7 +162,7 @@ impl Reader {
     }
 }
 
-/// The last index, if all keys are indices.
+/// Returns the highest index, if all keys are indices.
 fn positions(pairs: &[(mlua::Value, mlua::Value)]) -> Option<usize> {
     pairs
         .iter()
@@ -175,9 +176,9 @@ fn position(key: &mlua::Value) -> Option<usize> {
         .filter(|index| *index > 0)
 }
 
-/// A whole number is an integer, as Lua itself takes `3.0` for 3 as a key.
+/// Converts a number; a whole float becomes an integer, just as Lua treats the key `3.0` as 3.
 fn number(number: f64) -> Result<Value, Unfit> {
-    // The float next below 2^63 is an i64, and 2^63 is not.
+    // The largest float below 2^63 fits into an i64, and 2^63 does not.
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if number.fract() == 0.0 && (-BOUND..BOUND).contains(&number) {
         return Ok(Value::from(number as i64));

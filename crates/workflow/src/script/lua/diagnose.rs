@@ -1,14 +1,14 @@
-//! Errors of Lua as failures of a block: what happened, and the line of the agent file.
+//! Converts errors of Lua to failures of a block, with the line of the agent file.
 
 use mlua::Error;
 
 use super::super::ScriptFailure;
 
-/// Begins a place in the block: `block:3:`.
+/// Prefix of a location in the block: `block:3:`.
 const PLACE: &str = "block:";
 
-/// Names of the libraries that inline Lua leaves out, as Lua's message about a missing one quotes
-/// them, and the reason.
+/// Libraries that inline Lua leaves out: the name as quoted in Lua's message about a missing one, and the
+/// reason.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("global 'io'", "files"),
     ("global 'dofile'", "files"),
@@ -63,7 +63,7 @@ pub(super) fn failure(error: &Error, first_line: u32, memory_limit: u64) -> Scri
     }
 }
 
-/// The failure for a message that Lua ends with a traceback.
+/// Returns the failure for a message that ends with a traceback of Lua.
 fn runtime(text: &str, first_line: u32) -> ScriptFailure {
     let (message, traceback) = text.split_once("\nstack traceback:").unwrap_or((text, ""));
     let message = without_prelude(message);
@@ -92,7 +92,7 @@ fn runtime(text: &str, first_line: u32) -> ScriptFailure {
     }
 }
 
-/// Removes the place of a function of ours that called the function which failed.
+/// Removes the location of a prelude function that called the failed function.
 fn without_prelude(message: &str) -> &str {
     let Some(rest) = message.strip_prefix("prelude:") else {
         return message;
@@ -101,7 +101,7 @@ fn without_prelude(message: &str) -> &str {
         .map_or(message, |(_, message)| message)
 }
 
-/// Splits the place in front of a message from it; the place becomes a line of the file.
+/// Splits a message into its leading location, as a line of the file, and the rest.
 fn placed(message: &str, first_line: u32) -> (Option<u32>, &str) {
     let Some((line, rest)) = message
         .strip_prefix(PLACE)
@@ -115,14 +115,14 @@ fn placed(message: &str, first_line: u32) -> (Option<u32>, &str) {
     }
 }
 
-/// The line of the file for the innermost place of the block in a traceback.
+/// Returns the line of the file for the innermost location of the block in a traceback.
 fn first_place(traceback: &str, first_line: u32) -> Option<u32> {
     let (_, rest) = traceback.split_once(&format!("\t{PLACE}"))?;
     let digits = rest.split(|it: char| !it.is_ascii_digit()).next()?;
     Some(in_file(digits.parse().ok()?, first_line))
 }
 
-/// The message with the line of the block in it, if there is one, as a line of the file:
+/// Replaces the line of the block in the message, if there is one, by the line of the file:
 /// `'end' expected (to close 'if' at line 2) near <eof>`.
 fn of_file(message: &str, first_line: u32) -> String {
     const AT: &str = "at line ";
@@ -138,7 +138,7 @@ fn of_file(message: &str, first_line: u32) -> String {
     }
 }
 
-/// A line of the block, from 1, as a line of the file.
+/// Converts a line of the block, from 1, to a line of the file.
 pub(super) fn in_file(line: u32, first_line: u32) -> u32 {
     first_line.saturating_add(line.saturating_sub(1))
 }

@@ -1,4 +1,4 @@
-//! Runs one block in the embedded Lua. Only ever called in a worker process.
+//! Runs one block in the embedded Lua. Only called in a worker process.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,16 +14,16 @@ use super::super::{Changes, Ended, ScriptFailure};
 use super::convert::{self, Reader};
 use super::{check, diagnose};
 
-/// Makes the libraries safe before the block runs.
+/// Restricts the libraries before the block runs.
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// The number of instructions between two looks at the clock.
+/// The number of instructions between two checks of the time limit.
 const LOOK_EVERY: u32 = 10_000;
 
-/// The least memory, in bytes, that a value of JSON takes in our own memory.
+/// The minimum memory, in bytes, of a converted JSON value.
 const LEAST_VALUE: u64 = 32;
 
-/// Runs a block to its end. A `memory_limit` of 0 is no limit.
+/// Runs a block to its end. A `memory_limit` of 0 means no limit.
 ///
 /// # Errors
 /// The block's own error, or the limit that stopped it; lines are lines of the file.
@@ -46,7 +46,8 @@ struct Block<'b> {
     memory_limit: u64,
     printed: &'b Rc<RefCell<Printed>>,
     started: Instant,
-    /// Set when the time is up: the line of the block at that moment, if it was in the block.
+    /// Set when the time limit is exceeded: the line of the file at that moment, if the interpreter was
+    /// in the block.
     stopped: Rc<Cell<Option<Option<u32>>>>,
 }
 
@@ -61,8 +62,8 @@ impl<'b> Block<'b> {
         }
     }
 
-    /// Runs the block. The interpreter is closed when this returns, so that finalizers of the block
-    /// run within its time.
+    /// Runs the block. The interpreter is closed when this returns, so that finalizers of the block run
+    /// within its time limit.
     fn evaluate(&self) -> Result<Value, ScriptFailure> {
         let ended = self
             .interpreter()
@@ -109,7 +110,7 @@ impl<'b> Block<'b> {
             .set_name("=prelude")
             .set_mode(ChunkMode::Text)
             .call::<()>((write, now))?;
-        // From here on: the prelude is not the block's to pay for.
+        // Set here so that the memory of the prelude does not count against the block.
         lua.set_memory_limit(usize::try_from(self.memory_limit).unwrap_or(usize::MAX))?;
         Ok(lua)
     }
@@ -135,7 +136,7 @@ impl<'b> Block<'b> {
                     let line = line.and_then(|line| u32::try_from(line).ok());
                     stopped.set(Some(line.map(|line| diagnose::in_file(line, first_line))));
                 }
-                // A block can catch it: it is raised again until the parent kills the process.
+                // A block can catch this error: it is raised again until the parent kills the process.
                 Err(mlua::Error::runtime("the time limit is over"))
             },
         )?;

@@ -19,16 +19,20 @@ pub use check::check;
 
 /// Runs blocks in the embedded Lua.
 ///
-/// A block sees `state` and `variables` (tables; assignments to them stay in the block) and the base
+/// A block can use `state` and `variables` (tables; assignments to them stay in the block) and the base
 /// functions, `coroutine`, `math`, `string`, `table` and `utf8` of Lua 5.4, `os.clock`, `os.date` and
-/// `os.time` (UTC), and `print`, whose output ends in the report. Each block has globals of its own.
+/// `os.time` (UTC), and `print`, whose output appears in the report. Each block has its own globals.
 ///
-/// What it returns becomes JSON: nothing and nil become null, several values a list, a table whose
-/// keys are all positive whole numbers a list (null where one is missing), any other table an object,
-/// the empty table too; a whole float becomes an integer. Anything else fails and names the type.
+/// Return values are converted to JSON:
+/// - Nothing and nil become null.
+/// - Several values become a list.
+/// - A table whose keys are all positive whole numbers becomes a list, with null for missing items.
+/// - Any other table becomes an object, including the empty table.
+/// - A whole float becomes an integer.
+/// - Anything else fails with the name of its type.
 ///
-/// It has no way to files, the environment, processes, the network or bytecode. Blocks run in worker
-/// processes as those of [`PythonRunner`](super::python::PythonRunner) do, with the same limits.
+/// A block has no access to files, the environment, processes, the network or bytecode. Blocks run in
+/// worker processes like those of [`PythonRunner`](super::python::PythonRunner), with the same limits.
 ///
 /// A runner belongs to the tokio runtime on which it is used first.
 #[derive(Debug)]
@@ -38,7 +42,7 @@ pub struct LuaRunner {
 }
 
 impl LuaRunner {
-    /// A runner that has started nothing yet.
+    /// Creates a runner without starting a worker.
     #[must_use]
     pub fn new(options: &WorkerOptions) -> Self {
         Self {
