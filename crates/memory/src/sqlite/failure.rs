@@ -104,8 +104,8 @@ fn kind(error: &rusqlite::Error) -> ErrorKind {
     }
 }
 
-/// Whether a full disk may be the cause: SQLite reports one as such only where it writes data, not where
-/// it makes a file, maps its index of the log or exceeds a quota.
+/// Returns true if a full disk may be the cause. SQLite reports a full disk as such only when it writes data,
+/// not when it creates a file, maps its index of the log or exceeds a quota.
 fn may_be_full(error: &rusqlite::Error) -> bool {
     let E::SqliteFailure(cause, _) = error else {
         return false;
@@ -126,7 +126,7 @@ pub fn is_full(path: &Path, error: &rusqlite::Error) -> bool {
     kind(error) == ErrorKind::Full || (may_be_full(error) && Context::new(path).is_full())
 }
 
-/// Whether it was only somebody else's lock.
+/// Returns true if the error is only a lock held by another connection.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     kind(error) == ErrorKind::Busy
 }

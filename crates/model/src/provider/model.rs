@@ -68,7 +68,7 @@ pub(crate) struct Resolved {
     pub(crate) price: Option<Price>,
     pub(crate) time: TimeLimits,
     pub(crate) retries: u32,
-    /// Whether a try that exceeded `timeouts.total` is repeated, although it may be charged: only if
+    /// Set when an attempt that exceeded `timeouts.total` is retried although it may be charged: only if
     /// `retries` is configured.
     pub(crate) repeats_timeouts: bool,
     pub(crate) http: HttpClient,
