@@ -1,4 +1,4 @@
-//! Agent files: workflows, which are run, and teams of agents, which are talked to.
+//! Agent files: workflows (`cachalot run`) and teams of agents (`cachalot chat`).
 
 use std::path::{Path, PathBuf};
 
@@ -9,25 +9,26 @@ use cachalot_core::{Problem, tree};
 use crate::outcome::{Result, Sources, Trouble};
 use crate::wiring::Surroundings;
 
-/// The text of an agent file.
+/// Name, path and text of an agent file.
 pub(crate) struct AgentFile {
-    /// As the user named it.
+    /// Path as the user wrote it.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-/// What an agent file holds.
+/// Kinds of agent files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nodes that are run.
+    /// A graph of nodes, for `cachalot run`.
     Workflow,
-    /// Agents that are talked to.
+    /// Agents, for `cachalot chat`.
     Team,
 }
 
 impl Kind {
-    /// What the file is meant to be, also if the key that tells is misspelt.
+    /// Returns the kind by the top-level keys `nodes` and `agents`, also if the key is misspelled. With both
+    /// or neither, the file is a workflow.
     pub(crate) fn of(root: &Node) -> Self {
         let entries = root.as_map().unwrap_or_default();
         let has = |key: &str| entries.iter().any(|entry| entry.key == key);
@@ -45,10 +46,10 @@ impl Kind {
 }
 
 impl AgentFile {
-    /// Reads it.
+    /// Reads the file.
     ///
     /// # Errors
-    /// It is not there, or not text.
+    /// The file cannot be read, or is not UTF-8 text.
     pub(crate) fn read(file: &Path, surroundings: &Surroundings) -> Result<Self> {
         let name = file.to_string_lossy().into_owned();
         let path = surroundings.directory.join(file);
@@ -58,15 +59,15 @@ impl AgentFile {
         }
     }
 
-    /// Parses it.
+    /// Parses the text.
     ///
     /// # Errors
-    /// It is no YAML.
+    /// The text is not valid YAML.
     pub(crate) fn parse(&self) -> std::result::Result<Node, Vec<Problem>> {
         tree::parse(&self.name, &self.text)
     }
 
-    /// What is wrong with it.
+    /// Returns the error that reports `problems` in this file.
     pub(crate) fn wrong(self, problems: Vec<Problem>) -> Trouble {
         Trouble::Usage {
             problems,
@@ -74,13 +75,13 @@ impl AgentFile {
         }
     }
 
-    /// What problems point into.
+    /// Returns the text by its name, for the places that problems refer to.
     pub(crate) fn sources(self) -> Sources {
         Sources::from([(self.name, self.text)])
     }
 }
 
-/// Why a file that the user named cannot be read.
+/// Returns the problem of a file that the user named and that cannot be read.
 pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Problem {
     match error.kind() {
         std::io::ErrorKind::InvalidData => {
@@ -100,7 +101,7 @@ pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Problem {
     }
 }
 
-/// Puts problems into the order of the file.
+/// Sorts problems by their position in the file.
 pub(crate) fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
     problems

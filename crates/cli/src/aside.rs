@@ -1,4 +1,4 @@
-//! Files that results are written to: there whole or not at all.
+//! Output files that are written completely or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Error, ErrorKind, Result, Write};
@@ -9,27 +9,28 @@ use cachalot_core::Problem;
 use crate::home::{Home, resolved};
 use crate::outcome::{self, Trouble};
 
-/// What is written beside the file whose place it takes in the end, so that work that is interrupted
-/// leaves nothing half-written. Only its owner may read it. Symbolic links are followed and stay.
-/// What is there and no regular file (a pipe, a device) is written into. Errors name the file.
+/// Writer that replaces a file atomically. It writes to a temporary file beside the target, and `keep`
+/// renames that file over the target, so an interrupted command leaves no partial file. The new file is
+/// accessible to its owner only. Symbolic links are followed and stay. An existing target that is not a
+/// regular file (a pipe, a device) is written to directly. Errors name the file.
 pub(crate) struct Aside<'a> {
     file: &'a Path,
     writer: BufWriter<File>,
-    /// None if it is written straight into what is there.
+    /// `None` if the existing target is written to directly.
     part: Option<Part>,
 }
 
-/// What is written so far, and the file that it becomes.
+/// The temporary file and the target that it replaces.
 struct Part {
     path: PathBuf,
     whole: PathBuf,
 }
 
 impl<'a> Aside<'a> {
-    /// Begins to write.
+    /// Opens the writer.
     ///
     /// # Errors
-    /// The file is one of the home's own, or nothing can be written there.
+    /// The target is one of the files of `home`, or it cannot be written.
     pub(crate) fn of(file: &'a Path, home: &Home) -> outcome::Result<Self> {
         let whole = Self::place(file).map_err(|error| named(file, &error))?;
         if home.holds(whole.as_deref().unwrap_or(file)) {
@@ -56,11 +57,12 @@ impl<'a> Aside<'a> {
         })
     }
 
-    /// The regular file that is there, or is to be made; none if something else is there.
+    /// Returns the path of the regular file that exists or will be created; `None` if something else exists
+    /// there.
     fn place(file: &Path) -> Result<Option<PathBuf>> {
         match std::fs::metadata(file) {
             Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
-            // Under `/proc` and `/dev/fd` lie files that have no name any more.
+            // An open file under `/proc` or `/dev/fd` may have no name anymore.
             Ok(there) if there.is_file() => Ok(std::fs::canonicalize(file).ok()),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -70,10 +72,10 @@ impl<'a> Aside<'a> {
         }
     }
 
-    /// Puts what was written in the place of the file.
+    /// Replaces the target with the written data.
     ///
     /// # Errors
-    /// Not everything could be written; then a regular file is as it was.
+    /// The data could not be written completely; an existing regular file is then unchanged.
     pub(crate) fn keep(mut self) -> Result<()> {
         self.flush()?;
         match &self.part {
@@ -87,7 +89,8 @@ impl<'a> Aside<'a> {
 
 impl Part {
     fn create(&self) -> Result<File> {
-        // Of a process that had our number and was killed; whatever it is, it is not written through.
+        // A killed process with the same id may have left something at this path. It is removed and never
+        // written through.
         let _ = std::fs::remove_file(&self.path);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -111,7 +114,7 @@ impl Write for Aside<'_> {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // Nothing is there if it was kept.
+        // After `keep`, this file does not exist anymore.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,23 +1,23 @@
-//! Which kind of memory an agent file asks for.
+//! Selection of the store backend that an agent file configures.
 
 use cachalot_core::{Problem, suggest};
 use cachalot_workflow::format::{BACKENDS_OF_OTHERS, MemorySettings};
 
-/// The memories of this build.
+/// Store backends of this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
-    /// A SQLite file, the default.
+    /// A SQLite file; the default.
     Sqlite,
-    /// In the process: gone at its end.
+    /// In-process store; its content is lost when the process ends.
     InProcess,
 }
 
-/// The names of those that can be chosen.
+/// Names of the backends that can be configured.
 const BUILT: [&str; 2] = ["sqlite", "in-process"];
 
 impl Backend {
-    /// The backend that the settings name. One that is not there is a problem, never a run without a
-    /// memory that nobody was told of.
+    /// Returns the backend that the settings name. An unknown or missing backend is an error: a run never
+    /// continues silently without a store.
     pub(crate) fn of(settings: &MemorySettings) -> Result<Self, Box<Problem>> {
         let name = match settings.backend.as_deref() {
             None | Some("sqlite") if settings.path.as_deref() == Some(":memory:") => {
@@ -44,7 +44,8 @@ impl Backend {
     }
 }
 
-/// What SQLite calls a database that ends with its process would be a file of that name here.
+/// Returns the problem of the path `:memory:`. SQLite uses that name for a database that ends with its
+/// process; here it would be a file of that name.
 fn no_file() -> Problem {
     Problem::new("bad-value", "`:memory:` is not the path of a file")
         .help("say `backend: in-process` in place of the path for a memory that ends with the run")

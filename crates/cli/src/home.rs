@@ -1,8 +1,8 @@
-//! Where things are kept.
+//! File locations of the store and of the files that belong to it.
 //!
-//! The memory: `--db`, then `CACHALOT_DB`, then `settings.ltm` of the agent file, then
-//! `cachalot/cachalot.db` in the user's data directory. What belongs to it lies beside it,
-//! by whatever name it was reached: symbolic links are followed first.
+//! The store is the first of: `--db`, `CACHALOT_DB`, `settings.ltm` of the agent file, `cachalot/cachalot.db`
+//! in the user's data directory. The other files are beside it. Symbolic links are followed first, so every
+//! path to the store leads to the same files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,22 @@ use cachalot_memory::sqlite::files_of;
 
 use crate::outcome::{Result, Trouble};
 
-/// The files of one memory.
+/// Files of one store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Home {
-    /// The memory.
+    /// Database of the store.
     pub(crate) memory: PathBuf,
-    /// The ledger.
+    /// Database of the ledger.
     pub(crate) ledger: PathBuf,
-    /// The key that secrets are digested under.
+    /// Key for the digests of secrets.
     pub(crate) digest_key: PathBuf,
-    /// What was typed in chats.
+    /// Input history of chats.
     pub(crate) history: PathBuf,
 }
 
 impl Home {
-    /// The home by the order of precedence. `configured` is what the agent file says, relative to `directory`.
+    /// Returns the home by the order of precedence. `configured` is the path in the agent file, relative to
+    /// `directory`.
     pub(crate) fn find(
         given: Option<&Path>,
         environment: &BTreeMap<String, String>,
@@ -50,7 +51,7 @@ impl Home {
         })
     }
 
-    /// Whether this is one of its files, under whatever name, and also if it is yet to be made.
+    /// Returns true if `file` is one of the home's files, under any name, even if it does not exist yet.
     pub(crate) fn holds(&self, file: &Path) -> bool {
         let own = [&self.digest_key, &self.history].into_iter().cloned();
         let mut own = own
@@ -60,7 +61,7 @@ impl Home {
     }
 }
 
-/// Whether both are there, and one and the same.
+/// Returns true if both exist and are the same file.
 #[cfg(unix)]
 fn is_same_file(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -77,11 +78,11 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     name(one).is_some_and(|one| name(other) == Some(one))
 }
 
-/// How many symbolic links are followed one after the other, as Linux does it.
+/// The maximum number of symbolic links that are followed in a row, as on Linux.
 const LINKS: u32 = 40;
 
-/// The path without symbolic links, as far as it is there: also a link to a file that is yet to be
-/// made is followed, because what is made through it is made there.
+/// Returns the path without symbolic links, as far as it exists. A dangling link is followed too, because a
+/// file that is created through it is created at its target.
 pub(crate) fn resolved(path: &Path) -> PathBuf {
     fn follow(path: &Path, links: u32) -> PathBuf {
         if let Ok(whole) = std::fs::canonicalize(path) {
@@ -104,7 +105,7 @@ fn beside(memory: &Path, suffix: &str) -> PathBuf {
     memory.with_file_name(name)
 }
 
-/// `$XDG_DATA_HOME/cachalot/cachalot.db`, and its like elsewhere.
+/// Returns `$XDG_DATA_HOME/cachalot/cachalot.db`, or the equivalent path of the platform.
 fn default_memory(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
     let directory = |name: &str| {
         environment

@@ -1,4 +1,4 @@
-//! Hooks: the builtins, the files and flags that name hooks, and where answers are kept.
+//! Hooks: the builtins, the files and flags that define hooks, and the stores of responses.
 
 mod answers;
 
@@ -18,10 +18,10 @@ use crate::wiring::{Surroundings, Warn};
 
 pub(crate) use answers::Answers;
 
-/// The builtins, for agents that `lookup` finds, with answers that `opener` keeps.
+/// Creates the builtins, for agents that `lookup` finds, with response stores that `opener` opens.
 ///
 /// # Errors
-/// The client for requests cannot be made.
+/// The HTTP client cannot be created.
 pub(crate) fn builtins(
     surroundings: &Surroundings,
     lookup: Arc<dyn AgentLookup>,
@@ -43,20 +43,20 @@ pub(crate) fn builtins(
     Ok(builtins)
 }
 
-/// The builtins that files are read with: they see no agent, and keep nothing.
+/// Creates builtins for reading files: they see no agent and store nothing.
 ///
 /// # Errors
-/// As of [`builtins`].
+/// The HTTP client cannot be created.
 pub(crate) fn for_reading(surroundings: &Surroundings) -> Result<Builtins> {
     let opener: Opener = Arc::new(|_| Err("nothing is kept while a file is read".to_owned()));
     builtins(surroundings, Arc::new(()), &Arc::new(Seals::none()), opener)
 }
 
-/// The hooks that no agent names: those of the user's configuration, then those of the files and the
+/// Returns the hooks that belong to no agent: those of the user's configuration, then those of the files and
 /// commands that the command line names.
 ///
 /// # Errors
-/// What is wrong with one of them: a guard that does not load must not be missing in silence.
+/// All problems of a file or a hook. A guard that fails to load must not be skipped silently.
 pub(crate) fn entries(
     surroundings: &Surroundings,
     flags: &HookFlags,
@@ -72,7 +72,7 @@ pub(crate) fn entries(
     if let Some(configuration) = surroundings.configuration() {
         let own = configuration.join("hooks.yaml");
         let of_folder = source::files_of(&configuration.join("hooks.d")).map_err(Trouble::usage)?;
-        // A link that leads nowhere is a file that cannot be read.
+        // A dangling link counts as a file that cannot be read.
         let own = own.symlink_metadata().is_ok().then_some(own);
         let files: Vec<PathBuf> = own.into_iter().chain(of_folder).collect();
         take(read_files(&files, None, surroundings, builtins)?);
@@ -83,10 +83,10 @@ pub(crate) fn entries(
     Ok(entries)
 }
 
-/// The hooks of files, in the dialect that the command line names or in their own.
+/// Reads hook files, in the dialect that the command line names or in the dialect of each file.
 ///
 /// # Errors
-/// Everything that is wrong with them.
+/// All problems of the files.
 pub(crate) fn read_files(
     files: &[PathBuf],
     dialect: Option<Dialect>,

@@ -1,4 +1,4 @@
-//! `--input` and `--secrets`: what the user hands to a run.
+//! Input that the user passes to a run: `--input` and `--secrets`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn bad_input(given: &str, why: impl std::fmt::Display) -> Trouble {
     )
 }
 
-/// The initial state that the arguments give together; later ones win.
+/// Returns the initial state that all arguments define together; later ones win.
 pub(crate) fn state(given: &[String]) -> Result<Map<String, Value>> {
     let mut state = Map::new();
     for input in given {
@@ -48,7 +48,7 @@ fn one(given: &str) -> Result<Map<String, Value>> {
     Ok(Map::from_iter([(name.to_owned(), value)]))
 }
 
-/// JSON whose integers and keys are taken exactly or not at all.
+/// Parses JSON. Integers beyond 64 bits and duplicate keys are errors, never rounded or dropped.
 fn exact(text: &str) -> std::result::Result<Value, String> {
     // Refuses duplicate keys, which a value tree would silently drop.
     cachalot_core::Canonical::json(text.as_bytes()).map_err(|error| error.to_string())?;
@@ -83,7 +83,7 @@ fn from_file(given: &str, path: &Path) -> Result<Map<String, Value>> {
     }
 }
 
-/// The secrets of a run, by name.
+/// Returns the secrets of a run, by name.
 pub(crate) fn secrets(
     file: Option<&Path>,
     prefix: Option<&str>,
@@ -106,7 +106,7 @@ pub(crate) fn secrets(
     Ok(secrets)
 }
 
-/// Problems with a file of secrets never show its text.
+/// Reads a file of secrets. Errors never contain its text.
 fn read_secrets(path: &Path) -> Result<Vec<(String, String)>> {
     let wrong = |why: &str| {
         Trouble::usage(

@@ -1,21 +1,21 @@
-//! Ctrl-C, and the like.
+//! Signals that interrupt or end the process.
 
 use crate::outcome::{Result, Trouble};
 
-/// What somebody outside wants.
+/// A request from outside the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// That it stops what it does: Ctrl-C.
+    /// Stop the current work: Ctrl-C.
     Interrupt,
-    /// That it ends: the terminal was closed, or the process was asked to end.
+    /// End the process: the terminal was closed, or the process was asked to terminate.
     End,
 }
 
-/// Whoever listens is told instead of the process being ended. What comes while nobody waits is told
-/// when somebody does.
+/// Receives signals, which then do not end the process. A signal that arrives while no task waits is returned
+/// by the next call of `next`.
 pub(crate) struct Interrupts {
     listening: Listening,
-    /// Whether the process was asked to end.
+    /// Set when the process was asked to end.
     is_over: bool,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Interrupts {
 struct Listening {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    /// `None` where it is to be ignored, as by `nohup`.
+    /// `None` if SIGHUP is ignored, as under `nohup`.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -31,10 +31,10 @@ struct Listening {
 struct Listening;
 
 impl Interrupts {
-    /// Listens from now on.
+    /// Starts to receive signals.
     ///
     /// # Errors
-    /// The system does not let it.
+    /// The system does not allow the signal handlers.
     #[cfg(unix)]
     pub(crate) fn listen() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -55,10 +55,10 @@ impl Interrupts {
         })
     }
 
-    /// Listens from now on.
+    /// Starts to receive signals.
     ///
     /// # Errors
-    /// None here.
+    /// None on this platform.
     #[cfg(not(unix))]
     pub(crate) fn listen() -> Result<Self> {
         Ok(Self {
@@ -67,7 +67,7 @@ impl Interrupts {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) -> Signal {
         let Listening {
@@ -90,12 +90,12 @@ impl Interrupts {
         signal
     }
 
-    /// Whether somebody was told that the process is to end.
+    /// Returns true if `next` has returned [`Signal::End`].
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     #[cfg(not(unix))]
     pub(crate) async fn next(&mut self) -> Signal {
         if tokio::signal::ctrl_c().await.is_err() {
@@ -105,8 +105,8 @@ impl Interrupts {
         Signal::Interrupt
     }
 
-    /// Lets go of a Ctrl-C that was pressed before now: it was not meant for what comes. Whether the
-    /// process is to end.
+    /// Discards Ctrl-C presses from before this call, which were not meant for the next operation. Returns
+    /// true if the process is to end.
     pub(crate) async fn forget(&mut self) -> bool {
         loop {
             let pressed = tokio::select! {
@@ -121,7 +121,8 @@ impl Interrupts {
     }
 }
 
-/// Whether the process was started so that it outlives its terminal. Known on Linux only.
+/// Returns true if the process was started to outlive its terminal. This is known on Linux only; other
+/// systems return true.
 #[cfg(unix)]
 fn ignores_hangups() -> bool {
     if !cfg!(target_os = "linux") {

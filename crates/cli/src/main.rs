@@ -47,8 +47,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The PDF reader panics on some damaged files. That is caught where it happens and becomes an
-/// ordinary failure; the default hook would print it as well.
+/// Suppresses panic messages of the thread that reads PDF files. The reader panics on some damaged files; the
+/// panic is caught there and becomes an ordinary failure.
 fn silence_documents() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -107,7 +107,7 @@ fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     outcome
 }
 
-/// Warnings as lines on stderr.
+/// Returns a function that prints warnings as lines on stderr.
 fn warning() -> Warn {
     let style = Style::of_stderr();
     Arc::new(move |message| render::err(&format!("{} {message}", style.notable("warning:"))))

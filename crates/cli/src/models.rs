@@ -1,4 +1,4 @@
-//! The models that a file and the environment know, with prices and limits.
+//! Models that a file and the environment configure, with prices and limits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use cachalot_workflow::actions::WrittenEffort;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::wiring::Surroundings;
 
-/// The models of a file. `seals` know their keys from now on.
+/// Creates the models of a file, and registers their keys as secrets in `seals`.
 pub(crate) fn models(
     surroundings: &Surroundings,
     configured: Configured,
@@ -38,8 +38,8 @@ pub(crate) fn models(
     })
 }
 
-/// The problems of `models:`, of `settings.llm` and of the calls that ask for an effort: formats and
-/// reasoning efforts that a model refuses.
+/// Returns the problems of `models:`, of `settings.llm` and of the calls that set a reasoning effort: formats
+/// and reasoning efforts that a model refuses.
 ///
 /// # Errors
 /// The user's own catalog cannot be read.
@@ -48,7 +48,7 @@ pub(crate) fn refusals(
     efforts: &[WrittenEffort],
     surroundings: &Surroundings,
 ) -> Result<Vec<Problem>> {
-    // No request is sent: the key that digests headers has no effect.
+    // No request is sent, so the key for the digests of headers has no effect.
     let models = models(surroundings, configured.clone(), &Arc::new(Seals::none()))?;
     let none = ModelSettings::default();
     let default = configured.defaults.model.as_ref();
@@ -68,7 +68,7 @@ pub(crate) fn refusals(
     Ok(configured.chain(of_calls).collect())
 }
 
-/// What somebody can do who has no key, or whose server does not run: for the end of a message.
+/// Returns the help for a missing API key or an unreachable server, for the end of a message.
 pub(crate) fn remedy(error: &cachalot_model::Error) -> Option<String> {
     match error.kind {
         ErrorKind::Unauthorized if error.status.is_none() => {
@@ -79,7 +79,7 @@ pub(crate) fn remedy(error: &cachalot_model::Error) -> Option<String> {
     }
 }
 
-/// The same of a message that says that a model on this machine cannot be reached.
+/// Returns the help for a message that reports an unreachable model on this machine.
 pub(crate) fn missing_server(message: &str) -> Option<String> {
     let paths = ["/chat/completions", "/responses", "/v1/messages"];
     if !paths.iter().any(|path| message.contains(path)) {
@@ -91,7 +91,7 @@ pub(crate) fn missing_server(message: &str) -> Option<String> {
     ))
 }
 
-/// How a provider is simulated for somebody who has no key.
+/// Returns the help for using the simulator instead of a provider that needs a key.
 pub(crate) fn without_a_key(provider: Option<&str>) -> String {
     const SIMULATOR: &str = "http://127.0.0.1:4010";
     let there = match provider {
@@ -104,7 +104,7 @@ pub(crate) fn without_a_key(provider: Option<&str>) -> String {
     )
 }
 
-/// The port, if the address is one of this machine.
+/// Returns the port if the address is on this machine.
 fn port_on_this_machine(url: &str) -> Option<u16> {
     let rest = url.strip_prefix("http://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -113,8 +113,8 @@ fn port_on_this_machine(url: &str) -> Option<u16> {
     here.then(|| port.parse().ok()).flatten()
 }
 
-/// Prices and limits: those that come with the program, and over them the user's own in
-/// `CACHALOT_MODELS` or `cachalot/models.yaml` in the user's configuration directory.
+/// Returns prices and limits: the built-in catalog, overridden by the user's own file in `CACHALOT_MODELS` or
+/// `cachalot/models.yaml` in the user's configuration directory.
 pub(crate) fn catalog(surroundings: &Surroundings) -> Result<Catalog> {
     let built_in = Catalog::built_in();
     let Some(path) = own_prices(surroundings) else {
@@ -130,7 +130,7 @@ pub(crate) fn catalog(surroundings: &Surroundings) -> Result<Catalog> {
     })
 }
 
-/// The file that was named, or the usual one if it is there.
+/// Returns the file that `CACHALOT_MODELS` names, or the default file if it exists.
 fn own_prices(surroundings: &Surroundings) -> Option<PathBuf> {
     let named = surroundings.environment.get("CACHALOT_MODELS");
     if let Some(named) = named.filter(|named| !named.is_empty()) {

@@ -1,33 +1,32 @@
-//! How a command ends: its exit code, and what is said on the way out.
+//! Results of commands: exit codes and final messages.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use cachalot_core::Problem;
 
-/// The texts of the files that problems point into, by name.
+/// Texts of the files that problems refer to, by name.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// Why a command failed.
+/// Failure of a command.
 pub(crate) enum Trouble {
-    /// The file or the usage is wrong: exit code 2.
+    /// The file or the command line is invalid: exit code 2.
     Usage {
-        /// Everything that is wrong.
+        /// All problems.
         problems: Vec<Problem>,
-        /// What it points into.
+        /// Texts that the problems refer to.
         sources: Sources,
     },
-    /// It was tried, and failed: exit code 1.
+    /// The command ran and failed: exit code 1.
     Failed {
-        /// What happened.
+        /// Error message.
         message: String,
-        /// The same with its place in a file, if it has one.
+        /// The error with its place in a file, if it has one.
         problem: Option<Box<(Problem, Sources)>>,
     },
-    /// Interrupted by the user: exit code 130. What is kept, and how to go on.
+    /// The user interrupted the command: exit code 130. The text states what is kept and how to continue.
     Interrupted(String),
-    /// Whoever read our output has gone: nothing is said, exit code 141 as of a command that
-    /// SIGPIPE ends.
+    /// The reader of stdout is gone: no message, exit code 141, as for a command that SIGPIPE ends.
     BrokenPipe,
 }
 

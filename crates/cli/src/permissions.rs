@@ -1,7 +1,7 @@
-//! The user's own permissions: calls that no chat asks about.
+//! The user's own permissions: tool calls that chats make without asking.
 //!
-//! `permissions.yaml` in the directory of the user's configuration holds rules under `allow`. What an
-//! agent file denies or wants asked about still is.
+//! `permissions.yaml` in the user's configuration directory holds rules under `allow`. Rules of an agent file
+//! that deny or ask still apply.
 
 use std::io::{Error, ErrorKind, Result, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use cachalot_core::tree::{self, Node};
 use crate::render;
 use crate::wiring::Surroundings;
 
-/// The head of a new file.
+/// Beginning of a new file.
 const HEAD: &str = "# Tool calls that `cachalot chat` makes without asking. The rules are those of\n# `permissions.allow` in agent files; what a file denies or asks about still is.\nallow:\n";
 
-/// The file; `None` if the user has no directory for configuration.
+/// Returns the path of the file; `None` if the user has no configuration directory.
 pub(crate) fn file(surroundings: &Surroundings) -> Option<PathBuf> {
     Some(surroundings.configuration()?.join("permissions.yaml"))
 }
 
-/// Adds the user's own permissions to those of a team. A file that cannot be read permits nothing, and
-/// is warned of.
+/// Adds the user's own permissions to those of a team. A file that cannot be read permits nothing and causes
+/// a warning.
 pub(crate) fn add(team: &mut Team, surroundings: &Surroundings) {
     let Some(file) = file(surroundings) else {
         return;
@@ -40,10 +40,10 @@ pub(crate) fn add(team: &mut Team, surroundings: &Surroundings) {
     team.permissions.also_allow(&read.0);
 }
 
-/// Adds a rule to the file, in one step: it is there whole or not at all. Comments stay.
+/// Adds a rule and replaces the file atomically. Comments stay, unless the list has to be rewritten.
 ///
 /// # Errors
-/// Those of the file system, and a file that cannot be read.
+/// Errors of the file system; a file that cannot be parsed.
 pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
     let (mut text, rules) = match read(file) {
         Ok((_, rules, text)) => (text, rules),
@@ -65,7 +65,7 @@ pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
     let mut added = format!("{text}{:indent$}- {}\n", "", quoted(rule));
     let all: Vec<String> = rules.into_iter().chain([rule.to_owned()]).collect();
     if parse(file, &added).is_none_or(|(_, read)| read != all) {
-        // A list in another form is written anew.
+        // A list in another style is rewritten, without comments.
         let lines: String = all
             .iter()
             .map(|rule| format!("  - {}\n", quoted(rule)))
@@ -81,7 +81,7 @@ pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
     Ok(())
 }
 
-/// The permissions in the file, its rules as they are written, and its text.
+/// Returns the permissions in the file, its rules as they are written, and its text.
 fn read(file: &Path) -> Result<(Permissions, Vec<String>, String)> {
     let text = std::fs::read_to_string(file)?;
     if text
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(rules, ["a", "b"], "{text}");
             assert!(text.contains(kept), "{text}");
         }
-        // What cannot be read is not overwritten.
+        // An unreadable file is not overwritten.
         std::fs::write(&file, "allow: [a\n").unwrap();
         assert!(save(&file, "b").is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "allow: [a\n");

@@ -22,10 +22,10 @@ use crate::render;
 use crate::render::style::Style;
 use crate::wiring::Surroundings;
 
-/// Reads and checks a file that is to be talked to.
+/// Reads and checks a file that defines a team.
 ///
 /// # Errors
-/// Everything that is wrong with it; and that it is a workflow, which is run.
+/// All problems of the file; or the file is a workflow, which is for `cachalot run`.
 pub(crate) fn load(file: &Path, surroundings: &Surroundings) -> Result<Team> {
     let source = AgentFile::read(file, surroundings)?;
     let root = match source.parse() {
@@ -48,7 +48,7 @@ pub(crate) fn load(file: &Path, surroundings: &Surroundings) -> Result<Team> {
 /// Reads and checks a team.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All problems of the file.
 pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) -> Result<Team> {
     let builtins = hooks::for_reading(surroundings)?;
     let written = Written {
@@ -59,7 +59,7 @@ pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) 
     };
     let mut problems = problems_of_tools(root, &surroundings.environment);
     let loaded = Team::load(root, &written);
-    // Also of a team that something else is wrong with.
+    // A team with other problems is checked, too.
     let read = Section::of(root, "an agent file", &mut Vec::new())
         .and_then(|mut section| Team::read(&mut section, &written, &mut Vec::new()));
     if let Some(team) = read {
@@ -82,7 +82,7 @@ pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) 
     }
 }
 
-/// Prints on stderr what of a file is not honored although nothing is wrong with it.
+/// Prints warnings on stderr about valid parts of a file that are not honored.
 pub(crate) fn warn_of(warnings: &[Problem]) {
     let style = Style::of_stderr();
     for warning in warnings {
@@ -90,7 +90,7 @@ pub(crate) fn warn_of(warnings: &[Problem]) {
     }
 }
 
-/// What is wrong with `mcps`, the agents' `toolsets` and `tools` of an agent file.
+/// Returns the problems of `mcps`, of the agents' `toolsets` and of `tools` in an agent file.
 pub(crate) fn problems_of_tools(
     root: &Node,
     environment: &BTreeMap<String, String>,
@@ -107,7 +107,7 @@ pub(crate) fn problems_of_tools(
             Some(toolsets) => read_toolsets(toolsets, &servers, environment, &mut problems),
             None => ToolsetSettings::default(),
         };
-        // What toolsets lack that are wrong is not known.
+        // The tools of invalid toolsets are unknown.
         if problems.len() == before {
             problems.extend(problems_of_review(&agent.value, &toolsets));
         }
@@ -116,8 +116,8 @@ pub(crate) fn problems_of_tools(
     problems
 }
 
-/// The tools that the review of an agent names and the agent does not have. Of an agent with MCP
-/// servers that is not known before it begins.
+/// Returns a problem for each tool that the review of an agent names and the agent does not have. Agents with
+/// MCP servers are not checked: their tools are unknown until they start.
 fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> {
     let named = agent.get("review").and_then(|review| review.get("tools"));
     let (Some(named), Some(mut known)) = (named.and_then(Node::as_list), names(toolsets)) else {
@@ -156,19 +156,19 @@ pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> Se
     settings
 }
 
-/// How long calls stay in the ledger, as `settings` says.
+/// Returns the retention of calls in the ledger from `settings`.
 pub(crate) fn limits(team: &Team, problems: &mut Vec<Problem>) -> Limits {
     let settings = team.settings.as_ref();
     let ledger = settings.map(|node| read_of_team(node, problems));
     ledger.unwrap_or_default().limits()
 }
 
-/// What is wrong with the models that the agents name.
+/// Returns the problems of the models that the agents name.
 ///
 /// # Errors
 /// The user's own prices cannot be read.
 pub(crate) fn problems_of_models(team: &Team, surroundings: &Surroundings) -> Result<Vec<Problem>> {
-    // Nothing is asked, so that it does not matter under which key headers would be told apart.
+    // No request is sent, so the key for the digests of headers has no effect.
     let models = models(
         surroundings,
         team.configured.clone(),

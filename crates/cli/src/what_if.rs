@@ -1,5 +1,5 @@
-//! What a conversation would have cost under other plans: the requests as they were sent, with other
-//! markers, charged by the provider's published rules.
+//! Costs of a conversation under other plans: the same requests with other cache markers, charged by the
+//! provider's published rules.
 
 mod steps;
 #[cfg(test)]
@@ -20,31 +20,31 @@ use serde_json::Value;
 
 pub(crate) use steps::{of_log, of_session};
 
-/// A request that was sent, as far as its price depends on it.
+/// A request that was sent, with everything that affects its price.
 pub(crate) struct Step {
     pub(crate) format: Format,
     pub(crate) provider: String,
     pub(crate) model: String,
     pub(crate) prompt: Prompt,
-    /// The parameters beside the model that a provider keeps a cache of its own for.
+    /// Digest of the parameters besides the model that separate the provider's caches.
     pub(crate) settings: Digest,
-    /// The markers that it was sent with, if they are known.
+    /// The cache markers that it was sent with, if they are known.
     pub(crate) sent: Option<Plan>,
-    /// Everything behind the messages.
+    /// Part of the request body after the messages.
     pub(crate) tail: Bytes,
     pub(crate) at: Millis,
 }
 
-/// A way to mark requests.
+/// A way to place cache markers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// With the markers that they had.
+    /// With the original markers.
     AsSent,
-    /// As our own conversations are, kept for so long.
+    /// With the markers of Cachalot's planner and this cache lifetime.
     Planned(Keep),
-    /// As the provider caches by itself.
+    /// Without markers: the provider caches automatically.
     Automatic,
-    /// Without reading anything from the provider's cache.
+    /// Without reading the provider's cache.
     Without,
 }
 
@@ -60,7 +60,7 @@ impl Scheme {
         }
     }
 
-    /// What there is to choose from where requests are marked so.
+    /// Returns the schemes that are possible with this kind of markers.
     fn all(marking: &Marking, are_marks_known: bool) -> Vec<Self> {
         let planned: &[Keep] = match marking.style {
             Style::None => return vec![Self::Automatic, Self::Without],
@@ -68,7 +68,7 @@ impl Scheme {
                 &[Keep::FiveMinutes, Keep::OneHour, Keep::Auto]
             }
             Style::CacheControl | Style::CachePoint => &[Keep::FiveMinutes],
-            // How long they last is not for requests to say.
+            // Requests cannot set the lifetime of breakpoints.
             Style::Breakpoints => &[Keep::Auto],
         };
         let sent = are_marks_known.then_some(Self::AsSent);
@@ -78,26 +78,26 @@ impl Scheme {
     }
 }
 
-/// What all requests would have cost, marked in one way.
+/// Costs of all requests under one scheme.
 pub(crate) struct Column {
     pub(crate) scheme: Scheme,
-    /// The input alone: what comes out costs the same however requests are marked.
+    /// Usage of the input only: output costs the same under every scheme.
     pub(crate) usage: Usage,
     pub(crate) cost: Cost,
-    /// Requests that the provider would refuse, and why the first.
+    /// The number of requests that the provider would refuse; `refusal` is the reason of the first.
     pub(crate) refused: u64,
     pub(crate) refusal: Option<String>,
-    /// Requests that were charged.
+    /// The number of requests that were charged.
     pub(crate) charged: u64,
     accountant: Accountant,
-    /// Where the requests that were sent ended for the planner, by what they sent.
+    /// End of the planned part of each request that was sent, by the last piece of its prompt.
     ends: HashMap<NodeId, u32>,
-    /// The messages of conversations, and the place of each conversation in `pauses`.
+    /// Index in `pauses` of the conversation of each message.
     conversations: HashMap<NodeId, usize>,
     pauses: Vec<Pauses>,
 }
 
-/// The columns of one model in one format.
+/// Columns of one model in one format.
 pub(crate) struct Estimate {
     pub(crate) provider: String,
     pub(crate) model: String,
@@ -109,13 +109,13 @@ pub(crate) struct Estimate {
     price: Option<Price>,
 }
 
-/// Charges requests, each under every scheme.
+/// Charges requests under every scheme.
 pub(crate) struct WhatIf<'a> {
     catalog: &'a Catalog,
-    /// The model that is asked in place of the one that was, if another one is wanted.
+    /// The model that replaces the original one, if one is set.
     other: Option<(String, String)>,
     pub(crate) estimates: Vec<Estimate>,
-    /// Requests in a format that the other model is not asked in.
+    /// The number of requests in a format that the other model does not support.
     pub(crate) untranslated: u64,
 }
 
@@ -129,7 +129,7 @@ impl<'a> WhatIf<'a> {
         }
     }
 
-    /// Charges a request. Requests come in the order in which they were sent.
+    /// Charges a request. Callers pass requests in the order in which they were sent.
     pub(crate) fn take(&mut self, step: &Step) {
         let (provider, model) = match &self.other {
             Some((provider, model)) => (provider.as_str(), model.as_str()),
@@ -183,7 +183,7 @@ impl Estimate {
     }
 }
 
-/// A request to a model, to be marked.
+/// A request to a model, before markers are placed.
 struct Asking {
     format: Format,
     prompt: Prompt,
@@ -247,8 +247,8 @@ impl Column {
         planned
     }
 
-    /// The pauses of the conversation of a request, which is that of the longest beginning with a message
-    /// that was sent before: it stays the same if its last messages are edited.
+    /// Returns the pauses of the request's conversation: the conversation of the last message that was sent
+    /// before. It stays the same if its last messages are edited.
     fn pauses(&mut self, prompt: &Prompt, at: Millis) -> Pauses {
         let messages = || {
             let nodes = prompt.backwards();
@@ -312,7 +312,8 @@ impl Column {
     }
 }
 
-/// Who is asked in a format for the models of a provider: itself, or a gateway; `None` if nobody is.
+/// Returns the provider that serves a provider's models in a format: the provider itself, or a gateway;
+/// `None` if there is none.
 fn asked_in(format: Format, provider: &str) -> Option<&str> {
     match (format, provider) {
         (Format::Messages, "anthropic") | (Format::Responses, "openai" | "azure") => Some(provider),
@@ -333,8 +334,8 @@ fn api(format: Format) -> Api {
     }
 }
 
-/// The tail of the same request to this model: without what only others take, and with what it cannot
-/// be asked without. A tail that is no JSON stays as it is, and is refused.
+/// Returns the tail of the same request to this model: without parameters that only other models accept, and
+/// with the parameters that it requires. A tail that is not JSON is unchanged, and the request is refused.
 fn asking(tail: &Bytes, model: &str, marking: &Marking, format: Format) -> Bytes {
     let members = tail.strip_prefix(b",").unwrap_or(tail);
     let object = [b"{", members].concat();

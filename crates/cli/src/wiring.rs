@@ -1,4 +1,4 @@
-//! Puts the rooms together: opens the memory, the ledger, the engine.
+//! Opens the store, the ledger and the cache engine.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind as ErrorKindOfIo;
@@ -15,10 +15,10 @@ use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use crate::home::Home;
 use crate::outcome::{Result, Trouble};
 
-/// Tells the user something that is no failure.
+/// Shows the user a message that is not an error.
 pub(crate) type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What the process was started with.
+/// Environment of the process.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) environment: BTreeMap<String, String>,
@@ -27,7 +27,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this process. Variables that are not text are left out.
+    /// Reads the environment of this process. Variables that are not UTF-8 are left out.
     pub(crate) fn of_process() -> Result<Self> {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -45,8 +45,8 @@ impl Surroundings {
         Home::find(given, &self.environment, configured, &self.directory)
     }
 
-    /// Whoever the system says is logged in, or else the number of the user that the process belongs
-    /// to; empty if there are no such numbers.
+    /// Returns the name of the logged-in user from the environment, or else the numeric id of the user that
+    /// owns the process; empty if the system has no such ids.
     pub(crate) fn user(&self) -> String {
         let names = ["USER", "LOGNAME", "USERNAME"].iter();
         let mut users = names.filter_map(|name| self.environment.get(*name));
@@ -56,7 +56,7 @@ impl Surroundings {
             .unwrap_or_else(user_number)
     }
 
-    /// The directory of the user's own configuration: `cachalot` in `XDG_CONFIG_HOME` or `~/.config`.
+    /// Returns the user's configuration directory: `cachalot` in `XDG_CONFIG_HOME` or `~/.config`.
     pub(crate) fn configuration(&self) -> Option<PathBuf> {
         let set = |name: &str| {
             let value = self.environment.get(name);
@@ -92,32 +92,32 @@ fn user_number() -> String {
     String::new()
 }
 
-/// A memory and the engine over it.
+/// A store and the cache engine over it.
 pub(crate) struct Engine {
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) cache: Cache,
     pub(crate) seals: Arc<Seals>,
 }
 
-/// What an engine is opened with.
+/// Parameters for opening an engine.
 pub(crate) struct Opening<'a> {
     pub(crate) surroundings: &'a Surroundings,
     pub(crate) home: &'a Home,
     pub(crate) run: &'a str,
     pub(crate) bounds: Bounds,
-    /// How long calls stay in the ledger.
+    /// Retention of calls in the ledger.
     pub(crate) limits: Limits,
-    /// Whether there are secrets, so that nothing may be kept without the home's digest key.
+    /// Set when there are secrets: nothing may then be stored without the home's digest key.
     pub(crate) secrets: bool,
     pub(crate) warn: Warn,
 }
 
 impl Opening<'_> {
-    /// For a run: a memory or a digest key that cannot be used costs a warning, and the run goes on
-    /// without a memory.
+    /// Opens the engine of a run. A store or a digest key that cannot be used causes a warning, and the run
+    /// continues without a store.
     ///
     /// # Errors
-    /// A memory from a newer version is refused.
+    /// The store was written by a newer version.
     pub(crate) fn for_run(self) -> Result<Engine> {
         let memory = match self.open() {
             Ok(memory) => Some(memory),
@@ -134,14 +134,14 @@ impl Opening<'_> {
             }
         };
         let (key, lasting) = self.key()?;
-        // What is looked up or stored under a key that ends with the run is never found again.
+        // Entries under a key that ends with the run are never found again.
         self.engine(memory.filter(|_| lasting), key)
     }
 
-    /// For a command that is about the memory: it must be there and usable.
+    /// Opens the engine of a command that inspects the store, which must exist and be usable.
     ///
     /// # Errors
-    /// Whatever keeps it from being used.
+    /// The store does not exist or cannot be used.
     pub(crate) fn for_inspection(self) -> Result<Engine> {
         if !self.home.memory.exists() {
             return Err(Trouble::failed(format!(
@@ -153,20 +153,20 @@ impl Opening<'_> {
         self.engine(Some(memory), DigestKey::ephemeral()?)
     }
 
-    /// For a command that may make the memory.
+    /// Opens the engine of a command that may create the store.
     ///
     /// # Errors
-    /// Whatever keeps it from being made or used.
+    /// The store cannot be created or used.
     pub(crate) fn for_import(self) -> Result<Engine> {
         let memory = self.open().map_err(Trouble::failed)?;
         self.engine(Some(memory), DigestKey::ephemeral()?)
     }
 
-    /// For a run whose file asks for a memory that ends with it. A key that ends with it is good
-    /// enough for that.
+    /// Opens the engine of a run whose file configures a store that ends with the run. A digest key that ends
+    /// with the run is enough for that.
     ///
     /// # Errors
-    /// If the machine has no randomness.
+    /// The system provides no randomness.
     pub(crate) fn in_process(self) -> Result<Engine> {
         let clock = Arc::clone(&self.surroundings.clock);
         let (key, _) = self.key()?;
@@ -190,10 +190,10 @@ impl Opening<'_> {
         ));
     }
 
-    /// The key that secrets are digested under, and whether what is kept under it can be found again.
+    /// Returns the key for the digests of secrets, and true if entries under it can be found again.
     ///
-    /// A run without secrets uses the home's key as well, for what may be a credential without being
-    /// called one (named environment variables); if there is no such key, those calls are not found again.
+    /// A run without secrets uses the home's key as well, for values that may be undeclared credentials
+    /// (named environment variables). Without that key, such calls are not found again.
     fn key(&self) -> Result<(DigestKey, bool)> {
         match digest_key(&self.home.digest_key, &self.warn) {
             Ok(key) => Ok((key, true)),
@@ -228,7 +228,7 @@ impl Opening<'_> {
     }
 }
 
-/// Why there is no digest key, where, and what to do.
+/// Reason for a missing digest key, with its path and a remedy.
 #[derive(Debug)]
 pub(crate) struct KeyFault(String);
 
@@ -238,8 +238,8 @@ impl std::fmt::Display for KeyFault {
     }
 }
 
-/// The key that secrets are digested under, made when it is first needed. One that others can read is
-/// used, with a warning.
+/// Returns the key for the digests of secrets, and creates it on first use. A key file that other users can
+/// read is used, with a warning.
 pub(crate) fn digest_key(path: &Path, warn: &Warn) -> std::result::Result<DigestKey, KeyFault> {
     let made = path
         .parent()
@@ -270,7 +270,7 @@ pub(crate) fn digest_key(path: &Path, warn: &Warn) -> std::result::Result<Digest
     Ok(key)
 }
 
-/// The permissions of a file that not only its owner has any of.
+/// Returns the permissions of a file if users other than its owner have any.
 #[cfg(unix)]
 fn open_to_others(path: &Path) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -283,12 +283,12 @@ fn open_to_others(_: &Path) -> Option<u32> {
     None
 }
 
-/// A name for a run, apart from all others.
+/// Returns a unique name for a run.
 pub(crate) fn run_id() -> String {
     let mut bytes = [0; 8];
     match getrandom::fill(&mut bytes) {
         Ok(()) => hex::encode(bytes),
-        // Without randomness, the process' number and the time of day tell runs apart well enough.
+        // Without randomness, the process id and the time of day are unique enough.
         Err(_) => format!("{}-{}", std::process::id(), SystemClock.now()),
     }
 }

@@ -1,4 +1,4 @@
-//! Where agents live: memory, sessions, tools and models, put together for one chat or one run.
+//! Runtime of agents: the store, sessions, tools and models of one chat or one run.
 
 mod figures;
 mod payments;
@@ -31,29 +31,29 @@ use crate::models::models;
 use crate::outcome::{Result, Trouble};
 use crate::wiring::{Surroundings, Warn, run_id};
 
-/// What a workbench is made of.
+/// Parts from which a workbench is created.
 pub(crate) struct Parts<'a> {
     pub(crate) surroundings: &'a Surroundings,
     pub(crate) home: &'a Home,
-    /// The directory that the tools work in.
+    /// Working directory of the tools.
     pub(crate) workspace: &'a Path,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) cache: Cache,
     pub(crate) seals: Arc<Seals>,
-    /// How the command line overrides what files say.
+    /// Cache mode of the command line, which overrides files.
     pub(crate) mode: Mode,
     /// Hooks that the command line names.
     pub(crate) hooks: HookFlags,
-    /// The file with the agents.
+    /// File that defines the agents.
     pub(crate) agent_file: &'a Path,
     pub(crate) warn: Warn,
-    /// Told what is no warning: the figures of a session that ends.
+    /// Receives messages that are not warnings: the figures of a session that ends.
     pub(crate) tell: Warn,
-    /// Told what MCP servers log, and how far their calls are.
+    /// Receives the logs of MCP servers and the progress of their calls.
     pub(crate) servers: Arc<dyn Reporter>,
 }
 
-/// A workbench. Clones share everything.
+/// Runtime of agents. Clones share all state.
 #[derive(Clone)]
 pub(crate) struct Workbench(Arc<Inner>);
 
@@ -70,24 +70,24 @@ struct Inner {
     warn: Warn,
     tell: Warn,
     reporter: Arc<dyn Reporter>,
-    /// The user's own data, skills among them.
+    /// The user's data directory, which contains skills.
     data: Option<PathBuf>,
     writers: Writers,
     servers: Servers,
-    /// What was put together for sessions, to be asked for figures.
+    /// Tools of sessions, by session id, for statistics.
     kept: Mutex<BTreeMap<String, Kept>>,
 }
 
-/// The tools of a session, as long as it lasts.
+/// Tools of a session while it lasts.
 struct Kept {
     tools: Weak<CachedTools>,
-    /// Whether their results are kept at all.
+    /// True if their results are cached.
     enabled: bool,
-    /// Whose session it is, if it is a fork's.
+    /// Holder of the fork, if the session belongs to one.
     holder: Option<String>,
 }
 
-/// Files that agents do not write unless the user says so: see [`House::protected`].
+/// Returns the files that agents must not write without the user's permission: see [`House::protected`].
 fn protected(
     surroundings: &Surroundings,
     home: &Home,
@@ -106,10 +106,10 @@ fn protected(
 }
 
 impl Workbench {
-    /// Puts it together.
+    /// Creates the workbench.
     ///
     /// # Errors
-    /// A workspace that is no directory.
+    /// The workspace is not a directory.
     pub(crate) fn new(parts: Parts<'_>) -> Result<Self> {
         let Parts {
             surroundings,
@@ -136,7 +136,7 @@ impl Workbench {
             Some((name.to_owned(), value.clone()))
         });
         let place = place.with_variables(known.collect());
-        // Without a memory, sessions end with the process.
+        // Without a store, sessions end with the process.
         let shelf = memory
             .clone()
             .unwrap_or_else(|| Arc::new(InProcessMemory::new(Arc::clone(&clock))));
@@ -175,10 +175,10 @@ impl Workbench {
         })))
     }
 
-    /// What a team needs of the world.
+    /// Creates the dependencies of a team's agents.
     ///
     /// # Errors
-    /// Models that make no sense.
+    /// The settings of the models are invalid.
     pub(crate) fn furnish(
         &self,
         team: &Team,
@@ -218,7 +218,7 @@ impl Workbench {
         })
     }
 
-    /// Hooks of a team: its builtins see its agents, and no others.
+    /// Creates the hooks of a team; its builtins see only its agents.
     fn hook_setup(&self, models: &Models) -> Result<HookSetup> {
         let inner = &self.0;
         let roster = Arc::new(Roster::default());
@@ -253,7 +253,7 @@ impl Workbench {
         hooks::builtins(&inner.surroundings, lookup, &inner.seals, answers.opener())
     }
 
-    /// What the tool calls of a session were answered from, in words.
+    /// Describes how the tool calls of a session were answered.
     pub(crate) fn stats(&self, session: &str) -> String {
         let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Kept { tools, enabled, .. }) = kept.get(session) else {
@@ -267,24 +267,23 @@ impl Workbench {
         }
     }
 
-    /// The directory that the tools work in.
+    /// Returns the working directory of the tools.
     pub(crate) fn workspace(&self) -> &Path {
         self.0.context.workspace.root()
     }
 
-    /// Whether sessions outlive the process.
+    /// Returns true if sessions outlive the process.
     pub(crate) fn keeps_sessions(&self) -> bool {
         self.0.memory.is_some()
     }
 
-    /// Removes a session in which nothing was said.
+    /// Removes a session without messages.
     pub(crate) async fn forget(&self, session: &str) {
-        // It is no more than untidy if that fails.
+        // If that fails, only an empty session is left behind.
         let _ = self.0.sessions.remove(session).await;
     }
 
-    /// Ends what runs beside a chat or a run, and tells memory and ledger what they have not been told
-    /// yet.
+    /// Ends background work of a chat or a run, and writes pending data to the store and the ledger.
     pub(crate) async fn close(&self) {
         self.0.servers.close().await;
         self.0.cache.close().await;
@@ -319,7 +318,7 @@ impl Houses for Workbench {
     fn adds_hooks(&self) -> bool {
         let inner = &self.0;
         let silent: Warn = Arc::new(|_| {});
-        // What is wrong with them is told when an agent begins.
+        // Problems of hooks are reported when an agent starts.
         hooks::for_reading(&inner.surroundings)
             .and_then(|builtins| {
                 hooks::entries(&inner.surroundings, &inner.hooks, &builtins, &silent)
@@ -328,7 +327,7 @@ impl Houses for Workbench {
     }
 
     fn builtins(&self) -> Arc<Builtins> {
-        // Whoever checks a file needs no more of them than their names and sections.
+        // Checking a file needs only their names and sections.
         Arc::new(hooks::for_reading(&self.0.surroundings).unwrap_or_default())
     }
 }

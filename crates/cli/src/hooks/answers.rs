@@ -1,4 +1,4 @@
-//! Where the answers of agents are kept, as their sections `cache` say.
+//! Stores of agents' responses, as their `cache` sections configure them.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,23 +14,23 @@ use cachalot_memory::{Filter, Memory, Page, Record};
 
 use crate::wiring::Warn;
 
-/// What the stores of answers are made of.
+/// Parts from which response stores are opened.
 pub(crate) struct Answers {
-    /// The engine over the long-term memory.
+    /// Cache engine over the persistent store.
     pub(crate) cache: Cache,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seals: Arc<Seals>,
-    /// What the command line says of caching.
+    /// Cache mode that the command line sets.
     pub(crate) mode: Mode,
-    /// On whose behalf turns are answered.
+    /// User on whose behalf turns are answered.
     pub(crate) user: String,
-    /// What relative names of files are relative to.
+    /// Base directory of relative file names.
     pub(crate) directory: PathBuf,
     pub(crate) warn: Warn,
 }
 
 impl Answers {
-    /// Opens stores. Those that end with the process share one engine.
+    /// Returns a function that opens stores. All in-process stores share one engine.
     pub(crate) fn opener(self) -> Opener {
         let in_process: OnceLock<Cache> = OnceLock::new();
         Arc::new(move |settings| {
@@ -47,7 +47,8 @@ impl Answers {
         })
     }
 
-    /// An engine whose entries end with the process; its calls are accounted for like all others.
+    /// Creates an engine whose entries end with the process. Its calls are recorded in the same ledger as all
+    /// others.
     fn in_process(&self) -> Cache {
         Cache::exact(Options {
             memory: Some(Arc::new(InProcessMemory::new(Arc::clone(&self.clock)))),
@@ -59,7 +60,8 @@ impl Answers {
         })
     }
 
-    /// The flat file of a section, if it names one; relative to the file that the section stands in.
+    /// Opens the flat file of a section, if it names one. The path is relative to the file that contains the
+    /// section.
     fn flat(&self, settings: &Settings) -> Result<Option<Arc<dyn FlatFile>>, String> {
         let Some(path) = &settings.path else {
             return Ok(None);
@@ -72,7 +74,7 @@ impl Answers {
     }
 }
 
-/// A flat file of questions and answers.
+/// Flat JSON file of questions and answers.
 struct Flat(FlatJsonMemory);
 
 #[async_trait]
@@ -103,7 +105,7 @@ impl FlatFile for Flat {
     }
 
     async fn remove(&self, question: &str) -> Result<(), String> {
-        // A page of one: the question is the first of all that begin with it.
+        // A page of one record is enough: the question itself is the first of all keys that begin with it.
         let filter = Filter {
             prefix: question,
             ..Filter::default()

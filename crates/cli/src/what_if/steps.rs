@@ -1,4 +1,4 @@
-//! The requests of logs and sessions, rendered so that markers can go wherever the planner wants them.
+//! Requests of logs and sessions, rendered so that the planner can place markers anywhere.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::Step;
 
-/// The request of a line. What it does not say of its time comes `pause` after the line before.
+/// Returns the request of a log line. A line without a time counts as sent `pause` after the line before.
 pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> Step {
     let request = &logged.request;
     Step {
@@ -30,7 +30,8 @@ pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> 
     }
 }
 
-/// The parameters that separate caches from the first piece on. The model does so by itself.
+/// Returns the digest of the parameters that separate caches from the first piece on. The model is not
+/// included: it separates caches by itself.
 fn settings(namespace: &Namespace) -> Digest {
     let fields = namespace.fields().iter();
     let fields = fields.filter(|field| field.level == Level::Tool && field.name != "model");
@@ -40,8 +41,7 @@ fn settings(namespace: &Namespace) -> Digest {
     Digest::of_parts(&parts)
 }
 
-/// The requests of a session: one for each answer that is in it, so long apart. With which markers
-/// they were sent is not kept.
+/// Returns the requests of a session: one per answer, `pause` apart. Their original markers are unknown.
 pub(crate) fn of_session(session: &Session, pause: Millis) -> Vec<Step> {
     let head = &session.head;
     let messages = session.prompt.messages();
@@ -67,8 +67,8 @@ pub(crate) fn of_session(session: &Session, pause: Millis) -> Vec<Step> {
         .collect()
 }
 
-/// The same prompt with texts as lists of one block, where the format has both, and its messages'
-/// roles and blocks known: without them there is no place for a marker, and no turn to be seen.
+/// Returns the same prompt with texts as lists of one block, where the format has both, and with the roles
+/// and blocks of its messages parsed. Otherwise there is no place for a marker, and turns cannot be detected.
 pub(super) fn markable(prompt: &Prompt, format: Format, marking: &Marking) -> Prompt {
     let nodes = prompt.nodes();
     let of = |level: Level| nodes.iter().filter(move |node| node.level == level);
@@ -81,9 +81,9 @@ pub(super) fn markable(prompt: &Prompt, format: Format, marking: &Marking) -> Pr
     })
 }
 
-/// A piece with a place for a marker, if it can have one.
+/// Renders a piece with a position for a marker, if it can have one.
 fn piece(node: &Node, format: Format, marking: &Marking) -> Rendered {
-    // As `prefix analyze` compares it.
+    // Normalized as in `prefix analyze`.
     let normal = normal::piece(format, node.level, &node.bytes);
     let rendered = normal.map_or_else(
         || Rendered {
@@ -102,7 +102,7 @@ fn piece(node: &Node, format: Format, marking: &Marking) -> Rendered {
     };
     match (format, value) {
         (Format::Messages, Value::String(text)) => block(&text),
-        // Only whoever takes markers is sent parts.
+        // Only models that accept markers are sent content parts.
         (Format::Chat, Value::Object(message)) if takes_parts(&message, marking) => {
             message_of_text(message).unwrap_or_else(as_it_is)
         }
@@ -125,7 +125,7 @@ fn takes_parts(message: &Map<String, Value>, marking: &Marking) -> bool {
     }
 }
 
-/// A block of the system's text.
+/// Renders a block of the system text.
 fn block(text: &str) -> Rendered {
     let bytes = json!({"type": "text", "text": text}).to_string();
     Rendered {
@@ -134,7 +134,7 @@ fn block(text: &str) -> Rendered {
     }
 }
 
-/// A message whose content is text, with the text as a block; the content comes last.
+/// Renders a message whose content is text with that text as a block; the content comes last.
 fn message_of_text(mut message: Map<String, Value>) -> Option<Rendered> {
     let text = message.get("content")?.as_str()?.to_owned();
     message.shift_remove("content");
@@ -149,7 +149,8 @@ fn message_of_text(mut message: Map<String, Value>) -> Option<Rendered> {
     })
 }
 
-/// So many bytes before the end, unless there is no text that could carry a marker.
+/// Returns the position `distance` bytes before the end; `None` for a blank text, which cannot carry a
+/// marker.
 fn before_the_end(bytes: &str, distance: usize, text: &str) -> Option<u32> {
     let at = u32::try_from(bytes.len() - distance).ok()?;
     (!text.trim().is_empty()).then_some(at)
@@ -162,7 +163,7 @@ fn unmarkable(value: &Value) -> Rendered {
     }
 }
 
-/// Who says it, and in how many blocks: what the planner looks at, and nothing else.
+/// Parses the role and the kinds of blocks of a message: all that the planner uses.
 fn source(bytes: &[u8]) -> Message {
     let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let says = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();

@@ -35,8 +35,8 @@ fn requests(log: &Path) -> Vec<Logged> {
     reader.in_order().filter_map(Result::ok).collect()
 }
 
-/// Whether the second request reads what the first has written at its end; `None` if one of them would
-/// be refused.
+/// Returns true if the second request reads what the first has written at its end; `None` if one of them
+/// would be refused.
 fn reads(previous: &Logged, next: &Logged) -> Option<bool> {
     let rules = Published::parse("rules.yaml", RULES).unwrap();
     let mut accountant = Accountant::new(rules);

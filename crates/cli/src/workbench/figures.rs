@@ -1,4 +1,4 @@
-//! What became of the tool calls of a session, in words.
+//! Statistics of a session's tool calls, as text.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use cachalot_tools::cached::{CachedTools, Counters};
 
 use crate::render;
 
-/// The figures of a session: how many calls were answered without running, a line per tool, and the
-/// reasons why calls ran without asking, or why what they gave was not kept.
+/// Formats the figures of a session: the number of calls that were answered without running, a line per tool,
+/// and the reasons why calls ran without a lookup or why results were not stored.
 pub(super) fn figures(tools: &CachedTools, session: &str) -> String {
     let counters = tools.counters(session);
     if counters.is_empty() {
@@ -30,7 +30,7 @@ pub(super) fn figures(tools: &CachedTools, session: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// A column of the table: its name, its figure of a tool, and how that is written.
+/// A column of the table: its name, its figure of a tool, and the format of the figure.
 type Column = (&'static str, fn(&Counters) -> u64, fn(u64) -> String);
 
 const COLUMNS: [Column; 10] = [
@@ -46,14 +46,14 @@ const COLUMNS: [Column; 10] = [
     ("tokens saved", |tool| tool.tokens_saved, plain),
 ];
 
-/// The columns that are always there.
+/// The number of columns that are always shown.
 const USUAL: usize = 2;
 
 fn plain(figure: u64) -> String {
     figure.to_string()
 }
 
-/// A row per tool. What never happened has no column.
+/// Returns a row per tool. Other columns without a figure above zero are left out.
 fn rows(counters: &BTreeMap<String, Counters>) -> Vec<Vec<String>> {
     let happened = |figure: fn(&Counters) -> u64| counters.values().any(|tool| figure(tool) > 0);
     let columns: Vec<Column> = COLUMNS

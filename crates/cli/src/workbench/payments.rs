@@ -1,4 +1,4 @@
-//! What models of conversations are paid goes into the ledger, with what became of the prefix.
+//! Records the cost of model answers in conversations in the ledger, with the diagnosis of the prefix.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 
 use super::Workbench;
 
-/// Accounts for every answer of a model, and passes on what it is told.
+/// Records every model answer in the ledger, and forwards every event.
 pub(super) struct Payments {
     pub(super) ledger: Ledger,
     pub(super) seals: Arc<Seals>,
-    /// Told which sessions are of forks.
+    /// Is notified which sessions belong to forks.
     pub(super) bench: Workbench,
     pub(super) next: Arc<dyn Listener>,
 }
@@ -52,7 +52,7 @@ impl Listener for Payments {
     }
 }
 
-/// What an answer cost.
+/// Cost of an answer.
 struct Paid {
     usage: Usage,
     cost: Cost,
@@ -93,7 +93,7 @@ impl Payments {
     }
 }
 
-/// What is known of a request, for `why`. `holder` is the fork that it was made for.
+/// Returns the details of a request for `why`. `holder` is the fork that made it.
 fn about(usage: Option<Usage>, holder: Option<&str>, request: &Request<'_>) -> Value {
     let mut known = Map::new();
     known.insert("session".to_owned(), json!(request.session));

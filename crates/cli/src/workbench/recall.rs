@@ -1,4 +1,4 @@
-//! What is remembered of what the user says, for agents with `recall: N`.
+//! Recall of long-term memory that matches the user's message, for agents with `recall: N`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::chat::words::cut;
 
-/// How long is waited for the memory, all in all: a turn does not depend on it.
+/// Timeout of the whole search: a turn does not depend on it.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Words of the message that are searched for at most.
+/// The maximum number of words of the message that are searched for.
 const WORDS: usize = 12;
-/// Shorter words are in too many messages to mean anything.
+/// The minimum length of such a word, in characters. Shorter words occur in too many messages.
 const SHORTEST: usize = 4;
-/// So many characters of an entry are told at most: the agent can look it up.
+/// The maximum number of characters of an entry; the agent can look up the rest.
 const LONGEST: usize = 1_000;
 
 /// Searches long-term memory for the words of the user's message.
@@ -26,7 +26,7 @@ pub(crate) struct Recollection {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// An entry that was found, and how many words of the message are in it.
+/// An entry that was found, and the number of the message's words in it.
 struct Found {
     record: Record,
     words: u32,
@@ -50,14 +50,14 @@ impl ContextSource for Recollection {
 }
 
 impl Recollection {
-    /// Entries with words of the message in them, those with the most of them first.
+    /// Returns entries that contain words of the message, those with the most words first.
     async fn find(&self, message: &str, most: u32) -> Vec<Found> {
         let Some(recall) = self.memory.recall() else {
             return Vec::new();
         };
         let (began, now) = (Instant::now(), self.clock.now());
         let mut found: Vec<Found> = Vec::new();
-        // A search finds records with all of its words: a message is asked for word by word.
+        // A search returns records with all of its words, so each word is searched separately.
         for word in words(message) {
             let patience = PATIENCE.saturating_sub(began.elapsed());
             let answer = recall.search(&word, &[], most).within(patience).await;
@@ -80,7 +80,8 @@ impl Recollection {
     }
 }
 
-/// An entry as it is told: `- whale: it dived 1,200 m in May`. What is no entry of the user's is not.
+/// Formats an entry: `- whale: it dived 1,200 m in May`. Returns `None` for a record that is not a user's
+/// entry.
 fn told(record: &Record) -> Option<String> {
     let entry: Value = serde_json::from_slice(&record.value).ok()?;
     let value = match entry.get("value")? {
@@ -90,7 +91,7 @@ fn told(record: &Record) -> Option<String> {
     Some(format!("- {}: {}", record.key, cut(value.trim(), LONGEST)))
 }
 
-/// The longer words of a message, each once.
+/// Returns the longer words of a message, without duplicates.
 fn words(message: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in message.split(|sign: char| !sign.is_alphanumeric()) {

@@ -1,4 +1,4 @@
-//! The tools of an agent: those of its toolsets, with results kept as the file says.
+//! Tools of an agent: those of its toolsets, with results cached as the file configures.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -31,7 +31,7 @@ impl Toolboxes for Workbench {
         let mut problems = Vec::new();
         let toolsets = toolsets(team, agent, &inner.context.environment, &mut problems);
         let settings = read_tools(team.tools.as_ref(), &mut problems);
-        // Whoever loaded the file has told them, with their places.
+        // The loader of the file has reported these problems with their places.
         if !problems.is_empty() {
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(Error::new(ErrorKind::Definition, told.join("; ")));
@@ -46,8 +46,8 @@ impl Toolboxes for Workbench {
         tools.extend(own);
         let enabled = settings.enabled;
         let registry = Registry::new(tools).map_err(|error| missing(&error))?;
-        // A session that takes over other tools keeps its results and counters: those of a server or a
-        // tool that is another one now have other keys.
+        // A session that reloads its tools keeps its results and counters: a server or a tool that changed
+        // has other keys.
         let kept = match self.kept_of(session) {
             Some(before) => before.with_registry(&registry),
             None => CachedTools::new(
@@ -60,7 +60,7 @@ impl Toolboxes for Workbench {
                     seals: Arc::clone(&inner.seals),
                     log: self.tell_of(agent, session),
                     persistent: inner.memory.as_ref().map(|_| inner.cache.clone()),
-                    // Whose results are shared by `scope: user`.
+                    // User with whom `scope: user` shares results.
                     user: inner.surroundings.user(),
                     writers: inner.writers.clone(),
                 },
@@ -68,7 +68,7 @@ impl Toolboxes for Workbench {
         };
         let kept = Arc::new(kept.map_err(|error| missing(&error))?);
         let mut known = inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of sub-agents that are done are gone.
+        // Tools of sub-agents that have ended are dropped.
         known.retain(|_, kept| kept.tools.strong_count() > 0);
         let tools = Arc::downgrade(&kept);
         let holder = known.remove(session).and_then(|before| before.holder);
@@ -94,13 +94,13 @@ impl Toolboxes for Workbench {
 }
 
 impl Workbench {
-    /// The tools that a session has until it takes over others.
+    /// Returns the current tools of a session, which last until it reloads them.
     fn kept_of(&self, session: &str) -> Option<Arc<CachedTools>> {
         let known = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(session)?.tools.upgrade()
     }
 
-    /// This session is a fork's.
+    /// Records that a session belongs to a fork.
     pub(super) fn is_of(&self, session: &str, holder: &str) {
         let mut known = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = known.get_mut(session) {
@@ -108,8 +108,8 @@ impl Workbench {
         }
     }
 
-    /// Tells what is no warning: with whose it is if the session is a fork's, and nothing of a review
-    /// that is not to be told of.
+    /// Returns a function that prints messages that are not warnings: prefixed with the holder if the session
+    /// belongs to a fork, and none for a review with `notify: off`.
     fn tell_of(&self, agent: &AgentDefinition, session: &str) -> Warn {
         let (bench, session) = (Arc::downgrade(&self.0), session.to_owned());
         let review = agent.review.as_ref();
@@ -128,7 +128,7 @@ impl Workbench {
     }
 }
 
-/// The toolsets of an agent.
+/// Reads the toolsets of an agent.
 fn toolsets(
     team: &Team,
     agent: &AgentDefinition,
@@ -147,7 +147,7 @@ fn toolsets(
         .unwrap_or_default()
 }
 
-/// Tells what happens around tools.
+/// Forwards the reports of tools and MCP servers.
 pub(super) struct Told {
     pub(super) warn: Warn,
     pub(super) servers: Arc<dyn Reporter>,
