@@ -1,4 +1,4 @@
-//! Asking the user whether a tool call may be made.
+//! Approval of tool calls by the user.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,8 @@ use crate::permissions;
 use crate::render::style::Style;
 use crate::render::visible::visible;
 
-/// Everything that nobody denied is allowed, but for writes of protected files.
+/// Approver for `--yes`: allows every call, except writes of protected files and calls that a deny rule may
+/// deny.
 pub(super) struct Everything;
 
 #[async_trait]
@@ -39,13 +40,13 @@ impl Approver for Everything {
     }
 }
 
-/// The user at the terminal.
+/// Approver that asks the user at the terminal.
 pub(super) struct User {
-    /// The file of the user's own permissions, if there is a place for it.
+    /// File of the user's own permissions; `None` if there is no place for it.
     pub(super) saved: Option<PathBuf>,
     pub(super) prompt: Arc<Prompt>,
     pub(super) show: Arc<Show>,
-    /// The switch of the turn under way: thrown when the user answers a question with Ctrl-C.
+    /// Cancellation of the current turn, used when the user answers a question with Ctrl-C.
     pub(super) cancel: Arc<Mutex<Cancel>>,
 }
 
@@ -80,7 +81,8 @@ impl User {
         }
     }
 
-    /// Whether an answer can be kept: a rule that asks would ask in the next chat all the same.
+    /// Returns true if an approval can be saved. It cannot be saved for a call that a rule asks about: the
+    /// rule would ask again in the next chat.
     fn is_saved(&self, question: &Question<'_>) -> bool {
         self.saved.is_some() && question.pattern.is_some() && question.rule.is_none()
     }
@@ -117,7 +119,7 @@ impl Approver for User {
             };
             let line = Arc::clone(&self.prompt).answer(asked).await;
             let Line::Text(text) = line else {
-                // Ctrl-C, or the terminal is gone.
+                // Ctrl-C, or the terminal is closed.
                 self.interrupt();
                 return Approval::No(None);
             };
@@ -131,7 +133,8 @@ impl Approver for User {
                     self.save(question);
                     return Approval::Always;
                 }
-                // No pattern, no word for it: to the agent these would say nothing.
+                // Not possible for this question, so it is asked again. As a reason for the agent, these
+                // words would mean nothing.
                 "a" | "A" | "always" | "Always" | "s" | "S" | "save" | "Save" => {}
                 "n" | "N" | "no" | "No" => return Approval::No(None),
                 instead => return Approval::No(Some(instead.to_owned())),

@@ -1,26 +1,26 @@
-//! Answers that models were asked for and that have not come to their end.
+//! Model answers that are in progress.
 
 use std::collections::BTreeMap;
 
-/// Who waits for an answer: the turn, or the holder of a fork beside it.
+/// The party that waits for a model answer: the turn, or the holder of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting<'a> {
     Turn,
     Fork(&'a str),
 }
 
-/// The answers under way, and how many were cut off.
+/// Model answers in progress, and the number of answers that were cut off.
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
-    /// Whether anything came of the turn's.
+    /// The turn's answer: true once part of it has arrived.
     turn: Option<bool>,
-    /// The same of forks, by their holders.
+    /// The same for forks, by holder.
     forks: BTreeMap<String, bool>,
     cut_off: u32,
 }
 
 impl Awaited {
-    /// A model is asked.
+    /// Records a request to a model.
     pub(super) fn asked(&mut self, waiting: Waiting<'_>) {
         match waiting {
             Waiting::Turn => self.turn = Some(false),
@@ -30,7 +30,7 @@ impl Awaited {
         }
     }
 
-    /// Something comes of the answer.
+    /// Records that part of the answer has arrived.
     pub(super) fn heard(&mut self, waiting: Waiting<'_>) {
         let heard = match waiting {
             Waiting::Turn => self.turn.as_mut(),
@@ -41,13 +41,13 @@ impl Awaited {
         }
     }
 
-    /// The answer is there.
+    /// Records that the answer is complete.
     pub(super) fn answered(&mut self, waiting: Waiting<'_>) {
         self.take(waiting);
     }
 
-    /// Nobody waits any more. An answer that did not come to its end counts as cut off if anything of
-    /// it came, or if it is known to have been under way; how many there were.
+    /// Stops waiting and returns the number of answers that were cut off. An incomplete answer counts as cut
+    /// off if part of it has arrived, or if `under_way` is true.
     pub(super) fn ended(&mut self, waiting: Waiting<'_>, under_way: bool) -> u32 {
         let heard = self.take(waiting);
         let cut_off = u32::from(heard.is_some_and(|heard| heard || under_way));
@@ -55,7 +55,7 @@ impl Awaited {
         cut_off
     }
 
-    /// How many answers were cut off so far.
+    /// Returns the number of answers that were cut off so far.
     pub(super) fn cut_off(&self) -> u32 {
         self.cut_off
     }

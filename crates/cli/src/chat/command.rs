@@ -1,4 +1,4 @@
-//! What begins with a slash.
+//! Slash commands of a chat.
 
 use cachalot_agent::Chat;
 use cachalot_core::suggest::did_you_mean;
@@ -9,26 +9,26 @@ use crate::render;
 use crate::render::visible::on_one_line;
 use crate::workbench::Workbench;
 
-/// A command.
+/// A slash command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
     New,
-    /// A new answer to this message, or to the next one.
+    /// Requests a new answer to this message, or to the next one, and bypasses the response cache.
     Fresh(Option<String>),
     Compact,
-    /// A review of the conversation, that looks at this above all.
+    /// Starts a review of the conversation with this focus.
     Review(Option<String>),
-    /// A question beside the conversation.
+    /// Asks a side question on a fork of the conversation.
     Aside(String),
     Reload,
-    /// Takes back the last message and all that came of it.
+    /// Takes back the last message and everything after it.
     Retract,
     Session,
     Stats,
     Tools,
     Quit,
-    /// What it looked like.
+    /// The name of an unknown command, or of one with invalid arguments.
     Unknown(String),
 }
 
@@ -57,7 +57,7 @@ When a tool call is asked about: y allows this one, a allows this tool to this a
 chat ends, n refuses it, and anything else is told to the model instead of the result.";
 
 impl Command {
-    /// The command that a line is, if it is one. A path, or a line that begins with a blank, is none.
+    /// Parses a command. Returns `None` for a message: a path, or a line that begins with whitespace.
     pub(super) fn of(line: &str) -> Option<Self> {
         let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
         if word.is_empty() || !word.chars().all(|sign| sign.is_ascii_alphabetic()) {
@@ -82,7 +82,7 @@ impl Command {
         })
     }
 
-    /// Tells what it asks for. Those that do something ask for nothing to be told.
+    /// Prints the output of commands that only print. Other commands print nothing here.
     pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) {
         match self {
             Self::Help => render::err(HELP),

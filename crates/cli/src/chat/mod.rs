@@ -1,4 +1,4 @@
-//! A chat on a terminal or through a pipe: what is shown, who is asked, what is typed.
+//! Chat on a terminal or through a pipe: output, approvals and input.
 
 mod approval;
 mod awaited;
@@ -13,7 +13,7 @@ pub(crate) mod terminal;
 mod turn;
 pub(crate) mod words;
 
-/// How the crate of the agents calls the fork that is a review.
+/// Name of the review fork in `cachalot-agent`.
 pub(crate) const REVIEW: &str = "the review";
-/// And the one that answers a side question.
+/// Name of the side question's fork.
 const ASIDE: &str = "the side question";

@@ -1,4 +1,4 @@
-//! One question from a pipe, and its answer alone on stdout.
+//! One question from a pipe; stdout receives only its answer.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::render::style::Style;
 /// Answers the question on stdin.
 ///
 /// # Errors
-/// There is none, or it could not be answered to its end.
+/// There is no question, or it could not be answered completely.
 pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     let show = Arc::new(Show::new(setting.level(), false)?);
     let question = question()?;
@@ -52,12 +52,12 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     let held = show.take_held();
     let answer = Answer::of(&turned.ended, &held);
     let as_json = setting.arguments.json;
-    // People wait for the answer, and programs for all that there is to know.
+    // Text is printed at once. JSON includes the totals, which are known only when the chat has ended.
     let mut printed = match &answer {
         Some(answer) if !as_json => answer.print(),
         _ => Ok(()),
     };
-    // Tells what the tool calls were answered from.
+    // Ending the chat also prints the statistics of the tool calls.
     let total = end(chat, &show, &mut interrupts).await;
     let answered = Answered {
         agent,
@@ -86,7 +86,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     ended.and(printed)
 }
 
-/// The question on stdin.
+/// Reads the question from stdin.
 fn question() -> Result<String> {
     let mut bytes = Vec::new();
     std::io::stdin()
@@ -105,15 +105,16 @@ fn question() -> Result<String> {
     Ok(question.trim_end().to_owned())
 }
 
-/// What there is of an answer.
+/// Text of an answer, and its report.
 struct Answer<'a> {
     text: &'a str,
-    /// `None` if the session was continued elsewhere: the answer is paid for, and no part of it.
+    /// `None` if the session was continued elsewhere: the answer is paid for, but not part of the session.
     report: Option<&'a TurnReport>,
 }
 
 impl<'a> Answer<'a> {
-    /// `held` is what came of the model's newest answer. `None` if there is nothing to be printed.
+    /// Returns the answer of a turn, or `None` if there is nothing to print. `held` is the text of the
+    /// model's newest answer.
     fn of(ended: &'a Ended, held: &'a str) -> Option<Self> {
         match ended {
             Ended::Report(report) if report.stop != Stop::Interrupted => Some(Self {
@@ -136,12 +137,12 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// What is told of a question beside its answer.
+/// Data that is reported with an answer.
 struct Answered {
     agent: String,
-    /// `None` if it is not kept.
+    /// `None` if the session is not stored.
     session: Option<String>,
-    /// Of the whole chat, reviews included.
+    /// Totals of the whole chat, reviews included.
     total: Sum,
     cut_off: u32,
     reviews: Vec<Value>,
@@ -180,7 +181,7 @@ impl Answered {
     }
 }
 
-/// How a turn ended, for programs.
+/// Returns the name of a stop reason for `--json`.
 fn word(stop: &Stop) -> &'static str {
     match stop {
         Stop::End => "end",
@@ -194,7 +195,7 @@ fn word(stop: &Stop) -> &'static str {
     }
 }
 
-/// Nobody can be asked through a pipe.
+/// Approver for pipes: denies every call that needs approval, since the user cannot be asked.
 struct NobodyThere;
 
 #[async_trait]

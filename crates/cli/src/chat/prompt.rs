@@ -1,4 +1,4 @@
-//! What the user types: edited, over several lines, with a history.
+//! User input on the terminal: line editor, multi-line messages, history.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -15,39 +15,41 @@ use rustyline::{
 use crate::outcome::{Result, Trouble};
 use crate::render;
 
-/// What came of asking.
+/// Result of reading input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
     Text(String),
     /// Ctrl-C.
     Interrupted,
-    /// Ctrl-D, or nobody is there.
+    /// Ctrl-D, or the terminal cannot be read.
     End,
 }
 
 /// The terminal.
 pub(crate) struct Prompt {
     editor: Mutex<Editor<Rules, FileHistory>>,
-    /// Apart from the other, so that nothing is an answer that was typed before the question.
+    /// Separate from `editor`, so that text typed before a question does not answer it.
     asker: Mutex<Editor<(), FileHistory>>,
-    /// Held by whoever reads: a turn can end while its question is still open.
+    /// Held by the reader: a turn can end while its question is still open.
     reading: Mutex<()>,
-    /// Whether a question is open.
+    /// Set while a question is open.
     asking: AtomicBool,
-    /// Lines for above what is being typed; `None` where the terminal cannot, or stderr leads elsewhere.
+    /// Receives lines to print above the input; `None` if the terminal does not support this or stderr is
+    /// redirected.
     printer: Option<mpsc::Sender<String>>,
-    /// Whether a message is being typed.
+    /// Set while a message is being typed.
     typing: AtomicBool,
     history: PathBuf,
     mode: Mode,
 }
 
-/// A line that ends with a backslash goes on; so does a text that begins with `"""` until it ends so.
+/// Rules for multi-line input: a line that ends with a backslash continues; a text that begins with `"""`
+/// continues until it ends with `"""`.
 #[derive(Completer, Helper, Highlighter, Hinter)]
 struct Rules;
 
 const FENCE: &str = "\"\"\"";
-/// So many messages are remembered.
+/// The maximum number of messages in the history.
 const HISTORY: usize = 1_000;
 
 impl Validator for Rules {
@@ -64,7 +66,7 @@ impl Validator for Rules {
     }
 }
 
-/// What is meant by what was typed.
+/// Returns the message in an input: without fences and backslashes before line breaks.
 fn meant(input: &str) -> String {
     match input
         .strip_prefix(FENCE)
@@ -76,13 +78,13 @@ fn meant(input: &str) -> String {
 }
 
 impl Prompt {
-    /// The terminal, with the history that was kept at `history`.
+    /// Opens the terminal, with the history in the file `history`.
     ///
     /// # Errors
     /// The terminal cannot be used.
     pub(crate) fn new(history: PathBuf) -> Result<Self> {
         let mode = Mode::now();
-        // Standard output is for answers, and may lead elsewhere.
+        // Standard output is for answers and may be redirected.
         let config = Config::builder()
             .behavior(Behavior::PreferTerm)
             .max_history_size(HISTORY)
@@ -92,7 +94,7 @@ impl Prompt {
             .build();
         let mut editor = Editor::with_config(config.clone()).map_err(Trouble::failed)?;
         editor.set_helper(Some(Rules));
-        // There is none yet, or it cannot be read: the chat goes on without.
+        // A missing or unreadable history is ignored: the chat works without it.
         let _ = editor.load_history(&history);
         let printer = match std::io::stderr().is_terminal() {
             true => editor.create_external_printer().ok().map(print_lines),
@@ -110,7 +112,7 @@ impl Prompt {
         })
     }
 
-    /// The user's next message.
+    /// Reads the user's next message.
     pub(crate) async fn message(self: Arc<Self>) -> Line {
         let reading = tokio::task::spawn_blocking(move || {
             let _reading = lock(&self.reading);
@@ -129,7 +131,7 @@ impl Prompt {
         reading.await.unwrap_or(Line::End)
     }
 
-    /// The answer to a question. What was typed before it was asked is let go.
+    /// Asks a question and reads its answer. Input that was typed before the question is discarded.
     pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> Line {
         let reading = tokio::task::spawn_blocking(move || {
             let _reading = lock(&self.reading);
@@ -142,7 +144,7 @@ impl Prompt {
         reading.await.unwrap_or(Line::End)
     }
 
-    /// A line above what is being typed; whether something is, and it was shown.
+    /// Prints a line above the input. Returns true if a message is being typed and the line was accepted.
     pub(crate) fn interject(&self, line: &str) -> bool {
         if !self.typing.load(Ordering::SeqCst) {
             return false;
@@ -154,12 +156,12 @@ impl Prompt {
         sent.is_some_and(|sent| sent.is_ok())
     }
 
-    /// Whether a question is open, also one that nobody waits for any more.
+    /// Returns true if a question is open, even if no turn waits for the answer anymore.
     pub(crate) fn is_asking(&self) -> bool {
         self.asking.load(Ordering::SeqCst)
     }
 
-    /// A line on the terminal, wherever else stderr goes: for what has to be seen before it is
+    /// Prints a line on the terminal even if stderr is redirected: text that has to be seen before it is
     /// answered.
     pub(crate) fn tell(&self, text: &str) {
         let terminal = match std::io::stderr().is_terminal() {
@@ -174,19 +176,19 @@ impl Prompt {
         }
     }
 
-    /// How wide the terminal is, in characters. Nobody may be asked at the moment.
+    /// Returns the width of the terminal in characters. Blocks while a message is being read.
     pub(crate) fn width(&self) -> Option<usize> {
         let (columns, _) = lock(&self.editor).dimensions()?;
         Some(usize::from(columns)).filter(|columns| *columns > 0)
     }
 
-    /// Leaves the terminal as it was, although somebody may still be asked.
+    /// Restores the original terminal mode, even while a question is open.
     pub(crate) fn restore(&self) {
         self.mode.restore();
     }
 
-    /// Puts a message into the history, beside what other chats have put there meanwhile. It is a
-    /// convenience: where it cannot be kept, nothing is said of it.
+    /// Appends a message to the history file, which other chats also append to. Failures are ignored: the
+    /// history is only a convenience.
     fn remember(&self, editor: &mut Editor<Rules, FileHistory>, input: &str) {
         let is_new = !input.trim().is_empty() && editor.add_history_entry(input).unwrap_or(false);
         if is_new {
@@ -209,8 +211,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prints lines above what is being typed, in a thread of its own: the editor takes them one by one,
-/// and whoever has something to say must not wait for a key.
+/// Starts a thread that prints lines above the input. The editor accepts lines one at a time, and the sender
+/// must not wait for a key press.
 fn print_lines(mut printer: impl ExternalPrinter + Send + 'static) -> mpsc::Sender<String> {
     let (lines, to_print) = mpsc::channel();
     std::thread::spawn(move || {
@@ -223,7 +225,7 @@ fn print_lines(mut printer: impl ExternalPrinter + Send + 'static) -> mpsc::Send
     lines
 }
 
-/// How the terminal takes what is typed.
+/// Terminal mode of stdin, as it was when it was saved.
 #[cfg(unix)]
 struct Mode(Option<rustix::termios::Termios>);
 
@@ -236,7 +238,7 @@ impl Mode {
     fn restore(&self) {
         use rustix::termios::{OptionalActions, tcsetattr};
         if let Some(mode) = &self.0 {
-            // A terminal that is gone needs no mode.
+            // A closed terminal needs no mode.
             let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, mode);
         }
     }
@@ -247,7 +249,7 @@ impl Mode {
     }
 }
 
-/// How the terminal takes what is typed.
+/// Terminal mode of stdin; not saved on this platform.
 #[cfg(not(unix))]
 struct Mode;
 

@@ -1,4 +1,4 @@
-//! What came of a review, in words.
+//! Results of reviews, as text and as JSON.
 
 use cachalot_agent::ReviewReport;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::words::cut;
 use crate::render;
 use crate::render::visible::on_one_line;
 
-/// So many characters of a tool's name are told: a model may call anything.
+/// The maximum number of characters of a tool's name: a model may call anything.
 const LONGEST_NAME: usize = 40;
 
 /// `stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's cache · $0.0012 · denied:
@@ -28,7 +28,7 @@ pub(super) fn line(report: &ReviewReport) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-/// What else there is to know: what was used, and where it can be looked up.
+/// Returns usage, duration and session id.
 pub(super) fn details(report: &ReviewReport) -> String {
     let sum = &report.sum;
     let calls = render::count(sum.model_calls.into(), "model call", "model calls");
@@ -47,7 +47,7 @@ pub(super) fn details(report: &ReviewReport) -> String {
     )
 }
 
-/// All of it for programs.
+/// Returns the report as JSON.
 pub(super) fn json(report: &ReviewReport, cut_off: u32) -> Value {
     json!({
         "result": report.result(),
@@ -74,7 +74,7 @@ fn outcome(report: &ReviewReport) -> String {
     }
 }
 
-/// How much of what the chat had sent was read from the provider's cache by the first request.
+/// Returns the share of the chat's prompt that the first request read from the provider's cache.
 fn read(report: &ReviewReport) -> Option<String> {
     let first = report.first?;
     Some(match (first.cache_read, report.parent) {
@@ -82,7 +82,7 @@ fn read(report: &ReviewReport) -> Option<String> {
         (read, None) => format!("{read} tokens read from the provider's cache"),
         (read, Some(parent)) => format!(
             "{} of the chat's {} tokens read from the provider's cache",
-            // What stands behind the chat's may be in it, too, from an earlier review.
+            // The provider may have cached messages of an earlier review after the chat's.
             read.min(parent.total_input()),
             parent.total_input()
         ),
@@ -146,7 +146,7 @@ mod tests {
             line(&report),
             "stored 1 memory and 2 skills · 2400 tokens read anew · $0.0012"
         );
-        // An earlier review's message was in the provider's cache, too.
+        // The provider also cached an earlier review's message.
         report.first = Some(Usage {
             cache_read: 2_600,
             ..Usage::default()

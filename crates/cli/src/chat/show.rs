@@ -1,4 +1,4 @@
-//! What a turn shows: the answer on stdout as it grows, everything else on stderr, line by line.
+//! Output of turns: the answer on stdout as it streams, everything else on stderr, line by line.
 
 use std::io::{IsTerminal as _, Write};
 use std::path::Path;
@@ -22,55 +22,54 @@ use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 use crate::render::{self, time};
 
-/// How much is shown.
+/// Verbosity of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// The answer alone.
+    /// The answer only.
     Quiet,
-    /// Tool calls and sums, too.
+    /// Also tool calls and totals.
     Normal,
-    /// What the model thinks and why tools ran, too.
+    /// Also the model's reasoning, and why tools ran.
     Verbose,
 }
 
-/// Shows turns.
+/// Prints turns.
 pub(crate) struct Show {
     level: Level,
-    /// Whether the answer is shown while it grows; otherwise whoever runs the turn prints it.
+    /// Streams the answer to stdout; otherwise the caller that runs the turn prints it.
     growing: bool,
-    /// Whether stdout is a terminal: then it is shared with what goes to stderr, and some characters
-    /// are commands to it.
+    /// True if stdout is a terminal: stderr shares it, and control characters have to be escaped.
     terminal: bool,
     style: Style,
-    /// The agent that the user talks to, and the directory that its tools work in.
+    /// Name of the agent that the user talks to, and working directory of its tools.
     about: OnceLock<(String, String)>,
-    /// How wide the terminal is, in characters; 0 if that is not known.
+    /// Width of the terminal in characters; 0 if unknown.
     width: AtomicUsize,
     interject: OnceLock<Interject>,
     state: Mutex<State>,
 }
 
-/// Shows a line above what is being typed, and tells whether it did: not if nothing is.
+/// Prints a line above the input. Returns false if nothing is being typed.
 type Interject = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 struct State {
     stdout: Box<dyn Write + Send>,
-    /// Why stdout takes nothing any more.
+    /// Error after which stdout accepts no more output.
     lost: Option<std::io::Error>,
-    /// Something was written to stdout, and no line end behind it.
+    /// Set when the last text on stdout did not end with a line break.
     open: bool,
     murmur: Murmur,
     status: Status,
-    /// The calls that run, and what is shown of them.
+    /// Tool calls in progress, as id and label.
     running: Vec<(String, String)>,
     awaited: Awaited,
-    /// What came of the newest answer, where it is not shown as it grows.
+    /// Text of the newest answer, if it is not streamed.
     held: String,
-    /// The reviews that have ended.
+    /// Reviews that have ended.
     reviews: Vec<Value>,
 }
 
-/// What is said beside the answer, as far as it is no whole line yet.
+/// Incomplete line of text that is shown beside the answer: reasoning, or text of other agents.
 #[derive(Default)]
 struct Murmur {
     who: String,
@@ -78,7 +77,7 @@ struct Murmur {
 }
 
 impl Show {
-    /// Shows turns from now on.
+    /// Creates the output of a chat.
     ///
     /// # Errors
     /// The process has no stdout.
@@ -106,7 +105,7 @@ impl Show {
         })
     }
 
-    /// From now on a line says what is waited for, as long as the show is there.
+    /// Shows and updates a status line until the output is dropped.
     pub(crate) fn animate(self: &Arc<Self>) {
         if !self.style.rewrites() || self.level == Level::Quiet {
             return;
@@ -118,7 +117,7 @@ impl Show {
                 ticks.tick().await;
                 let Some(show) = show.upgrade() else { return };
                 let mut state = show.state();
-                // Not in the middle of an answer.
+                // Not in the middle of an answer on the same terminal.
                 if !(state.open && show.terminal) {
                     state.status.draw(show.width());
                 }
@@ -126,21 +125,21 @@ impl Show {
         });
     }
 
-    /// The agent that the user talks to: what others say is shown as theirs. And the directory that
-    /// the tools work in: paths are shown as they lie there.
+    /// Sets the agent that the user talks to and the workspace. Output of other agents is labeled with their
+    /// names; paths are shown relative to the workspace.
     pub(crate) fn of(&self, agent: &str, workspace: &Path) {
         let workspace = workspace.to_string_lossy().into_owned();
-        // A chat has one agent.
+        // Set once: a chat has one agent.
         let _ = self.about.set((agent.to_owned(), workspace));
     }
 
-    /// How lines are shown while the user types: whether there was somebody typing.
+    /// Sets the function that prints lines above the input. It returns true if the user was typing.
     pub(crate) fn interject_with(&self, interject: impl Fn(&str) -> bool + Send + Sync + 'static) {
-        // A chat has one terminal.
+        // Set once: a chat has one terminal.
         let _ = self.interject.set(Box::new(interject));
     }
 
-    /// How wide the terminal is.
+    /// Sets the width of the terminal.
     pub(crate) fn set_width(&self, width: Option<usize>) {
         self.width.store(width.unwrap_or(0), Ordering::Relaxed);
     }
@@ -153,7 +152,7 @@ impl Show {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A turn is over, or somebody is asked: nothing is waited for, and what comes begins a line.
+    /// Ends the status line and the current line, at the end of a turn or before a question.
     pub(crate) fn pause(&self) {
         let mut state = self.state();
         self.rest_of_murmur(&mut state);
@@ -161,8 +160,8 @@ impl Show {
         state.end_line();
     }
 
-    /// Ends a turn; how many answers were cut off in it. One that did not come to its end counts as
-    /// such if anything of it was seen, or if it is known to have been under way.
+    /// Ends a turn and returns the number of answers that were cut off in it. An incomplete answer counts if
+    /// part of it was shown, or if `under_way` is true.
     pub(super) fn end_turn(&self, under_way: bool) -> u32 {
         self.pause();
         let mut state = self.state();
@@ -170,31 +169,31 @@ impl Show {
         state.awaited.ended(Waiting::Turn, under_way)
     }
 
-    /// The same of what is beside the turns.
+    /// Ends a fork and returns the number of answers that were cut off in it, by the same rule.
     pub(super) fn end_fork(&self, holder: &str, under_way: bool) -> u32 {
         let mut state = self.state();
         state.awaited.ended(Waiting::Fork(holder), under_way)
     }
 
-    /// How many answers were cut off so far, in turns and beside them.
+    /// Returns the number of answers that were cut off so far, in turns and forks.
     pub(super) fn cut_off(&self) -> u32 {
         self.state().awaited.cut_off()
     }
 
-    /// What came of the newest answer, where it is not shown as it grows.
+    /// Takes the text of the newest answer, if it is not streamed.
     pub(super) fn take_held(&self) -> String {
         std::mem::take(&mut self.state().held)
     }
 
-    /// The reviews that have ended, for programs.
+    /// Takes the reviews that have ended, as JSON.
     pub(super) fn take_reviews(&self) -> Vec<Value> {
         std::mem::take(&mut self.state().reviews)
     }
 
-    /// Whether stdout still takes what is written.
+    /// Checks that stdout still accepts output.
     ///
     /// # Errors
-    /// Why not.
+    /// The error of the write that failed.
     pub(crate) fn stdout(&self) -> Result<()> {
         match self.state().lost.take() {
             Some(error) => Err(Trouble::from(error)),
@@ -202,14 +201,14 @@ impl Show {
         }
     }
 
-    /// A line for those who want to know.
+    /// Prints an informational line, unless only the answer is shown.
     pub(crate) fn note(&self, message: &str) {
         if self.level != Level::Quiet {
             self.line(&mut self.state(), &self.style.faint(&visible(message)));
         }
     }
 
-    /// Something that the user should know, and that is no failure.
+    /// Prints a warning.
     pub(crate) fn warn(&self, message: &str) {
         let warning = self.style.notable("warning:");
         self.line(
@@ -218,13 +217,13 @@ impl Show {
         );
     }
 
-    /// An answer that comes at once.
+    /// Prints a complete answer.
     pub(crate) fn say(&self, text: &str) {
         self.text(text);
         self.pause();
     }
 
-    /// A review has ended, whatever else is going on.
+    /// Reports the end of a review, at any time.
     fn reviewed(&self, agent: &str, report: &ReviewReport, notify: Notify) {
         let cut_off = self.end_fork(REVIEW, false);
         self.state().reviews.push(review::json(report, cut_off));
@@ -244,7 +243,7 @@ impl Show {
         }
     }
 
-    /// Something happens beside the chat, in a fork of it.
+    /// Processes an event of a fork.
     fn beside(&self, holder: &str, event: &Event<'_>) {
         let waiting = Waiting::Fork(holder);
         match event {
@@ -263,12 +262,12 @@ impl Show {
         }
     }
 
-    /// An answer that comes at once is waited for.
+    /// Shows `what` in the status line until an answer arrives.
     pub(crate) fn wait_for(&self, what: &str) {
         self.state().status.wait_for(what);
     }
 
-    /// A piece of the answer.
+    /// Prints a part of the answer, or collects it if answers are not streamed.
     fn text(&self, text: &str) {
         if text.is_empty() {
             return;
@@ -287,7 +286,7 @@ impl Show {
         state.write(&shown);
     }
 
-    /// Something that is said beside the answer.
+    /// Prints text beside the answer, line by line.
     fn murmur(&self, who: &str, text: &str) {
         let mut state = self.state();
         if state.murmur.who != who {
@@ -314,7 +313,7 @@ impl Show {
         }
     }
 
-    /// A line on stderr, never in the middle of one on the same terminal.
+    /// Prints a line on stderr, never in the middle of a line on the same terminal.
     fn line(&self, state: &mut State, line: &str) {
         let interject = self.interject.get();
         if interject.is_some_and(|interject| interject(line)) {
@@ -331,7 +330,7 @@ impl Show {
         self.about.get().is_none_or(|(own, _)| own == agent)
     }
 
-    /// What belongs to somebody else than the agent that the user talks to says so.
+    /// Prefixes output of other agents than the one the user talks to with their names.
     fn owned(&self, agent: &str, what: &str) -> String {
         match self.is_own(agent) {
             true => what.to_owned(),
@@ -339,7 +338,7 @@ impl Show {
         }
     }
 
-    /// A call in a few words, and who makes it.
+    /// Returns a short description of a call, with the agent that makes it.
     pub(crate) fn label(&self, agent: &str, call: &Call) -> String {
         self.owned(agent, &words::call(call))
     }
@@ -363,7 +362,7 @@ impl Show {
         state.awaited.answered(Waiting::Turn);
         self.rest_of_murmur(&mut state);
         state.status.done();
-        // What comes next is not the same answer.
+        // The next text belongs to another answer.
         state.end_line();
     }
 
@@ -372,7 +371,7 @@ impl Show {
         let mut state = self.state();
         state.status.wait_for(&label);
         state.running.push((call.id.clone(), label.clone()));
-        // What the other agent does is shown after this, and before its end.
+        // Output of the other agent appears between this line and the line for the end of the call.
         if call.name == DELEGATION && self.level != Level::Quiet {
             let begun = self.style.faint("begun");
             let column = self.column();
@@ -393,7 +392,7 @@ impl Show {
         }
     }
 
-    /// How wide the column of the calls is: less where there is not much room.
+    /// Returns the width of the column of calls, which is smaller on a narrow terminal.
     fn column(&self) -> usize {
         self.width()
             .map_or(40, |width| width.saturating_sub(24).clamp(16, 40))
@@ -419,7 +418,7 @@ impl Show {
         let before = 2 + label.chars().count().max(column) + 1 + 9 + 1 + 9 + 2;
         let room = self.width().map(|width| width.saturating_sub(before + 1));
         match room {
-            // What does not fit stands below.
+            // A reason that does not fit is printed on the next line.
             Some(room) if why.chars().count() > room => {
                 let width = self.width().unwrap_or_default().saturating_sub(6);
                 format!("{line}\n    {}", self.style.faint(&cut(&why, width)))
@@ -432,7 +431,7 @@ impl Show {
 impl State {
     fn write(&mut self, text: &str) {
         if self.lost.is_none() {
-            // The turn goes on; whoever runs it asks afterwards.
+            // The turn continues; its caller checks `stdout` afterwards.
             self.lost = self.stdout.write_all(text.as_bytes()).err();
         }
         self.open = !text.ends_with('\n');

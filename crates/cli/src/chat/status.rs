@@ -1,4 +1,4 @@
-//! A line on the terminal that says what is waited for, while it is waited for.
+//! Status line on the terminal: shows an operation while the chat waits for it.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use super::words::cut;
 use crate::render::style::Style;
 
-/// What takes less time is over before anybody wonders.
+/// Delay before the line is shown.
 const PATIENCE: Duration = Duration::from_millis(400);
 const TURNING: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
-/// How wide a terminal is of which that is not known.
+/// Assumed width of a terminal with unknown width, in characters.
 const USUAL_WIDTH: usize = 80;
 
-/// The line.
+/// The status line.
 pub(crate) struct Status {
     style: Style,
     waiting: Option<(String, Instant)>,
@@ -28,33 +28,33 @@ impl Status {
         }
     }
 
-    /// Something is waited for from now on.
+    /// Starts to wait for `what`.
     pub(crate) fn wait_for(&mut self, what: &str) {
         self.clear();
         self.waiting = Some((what.to_owned(), Instant::now()));
     }
 
-    /// What is waited for is told otherwise; nothing if nothing is waited for.
+    /// Replaces the text, if an operation is waited for.
     pub(crate) fn goes_on(&mut self, what: &str) {
         if let Some((waiting, _)) = &mut self.waiting {
             what.clone_into(waiting);
         }
     }
 
-    /// Nothing is waited for any more.
+    /// Stops waiting.
     pub(crate) fn done(&mut self) {
         self.clear();
         self.waiting = None;
     }
 
-    /// Takes the line away, so that something else can be written there.
+    /// Erases the line, so that other output can be written there.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
         }
     }
 
-    /// Shows the line if it has been waited for long enough. Where the cursor is must be free.
+    /// Draws the line after the initial delay. The cursor must be on an empty line.
     pub(crate) fn draw(&mut self, width: Option<usize>) {
         let Some((what, since)) = &self.waiting else {
             return;

@@ -1,4 +1,4 @@
-//! What a turn, or a whole chat, used and saved, in one line or for programs.
+//! Usage and savings of a turn or a whole chat, as one line or as JSON.
 
 use cachalot_agent::Sum;
 use cachalot_core::Cost;
@@ -8,7 +8,7 @@ use crate::render;
 
 /// `1204 tokens in (1024 of them cached by the provider), 88 out · $0.0031 · saved 2 tool calls, 12 ms`.
 ///
-/// `cut_off` answers came to no end, so that nobody told what they used.
+/// `cut_off` is the number of incomplete answers, whose usage is unknown.
 pub(crate) fn line(sum: &Sum, cut_off: u32) -> String {
     let mut line = format!("{} tokens in", sum.usage.total_input());
     if sum.usage.cache_read > 0 {
@@ -35,7 +35,7 @@ fn saved(sum: &Sum) -> String {
     saved.join(", ")
 }
 
-/// The same for programs.
+/// Returns the same as JSON.
 pub(crate) fn json(sum: &Sum, cut_off: u32) -> Value {
     json!({
         "model_calls": sum.model_calls,
@@ -51,7 +51,7 @@ pub(crate) fn json(sum: &Sum, cut_off: u32) -> Value {
     })
 }
 
-/// What is known of a cost; null if nothing is.
+/// Returns the known part of a cost; `None` (null in JSON) if no part is known.
 pub(crate) fn dollars(cost: Cost) -> Option<f64> {
     (cost.picodollars > 0 || cost.unpriced == 0).then(|| cost.dollars())
 }

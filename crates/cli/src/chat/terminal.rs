@@ -1,4 +1,4 @@
-//! Turn after turn on a terminal, until the user leaves.
+//! Interactive chat on a terminal.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,10 +22,10 @@ use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 use crate::workbench::Workbench;
 
-/// Talks until the user leaves.
+/// Runs turns until the user leaves.
 ///
 /// # Errors
-/// The chat cannot be begun, or nobody can read the answers any more.
+/// The chat cannot be started, or stdout accepts no more output.
 pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
     let show = Arc::new(Show::new(setting.level(), true)?);
     let prompt = Arc::new(Prompt::new(setting.home.history.clone())?);
@@ -66,25 +66,25 @@ pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
     talk.until_it_ends(&mut interrupts).await
 }
 
-/// So many characters of a message are shown when it is taken back.
+/// The maximum number of characters that are shown of a message that is taken back.
 const SHOWN: usize = 60;
 
-/// A chat under way.
+/// A running chat.
 struct Talk<'a> {
     setting: &'a Setting<'a>,
     show: Arc<Show>,
     prompt: Arc<Prompt>,
-    /// The switch of the turn under way.
+    /// Cancellation of the current turn.
     under_way: Arc<Mutex<Cancel>>,
     bench: Workbench,
     chat: Chat,
-    /// Nothing was said in the session yet.
+    /// True until the first message in the session.
     is_empty: bool,
-    /// Whether the next message is to get a new answer.
+    /// Set when the next message bypasses the response cache.
     is_fresh: bool,
 }
 
-/// Whether the chat goes on.
+/// Next step of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     GoOn,
@@ -139,7 +139,7 @@ impl Talk<'_> {
         ));
     }
 
-    /// Turn after turn.
+    /// Runs turns until the chat ends.
     async fn talk(&mut self, interrupts: &mut Interrupts) -> Result<()> {
         let mut was_interrupted = false;
         loop {
@@ -175,7 +175,7 @@ impl Talk<'_> {
         }
     }
 
-    /// What the user says next.
+    /// Reads the user's next input.
     async fn listen(&self, interrupts: &mut Interrupts) -> Line {
         if interrupts.forget().await {
             return Line::End;
@@ -187,7 +187,7 @@ impl Talk<'_> {
                 line = &mut reading => return line,
                 signal = interrupts.next() => match signal {
                     Signal::End => return Line::End,
-                    // Of a terminal that is not edited on, or from elsewhere: it is still read.
+                    // From a terminal without line editing, or from elsewhere; reading continues.
                     Signal::Interrupt => render::err("\nCtrl-D or /quit ends the chat"),
                 }
             }
@@ -220,7 +220,7 @@ impl Talk<'_> {
         Ok(Next::GoOn)
     }
 
-    /// Summarizes what was said so far. If that fails, the conversation goes on as it was.
+    /// Replaces the conversation with a summary. On failure, the conversation is unchanged.
     async fn compact(&mut self, interrupts: &mut Interrupts) -> Next {
         let cancel = Cancel::default();
         let before = self.chat.total();
@@ -237,7 +237,7 @@ impl Talk<'_> {
         next
     }
 
-    /// Begins a review, which tells of its end by itself.
+    /// Starts a review, which reports its own end.
     fn review(&mut self, focus: Option<&str>) {
         match self.chat.review(focus) {
             Ok(()) => self
@@ -247,7 +247,7 @@ impl Talk<'_> {
         }
     }
 
-    /// Answers a question beside the conversation.
+    /// Answers a side question on a fork of the conversation.
     async fn aside(&mut self, question: &str, interrupts: &mut Interrupts) -> Result<Next> {
         let cancel = Cancel::default();
         self.show.wait_for("waiting for the model");
@@ -278,7 +278,7 @@ impl Talk<'_> {
         Ok(next)
     }
 
-    /// Takes over tools that are others than when the session began.
+    /// Replaces the tools if they have changed since the session began.
     async fn reload(&mut self, interrupts: &mut Interrupts) -> Next {
         let reloaded = tokio::select! {
             reloaded = self.chat.reload() => reloaded,
@@ -298,7 +298,7 @@ impl Talk<'_> {
         Next::GoOn
     }
 
-    /// Takes back the last message and all that came of it. If that fails, the session is as it was.
+    /// Takes back the last message and everything after it. On failure, the session is unchanged.
     async fn retract(&mut self, interrupts: &mut Interrupts) -> Next {
         let retracted = tokio::select! {
             retracted = self.chat.retract() => retracted,
@@ -318,7 +318,7 @@ impl Talk<'_> {
         Next::GoOn
     }
 
-    /// Begins a new session. If that fails, the old one goes on.
+    /// Starts a new session. On failure, the old one continues.
     async fn renew(&mut self, interrupts: &mut Interrupts) -> Next {
         let before = self.chat.session().to_owned();
         let renewed = tokio::select! {
@@ -343,7 +343,7 @@ impl Talk<'_> {
         Next::GoOn
     }
 
-    /// One turn. What goes wrong is told; the chat goes on.
+    /// Runs one turn. Errors of the turn are printed, and the chat continues.
     async fn turn(
         &mut self,
         text: &str,
@@ -381,7 +381,7 @@ impl Talk<'_> {
             }
         }
         if self.prompt.is_asking() && !turned.leave {
-            // By a budget's time, or a signal from elsewhere.
+            // A time budget, or a signal from elsewhere, ended the turn while its question was open.
             render::err("the question is not open any more: Enter goes on");
         }
         self.show.stdout()?;
@@ -391,7 +391,7 @@ impl Talk<'_> {
         })
     }
 
-    /// What was used, in one line.
+    /// Prints usage in one line.
     fn account(&self, what: &str, sum: &Sum, cut_off: u32) {
         if self.setting.level() != Level::Quiet {
             let line = format!("{what}{}", sum::line(sum, cut_off));
@@ -400,7 +400,7 @@ impl Talk<'_> {
     }
 }
 
-/// Waits for something that Ctrl-C cancels; and whether the chat goes on after it.
+/// Runs work that Ctrl-C cancels. Returns its result and the next step of the chat.
 async fn cancellable<T>(
     work: impl Future<Output = T>,
     cancel: &Cancel,
@@ -421,7 +421,7 @@ async fn cancellable<T>(
     }
 }
 
-/// What was taken over, and what that costs.
+/// Describes the new tools and their cost.
 fn reload_told(reloaded: &Reloaded) -> String {
     let changes = on_one_line(&reloaded.changes);
     match reloaded.tokens {
@@ -432,7 +432,7 @@ fn reload_told(reloaded: &Reloaded) -> String {
     }
 }
 
-/// What was taken back.
+/// Describes the messages that were taken back.
 fn retract_told(retracted: &Retracted) -> String {
     let text = on_one_line(&retracted.text);
     let behind = match retracted.others {
@@ -446,7 +446,7 @@ fn retract_told(retracted: &Retracted) -> String {
     )
 }
 
-/// How to go on with a session that its provider refuses; nothing of other failures.
+/// Prints how to continue a session that its provider refuses; nothing for other errors.
 fn advise(error: &cachalot_agent::Error) {
     let is_refused = (error.model.as_ref())
         .is_some_and(|error| error.kind == cachalot_model::ErrorKind::Rejected);

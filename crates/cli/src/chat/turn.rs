@@ -1,4 +1,4 @@
-//! A turn that can be interrupted.
+//! Turns that can be interrupted.
 
 use cachalot_agent::{Cancel, Chat, Error, Stop, Sum, TurnReport};
 use cachalot_model::ErrorKind;
@@ -7,33 +7,33 @@ use super::REVIEW;
 use super::show::Show;
 use crate::interrupts::{Interrupts, Signal};
 
-/// How a turn ended.
+/// End of a turn.
 pub(super) enum Ended {
-    /// By itself, or in order after it was interrupted.
+    /// The turn ended normally, or cleanly after an interrupt.
     Report(Box<TurnReport>),
-    /// It could not be carried out.
+    /// The turn failed.
     Failed(Error),
-    /// It was interrupted, and interrupted again while it ended.
+    /// The turn was interrupted twice and abandoned.
     Left,
 }
 
-/// A turn, and whether the process is to end after it.
+/// Result of a turn; `leave` is set when the process is to end after it.
 pub(super) struct Turned {
     pub(super) ended: Ended,
     pub(super) leave: bool,
-    /// How many answers were cut off in it.
+    /// The number of answers that were cut off in the turn.
     pub(super) cut_off: u32,
 }
 
-/// What the user says.
+/// Message of the user.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Said<'a> {
     pub(super) text: &'a str,
-    /// Whether a new answer is wanted, whatever was answered before.
+    /// Bypasses the response cache.
     pub(super) is_fresh: bool,
 }
 
-/// Carries a turn out. Ctrl-C cancels it, and it ends in order; another one leaves it at once.
+/// Runs a turn. Ctrl-C cancels it, and it ends cleanly; a second Ctrl-C abandons it at once.
 pub(super) async fn turn(
     chat: &mut Chat,
     said: Said<'_>,
@@ -69,7 +69,7 @@ pub(super) async fn turn(
         }
     };
     let under_way = match &ended {
-        // Also by Ctrl-C in answer to a question.
+        // Also set by Ctrl-C as the answer to a question.
         Ended::Report(report) => report.stop == Stop::Interrupted,
         Ended::Failed(error) => interrupted || broke_off(error),
         Ended::Left => true,
@@ -81,8 +81,8 @@ pub(super) async fn turn(
     }
 }
 
-/// Ends a chat; what all of it used. A review that runs is waited for. Who presses Ctrl-C waits neither
-/// for that nor, if pressed again, for what hooks do at its end.
+/// Ends a chat and returns its total usage. Waits for a running review; Ctrl-C ends this wait, and a second
+/// Ctrl-C ends the wait for hooks at the end of the chat.
 pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts) -> Sum {
     if chat.is_reviewing() && !interrupts.is_over() {
         tokio::select! {
@@ -91,7 +91,7 @@ pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts
         }
     }
     if chat.is_reviewing() {
-        // It is cancelled in the middle of its answer.
+        // The review is cancelled in the middle of its answer.
         show.end_fork(REVIEW, true);
     }
     let so_far = chat.total();
@@ -101,7 +101,7 @@ pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts
     }
 }
 
-/// The session tells that its newest message was not written. What was said before that was.
+/// Replaces the message of a conflict: only the newest message of the session was not written.
 fn overtaken(error: Error) -> Error {
     match error.kind {
         cachalot_agent::ErrorKind::Conflict => Error::new(
@@ -112,7 +112,7 @@ fn overtaken(error: Error) -> Error {
     }
 }
 
-/// Whether a model had begun to answer, or may have.
+/// Returns true if a model had begun to answer, or may have.
 pub(super) fn broke_off(error: &Error) -> bool {
     let kind = error.model.as_ref().map(|error| error.kind);
     matches!(

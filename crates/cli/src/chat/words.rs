@@ -1,4 +1,4 @@
-//! Tool calls, and answers that no model gave, in words.
+//! Tool calls, and answers that no model produced, as text.
 
 use cachalot_agent::Provenance;
 use cachalot_cache::Reason;
@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::render;
 use crate::render::visible::{on_one_line, visible};
 
-/// So many characters of a call's arguments are shown in a line.
+/// The maximum number of characters of a call's arguments in a line.
 const LONGEST: usize = 60;
-/// So many lines of one argument are shown to somebody who is to allow a call.
+/// The maximum number of lines of one argument in an approval question.
 const MOST_LINES: usize = 60;
-/// The tool by which an agent gives a task to another one.
+/// Name of the tool with which an agent delegates a task to another one.
 pub(crate) const DELEGATION: &str = "transfer_task";
 
-/// A call in a few words: `read_file notes.md`.
+/// Returns a short description of a call: `read_file notes.md`.
 pub(crate) fn call(call: &Call) -> String {
     let arguments = match serde_json::from_str::<Value>(&call.arguments) {
         Ok(Value::Object(fields)) => fields.values().map(plain).collect::<Vec<_>>().join(" "),
@@ -29,7 +29,7 @@ pub(crate) fn call(call: &Call) -> String {
         .to_owned()
 }
 
-/// Where an answer comes from that no model gave, and what was saved.
+/// Returns the origin of an answer that no model produced, and what it saved.
 pub(crate) fn synthetic(provenance: &Provenance) -> String {
     let from = provenance.provenance.as_deref();
     let from = on_one_line(from.unwrap_or("answered by a hook"));
@@ -39,7 +39,8 @@ pub(crate) fn synthetic(provenance: &Provenance) -> String {
     format!("{from}: saved {}", render::spend(&provenance.saved))
 }
 
-/// Every argument with its name, each on lines of its own; nothing if the few words say it all.
+/// Returns every argument with its name, on lines of its own; empty if the short description contains them
+/// all.
 pub(crate) fn arguments(call: &Call, arguments: &Arguments) -> String {
     let texts: Vec<(&String, String)> = arguments
         .iter()
@@ -72,8 +73,8 @@ fn argument(name: &str, text: &str) -> String {
     format!("    {name}:\n{}", lines.concat())
 }
 
-/// Why a call ended as it did, if that is worth a word: what was wrong, or why it ran although a
-/// result was kept. With `all`, also why it ran at all. Paths are told as they lie in the workspace.
+/// Returns the reason for the result of a call, if it is relevant: the error, or why the call ran although a
+/// result was cached. With `all`, also why it ran at all. Paths are relative to the workspace.
 pub(crate) fn why(answer: &Answer, all: bool, workspace: &str) -> Option<String> {
     match &answer.how {
         Answered::Refused => Some(first_sentence(answer)),
@@ -86,14 +87,15 @@ pub(crate) fn why(answer: &Answer, all: bool, workspace: &str) -> Option<String>
     .filter(|why| !why.is_empty())
 }
 
-/// Whether a reason says more than that nothing was kept yet, or that nothing was to be looked for.
+/// Returns true if a reason is more than a missing entry or a lookup that was not wanted.
 fn is_news(why: &str) -> bool {
     [Reason::Absent, Reason::Off, Reason::Refresh]
         .iter()
         .all(|usual| *why != usual.to_string())
 }
 
-/// Why a kept result was not served: what the engine calls a domain is what was written.
+/// Returns the reason why a cached result was not served, with the file that was written instead of the
+/// engine's domain.
 fn readable(why: &str, workspace: &str) -> String {
     const WRITTEN: &str = " was written to since";
     let below = format!("{}/", workspace.trim_end_matches('/'));
@@ -113,7 +115,7 @@ fn readable(why: &str, workspace: &str) -> String {
     }
 }
 
-/// How a failure begins: the rest is for the model.
+/// Returns the first sentence of an error; the rest is for the model.
 fn first_sentence(answer: &Answer) -> String {
     let text = answer.output.content.iter().find_map(|block| match block {
         Block::Text { text, .. } => Some(text.as_str()),
@@ -125,7 +127,7 @@ fn first_sentence(answer: &Answer) -> String {
     on_one_line(sentence.trim_end_matches('.'))
 }
 
-/// A value as people write it: texts as they are, lists of texts with blanks between.
+/// Formats a value for users: strings without quotes, lists of strings separated by spaces.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -136,7 +138,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The text, with `…` for what goes beyond `most` characters.
+/// Returns the text, with `…` in place of everything beyond `most` characters.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

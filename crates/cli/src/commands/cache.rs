@@ -20,7 +20,7 @@ use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::wiring::{Engine, Opening, Surroundings, Warn, digest_key};
 
-/// What every one of these commands needs.
+/// Dependencies of all `cache` commands.
 pub(crate) struct Inspection<'a> {
     pub(crate) surroundings: &'a Surroundings,
     pub(crate) warn: Warn,
@@ -93,7 +93,8 @@ impl Inspection<'_> {
         }
     }
 
-    /// The scopes that whoever asks shares: those of this user and directory, and what the handle names.
+    /// Returns the scopes that the current user shares: those of this user and directory, and the agent in
+    /// the handle.
     fn own_scopes(&self, handle: &str) -> Vec<Scope> {
         let user = self.surroundings.user();
         let user = (!user.is_empty()).then_some(Scope::User(user));
@@ -109,7 +110,7 @@ impl Inspection<'_> {
             .collect()
     }
 
-    /// Shows an entry by its digest, its handle, or its key as an agent file has it.
+    /// Shows an entry by its digest, its handle, or its key as written in an agent file.
     async fn get(&self, cache: &Cache, key: &str, as_json: bool) -> Result<()> {
         let stored = match key.parse::<Key>() {
             Ok(digest) => cache.peek(&digest).await.map_err(Trouble::failed)?,
@@ -129,8 +130,8 @@ impl Inspection<'_> {
         render::json(&value)
     }
 
-    /// The newest entry under a handle that this user shares. A key is completed by the agent's name
-    /// if the entries of one agent have it.
+    /// Returns the newest entry under a handle in the scopes of this user. The agent's name is added to a key
+    /// if the entries of only one agent have it.
     ///
     /// # Errors
     /// Entries of several agents have the key.
@@ -165,7 +166,7 @@ impl Inspection<'_> {
         let usage = cache.usage().await.map_err(Trouble::failed)?;
         let totals = cache.ledger().totals().map_err(Trouble::failed)?;
         let dropped = cache.ledger().dropped().map_err(Trouble::failed)?;
-        // Whoever's answer is kept has paid the model himself: it would be counted twice.
+        // The caller of a cached answer has paid for the model itself, so one sum would count it twice.
         let (models, calls): (Vec<Named>, Vec<Named>) = totals
             .into_iter()
             .partition(|(kind, ..)| kind == Kind::Prefix.as_str());
@@ -274,7 +275,7 @@ impl Inspection<'_> {
     }
 }
 
-/// Takes a cassette's digest key over, unless there is another one already.
+/// Stores the digest key of a cassette, unless the home already has a different one.
 fn adopt(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()> {
     if home.digest_key.exists() {
         let own = digest_key(&home.digest_key, warn).map_err(Trouble::failed)?;
@@ -289,7 +290,7 @@ fn adopt(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()>
     key.store(&home.digest_key).map_err(Trouble::failed)
 }
 
-/// The totals of what has one name, with its kind.
+/// Kind and name of calls, with their totals.
 type Named = (String, String, Totals);
 
 fn all(named: &[Named]) -> Totals {
@@ -304,7 +305,7 @@ fn as_json_rows(named: &[Named]) -> Vec<Value> {
         .collect()
 }
 
-/// A table of what was called, with its sum.
+/// Formats a table of calls by name, with their sum.
 fn table(what: &str, named: &[Named], sum: &Totals) -> String {
     let heads = [what, "hits", "coalesced", "paid", "failed", "cost", "saved"];
     let names = named
@@ -319,7 +320,7 @@ fn table(what: &str, named: &[Named], sum: &Totals) -> String {
     render::table::columns(&rows)
 }
 
-/// Who reads the cassette may have gone.
+/// Converts an error of an export. The reader of the cassette may be gone.
 fn not_exported(error: CassetteError) -> Trouble {
     match error {
         CassetteError::File(error) => error.into(),
@@ -404,7 +405,7 @@ fn described(listed: &Listed) -> Value {
     })
 }
 
-/// The entries under a handle.
+/// Returns the filter for the entries under a handle.
 fn under(handle: &str) -> Filter {
     Filter {
         criteria: vec![Criterion::Is(Label::new(HANDLE_LABEL, handle))],
@@ -412,8 +413,8 @@ fn under(handle: &str) -> Filter {
     }
 }
 
-/// The handles that a key of an agent file may mean: those that are the key behind `cache:` and the name
-/// of an agent, or behind `cache:` alone.
+/// Returns the handles that a key of an agent file may refer to: `cache:`, the name of an agent, and the key;
+/// or `cache:` and the key.
 async fn handles_of(cache: &Cache, key: &str) -> Result<BTreeSet<String>> {
     let key = key.strip_prefix("cache:").unwrap_or(key);
     let filter = Filter {
@@ -426,7 +427,7 @@ async fn handles_of(cache: &Cache, key: &str) -> Result<BTreeSet<String>> {
     let mut handles = BTreeSet::new();
     let collect = |listed: Listed| {
         let own = handle(&listed).and_then(|handle| handle.strip_prefix("cache:"));
-        // Names of agents have their colons escaped.
+        // Colons in names of agents are escaped.
         let is_meant = own.is_some_and(|own| {
             own == key || own.split_once(':').is_some_and(|(_, own)| own == key)
         });
@@ -441,7 +442,7 @@ async fn handles_of(cache: &Cache, key: &str) -> Result<BTreeSet<String>> {
     Ok(handles)
 }
 
-/// That there is nothing under a key, or nothing but what belongs to others.
+/// Returns the error for a key without entries, or with entries in other scopes only.
 async fn absent(cache: &Cache, key: &str) -> Result<Trouble> {
     let mut others: Vec<String> = Vec::new();
     if key.parse::<Key>().is_err() {
@@ -515,10 +516,10 @@ fn line(listed: &Listed) -> Vec<String> {
     ]
 }
 
-/// What `cache rm` removes.
+/// Parameters of `cache rm`.
 struct Removal<'a> {
     filter: &'a Filter,
-    /// Whether the ledger forgets what its calls were about, too.
+    /// Set when the ledger also erases the details of its calls.
     with_ledger: bool,
     dry_run: bool,
 }

@@ -20,10 +20,10 @@ use crate::team;
 use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
 use crate::workbench::{Parts, Workbench};
 
-/// Talks to the agents of a file: on a terminal turn after turn, through a pipe for one question.
+/// Runs a chat with the agents of a file: many turns on a terminal, one question through a pipe.
 ///
 /// # Errors
-/// The file or the command line is wrong, or the question could not be answered.
+/// The file or the command line is invalid, or the question could not be answered.
 pub(crate) async fn chat(arguments: &Chat, surroundings: &Surroundings) -> Result<()> {
     let mut team = team::load(&arguments.file, surroundings)?;
     permissions::add(&mut team, surroundings);
@@ -46,7 +46,7 @@ pub(crate) async fn chat(arguments: &Chat, surroundings: &Surroundings) -> Resul
     terminal::converse(&setting).await
 }
 
-/// What a chat is opened with.
+/// Parameters of a chat.
 pub(crate) struct Setting<'a> {
     pub(crate) arguments: &'a Chat,
     pub(crate) surroundings: &'a Surroundings,
@@ -55,7 +55,7 @@ pub(crate) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// How much is shown.
+    /// Returns the verbosity.
     pub(crate) fn level(&self) -> Level {
         match (self.arguments.quiet, self.arguments.verbose) {
             (true, _) => Level::Quiet,
@@ -64,7 +64,7 @@ impl Setting<'_> {
         }
     }
 
-    /// How to go on with a session.
+    /// Returns the command that resumes a session.
     pub(crate) fn to_go_on(&self, session: &str) -> String {
         let file = self.arguments.file.display();
         let mut command = format!("cachalot chat {file} --session {session}");
@@ -90,10 +90,10 @@ impl Setting<'_> {
         }
     }
 
-    /// Memory, tools and models.
+    /// Opens the store, tools and models.
     ///
     /// # Errors
-    /// A memory from a newer version; a workspace that is no directory.
+    /// The store was written by a newer version, or the workspace is not a directory.
     pub(crate) fn workbench(&self, show: &Arc<Show>) -> Result<Workbench> {
         let workspace = self.workspace();
         if let Err(error) = std::fs::read_dir(&workspace) {
@@ -138,10 +138,10 @@ impl Setting<'_> {
         })
     }
 
-    /// The chat itself. Ctrl-C ends the attempt.
+    /// Starts or resumes the chat. Ctrl-C cancels this.
     ///
     /// # Errors
-    /// The agent, the session, the model's key or a tool is not there; or it was interrupted.
+    /// The agent, the session, the model's key or a tool is missing; or the start was interrupted.
     pub(crate) async fn begin(
         &self,
         bench: &Workbench,
@@ -177,7 +177,7 @@ impl Setting<'_> {
     }
 }
 
-/// What went wrong, and what to do about it.
+/// Returns the error message, with a remedy if there is one.
 pub(crate) fn told(error: &cachalot_agent::Error) -> String {
     match error.model.as_ref().and_then(models::remedy) {
         Some(remedy) => format!("{error}\n  help: {remedy}"),
@@ -185,7 +185,7 @@ pub(crate) fn told(error: &cachalot_agent::Error) -> String {
     }
 }
 
-/// Ends what runs beside a chat. Who presses Ctrl-C does not wait for it.
+/// Ends the background work of a chat. Ctrl-C ends the wait for it.
 pub(crate) async fn close(bench: &Workbench, interrupts: &mut Interrupts) {
     tokio::select! {
         () = bench.close() => {}

@@ -1,4 +1,4 @@
-//! `cachalot hash`: lines as of `sha256sum`.
+//! `cachalot hash`: lines in the format of `sha256sum`.
 
 use cachalot_storage::Algorithm;
 use serde_json::json;
@@ -41,7 +41,8 @@ pub(crate) async fn hash(arguments: &Hash, surroundings: &Surroundings) -> Resul
     }
 }
 
-/// As `sha256sum` writes it: a name that would break the line is escaped, and a backslash in front says so.
+/// Formats a line like `sha256sum`: a name that would break the line is escaped, and a leading backslash
+/// marks it.
 fn line(hash: &str, name: &str) -> String {
     if !name.contains(['\\', '\n', '\r']) {
         return format!("{hash}  {name}\n");

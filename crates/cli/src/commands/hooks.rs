@@ -21,7 +21,7 @@ use crate::render::verdict;
 use crate::wiring::{Surroundings, Warn};
 use crate::{hooks, render, team};
 
-/// Files with hooks, where people keep them.
+/// Usual names of files with hooks.
 const USUAL: [&str; 8] = [
     "hooks.yaml",
     "hooks.yml",
@@ -43,10 +43,10 @@ pub(crate) async fn run(
     }
 }
 
-/// Fires one event, and shows what each handler says.
+/// Fires one event and prints the result of each handler.
 ///
 /// # Errors
-/// What is wrong with the event, the input, a file or a hook. What hooks say is no error.
+/// The event, the input, a file or a hook is invalid. Results of handlers are not errors.
 async fn test(arguments: &HooksTest, surroundings: &Surroundings, warn: &Warn) -> Result<()> {
     let event = event(&arguments.event)?;
     let mut input = input(event, &arguments.input, surroundings)?;
@@ -61,7 +61,7 @@ async fn test(arguments: &HooksTest, surroundings: &Surroundings, warn: &Warn) -
     render::out(&verdict::as_text(event, &verdict))
 }
 
-/// The event of that name.
+/// Returns the event with that name.
 fn event(name: &str) -> Result<Event> {
     name.parse().map_err(|_| {
         let names: Vec<&str> = Event::all().map(Event::name).collect();
@@ -90,7 +90,7 @@ fn input(event: Event, file: &Path, surroundings: &Surroundings) -> Result<Input
     })
 }
 
-/// The input on stdin.
+/// Reads the input from stdin.
 fn from_stdin() -> Result<String> {
     std::io::read_to_string(std::io::stdin()).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => {
@@ -101,7 +101,7 @@ fn from_stdin() -> Result<String> {
     })
 }
 
-/// The hooks that are tried, ready to be told.
+/// Creates the hooks under test.
 fn assemble(
     arguments: &HooksTest,
     surroundings: &Surroundings,
@@ -160,8 +160,7 @@ fn assemble(
     })
 }
 
-/// Where answers are kept while hooks are tried: nowhere that outlives the trial, nor does a ledger tell
-/// of it.
+/// Returns the response store of the test: in-process and without a ledger.
 fn answers(surroundings: &Surroundings, seals: &Arc<Seals>, warn: &Warn) -> Answers {
     let clock = &surroundings.clock;
     let cache = Cache::new(Options {
@@ -189,7 +188,7 @@ fn unknown_agent(name: &str, team: &cachalot_agent::Team) -> Trouble {
     Trouble::usage(Problem::new("unknown-agent", message).help(did_you_mean(name, &names)))
 }
 
-/// The files with hooks that lie beside the input.
+/// Returns the files with hooks in the directory of the input.
 fn beside(input: &Path, surroundings: &Surroundings) -> Vec<PathBuf> {
     let folder = input.parent().unwrap_or(Path::new(""));
     let files = USUAL.iter().map(|name| folder.join(name));
@@ -198,7 +197,7 @@ fn beside(input: &Path, surroundings: &Surroundings) -> Vec<PathBuf> {
         .collect()
 }
 
-/// An agent that says nothing.
+/// Agent without models and sections.
 struct Anybody;
 
 impl AgentView for Anybody {

@@ -10,7 +10,7 @@ use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::wiring::{Surroundings, Warn};
 
-/// Erases what calls were about, or deletes calls.
+/// Erases the details of calls, or deletes calls.
 ///
 /// # Errors
 /// There is no ledger or no such session, or the file cannot be read or written.
@@ -79,7 +79,7 @@ fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Result<Ledger
     Ok(Ledger::at(&home.ledger, "ledger", warn))
 }
 
-/// The whole names of sessions.
+/// Returns the full ids of sessions.
 fn sessions(ledger: &Ledger, beginnings: &[String]) -> Result<Vec<String>> {
     let whole = |beginning: &String| {
         let found = ledger.sessions_of_calls(beginning, why::CANDIDATES + 1);
@@ -89,7 +89,7 @@ fn sessions(ledger: &Ledger, beginnings: &[String]) -> Result<Vec<String>> {
     beginnings.iter().map(whole).collect()
 }
 
-/// How many calls were erased, for people.
+/// Describes the number of erased calls.
 pub(crate) fn erased(calls: u64, dry_run: bool) -> String {
     let done = if dry_run { "would erase" } else { "erased" };
     let calls = render::count(calls, "call", "calls");

@@ -19,7 +19,7 @@ struct Entry<'a> {
     listed: &'a Listed,
 }
 
-/// Lists the models of the catalog, or shows everything that it holds of one.
+/// Lists the models of the catalog, or shows all data of one model.
 ///
 /// # Errors
 /// There is no such provider or model, or the user's own file cannot be read.
@@ -68,7 +68,7 @@ fn entry<'a>(catalog: &'a Catalog, provider: &'a str, name: &str) -> Option<Entr
     })
 }
 
-/// The models of this name: `model`, or `provider/model`; a snapshot is its model.
+/// Returns the models with this name: `model`, or `provider/model`. A snapshot's name returns its model.
 fn named<'a>(catalog: &'a Catalog, providers: &[&'a str], name: &str) -> Result<Vec<Entry<'a>>> {
     let of = |name: &str| -> Vec<Entry<'a>> {
         let found = providers.iter().filter_map(|it| entry(catalog, it, name));
@@ -108,7 +108,7 @@ fn unknown((code, what): (&'static str, &str), name: &str, known: Vec<&str>) -> 
     Trouble::usage(problem.help(help))
 }
 
-/// One table per provider: name, prices and context window.
+/// Formats one table per provider: name, prices and context window.
 fn list(entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     for of_provider in entries.chunk_by(|one, other| one.provider == other.provider) {
@@ -136,7 +136,7 @@ fn list(entries: &[Entry<'_>]) -> String {
     text + "Prices: US dollars per million tokens. `cachalot models NAME` shows a model.\n"
 }
 
-/// Everything that the catalog holds of a model; `unknown` where it holds nothing.
+/// Formats the catalog's data of a model; `unknown` for missing data.
 fn details(entry: &Entry<'_>) -> String {
     let Listed {
         price,
@@ -207,7 +207,7 @@ fn details(entry: &Entry<'_>) -> String {
     )
 }
 
-/// The rows of the price table: one column per tier.
+/// Returns the rows of the price table: one column per tier.
 fn prices(price: &Price) -> Vec<Vec<String>> {
     let rates = price.rates;
     let above = price.above.as_ref();
@@ -226,7 +226,7 @@ fn prices(price: &Price) -> Vec<Vec<String>> {
 
 type Rate = fn(&Rates) -> u64;
 
-/// The rates of a price; writing is one rate where its duration does not matter.
+/// Returns the rates of a price; cache writes are one rate if both durations cost the same.
 fn rate_names(rates: &Rates) -> Vec<(&'static str, Rate)> {
     let mut names: Vec<(&str, Rate)> = vec![
         ("input", |rates| rates.input),
@@ -273,7 +273,7 @@ fn to_json(entry: &Entry<'_>) -> Value {
     })
 }
 
-/// Dollars per million tokens.
+/// Returns rates in dollars per million tokens.
 fn rates_json(rates: &Rates) -> Value {
     let Rates {
         input,
@@ -292,14 +292,14 @@ fn rates_json(rates: &Rates) -> Value {
     })
 }
 
-/// The name of a value in files.
+/// Returns the name of a value as written in files.
 fn word(value: &impl serde::Serialize) -> String {
     let name = serde_json::to_value(value).ok();
     let name = name.as_ref().and_then(Value::as_str);
     name.unwrap_or_default().to_owned()
 }
 
-/// A rate in picodollars per token as dollars per million tokens: `2.50`, `0.075`.
+/// Formats a rate in picodollars per token as dollars per million tokens: `2.50`, `0.075`.
 fn dollars(rate: u64) -> String {
     let (whole, fraction) = (rate / 1_000_000, rate % 1_000_000);
     let digits = format!("{fraction:06}");

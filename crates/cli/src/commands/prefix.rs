@@ -9,10 +9,10 @@ use crate::arguments::PrefixCommand;
 use crate::outcome::Result;
 use crate::wiring::{Surroundings, Warn};
 
-/// Analyzes logs, checks what is to be sent, and follows running chats.
+/// Analyzes logs, checks requests before they are sent, and follows running chats.
 ///
 /// # Errors
-/// A file cannot be read, or something is wrong with what is checked.
+/// A file cannot be read, or a check fails.
 pub(crate) async fn run(
     command: &PrefixCommand,
     surroundings: &Surroundings,

@@ -30,7 +30,7 @@ use crate::workbench::{Parts, Workbench};
 use crate::{input, models, render, team};
 
 pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<()> {
-    // Before anything is paid for.
+    // Fails before anything is paid for.
     render::stdout::open()?;
     let registry = actions::builtin();
     let Loaded {
@@ -95,7 +95,7 @@ async fn run_to_the_end(
         ended = graph::run(agent, initial, runtime, scripts) => {
             ended.map_err(|failure| trouble(failure, sources))
         }
-        // Dropping the run cancels everything that is under way; what was stored is kept.
+        // Dropping the run cancels all work in progress; stored results are kept.
         how = interrupted(&mut interrupts, runtime) => Err(Trouble::Interrupted(how)),
     };
     let sum = progress.finish();
@@ -107,7 +107,7 @@ async fn run_to_the_end(
     ended.and(printed)
 }
 
-/// Waits until the run is to end; returns what the user has to know then.
+/// Waits until the run is to end; returns the message for the user.
 async fn interrupted(interrupts: &mut Interrupts, runtime: &Runtime) -> String {
     interrupts.next().await;
     let mut how = "what was paid for is kept, run it again to go on".to_owned();
@@ -150,7 +150,7 @@ fn level(arguments: &Run) -> Level {
     }
 }
 
-/// A failed run as the user sees it: with its place in the file, if it has one.
+/// Converts a failed run to an error, with its place in the file if it has one.
 fn trouble(failure: RunFailure, sources: &Sources) -> Trouble {
     let message = failure.to_string();
     let problem = failure.place.as_ref().map(|place: &Place| {
@@ -163,7 +163,7 @@ fn trouble(failure: RunFailure, sources: &Sources) -> Trouble {
     Trouble::Failed { message, problem }
 }
 
-/// What somebody can do who has no key, or whose server does not run.
+/// Returns the help for a missing API key or an unreachable server.
 fn remedy(failure: &RunFailure) -> Option<String> {
     match failure.kind {
         "unauthorized" if failure.message.contains("no key") => {
@@ -231,12 +231,12 @@ fn wire(
         hooks: HookFlags::default(),
         agent_file: &arguments.file,
         warn: Arc::clone(&warn),
-        // The run's own report tells what was saved.
+        // The run's own report shows the savings.
         tell: Arc::new(|_| {}),
         servers: Arc::clone(progress) as _,
     })?;
     let file = surroundings.directory.join(&arguments.file);
-    // An agent without a name is known by its file, however that is reached.
+    // An agent without a name is identified by its file, independent of the path to it.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
     let runtime = Runtime {
         models: models::models(surroundings, agent.models.clone(), &seals)?,
@@ -262,9 +262,9 @@ fn wire(
     Ok((Arc::new(runtime), bench))
 }
 
-/// A short secret occurs in texts that have nothing to do with it.
+/// Warns about short secrets, which also occur in unrelated texts.
 fn tell_of_short(secrets: &BTreeMap<String, Secret<String>>, progress: &Progress) {
-    /// Characters from which on a secret is not found by chance.
+    /// The minimum number of characters of a secret that is not found by chance.
     const LONG_ENOUGH: usize = 4;
     for (name, secret) in secrets {
         if (1..LONG_ENOUGH).contains(&secret.expose().chars().count()) {
@@ -315,7 +315,7 @@ fn scripts(agent: &Agent, surroundings: &Surroundings) -> Result<Scripts> {
     })
 }
 
-/// Randomness that decides when a miss cleans up: nothing depends on its quality.
+/// Random numbers that decide when a miss cleans up; nothing depends on their quality.
 #[derive(Default)]
 struct Chance(AtomicU64);
 

@@ -25,12 +25,12 @@ pub(crate) fn schema(of: SchemaOf, surroundings: &Surroundings) -> Result<()> {
     }
 }
 
-/// The schema of agent files, with hooks and the sections of builtins.
+/// Returns the schema of agent files, with hooks and the sections of builtins.
 fn of_agents(surroundings: &Surroundings) -> Result<Value> {
     let actions = cachalot_workflow::actions::builtin();
     let mut schema = cachalot_workflow::format::schema(&actions);
     let agent = &mut schema["$defs"]["agent"]["properties"];
-    // A schema of its own inside the other: its references mean its own definitions.
+    // An embedded schema with its own id: its references resolve to its own definitions.
     agent["hooks"] = hooks_schema();
     agent["hooks"]["$id"] = json!("urn:cachalot:hooks");
     for builtin in hooks::for_reading(surroundings)?.iter() {

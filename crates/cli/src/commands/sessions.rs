@@ -21,7 +21,7 @@ use crate::wiring::{Opening, Surroundings, Warn};
 /// Lists, shows, draws, exports and removes sessions.
 ///
 /// # Errors
-/// There is no memory or no such session, or the memory fails.
+/// There is no store or no such session, or the store fails.
 pub(crate) async fn run(
     command: &SessionsCommand,
     surroundings: &Surroundings,
@@ -201,8 +201,8 @@ fn summary_json(summary: &Summary) -> Value {
     }
 }
 
-/// Removes the chosen sessions, and those that they delegated to; the ledger keeps what their calls
-/// cost, and forgets what they were about.
+/// Removes the chosen sessions and all sessions below them. The ledger keeps the costs of their calls and
+/// erases the details.
 async fn remove(
     sessions: &Sessions,
     ledger: &Ledger,
@@ -257,7 +257,7 @@ async fn remove(
     Ok(())
 }
 
-/// Erases what no session needs.
+/// Erases pieces that no session needs.
 async fn sweep(sessions: &Sessions, as_json: bool) -> Result<()> {
     let swept = sessions.sweep().await.map_err(Trouble::failed)?;
     if as_json {

@@ -12,7 +12,7 @@ use crate::outcome::{Result, Sources, Trouble};
 use crate::render;
 use crate::wiring::Surroundings;
 
-/// Serves until it is interrupted.
+/// Runs the simulator until it is interrupted.
 pub(crate) async fn simulate(arguments: &Simulate, surroundings: &Surroundings) -> Result<()> {
     let script = match &arguments.script {
         None => Script::built_in(),

@@ -14,17 +14,17 @@ use crate::outcome::{Result, Sources, Trouble};
 use crate::wiring::Surroundings;
 use crate::{hooks, render, team};
 
-/// A workflow and its text.
+/// A workflow, its backend and its text.
 pub(crate) struct Loaded {
     pub(crate) agent: format::Agent,
     pub(crate) backend: Backend,
     pub(crate) sources: Sources,
 }
 
-/// Reads and checks a file that is to be run.
+/// Reads and checks the file of a workflow.
 ///
 /// # Errors
-/// Everything that is wrong with it; and that it is a team, which is talked to.
+/// All problems of the file; or the file is a team, which is for `cachalot chat`.
 pub(crate) fn load(
     file: &Path,
     registry: &actions::Registry,
@@ -47,7 +47,7 @@ pub(crate) fn load(
     }
 }
 
-/// A workflow, or what is wrong with it.
+/// Returns a workflow, or its problems.
 ///
 /// # Errors
 /// The user's own prices cannot be read.
@@ -67,7 +67,7 @@ fn workflow(
         &builtins,
         runner,
     );
-    // Most workflows have no agents, and need not be read twice.
+    // Most workflows have no agents and need no second parse.
     let root = match &loaded {
         Ok(agent) if agent.team.is_none() => None,
         _ => source.parse().ok(),
@@ -77,7 +77,7 @@ fn workflow(
     match loaded {
         Err(others) => problems.extend(others),
         Ok(agent) => {
-            // Most workflows ask for no effort, and need not be read twice.
+            // Most workflows set no effort and need no second parse.
             let asks = source.text.contains("reasoning_effort");
             let root = asks.then(|| source.parse().ok()).flatten();
             let efforts = root.as_ref().map(actions::written_efforts);
@@ -110,7 +110,7 @@ fn not_a_workflow(name: &str, root: &cachalot_core::tree::Node) -> Problem {
         ))
 }
 
-/// What a file that can be used holds, and the warnings about it.
+/// Description of a valid file, and its warnings.
 struct Valid {
     holds: String,
     warnings: Vec<Problem>,
@@ -196,7 +196,7 @@ pub(crate) fn validate(arguments: &Validate, surroundings: &Surroundings) -> Res
     }
 }
 
-/// A problem for programs.
+/// Returns a problem as JSON.
 pub(crate) fn problem_json(problem: &Problem) -> Value {
     json!({
         "code": problem.code,

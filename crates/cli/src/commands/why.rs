@@ -7,7 +7,7 @@ use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::wiring::{Surroundings, Warn};
 
-/// So many sessions are named if it is not clear which one is meant.
+/// The maximum number of sessions that are named if an id is ambiguous.
 pub(crate) const CANDIDATES: u32 = 10;
 
 pub(crate) fn why(arguments: &Why, surroundings: &Surroundings, warn: Warn) -> Result<()> {
@@ -36,7 +36,7 @@ pub(crate) fn why(arguments: &Why, surroundings: &Surroundings, warn: Warn) -> R
     }
 }
 
-/// The last call under a key or a handle, or of the only session whose name begins so.
+/// Returns the last call under a key or a handle, or of the only session whose id begins with `key`.
 fn of_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
     let explained = ledger.explain(Some(key)).map_err(Trouble::failed)?;
     if explained.is_some() || key.is_empty() {
@@ -49,10 +49,10 @@ fn of_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
     }
 }
 
-/// Of the sessions whose names begin so, the one that has this name, or the only one.
+/// Returns the session with exactly this id, or else the only one of those that begin with it.
 ///
 /// # Errors
-/// There are several.
+/// Several sessions begin with it.
 pub(crate) fn only(beginning: &str, mut found: Vec<String>) -> Result<Option<String>> {
     match found.as_slice() {
         _ if found.iter().any(|session| session == beginning) => Ok(Some(beginning.to_owned())),

@@ -1,12 +1,12 @@
-//! Source text as a frame around a problem shows it: lines of a readable length.
+//! Excerpts of source text around a problem, with lines of readable length.
 
 use cachalot_core::Place;
 use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
-/// Lines longer than this, in characters, are cut.
+/// The maximum length of a line in characters; longer lines are cut.
 const LONGEST: usize = 160;
 
-/// How much of a cut line is shown before the place.
+/// The number of characters of a cut line before the place.
 const BEFORE: usize = 60;
 
 /// A file with its long lines cut, and a place in it.
@@ -18,10 +18,11 @@ pub(crate) struct Excerpt {
 }
 
 impl Excerpt {
-    /// Cuts the lines of `text`, the one of `place` around it. `None` if the place is not in the text.
+    /// Cuts long lines of `text`; the line of `place` is cut around it. Returns `None` if the place is not in
+    /// the text.
     pub(crate) fn of(text: &str, place: &Place) -> Option<Self> {
         let marked = text.get(place.start..place.start.checked_add(place.len)?)?;
-        // A place that spans many lines is shown by its first.
+        // A place that spans several lines is shown by its first line.
         let marked = marked.split('\n').next().unwrap_or_default();
         let mut excerpt = Self {
             place: place.clone(),
@@ -69,8 +70,8 @@ impl Excerpt {
         self.length = marked.len().min(begin + left_out + shown - self.start);
     }
 
-    /// Puts a line there, from a character on, with `…` where something is left out. Returns how many
-    /// bytes of the line are shown.
+    /// Appends a line from a character on, with `…` where text is left out. Returns the number of bytes of
+    /// the line that are shown.
     fn push(&mut self, line: &str, from: usize) -> usize {
         let start = line
             .char_indices()
@@ -91,7 +92,7 @@ impl Excerpt {
         length
     }
 
-    /// Where the place is in what is shown.
+    /// Returns the position of the place in the excerpt.
     pub(crate) fn span(&self) -> SourceSpan {
         (self.start, self.length).into()
     }
@@ -105,7 +106,7 @@ impl SourceCode for Excerpt {
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let contents = self.text.read_span(span, before, after)?;
-        // Without context, it is asked where the place is: in the file, not in what is shown of it.
+        // Without context, miette asks for the position to report: that of the file, not of the excerpt.
         let column = match (before, after) {
             (0, 0) => (self.place.column as usize).saturating_sub(1),
             _ => contents.column(),

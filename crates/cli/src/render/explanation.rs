@@ -1,4 +1,4 @@
-//! `why`, in words.
+//! Explanations of `cachalot why`, as text.
 
 use cachalot_cache::{Answered, Difference, Explanation, Kind, Row};
 use cachalot_core::clock::iso8601;
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use super::spend;
 
-/// Values longer than this are cut when shown.
+/// The maximum length of a value; longer values are cut.
 const LONGEST: usize = 160;
 
-/// How much of what two long values have in common is shown before they differ.
+/// The number of common characters that are shown before two long values differ.
 const BEFORE: usize = 30;
 
-/// What is known of a broken prefix for programs, and said in the reason already.
+/// Fields of a broken prefix that its reason already contains.
 const IN_REASON: [&str; 4] = ["lost_tokens", "lost_cost", "place", "cause"];
 
-/// The explanation as text.
+/// Renders the explanation as text.
 pub(crate) fn render(explanation: &Explanation) -> String {
     let mut lines = vec![headline(&explanation.call)];
     if explanation.call.erased {
@@ -56,19 +56,19 @@ pub(crate) fn render(explanation: &Explanation) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Whether it is a model's answer in a conversation, which no entry could have saved.
+/// Returns true for a model's answer in a conversation, which no entry could have saved.
 fn is_payment(row: &Row) -> bool {
     row.kind == Kind::Prefix.as_str()
 }
 
-/// What is known of a payment, a line for each.
+/// Returns the details of a payment, one per line.
 fn known(call: &Row) -> Vec<String> {
     let fields = call.input.as_ref().and_then(Value::as_object);
     let tokens = |name| {
         let tokens = call.input.as_ref().and_then(|input| input.get(name));
         tokens.and_then(Value::as_u64)
     };
-    // An estimate, and of no interest once as much was read.
+    // An estimate, and irrelevant if at least as much was read.
     let read_it_all = tokens("read_from_its_cache") >= tokens("could_have_read");
     let fields = fields.into_iter().flatten();
     fields
@@ -88,7 +88,7 @@ fn shown_key(row: &Row) -> &str {
     row.handle.as_deref().unwrap_or(&row.key)
 }
 
-/// The payment that an answer from the cache goes back to.
+/// Describes the payment behind an answer from the cache.
 fn paid(payment: &Row) -> String {
     let (paid, at) = (spend(&payment.paid), iso8601(payment.at));
     match &payment.reason {
@@ -145,7 +145,7 @@ fn difference(difference: &Difference) -> String {
     match (&difference.old, &difference.new) {
         (Some(old), Some(new)) => {
             let (old, new) = (old.to_string(), new.to_string());
-            // What both begin with says nothing, and would take the place of what differs.
+            // The common beginning has no information, and would replace the difference.
             let from = match differ_at(&old, &new).checked_sub(BEFORE) {
                 Some(from) if [&old, &new].iter().any(|text| is_long(text)) => from,
                 _ => 0,
@@ -170,13 +170,13 @@ fn is_long(text: &str) -> bool {
     text.chars().nth(LONGEST).is_some()
 }
 
-/// How many characters two texts have in common at their beginning.
+/// Returns the number of characters that two texts have in common at the beginning.
 fn differ_at(old: &str, new: &str) -> usize {
     let both = old.chars().zip(new.chars());
     both.take_while(|(old, new)| old == new).count()
 }
 
-/// At most [`LONGEST`] characters of a text from the given one on, with `…` where something is left out.
+/// Returns at most [`LONGEST`] characters of a text from the given one on, with `…` where text is left out.
 fn part(text: &str, from: usize) -> String {
     let shown: String = text.chars().skip(from).take(LONGEST).collect();
     let left_out = |something: bool| if something { "…" } else { "" };

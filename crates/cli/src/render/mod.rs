@@ -1,4 +1,4 @@
-//! What people see. Everything that is printed passes through here.
+//! Output for users. Everything that is printed passes through this module.
 
 pub(crate) mod excerpt;
 pub(crate) mod explanation;
@@ -19,16 +19,16 @@ use serde::Serialize;
 
 use crate::outcome::Result;
 
-/// One JSON document on stdout, indented.
+/// Prints one indented JSON document on stdout.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
     text.push('\n');
     out(&text)
 }
 
-/// Text on stdout.
+/// Prints text on stdout.
 pub(crate) fn out(text: &str) -> Result<()> {
-    // Lines of several threads stay apart.
+    // Keeps output of several threads apart.
     let _turn = std::io::stdout().lock();
     let mut stdout = stdout::open()?;
     stdout.write_all(text.as_bytes())?;
@@ -36,12 +36,12 @@ pub(crate) fn out(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A line on stderr. Nobody can be told if that fails.
+/// Prints a line on stderr. Failures are ignored: there is no other place to report them.
 pub(crate) fn err(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// `1.84 s`, `12 ms`, `0 s`, `2 min 5 s`.
+/// Formats a duration: `1.84 s`, `12 ms`, `0 s`, `2 min 5 s`.
 pub(crate) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if time.is_zero() {
@@ -63,7 +63,7 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// What something took and cost: `1.84 s`, `1.84 s, 1204 tokens in, 34 out, $0.0035`.
+/// Formats duration and cost: `1.84 s`, `1.84 s, 1204 tokens in, 34 out, $0.0035`.
 pub(crate) fn spend(spend: &Spend) -> String {
     let mut text = time(spend.time);
     if spend.input_tokens + spend.output_tokens > 0 {
@@ -78,7 +78,7 @@ pub(crate) fn spend(spend: &Spend) -> String {
     text
 }
 
-/// The same for programs; tokens and money only where there are any.
+/// Returns the same as JSON; tokens and money only if there are any.
 pub(crate) fn spend_json(spend: &Spend) -> serde_json::Value {
     let mut fields = serde_json::json!({
         "calls": spend.calls,
@@ -97,7 +97,7 @@ pub(crate) fn spend_json(spend: &Spend) -> serde_json::Value {
     fields
 }
 
-/// `512 B`, `1.5 KiB`, `3.0 MiB`.
+/// Formats a size: `512 B`, `1.5 KiB`, `3.0 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1_024 {
@@ -112,7 +112,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
-/// `1 call`, `2 calls`.
+/// Formats a count: `1 call`, `2 calls`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     if number == 1 {
         format!("1 {one}")

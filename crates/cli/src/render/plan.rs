@@ -1,11 +1,11 @@
-//! `--plan`, in words and as JSON.
+//! Plans of `--plan`, as text and as JSON.
 
 use cachalot_workflow::graph::{Plan, PlannedNode, What};
 use serde_json::{Value, json};
 
 use super::count;
 
-/// The plan as text: one line per node, then what it comes to.
+/// Renders the plan as text: one line per node, then a summary.
 pub(crate) fn render(plan: &Plan) -> String {
     let rows: Vec<Vec<String>> = plan.nodes.iter().map(row).collect();
     let mut text = super::table::columns(&rows);
@@ -50,7 +50,7 @@ fn row(planned: &PlannedNode) -> Vec<String> {
     vec![planned.node.clone(), outcome.to_owned(), detail]
 }
 
-/// The plan as JSON.
+/// Returns the plan as JSON.
 pub(crate) fn json(plan: &Plan) -> Value {
     let nodes: Vec<Value> = plan
         .nodes

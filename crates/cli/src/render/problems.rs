@@ -7,7 +7,7 @@ use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
 
 use super::excerpt::Excerpt;
 
-/// A problem as miette shows it.
+/// A problem as miette renders it.
 struct Shown<'a> {
     problem: &'a Problem,
     source: Option<Excerpt>,
@@ -56,7 +56,7 @@ impl Diagnostic for Shown<'_> {
     }
 }
 
-/// The problems as text for stderr. `sources` are the files that they may point into, by their names.
+/// Renders problems as text for stderr. `sources` are the texts of the files that they may refer to, by name.
 pub(crate) fn render(problems: &[Problem], sources: &BTreeMap<String, String>) -> String {
     let handler = miette::MietteHandlerOpts::new().build();
     let mut text = String::new();
@@ -71,7 +71,7 @@ pub(crate) fn render(problems: &[Problem], sources: &BTreeMap<String, String>) -
     text
 }
 
-/// Runs the handler where a formatter is at hand.
+/// Calls the handler from `Display`, which provides the formatter that it needs.
 struct Rendered<'a>(&'a miette::MietteHandler, &'a Shown<'a>);
 
 impl std::fmt::Display for Rendered<'_> {

@@ -1,5 +1,5 @@
-//! What a run shows on stderr while it runs: a spinner per running node and a bar per fan-out on a
-//! terminal, and one line per step.
+//! Progress of a run on stderr: on a terminal a spinner per running node and a bar per fan-out, and one line
+//! per step.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,18 +14,18 @@ use super::style::Style;
 use super::visible::on_one_line;
 use super::{count, err, out, spend, time};
 
-/// How much a run says.
+/// Verbosity of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// Only errors.
+    /// Errors only.
     Quiet,
-    /// A line per step.
+    /// One line per step.
     Normal,
-    /// A line per step, and why it was not answered from the cache.
+    /// One line per step, with the reason why the cache did not answer it.
     Verbose,
 }
 
-/// Shows a run, and sums it up.
+/// Shows the progress of a run and sums it up.
 pub(crate) struct Progress {
     level: Level,
     ndjson: bool,
@@ -39,21 +39,21 @@ struct State {
     running: HashMap<String, ProgressBar>,
     answered: HashMap<String, Vec<Memoized>>,
     steps: Vec<Value>,
-    /// How often a node ran without an answer of the cache to tell of.
+    /// The number of runs of each node without an answer from the cache to report.
     plain: HashMap<String, u32>,
     paid: Spend,
     failed: Spend,
     saved: Spend,
 }
 
-/// How many such runs of one node have a line each, unless all are asked for.
+/// The maximum number of such runs of one node that get a line each, unless all are requested.
 const PLAIN_LINES: u32 = 20;
 
-/// What a run paid and saved.
+/// Payments and savings of a run.
 pub(crate) struct Sum {
     pub(crate) steps: Vec<Value>,
     pub(crate) paid: Spend,
-    /// Calls that failed and cost nothing but time.
+    /// Failed calls, which cost only time.
     pub(crate) failed: Spend,
     pub(crate) saved: Spend,
 }
@@ -77,7 +77,7 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all spinners and sums up.
+    /// Ends all spinners and returns the totals.
     pub(crate) fn finish(&self) -> Sum {
         let mut state = self.state();
         for bar in state.running.drain().map(|(_, bar)| bar) {
@@ -91,7 +91,7 @@ impl Progress {
         }
     }
 
-    /// The closing line.
+    /// Prints the closing line.
     pub(crate) fn close(&self, sum: &Sum) {
         if self.level != Level::Quiet {
             let paid = format!(
@@ -220,7 +220,7 @@ fn step(node: &str, took: Duration, memoized: Option<&Memoized>) -> Value {
     step
 }
 
-/// How a memoized step was answered. How long the step took is known when it ends.
+/// Returns the JSON fields of a memoized step. The duration of the step is known when it ends.
 fn memoized_fields(memoized: &Memoized) -> Map<String, Value> {
     let took = milliseconds(memoized.paid.time);
     let is_failed = memoized.outcome == FAILED;
@@ -243,7 +243,7 @@ fn memoized_fields(memoized: &Memoized) -> Map<String, Value> {
     fields
 }
 
-/// An event as a line of `--ndjson`.
+/// Returns an event as the JSON of an `--ndjson` line.
 fn event_json(event: &Event) -> Value {
     match event {
         Event::Started { node } => json!({"event": "started", "node": node}),
@@ -284,7 +284,7 @@ fn event_json(event: &Event) -> Value {
 impl Reporter for Progress {
     fn report(&self, event: Event) {
         if self.ndjson {
-            // A reader that has gone ends the run when its result is printed.
+            // If the reader is gone, the run ends when it prints its result.
             let _ = out(&format!("{}\n", event_json(&event)));
         }
         match event {

@@ -1,17 +1,17 @@
-//! Standard output, for results: what cannot be written there is an error.
+//! Standard output for results: a failed write is an error.
 //!
-//! The standard library's own handle says that all is well where standard output is closed. It takes
-//! two things to know better: to look before the library puts `/dev/null` in the place of a descriptor
-//! that is not there, and to write past the handle, which hides that a descriptor takes no output.
+//! The handle of the standard library reports success if standard output is closed. Two measures detect this:
+//! a check before the library opens `/dev/null` in place of a missing descriptor, and writes that bypass the
+//! handle, which hides that a descriptor accepts no output.
 
 use std::io::Write;
 
 use crate::outcome::Result;
 
-/// Standard output. What is written is not buffered.
+/// Opens standard output without a buffer.
 ///
 /// # Errors
-/// If the process was started without one.
+/// The process was started without standard output.
 #[cfg(unix)]
 pub(crate) fn open() -> Result<impl Write + Send> {
     use std::os::fd::AsFd as _;
@@ -24,7 +24,7 @@ pub(crate) fn open() -> Result<impl Write + Send> {
     Ok(Output(descriptor.map_err(unusable)?.into()))
 }
 
-/// Standard output. What is written is flushed when the writer is.
+/// Opens standard output. Data is flushed when the writer is.
 ///
 /// # Errors
 /// None.
@@ -59,15 +59,15 @@ impl Write for Output {
     }
 }
 
-/// How the process was started, where programs can look before the standard library does.
+/// State at the start of the process, on platforms where programs can check it before the standard library.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 mod at_start {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Written once, before `main` and before there is a second thread.
+    /// Written once, before `main` and before a second thread exists.
     static CLOSED: AtomicBool = AtomicBool::new(false);
 
-    /// Whether there was no standard output.
+    /// Returns true if there was no standard output.
     pub(super) fn closed() -> bool {
         CLOSED.load(Ordering::Relaxed)
     }
@@ -77,9 +77,9 @@ mod at_start {
             unsafe_code,
             reason = "nothing of the standard library may be used yet"
         )]
-        // SAFETY: `fcntl` with `F_GETFD` takes any number and only looks.
+        // SAFETY: `fcntl` with `F_GETFD` accepts any number and changes nothing.
         let answer = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
-        // Its only error is that there is no such descriptor.
+        // Its only error is a missing descriptor.
         CLOSED.store(answer == -1, Ordering::Relaxed);
     }
 
@@ -93,17 +93,18 @@ mod at_start {
         unsafe_code,
         reason = "only a function that is called before `main` can look in time"
     )]
-    // SAFETY: the sections hold addresses of functions, and `look` needs nothing that is not there yet.
+    // SAFETY: the sections contain addresses of functions, and `look` uses nothing that is not initialized
+    // yet.
     static LOOK_FIRST: extern "C" fn() = look;
 }
 
-/// How the process was started, as far as it can be told.
+/// State at the start of the process, on platforms where it cannot be checked.
 #[cfg(all(
     unix,
     not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))
 ))]
 mod at_start {
-    /// Whether there was no standard output. Nobody knows.
+    /// Always returns false: a missing standard output cannot be detected.
     pub(super) const fn closed() -> bool {
         false
     }

@@ -1,13 +1,13 @@
-//! Colour, only on a terminal and only if it is wanted.
+//! Color, only on a terminal and only if the user wants it.
 
 use std::io::IsTerminal as _;
 
-/// What stderr takes.
+/// Capabilities of stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
-    /// It is a terminal, `NO_COLOR` is not set, the terminal is not dumb.
+    /// True if stderr is a terminal that is not dumb, and `NO_COLOR` is not set.
     colour: bool,
-    /// It is a terminal that can write over what it has written.
+    /// True if stderr is a terminal that can overwrite its output.
     rewrites: bool,
 }
 
@@ -22,7 +22,7 @@ impl Style {
         }
     }
 
-    /// Whether a line can be written over.
+    /// Returns true if a line can be overwritten.
     pub(crate) fn rewrites(self) -> bool {
         self.rewrites
     }

@@ -1,6 +1,6 @@
 //! Columns of text.
 
-/// Rows with their columns aligned; the last column is not padded. Ends with a line break.
+/// Formats rows with aligned columns; the last column is not padded. Ends with a line break.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         rows.iter()

@@ -1,4 +1,4 @@
-//! What hooks say, each and together.
+//! Verdicts of hooks, of each handler and combined.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use super::visible::{on_one_line, visible};
 /// The key under which handlers rewrite messages.
 const UPDATED_MESSAGES: &str = "updated_messages";
 
-/// For people: a row for each handler, and what comes of it.
+/// Formats a row for each handler and the combined verdict.
 pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
     let mut text = String::new();
     if verdict.reports.is_empty() {
@@ -53,7 +53,7 @@ pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
     text
 }
 
-/// What one handler wants, as far as that counts at this event.
+/// Describes the result of one handler, as far as it counts at this event.
 fn alone(event: Event, report: &Report, verdict: &Verdict) -> String {
     let output = match &report.said {
         Ok(output) => output,
@@ -82,7 +82,7 @@ fn alone(event: Event, report: &Report, verdict: &Verdict) -> String {
     }
 }
 
-/// What all of them want. Why one failed is told in its row.
+/// Describes the combined verdict. The error of a failed handler is only in its row.
 fn together(verdict: &Verdict) -> String {
     match (&verdict.decision, &verdict.synthetic, &verdict.goes_on) {
         (Some((decision, reason)), _, _) => {
@@ -103,7 +103,7 @@ fn because(what: &str, why: &str) -> String {
     }
 }
 
-/// Why handlers failed.
+/// Returns the errors of handlers that failed.
 fn faults(verdict: &Verdict) -> impl Iterator<Item = &str> {
     let faults = verdict
         .reports
@@ -112,7 +112,7 @@ fn faults(verdict: &Verdict) -> impl Iterator<Item = &str> {
     faults.map(|fault| fault.message.as_str())
 }
 
-/// Messages as they will be read: who says what, block by block.
+/// Returns the role and the text of each block of messages.
 fn conversation(messages: &[Message]) -> impl Iterator<Item = (&'static str, String)> {
     messages.iter().flat_map(|message| {
         let who = match message.role {
@@ -124,7 +124,7 @@ fn conversation(messages: &[Message]) -> impl Iterator<Item = (&'static str, Str
     })
 }
 
-/// The same in lines; those of one text stay together.
+/// Formats messages as lines; the lines of one text stay together.
 fn dialogue(messages: &[Message]) -> String {
     let lines = conversation(messages).map(|(who, said)| {
         let said = visible(&said).replace('\n', "\n      ");
@@ -147,7 +147,7 @@ fn in_words(block: &Block) -> String {
     }
 }
 
-/// What is said beside the decision, by the keys that handlers use.
+/// Returns everything besides the decision, by the keys that handlers use.
 fn said(verdict: &Verdict) -> Map<String, Value> {
     let Verdict {
         decision: _,
@@ -166,7 +166,7 @@ fn said(verdict: &Verdict) -> Map<String, Value> {
         spent: _,
         reports: _,
     } = verdict;
-    // What variables hold may be secret.
+    // Values of variables may be secret.
     let variables: Vec<&str> = environment.keys().map(String::as_str).collect();
     let said = [
         (
@@ -215,7 +215,7 @@ fn plain(value: &Value) -> String {
         .map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// For programs.
+/// Returns the verdict as JSON.
 pub(crate) fn as_json(event: Event, verdict: &Verdict) -> Value {
     let handlers: Vec<Value> = verdict
         .reports

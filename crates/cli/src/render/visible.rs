@@ -1,10 +1,10 @@
-//! Text from elsewhere, fit for a terminal.
+//! Untrusted text, made safe for a terminal.
 
 use std::borrow::Cow;
 
-/// The text with every character made visible that a terminal would take for a command, or that
-/// would reorder what is read: whoever wrote the text is not trusted with the terminal. Line ends and
-/// tabs stay.
+/// Makes every character visible that a terminal would execute as a command, or that reorders text: the
+/// author of the text is not trusted with the terminal. Line ends and tabs stay; carriage returns are
+/// removed.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     match text.chars().all(harmless) {
         true => Cow::Borrowed(text),
@@ -12,7 +12,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same on one line.
+/// Returns the same on one line.
 pub(crate) fn on_one_line(text: &str) -> String {
     let blank = |sign: char| if sign.is_whitespace() { ' ' } else { sign };
     visible(text).chars().map(blank).collect()
@@ -22,8 +22,8 @@ fn harmless(sign: char) -> bool {
     matches!(sign, '\n' | '\t') || !(sign.is_control() || reorders(sign))
 }
 
-/// Marks of writing direction (Unicode's bidirectional algorithm), which can make a command look like
-/// another one.
+/// Returns true for marks of writing direction (Unicode's bidirectional algorithm), which can make a command
+/// look like another one.
 fn reorders(sign: char) -> bool {
     matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -33,7 +33,7 @@ fn shown(sign: char) -> Option<char> {
         sign if harmless(sign) => Some(sign),
         '\r' => None,
         '\u{7f}' => Some('\u{2421}'),
-        // Unicode has a picture for each of the first control characters.
+        // Unicode has a symbol for each of the first control characters.
         sign if sign < ' ' => char::from_u32(0x2400 + sign as u32),
         _ => Some(char::REPLACEMENT_CHARACTER),
     }

@@ -20,13 +20,13 @@ use crate::render;
 use crate::render::visible::on_one_line;
 use crate::wiring::{Surroundings, Warn};
 
-/// What a memory in a file begins with.
+/// First bytes of a SQLite database.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// So much of a file tells what it is, in bytes.
+/// The number of bytes that identify the type of a file.
 const BEGINNING: u64 = 64;
 
-/// Tells of each log where prefixes break, why, and what that costs.
+/// Reports for each log where prefixes break, why, and what that costs.
 ///
 /// # Errors
 /// A log cannot be read, or holds no request; with `--strict`, a prefix breaks.
@@ -76,7 +76,7 @@ async fn read(
     surroundings: &Surroundings,
     warn: &Warn,
 ) -> Result<Analysis> {
-    // What is in a log is not known for a secret; what looks like one is masked all the same.
+    // The secrets in a log are unknown; text that looks like a credential is masked anyway.
     let mut analyzer = Analyzer::new(catalog.clone(), Arc::new(Seals::none()));
     if file == Path::new("-") {
         let mut log = std::io::stdin().lock();
@@ -96,7 +96,7 @@ async fn read(
     read_log(&name, &beginning, log, analyzer)
 }
 
-/// Takes a log of which a beginning was read already.
+/// Analyzes a log whose beginning was already read.
 fn read_log(
     name: &str,
     beginning: &[u8],
@@ -117,14 +117,14 @@ fn read_log(
     Err(Trouble::failed(trouble))
 }
 
-/// The first bytes, or all of them.
+/// Reads the first bytes, or all of them.
 fn beginning(log: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut beginning = Vec::with_capacity(BEGINNING as usize);
     log.take(BEGINNING).read_to_end(&mut beginning)?;
     Ok(beginning)
 }
 
-/// What a file seems to be that is no log, and how one is made of it.
+/// Describes a file that is not a log, and names the command that converts it.
 fn why_not(name: &str, beginning: &[u8]) -> String {
     let first_line = beginning.split(|byte| *byte == b'\n').next();
     let first_line = first_line.unwrap_or_default().trim_ascii();
@@ -145,7 +145,7 @@ fn why_not(name: &str, beginning: &[u8]) -> String {
     format!("{what}; try `{command} {file} | cachalot prefix analyze -`")
 }
 
-/// Takes the sessions of a memory, each with what it has sent last.
+/// Analyzes the sessions of a store, each by its last request.
 async fn read_sessions(
     analyzer: &mut Analyzer,
     path: &Path,
@@ -160,7 +160,7 @@ async fn read_sessions(
         .list(&Listing::default())
         .await
         .map_err(Trouble::failed)?;
-    // The oldest first, as in a log.
+    // Oldest first, as in a log.
     listed.reverse();
     for summary in listed {
         match sessions.open(&summary.id).await {

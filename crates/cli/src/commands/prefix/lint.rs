@@ -20,10 +20,10 @@ use crate::outcome::{Result, Sources, Trouble};
 use crate::render;
 use crate::wiring::Surroundings;
 
-/// Checks an agent file, or one request.
+/// Checks an agent file or one request.
 ///
 /// # Errors
-/// It cannot be read, or something in it will keep prefixes from being read.
+/// The file cannot be read, or it contains something that breaks prefixes.
 pub(super) fn lint(arguments: &PrefixLint, surroundings: &Surroundings) -> Result<()> {
     let source = source(&arguments.file, surroundings)?;
     let catalog = catalog(surroundings)?;
@@ -46,7 +46,7 @@ pub(super) fn lint(arguments: &PrefixLint, surroundings: &Surroundings) -> Resul
     }
     match (problems.is_empty(), arguments.json) {
         (true, _) => Ok(()),
-        // They have been told.
+        // The problems were printed as JSON.
         (false, true) => Err(Trouble::Usage {
             problems: Vec::new(),
             sources: Sources::new(),
@@ -55,13 +55,13 @@ pub(super) fn lint(arguments: &PrefixLint, surroundings: &Surroundings) -> Resul
     }
 }
 
-/// The same file, in whose text no credential can be read and everything stands where it stood.
+/// Returns the file with credentials masked and all positions unchanged.
 fn without_credentials(source: AgentFile) -> AgentFile {
     let text = hidden(&source.text);
     AgentFile { text, ..source }
 }
 
-/// A text in which asterisks stand for what looks like a credential, for each byte one.
+/// Replaces each byte of text that looks like a credential with an asterisk; line breaks stay.
 fn hidden(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut from = 0;
@@ -92,11 +92,11 @@ fn source(file: &Path, surroundings: &Surroundings) -> Result<AgentFile> {
     }
 }
 
-/// What was found.
+/// Result of a check.
 #[derive(Default)]
 struct Checked {
     problems: Vec<Problem>,
-    /// What is good to know, and no fault.
+    /// Information that is not a problem.
     notes: Vec<String>,
 }
 
@@ -150,7 +150,7 @@ fn of_length(tokens: u64, rules: &Rules) -> String {
     format!("about {tokens} tokens, and the provider caches no prefix of less than {minimum}")
 }
 
-/// What was found, and where; of a credential, not which.
+/// Describes a finding and its location; the value of a credential is left out.
 fn told(finding: &Finding) -> String {
     let Finding {
         cause,
@@ -182,7 +182,7 @@ fn problem(finding: &Finding, place: Option<&Place>) -> Problem {
     }
 }
 
-/// A place in a text, by its bytes.
+/// Returns a place in a text, by its bytes.
 fn place(source: &AgentFile, start: usize, len: usize) -> Place {
     let before = source.text.get(..start).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -196,7 +196,7 @@ fn place(source: &AgentFile, start: usize, len: usize) -> Place {
     }
 }
 
-/// Keys whose texts stand in the prefix of every request.
+/// Keys whose texts are in the prefix of every request.
 const INSTRUCTIONS: [&str; 5] = [
     "instruction",
     "instructions",
@@ -205,7 +205,7 @@ const INSTRUCTIONS: [&str; 5] = [
     "description",
 ];
 
-/// What a template asks for that is another thing each time.
+/// Template variables with a different value each time.
 const CHANGING: [(&str, LikelyCause); 8] = [
     ("now", LikelyCause::Timestamp),
     ("utcnow", LikelyCause::Timestamp),
@@ -217,7 +217,7 @@ const CHANGING: [(&str, LikelyCause); 8] = [
     ("random", LikelyCause::Identifier),
 ];
 
-/// Checks what the agents of a file are told.
+/// Checks the instructions of the agents in a file.
 fn agents(source: &AgentFile) -> Result<Checked> {
     let root = source.parse().map_err(|problems| Trouble::Usage {
         problems,
@@ -255,8 +255,8 @@ fn agents(source: &AgentFile) -> Result<Checked> {
     Ok(checked)
 }
 
-/// What in an instruction will be another thing the next time: words that a program has put there, and
-/// templates that ask for such words.
+/// Returns the parts of an instruction that will change: volatile words inserted by a program, and templates
+/// that insert such words.
 fn changing(text: &str) -> Vec<Suspect<'_>> {
     let mut found = lint_text(text);
     for template in text.split("{{").skip(1) {

@@ -21,13 +21,13 @@ use crate::render::table::columns;
 use crate::what_if::{Column, Estimate, WhatIf, of_log, of_session};
 use crate::wiring::{Surroundings, Warn};
 
-/// So many lines that are no requests are named.
+/// The maximum number of invalid lines that are named in warnings.
 const NAMED_LINES: u64 = 5;
 
-/// Says what the same requests would have cost under other plans.
+/// Reports what the same requests would have cost under other plans.
 ///
 /// # Errors
-/// There is no such session or file, or nothing in it that could be charged.
+/// There is no such session or file, or it contains no request that could be charged.
 pub(super) async fn plan(
     arguments: &PrefixPlan,
     surroundings: &Surroundings,
@@ -85,7 +85,7 @@ fn pause(arguments: &PrefixPlan) -> i64 {
     i64::try_from(arguments.every.saturating_mul(1_000)).unwrap_or(i64::MAX)
 }
 
-/// The models that are asked in place of the one that was; one of the requests' own if none is named.
+/// Returns the models that replace the original one; a single `None` (the original model) if none is named.
 fn targets(arguments: &PrefixPlan, catalog: &Catalog) -> Result<Vec<Option<(String, String)>>> {
     if arguments.models.is_empty() {
         return Ok(vec![None]);
@@ -105,7 +105,7 @@ fn targets(arguments: &PrefixPlan, catalog: &Catalog) -> Result<Vec<Option<(Stri
     named.collect()
 }
 
-/// Charges the requests of a log, one after the other; whether each said when it was sent.
+/// Charges the requests of a log in order. Returns true if each has a time.
 fn read_log(
     arguments: &PrefixPlan,
     path: &Path,
@@ -123,7 +123,7 @@ fn read_log(
     let mut left_out = 0;
     for logged in LogReader::new(from).in_order() {
         let logged = match logged {
-            // Nothing was kept for it, and nothing charged.
+            // A failed request wrote no cache entry and was not charged.
             Ok(logged) if logged.failed => continue,
             Ok(logged) => logged,
             Err(error) if matches!(error.reason, Reason::Unreadable(_)) => {
@@ -157,7 +157,7 @@ fn read_log(
     Ok(has_times)
 }
 
-/// Sessions have no such names.
+/// Returns the error for a path that is not a log. Sessions have no such names.
 fn no_log(what: &str, is_directory: bool) -> Trouble {
     Trouble::failed(match is_directory {
         true => format!("`{what}` is a directory, and no log"),
@@ -185,7 +185,7 @@ fn as_text(estimates: &[&Estimate], assumed: Option<u64>) -> String {
     parts.join("\n")
 }
 
-/// `5m: $0.41, 1h: $0.33, without: $2.90`, and what it comes from.
+/// Formats an estimate: `5m: $0.41, 1h: $0.33, without: $2.90`, and the usage behind it.
 fn of_model(estimate: &Estimate) -> String {
     let name = format!("{}/{}", estimate.provider, estimate.model);
     let requests = render::count(estimate.requests, "request", "requests");
@@ -226,7 +226,7 @@ fn refused(column: &Column) -> Option<String> {
     ))
 }
 
-/// Nothing that was charged is not nothing that it costs.
+/// Formats the cost of a plan. Without charged requests it is `refused`, not zero.
 fn cost(column: &Column) -> String {
     match dollars(column.cost) {
         _ if column.charged == 0 => "refused".to_owned(),

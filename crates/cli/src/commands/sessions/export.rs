@@ -1,4 +1,4 @@
-//! Conversations as JSON lines.
+//! Export of conversations as JSON lines.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -16,36 +16,36 @@ use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::wiring::Warn;
 
-/// Which sessions are written, and where.
+/// Parameters of `sessions export`.
 pub(super) struct Export<'a> {
-    /// These, or else all conversations that no other session continues.
+    /// The sessions to export; if empty, all conversations that no other session continues.
     pub(super) ids: &'a [String],
-    /// Those that others continue as well.
+    /// Includes conversations that other sessions continue.
     pub(super) all: bool,
-    /// Standard output, if there is none.
+    /// Output file; standard output if `None`.
     pub(super) out: Option<&'a Path>,
     pub(super) with_secrets: bool,
     pub(super) warn: Warn,
 }
 
-/// What is written.
+/// Conversations to export.
 #[derive(Default)]
 struct Chosen {
     conversations: Vec<Conversation>,
-    /// How many are not, because they hold secrets.
+    /// The number of conversations left out because they hold secrets.
     left_out: u64,
-    /// How many are not, because they cannot be read.
+    /// The number of conversations left out because they cannot be read.
     unreadable: u64,
 }
 
 struct Conversation {
     id: String,
-    /// Sessions that are identical.
+    /// Identical sessions.
     also: Vec<String>,
 }
 
 impl Export<'_> {
-    /// Writes them. `home` is where the sessions are kept: nothing is written there.
+    /// Exports the conversations. `home` is the location of the sessions: its files are refused as output.
     pub(super) async fn run(&self, sessions: &Sessions, home: &Home) -> Result<()> {
         let chosen = match self.ids {
             [] => self.of_tree(sessions).await?,
@@ -87,7 +87,7 @@ impl Export<'_> {
         }
     }
 
-    /// All of them, in the order of the tree.
+    /// Chooses all conversations, in the order of the tree.
     async fn of_tree(&self, sessions: &Sessions) -> Result<Chosen> {
         let listing = Listing::default();
         let tree = sessions.tree(&listing).await.map_err(Trouble::failed)?;
@@ -124,7 +124,7 @@ impl Export<'_> {
         Ok(chosen)
     }
 
-    /// Those that are named: each of them, or none.
+    /// Chooses the named sessions; one that cannot be exported is an error.
     async fn named(&self, sessions: &Sessions, ids: &[String]) -> Result<Chosen> {
         let secret = self.secret(sessions).await?;
         let mut chosen = Chosen::default();
@@ -147,7 +147,7 @@ impl Export<'_> {
         Ok(chosen)
     }
 
-    /// Whether a session holds secrets.
+    /// Returns for each session whether it holds secrets.
     async fn secret(&self, sessions: &Sessions) -> Result<HashMap<String, bool>> {
         let listed = sessions.list(&Listing::default()).await;
         let listed = listed.map_err(Trouble::failed)?.into_iter();
@@ -157,13 +157,14 @@ impl Export<'_> {
     }
 }
 
-/// One line for each that is still there; how many. One is in memory at a time.
+/// Writes one line for each session that still exists, and returns the number of lines. One session is in
+/// memory at a time.
 async fn write(sessions: &Sessions, chosen: &Chosen, to: &mut impl Write) -> Result<u64> {
     let mut written = 0;
     for conversation in &chosen.conversations {
         let found = sessions.open(&conversation.id).await;
         let found = found.map_err(Trouble::failed)?;
-        // The beginning of another's name, if this one has gone.
+        // If this session is gone, its id may be the beginning of another one's id.
         let Some(session) = found.filter(|session| session.head.id == conversation.id) else {
             continue;
         };
@@ -173,7 +174,7 @@ async fn write(sessions: &Sessions, chosen: &Chosen, to: &mut impl Write) -> Res
     Ok(written)
 }
 
-/// Tools and system text are the bytes that were sent.
+/// Formats a session. Tools and system text are the bytes that were sent.
 fn line(session: &Session, also: &[String]) -> Result<Vec<u8>> {
     let head = &session.head;
     let mut fields = json!({

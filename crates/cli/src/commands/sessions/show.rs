@@ -1,4 +1,4 @@
-//! What was said in a session.
+//! Content of a session.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use crate::outcome::Result;
 use crate::render;
 use crate::render::visible::{on_one_line, visible};
 
-/// The bytes that the provider was sent, up to the end of the messages.
+/// Prints the bytes that were sent to the provider, up to the end of the messages.
 pub(super) fn raw(session: &Session) -> Result<()> {
     let wire = wire::of(session.head.format);
     let mut stdout = render::stdout::open()?;
@@ -25,7 +25,7 @@ pub(super) fn raw(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// For programs.
+/// Prints the session as JSON.
 pub(super) fn json(session: &Session) -> Result<()> {
     let messages = session.prompt.messages();
     let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
@@ -42,7 +42,7 @@ pub(super) fn json(session: &Session) -> Result<()> {
     }))
 }
 
-/// For people.
+/// Prints the session as text.
 pub(super) fn people(session: &Session) -> Result<()> {
     let head = &session.head;
     let messages = session.prompt.messages();
@@ -61,7 +61,7 @@ pub(super) fn people(session: &Session) -> Result<()> {
     for message in &messages {
         for block in &message.content {
             let speaker = match (message.role, block) {
-                // What a tool answers belongs to who called it.
+                // A tool result is attributed to the caller of the tool.
                 (Role::User, Block::ToolResult(_)) | (Role::Assistant, _) => head.agent.as_str(),
                 (Role::User, _) => "user",
             };
@@ -92,7 +92,7 @@ fn used(session: &Session) -> Sum {
     }
 }
 
-/// A block. `called` has the tools of calls, by the calls' ids.
+/// Formats a block. `called` contains the tools of calls, by the calls' ids.
 fn told(block: &Block, called: &HashMap<&str, &str>) -> String {
     match block {
         Block::Text { text, .. } => indented(text, "  "),

@@ -1,4 +1,4 @@
-//! What sessions have in common, drawn.
+//! Tree of the prefixes that sessions share.
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -10,7 +10,7 @@ use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::render::visible::on_one_line;
 
-/// Draws the tree of all sessions, or of those of one agent.
+/// Prints the tree of all sessions, or of those of one agent.
 pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool) -> Result<()> {
     let listing = Listing {
         agent,
@@ -35,13 +35,13 @@ pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool
     render::out(&(family.drawn(lines()) + "\n" + &family.sum()))
 }
 
-/// Draws the tree of what is no session of ours.
+/// Draws the tree of conversations that are not stored sessions.
 pub(crate) fn drawn(tree: &Tree) -> String {
     let known = HashMap::new();
     Family { tree, known }.drawn(lines())
 }
 
-/// The same for programs.
+/// Returns the same as JSON.
 pub(crate) fn json(tree: &Tree) -> Value {
     let known = HashMap::new();
     Family { tree, known }.json()
@@ -54,11 +54,11 @@ fn lines() -> &'static Lines {
     }
 }
 
-/// What stands before a line.
+/// Prefixes of drawn lines.
 struct Lines {
-    /// Of a run, and of what is below it, if another one follows at the same parent.
+    /// Prefix of a run, and of the lines below it, if another run of the same parent follows.
     follows: [&'static str; 2],
-    /// Of the last one.
+    /// Prefixes for the last run of a parent.
     last: [&'static str; 2],
 }
 
@@ -72,15 +72,15 @@ const PLAIN: Lines = Lines {
     last: ["  ", "  "],
 };
 
-/// A tree, and whose sessions are in it.
+/// A tree, and the sessions in it by id.
 struct Family<'a> {
     tree: &'a Tree,
     known: HashMap<String, Overview>,
 }
 
 impl Family<'_> {
-    /// The session that this one was forked from or that gave it a task, and whether it goes on with
-    /// what that one had sent.
+    /// Returns the session that this one was forked from or that delegated a task to it, and true if it
+    /// continues the prefix of that session.
     fn parent(&self, name: &str) -> Option<(&str, bool)> {
         let head = &self.known.get(name)?.head;
         Some((head.parent.as_deref()?, head.origin.is_some()))
@@ -88,7 +88,7 @@ impl Family<'_> {
 
     fn drawn(&self, lines: &Lines) -> String {
         let mut text = String::new();
-        // What stands before whatever is below a run.
+        // Prefix of the lines below each run.
         let mut below: Vec<String> = Vec::with_capacity(self.tree.runs.len());
         for (at, run) in self.tree.runs.iter().enumerate() {
             let (before, [branch, after]) = match run.parent {
@@ -119,7 +119,7 @@ impl Family<'_> {
         text
     }
 
-    /// A session that ends in a run.
+    /// Formats a session that ends in a run.
     fn ended(&self, run: &Run, end: &End) -> String {
         let mut text = self.session(&end.name);
         let inner = end.pieces - run.pieces_before;
