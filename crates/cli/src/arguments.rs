@@ -1,4 +1,4 @@
-//! The command line, as clap sees it.
+//! Command line definitions for clap.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -609,8 +609,8 @@ pub(crate) struct Why {
     pub(crate) json: bool,
 }
 
-/// Adds the command that was probably meant to an error about one that does not exist. Clap finds one with
-/// a letter more or less, and not one with two letters swapped.
+/// Adds the nearest command to an error about an unknown one. Clap suggests a command with one letter more or
+/// less, but none with two letters swapped.
 pub(crate) fn suggest(error: &mut clap::Error) {
     use clap::CommandFactory as _;
     use clap::error::{ContextKind, ContextValue};

@@ -62,7 +62,7 @@ impl<'a> Aside<'a> {
     fn place(file: &Path) -> Result<Option<PathBuf>> {
         match std::fs::metadata(file) {
             Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
-            // An open file under `/proc` or `/dev/fd` may have no name anymore.
+            // Files under `/proc` and `/dev/fd` may have no name anymore, and then no canonical path.
             Ok(there) if there.is_file() => Ok(std::fs::canonicalize(file).ok()),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == ErrorKind::NotFound => {

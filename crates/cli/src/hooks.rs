@@ -56,7 +56,7 @@ pub(crate) fn for_reading(surroundings: &Surroundings) -> Result<Builtins> {
 /// commands that the command line names.
 ///
 /// # Errors
-/// All problems of a file or a hook. A guard that fails to load must not be skipped silently.
+/// All problems of the files and hooks. A guard that fails to load must not be skipped silently.
 pub(crate) fn entries(
     surroundings: &Surroundings,
     flags: &HookFlags,

@@ -97,7 +97,7 @@ pub(crate) struct Column {
     pauses: Vec<Pauses>,
 }
 
-/// Columns of one model in one format.
+/// Costs of one model in one format, under every scheme.
 pub(crate) struct Estimate {
     pub(crate) provider: String,
     pub(crate) model: String,

@@ -82,7 +82,7 @@ impl Command {
         })
     }
 
-    /// Prints the output of commands that only print. Other commands print nothing here.
+    /// Prints the output of commands that only show information. Other commands print nothing here.
     pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) {
         match self {
             Self::Help => render::err(HELP),

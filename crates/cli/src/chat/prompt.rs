@@ -25,7 +25,7 @@ pub(crate) enum Line {
     End,
 }
 
-/// The terminal.
+/// Line editor of the terminal.
 pub(crate) struct Prompt {
     editor: Mutex<Editor<Rules, FileHistory>>,
     /// Separate from `editor`, so that text typed before a question does not answer it.
@@ -225,7 +225,7 @@ fn print_lines(mut printer: impl ExternalPrinter + Send + 'static) -> mpsc::Send
     lines
 }
 
-/// Terminal mode of stdin, as it was when it was saved.
+/// Terminal mode of stdin at the time it was saved.
 #[cfg(unix)]
 struct Mode(Option<rustix::termios::Termios>);
 

@@ -11,8 +11,8 @@ use crate::render::visible::on_one_line;
 /// The maximum number of characters of a tool's name: a model may call anything.
 const LONGEST_NAME: usize = 40;
 
-/// `stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's cache · $0.0012 · denied:
-/// shell`.
+/// Formats a review on one line: `stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's
+/// cache · $0.0012 · denied: shell`.
 pub(super) fn line(report: &ReviewReport) -> String {
     let denied = match report.denied.as_slice() {
         [] => None,

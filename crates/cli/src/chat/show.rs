@@ -77,7 +77,7 @@ struct Murmur {
 }
 
 impl Show {
-    /// Creates the output of a chat.
+    /// Creates the output of a chat on stdout and stderr.
     ///
     /// # Errors
     /// The process has no stdout.
@@ -398,7 +398,7 @@ impl Show {
             .map_or(40, |width| width.saturating_sub(24).clamp(16, 40))
     }
 
-    /// `  read_file notes.md    hit    12 ms`.
+    /// Formats the result of a call: `  read_file notes.md    hit    12 ms`.
     fn outcome(&self, agent: &str, answer: &Answer) -> String {
         let how = match (&answer.how, answer.output.is_error) {
             (Answered::Ran(_), true) => self.style.bad(&format!("{:<9}", "failed")),

@@ -25,7 +25,7 @@ pub(crate) fn line(sum: &Sum, cut_off: u32) -> String {
     line
 }
 
-/// `1 answer, 2 tool calls`.
+/// Formats the number of saved calls: `1 answer, 2 tool calls`.
 fn saved(sum: &Sum) -> String {
     let answers = u64::from(sum.saved_answers);
     let tool_calls = sum.saved.calls.saturating_sub(answers);

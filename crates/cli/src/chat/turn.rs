@@ -101,7 +101,7 @@ pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts
     }
 }
 
-/// Replaces the message of a conflict: only the newest message of the session was not written.
+/// Replaces the message of a conflict: the newest message of the session was not written, earlier ones were.
 fn overtaken(error: Error) -> Error {
     match error.kind {
         cachalot_agent::ErrorKind::Conflict => Error::new(

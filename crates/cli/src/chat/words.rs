@@ -87,15 +87,15 @@ pub(crate) fn why(answer: &Answer, all: bool, workspace: &str) -> Option<String>
     .filter(|why| !why.is_empty())
 }
 
-/// Returns true if a reason is more than a missing entry or a lookup that was not wanted.
+/// Returns true unless the reason is an absent entry, a disabled cache or a refresh.
 fn is_news(why: &str) -> bool {
     [Reason::Absent, Reason::Off, Reason::Refresh]
         .iter()
         .all(|usual| *why != usual.to_string())
 }
 
-/// Returns the reason why a cached result was not served, with the file that was written instead of the
-/// engine's domain.
+/// Returns the reason why a cached result was not served. The engine's name of a domain is replaced with the
+/// file that was written.
 fn readable(why: &str, workspace: &str) -> String {
     const WRITTEN: &str = " was written to since";
     let below = format!("{}/", workspace.trim_end_matches('/'));

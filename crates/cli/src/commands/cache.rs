@@ -166,7 +166,7 @@ impl Inspection<'_> {
         let usage = cache.usage().await.map_err(Trouble::failed)?;
         let totals = cache.ledger().totals().map_err(Trouble::failed)?;
         let dropped = cache.ledger().dropped().map_err(Trouble::failed)?;
-        // The caller of a cached answer has paid for the model itself, so one sum would count it twice.
+        // A call whose answer is stored includes the cost of its model, so one sum would count that twice.
         let (models, calls): (Vec<Named>, Vec<Named>) = totals
             .into_iter()
             .partition(|(kind, ..)| kind == Kind::Prefix.as_str());
@@ -275,7 +275,7 @@ impl Inspection<'_> {
     }
 }
 
-/// Stores the digest key of a cassette, unless the home already has a different one.
+/// Stores the digest key of a cassette. A different key in the home is an error.
 fn adopt(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()> {
     if home.digest_key.exists() {
         let own = digest_key(&home.digest_key, warn).map_err(Trouble::failed)?;

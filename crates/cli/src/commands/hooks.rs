@@ -197,7 +197,7 @@ fn beside(input: &Path, surroundings: &Surroundings) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Agent without models and sections.
+/// Placeholder for an agent without a name, models or sections.
 struct Anybody;
 
 impl AgentView for Anybody {

@@ -12,7 +12,7 @@ use crate::render::table::columns;
 use crate::render::visible::on_one_line;
 use crate::wiring::Surroundings;
 
-/// One model of the catalog.
+/// A model of the catalog.
 struct Entry<'a> {
     provider: &'a str,
     name: &'a str,
@@ -22,7 +22,7 @@ struct Entry<'a> {
 /// Lists the models of the catalog, or shows all data of one model.
 ///
 /// # Errors
-/// There is no such provider or model, or the user's own file cannot be read.
+/// There is no such provider or model, or the user's own catalog file cannot be read.
 pub(crate) fn models(arguments: &ModelList, surroundings: &Surroundings) -> Result<()> {
     let catalog = crate::models::catalog(surroundings)?;
     let providers: Vec<&str> = match arguments.provider.as_deref() {
@@ -307,7 +307,7 @@ fn dollars(rate: u64) -> String {
     format!("{whole}.{cents:0<2}")
 }
 
-/// `1,050,000`.
+/// Formats a number with thousands separators: `1,050,000`.
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -201,8 +201,8 @@ fn summary_json(summary: &Summary) -> Value {
     }
 }
 
-/// Removes the chosen sessions and all sessions below them. The ledger keeps the costs of their calls and
-/// erases the details.
+/// Removes the chosen sessions and their descendants (forks and delegations). The ledger keeps the costs of
+/// their calls and erases the details.
 async fn remove(
     sessions: &Sessions,
     ledger: &Ledger,
@@ -216,7 +216,7 @@ async fn remove(
         chosen.extend(found.into_iter().map(|summary| summary.id));
     }
     for id in ids {
-        // All are looked up before any is removed.
+        // All ids are resolved before any session is removed.
         let found = sessions.resolve(id).await.map_err(Trouble::failed)?;
         let found = found.ok_or_else(|| absent(id))?;
         if !chosen.contains(&found) {
@@ -232,7 +232,7 @@ async fn remove(
             }
         }
     }
-    // The ledger first: if it fails, the sessions are still there, and the command can be repeated.
+    // The ledger is erased first: if that fails, the sessions still exist, and the command can be repeated.
     let which = if all {
         Selection::AllSessions
     } else {

@@ -9,7 +9,7 @@ const LONGEST: usize = 160;
 /// The number of characters of a cut line before the place.
 const BEFORE: usize = 60;
 
-/// A file with its long lines cut, and a place in it.
+/// Text of a file with long lines cut, and a place in it.
 pub(crate) struct Excerpt {
     place: Place,
     text: String,

@@ -68,7 +68,7 @@ fn known(call: &Row) -> Vec<String> {
         let tokens = call.input.as_ref().and_then(|input| input.get(name));
         tokens.and_then(Value::as_u64)
     };
-    // An estimate, and irrelevant if at least as much was read.
+    // `could_have_read` is an estimate, and irrelevant if at least as much was read.
     let read_it_all = tokens("read_from_its_cache") >= tokens("could_have_read");
     let fields = fields.into_iter().flatten();
     fields
@@ -145,7 +145,7 @@ fn difference(difference: &Difference) -> String {
     match (&difference.old, &difference.new) {
         (Some(old), Some(new)) => {
             let (old, new) = (old.to_string(), new.to_string());
-            // The common beginning has no information, and would replace the difference.
+            // The common beginning is not shown: it would take the space of the difference.
             let from = match differ_at(&old, &new).checked_sub(BEFORE) {
                 Some(from) if [&old, &new].iter().any(|text| is_long(text)) => from,
                 _ => 0,

@@ -46,7 +46,7 @@ struct State {
     saved: Spend,
 }
 
-/// The maximum number of such runs of one node that get a line each, unless all are requested.
+/// The maximum number of such runs of one node that get a line each, except at the level `Verbose`.
 const PLAIN_LINES: u32 = 20;
 
 /// Payments and savings of a run.

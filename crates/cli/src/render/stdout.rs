@@ -44,7 +44,7 @@ fn unusable(error: std::io::Error) -> std::io::Error {
     }
 }
 
-/// The descriptor itself.
+/// Writer to the descriptor of stdout.
 #[cfg(unix)]
 struct Output(std::fs::File);
 
@@ -59,7 +59,7 @@ impl Write for Output {
     }
 }
 
-/// State at the start of the process, on platforms where programs can check it before the standard library.
+/// State of stdout at process start, on platforms where code can run before the standard library starts.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 mod at_start {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,7 +98,7 @@ mod at_start {
     static LOOK_FIRST: extern "C" fn() = look;
 }
 
-/// State at the start of the process, on platforms where it cannot be checked.
+/// State of stdout at process start, on platforms where it cannot be checked.
 #[cfg(all(
     unix,
     not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))

@@ -1,4 +1,4 @@
-//! Columns of text.
+//! Text tables.
 
 /// Formats rows with aligned columns; the last column is not padded. Ends with a line break.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {

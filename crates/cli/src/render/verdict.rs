@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::table::columns;
 use super::visible::{on_one_line, visible};
 
-/// The key under which handlers rewrite messages.
+/// The key with which handlers rewrite messages.
 const UPDATED_MESSAGES: &str = "updated_messages";
 
 /// Formats a row for each handler and the combined verdict.

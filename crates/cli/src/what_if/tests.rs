@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The published rules, except that nothing is too short and all of OpenAI's prefixes match exactly.
+/// The published rules, but without a minimum length, and with exact matches for all prefixes of OpenAI.
 const RULES: &str = "anthropic: {otherwise: {minimum: 0, keeps_thinking: true}, models: [{names: ['*claude-haiku-4-5*'], minimum: 0}]}
 openai: {otherwise: {caching: exact, minimum: 0, lifetime: 30m}, lifetimes: [{name: 30m, idle: 1800}]}";
 
@@ -81,7 +81,7 @@ fn plan_and_analyze_agree_on_every_log() {
         let requests = requests(&log);
         for pair in requests.windows(2) {
             let [previous, next] = pair else { continue };
-            // The last message of the user is the first place that is written.
+            // The last user message is the first position that is written to the cache.
             let longer = next.request.prompt.len() > previous.request.prompt.len();
             let Some(reads) = reads(previous, next).filter(|_| longer) else {
                 continue;
@@ -97,7 +97,7 @@ fn plan_and_analyze_agree_on_every_log() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Dollars of each plan for a log.
+/// Returns the cost of each plan for a log, in dollars.
 fn costs(log: &Path) -> Vec<Vec<(&'static str, f64)>> {
     let catalog = Catalog::built_in();
     let mut what_if = WhatIf::new(&catalog, None);
@@ -116,8 +116,8 @@ fn costs(log: &Path) -> Vec<Vec<(&'static str, f64)>> {
     what_if.estimates.iter().map(columns).collect()
 }
 
-/// The input of a chat whose turns begin so many seconds after the one before, in dollars: of `5m`, `auto`
-/// and `without`.
+/// Returns the input costs in dollars of a chat with these pauses in seconds between its turns, under `5m`,
+/// `auto` and `without`.
 fn of_pauses(pauses: &[i64]) -> [f64; 3] {
     let catalog = Catalog::built_in();
     let mut what_if = WhatIf::new(&catalog, None);

@@ -16,7 +16,7 @@ use super::Workbench;
 pub(super) struct Payments {
     pub(super) ledger: Ledger,
     pub(super) seals: Arc<Seals>,
-    /// Is notified which sessions belong to forks.
+    /// Records which sessions belong to forks.
     pub(super) bench: Workbench,
     pub(super) next: Arc<dyn Listener>,
 }

@@ -29,7 +29,7 @@ const BEGINNING: u64 = 64;
 /// Reports for each log where prefixes break, why, and what that costs.
 ///
 /// # Errors
-/// A log cannot be read, or holds no request; with `--strict`, a prefix breaks.
+/// A log cannot be read or contains no request; with `--strict`, a prefix breaks.
 pub(super) async fn analyze(
     arguments: &PrefixAnalyze,
     surroundings: &Surroundings,

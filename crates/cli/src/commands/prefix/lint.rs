@@ -23,7 +23,7 @@ use crate::wiring::Surroundings;
 /// Checks an agent file or one request.
 ///
 /// # Errors
-/// The file cannot be read, or it contains something that breaks prefixes.
+/// The file cannot be read, or it contains text that will break prefixes.
 pub(super) fn lint(arguments: &PrefixLint, surroundings: &Surroundings) -> Result<()> {
     let source = source(&arguments.file, surroundings)?;
     let catalog = catalog(surroundings)?;
@@ -182,7 +182,7 @@ fn problem(finding: &Finding, place: Option<&Place>) -> Problem {
     }
 }
 
-/// Returns a place in a text, by its bytes.
+/// Returns the place of a range of bytes in a text.
 fn place(source: &AgentFile, start: usize, len: usize) -> Place {
     let before = source.text.get(..start).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -205,7 +205,7 @@ const INSTRUCTIONS: [&str; 5] = [
     "description",
 ];
 
-/// Template variables with a different value each time.
+/// Template variables whose value changes between requests.
 const CHANGING: [(&str, LikelyCause); 8] = [
     ("now", LikelyCause::Timestamp),
     ("utcnow", LikelyCause::Timestamp),

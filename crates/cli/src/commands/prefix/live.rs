@@ -1,6 +1,6 @@
 //! `cachalot prefix live`.
 //!
-//! Chats account for each answer of a model in the ledger, with the diagnosis of its prefix. This command
+//! Chats record each answer of a model in the ledger, with the diagnosis of its prefix. This command
 //! follows the ledger's file, so it sees the chats of every process that uses the same database.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::render;
 use crate::render::visible::on_one_line;
 use crate::wiring::{Surroundings, Warn};
 
-/// Time between two looks at the ledger.
+/// Polling interval of the ledger.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Prints broken prefixes as chats record them, until Ctrl-C.
@@ -39,7 +39,7 @@ pub(super) async fn live(
         let age = Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX);
         now.saturating_sub(age)
     });
-    // Without `--since`, behind everything that is there now.
+    // Without `--since`, polling starts after the newest row.
     let mut after = if since.is_some() { 0 } else { i64::MAX };
     let look = |after: &mut i64| -> Result<usize> {
         let (rows, newest) = ledger
@@ -122,10 +122,11 @@ fn what(row: &Row) -> Option<&'static str> {
     cause.map(|cause| cause.what())
 }
 
-/// `2026-11-22T21:04:05Z  root  SESSION  openai/gpt-4o  system_changed: … · 1204 tokens paid for anew · $0.0031`.
+/// Formats a row: `2026-11-22T21:04:05Z  root  SESSION  openai/gpt-4o  system_changed: … · 1204 tokens paid
+/// for anew · $0.0031`.
 fn line(row: &Row) -> String {
     let session = row.handle.as_deref().unwrap_or_default();
-    // Rows of earlier versions have the sentence alone.
+    // Rows of earlier versions contain only the sentence.
     let tokens = known(row, "lost_tokens").as_u64();
     let text = match (known(row, "prefix").as_str(), tokens) {
         (Some(reason), Some(tokens)) => {

@@ -185,7 +185,7 @@ fn as_text(estimates: &[&Estimate], assumed: Option<u64>) -> String {
     parts.join("\n")
 }
 
-/// Formats an estimate: `5m: $0.41, 1h: $0.33, without: $2.90`, and the usage behind it.
+/// Formats an estimate: the costs as `5m: $0.41, 1h: $0.33, without: $2.90`, and a table of the usage.
 fn of_model(estimate: &Estimate) -> String {
     let name = format!("{}/{}", estimate.provider, estimate.model);
     let requests = render::count(estimate.requests, "request", "requests");

@@ -210,7 +210,7 @@ fn described(run: &Run) -> String {
     text
 }
 
-/// `tools to message 4`, `messages 5–8`.
+/// Describes the part of the prompt in a run: `tools to message 4`, `messages 5–8`.
 fn place(run: &Run) -> String {
     let (first, last) = (run.messages_before + 1, run.messages_before + run.messages);
     match run.levels {
