@@ -262,8 +262,8 @@ async fn it_reads_and_is_not_kept_unless_somebody_says_for_how_long() {
     assert!(WebFetch::new(wrong).is_err());
 }
 
-#[test]
-fn a_narrowed_list_of_hosts_is_another_key() {
+#[tokio::test]
+async fn a_narrowed_list_of_hosts_is_another_key() {
     let workshop = Workshop::with(Vec::new());
     let inputs = |hosts: Option<&[&str]>| {
         let settings = WebFetchSettings {

@@ -282,10 +282,16 @@ pub(super) fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure
         Fault::Start(error) => given.failure("shell_error", format_args!("`{program}` did not start: {error}")),
         Fault::Talk(error) => given.failure("shell_error", format_args!("`{program}`: {error}")),
         Fault::Timeout(after) => Failure::passing("timeout", format!("{}: `{program}` did not end within {after:?} and was killed; raise `timeout`", given.action())),
-        Fault::TooMuch { stream, limit } => given.failure(
-            "output_limit",
-            format_args!("`{program}` wrote more than {limit} bytes to {stream} and was killed: raise `output_limit`, or let it write to a file"),
-        ),
+        Fault::TooMuch { stream, limit } => {
+            let remedy = match given.action() {
+                "shell.run" => "raise `output_limit`, or let it write to a file",
+                _ => "let it write less",
+            };
+            given.failure(
+                "output_limit",
+                format_args!("`{program}` wrote more than {limit} bytes to {stream} and was killed: {remedy}"),
+            )
+        }
     }
 }
 

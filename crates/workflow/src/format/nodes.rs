@@ -184,10 +184,9 @@ impl Reader<'_> {
         if let Some(key) = output_key {
             return Output::Key(key);
         }
-        let key = if section.has("output") {
-            "output"
-        } else {
-            "output_key"
+        let key = match section.has("output") || !section.has("output_key") {
+            true => "output",
+            false => "output_key",
         };
         let Some(node) = section.present(key) else {
             return Output::Merge;

@@ -163,6 +163,22 @@ fn looks_like_a_literal(key: &str) -> bool {
         || key.starts_with(['\'', '"', '('])
 }
 
+/// Returns true if the text that was refused as a number is one in Python: with digits of other scripts, or
+/// with `_` between the digits of a float.
+fn is_number_of_python(message: &str) -> bool {
+    let is_float = message.starts_with("could not convert string to float");
+    if !is_float && !message.starts_with("invalid literal for int()") {
+        return false;
+    }
+    let Some((_, text)) = message.split_once(": ") else {
+        return false;
+    };
+    let text = text.trim_matches(['\'', '"']).trim();
+    let has_foreign_digits = text.chars().any(|c| !c.is_ascii() && c.is_numeric());
+    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    has_foreign_digits || is_float && text.contains('_') && plain.parse::<f64>().is_ok()
+}
+
 /// Returns the limitation of the interpreter that an exception indicates, if it indicates one.
 pub(super) fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
     let plain = |what: String| {
@@ -214,12 +230,11 @@ pub(super) fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsu
         ExcType::LookupError if message.starts_with("unknown encoding") => {
             plain(format!("the text encoding in this: {message}"))
         }
-        ExcType::ValueError
-            if (message.starts_with("invalid literal for int()") && !message.is_ascii())
-                || (message.starts_with("could not convert string to float")
-                    && message.contains('_')) =>
-        {
+        ExcType::ValueError if is_number_of_python(message) => {
             plain(format!("this number as text: {message}"))
+        }
+        ExcType::ValueError if message.starts_with("pow() ") => {
+            plain(format!("this use of `pow`: {message}"))
         }
         _ => None,
     }

@@ -61,13 +61,10 @@ const TYPES: [&str; 9] = [
 const OF_THE_TYPE: [&str; 4] = ["fromkeys", "maketrans", "fromhex", "from_bytes"];
 
 /// Errors that no limitation of the interpreter raises; a handler of only these needs no guard.
-const HARMLESS: [&str; 12] = [
-    "ValueError",
+const HARMLESS: [&str; 9] = [
     "KeyError",
     "IndexError",
-    "LookupError",
     "ZeroDivisionError",
-    "ArithmeticError",
     "OverflowError",
     "StopIteration",
     "AssertionError",
@@ -451,7 +448,9 @@ impl<'a> Writer<'a> {
             return;
         };
         let (start, end) = span(&first.iter);
-        if has_named || self.text(start, end).contains('\n') || first.is_async {
+        // The step of a generator runs all inner loops for one item of the first.
+        let is_nested = it.generators.len() > 1;
+        if has_named || is_nested || self.text(start, end).contains('\n') || first.is_async {
             self.refuse(
                 whole.0,
                 "this generator expression",
@@ -472,14 +471,6 @@ impl<'a> Writer<'a> {
         self.replace(start, end, "(__it__,)");
         for condition in &first.ifs {
             self.visit_expr(condition);
-        }
-        for more in it.generators.iter().skip(1) {
-            self.consume(&more.iter);
-            self.visit_expr(&more.target);
-            self.visit_expr(&more.iter);
-            for condition in &more.ifs {
-                self.visit_expr(condition);
-            }
         }
         self.insert(finish, format!("], ({source}))"));
     }
@@ -652,6 +643,13 @@ impl<'a> Writer<'a> {
             Operator::Div if !is_number(&it.value, true) => (TokenKind::SlashEqual, "div"),
             Operator::Pow if !is_number(&it.value, false) => (TokenKind::DoubleStarEqual, "pow"),
             Operator::BitOr if !is_number(&it.value, false) => (TokenKind::VbarEqual, "ior"),
+            // Lists and sets change in place.
+            Operator::Mult if !is_float(&it.value) => (TokenKind::StarEqual, "imul"),
+            Operator::Sub if !is_number(&it.value, true) => (TokenKind::MinusEqual, "isub"),
+            Operator::BitAnd if !is_number(&it.value, false) => (TokenKind::AmperEqual, "iand"),
+            Operator::BitXor if !is_number(&it.value, false) => {
+                (TokenKind::CircumflexEqual, "ixor")
+            }
             _ => {
                 self.visit_expr(&it.target);
                 self.visit_expr(&it.value);

@@ -40,7 +40,8 @@ const OUTPUT_LIMIT: usize = 16 * 1024 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Arguments of a call that a program cannot receive.
-const NOT_FOR_PROGRAMS: [&str; 8] = [
+const NOT_FOR_PROGRAMS: [&str; 9] = [
+    "max_retries",
     "base_url",
     "token_key",
     "stop",

@@ -64,7 +64,7 @@ def __round__(number, ndigits=None):
 
 #: caught refuse
 def __caught__(error, then=None):
-    if isinstance(error, (AttributeError, NotImplementedError, PermissionError, NameError, ImportError, RuntimeError, TypeError)):
+    if isinstance(error, (AttributeError, NotImplementedError, PermissionError, NameError, ImportError, RuntimeError, TypeError, ValueError, LookupError)):
         __host_caught__(repr(error), str(error))
     return then
 
@@ -274,6 +274,42 @@ def __ior__(left, right):
         left.update(right)
         return left
     return left | right
+
+#: imul
+def __imul__(left, right):
+    if isinstance(left, list) and isinstance(right, int):
+        items = left * right
+        left.clear()
+        left.extend(items)
+        return left
+    return left * right
+
+#: isub
+def __isub__(left, right):
+    if isinstance(left, set) and isinstance(right, (set, frozenset)):
+        items = left - right
+        left.clear()
+        left.update(items)
+        return left
+    return left - right
+
+#: iand
+def __iand__(left, right):
+    if isinstance(left, set) and isinstance(right, (set, frozenset)):
+        items = left & right
+        left.clear()
+        left.update(items)
+        return left
+    return left & right
+
+#: ixor
+def __ixor__(left, right):
+    if isinstance(left, set) and isinstance(right, (set, frozenset)):
+        items = left ^ right
+        left.clear()
+        left.update(items)
+        return left
+    return left ^ right
 
 #: delitem setslice
 def __delitem__(items, key):
