@@ -225,6 +225,13 @@ fn prelude(block: &Rewritten, function: bool) -> String {
     if block.helpers.is_empty() {
         return text;
     }
+    if block.helpers.contains("caught") {
+        // Calls of the block's own functions fail as in Python.
+        let mut own: Vec<&str> = block.bound.iter().map(String::as_str).collect();
+        own.push("<lambda>");
+        own.sort_unstable();
+        let _ = writeln!(text, "__own__ = {own:?}");
+    }
     let helpers = shims::text(&block.helpers);
     let shadowed: Vec<&str> = USED_BY_HELPERS
         .into_iter()

@@ -25,7 +25,7 @@ const BUILTINS: &str = "BaseExceptionGroup BlockingIOError BrokenPipeError Buffe
         ReferenceError ResourceWarning RuntimeWarning StopAsyncIteration SyntaxWarning SystemError \
         TabError UnicodeError UnicodeTranslateError UnicodeWarning UserWarning Warning __import__ \
         aiter anext ascii breakpoint bytearray callable classmethod compile complex delattr dir eval \
-        exec exit format globals help input issubclass locals memoryview quit staticmethod super \
+        exec exit format globals hash help input issubclass locals memoryview quit staticmethod super \
         vars";
 
 /// Methods of Python's built-in types. A missing method in this list is a limitation of the interpreter,

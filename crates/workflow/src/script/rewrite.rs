@@ -791,9 +791,21 @@ impl<'a> Writer<'a> {
             Some(Expr::Tuple(tuple)) => !tuple.elts.iter().all(harmless),
             Some(kind) => !harmless(kind) && !is_import_error(kind),
         };
-        if guarded && let Some(first) = it.body.first() {
+        // The interpreter keeps the key of a `KeyError` as text.
+        let keyed = it.name.is_some()
+            && match it.type_.as_deref() {
+                Some(Expr::Tuple(tuple)) => tuple.elts.iter().any(catches_key_errors),
+                kind => kind.is_some_and(catches_key_errors),
+            };
+        if (guarded || keyed)
+            && let Some(first) = it.body.first()
+        {
             self.out.helpers.insert("caught");
             let name = match (&it.name, &it.type_) {
+                (Some(name), _) if keyed => {
+                    self.out.helpers.insert("keyed");
+                    format!("__keyed__({name})")
+                }
                 (Some(name), _) => name.to_string(),
                 (None, Some(kind)) => {
                     let mut end = kind.end().to_usize();
@@ -1155,6 +1167,10 @@ fn is_import_error(kind: &Expr) -> bool {
 }
 
 /// True if the expression is a number literal; floats count only if `floats`.
+fn catches_key_errors(kind: &Expr) -> bool {
+    matches!(kind, Expr::Name(name) if ["KeyError", "LookupError", "Exception", "BaseException"].contains(&name.id.as_str()))
+}
+
 fn is_number(expression: &Expr, floats: bool) -> bool {
     match expression {
         Expr::NumberLiteral(it) => floats || matches!(it.value, Number::Int(_)),

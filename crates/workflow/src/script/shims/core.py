@@ -64,9 +64,19 @@ def __round__(number, ndigits=None):
 
 #: caught refuse
 def __caught__(error, then=None):
+    if isinstance(error, TypeError) and all([part in __own__ for part in str(error).split('(')[0].split('.')]):
+        return then
     if isinstance(error, (AttributeError, NotImplementedError, PermissionError, NameError, ImportError, RuntimeError, TypeError, ValueError, LookupError)):
         __host_caught__(repr(error), str(error))
     return then
+
+#: keyed refuse
+def __keyed__(error):
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+        key = error.args[0]
+        if key in ('None', 'True', 'False') or key.startswith('(') or key.lstrip('-').replace('.', '', 1).isdigit():
+            __refuse__('the argument of a KeyError, whose key may not be text')
+    return error
 
 #: gen
 def __gen_type__():
