@@ -154,6 +154,7 @@ async fn run_once(directory: &Path, path: &str) -> (Result<Map<String, Value>, R
     let code: Arc<dyn ScriptRunner> = Arc::new(NoCode);
     let scripts = Scripts {
         python: Arc::clone(&code),
+        lua: Arc::clone(&code),
         python3: code,
     };
     let ended = graph::run(&agent, input, &runtime, &scripts).await;
