@@ -19,6 +19,7 @@ Exit status: 0 if no rate is above its limit, 1 if one is, 2 if the arguments ar
 import argparse
 import os
 import re
+import signal
 import sys
 from collections import Counter
 
@@ -177,4 +178,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())
