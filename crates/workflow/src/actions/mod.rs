@@ -21,6 +21,7 @@ mod reply;
 mod schema;
 mod shell;
 mod storage;
+pub(crate) mod truth;
 mod web;
 mod written;
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
+use super::truth::is_true;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -164,9 +165,11 @@ impl Judgement {
             .get(start..end)
             .and_then(|json| serde_json::from_str::<Map<String, Value>>(json).ok());
         let Some(fields) = fields else {
-            let lower = text.to_lowercase();
-            let valid = lower.contains("valid") && !lower.contains("invalid");
-            return Self::new(valid, || json!({ "message": text }));
+            // "This is not valid" must not pass.
+            return Self::new(
+                false,
+                || json!({ "message": format!("the judge did not answer with a JSON object: {text}") }),
+            );
         };
         let valid = fields
             .get("valid")
@@ -219,18 +222,6 @@ impl Judgement {
             score: if valid { 1.0 } else { 0.0 },
             errors,
         }
-    }
-}
-
-/// Returns the truth value that Python gives to a value.
-pub(crate) fn is_true(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Bool(it) => *it,
-        Value::Number(it) => it.as_f64() != Some(0.0),
-        Value::String(it) => !it.is_empty(),
-        Value::Array(it) => !it.is_empty(),
-        Value::Object(it) => !it.is_empty(),
     }
 }
 

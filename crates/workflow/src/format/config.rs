@@ -5,8 +5,8 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Section;
 
 use super::codes;
-use super::nodes::{NO_ANSWER, NO_APPROVAL};
-use super::settings::{no_effect, without_effect};
+use super::interrupts;
+use super::settings::without_effect;
 
 /// Keys without effect that an author may expect to have one; they cause a warning.
 const NO_EFFECT: &[(&str, &str)] = &[
@@ -25,23 +25,7 @@ pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     };
     // A failed node ends the run with exit code 1 for either value, in the reference implementation too.
     config.boolean("raise_exceptions", problems);
-    let before = config.texts("interrupt_before", problems);
-    if before.is_some_and(|names| !names.is_empty())
-        && let Some(node) = config.node("interrupt_before")
-    {
-        let (message, help) = NO_APPROVAL;
-        problems.push(
-            Problem::new(codes::UNSUPPORTED, message)
-                .at(&node.place)
-                .help(help),
-        );
-    }
-    let after = config.texts("interrupt_after", problems);
-    if after.is_some_and(|names| !names.is_empty())
-        && let Some(entry) = config.entry("interrupt_after")
-    {
-        problems.push(no_effect(entry, "`config`", NO_ANSWER));
-    }
+    interrupts::read(&mut config, "`config`", problems);
     let checkpoint = config.text("checkpoint", problems);
     if checkpoint.is_some_and(|path| !path.is_empty())
         && let Some(node) = config.node("checkpoint")

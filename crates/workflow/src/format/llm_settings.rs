@@ -47,6 +47,7 @@ fn variable(node: &Node) -> Option<&str> {
     let inside = node.as_text()?.trim().strip_prefix("${")?;
     let inside = inside.strip_suffix('}')?;
     let name = inside.strip_suffix(":-").unwrap_or(inside);
+    let name = name.strip_prefix("env.").unwrap_or(name);
     (!name.contains([':', '{'])).then_some(name)
 }
 
@@ -73,7 +74,13 @@ pub(super) fn check_local(settings: Option<&Node>, nodes: Option<&Node>) -> Opti
     let is_remote = |node: &&Node| matches!(node.as_text(), Some("api" | "auto"));
     let backend = llm.get("backend").filter(|node| !is_remote(node));
     let asks_for_one = backend.or_else(|| llm.get("model_path"))?;
-    nodes.filter(|nodes| names_action(nodes, &|name| name.contains("llm")))?;
+    // A template may name any action.
+    let may_ask = |name: &str| {
+        ["llm", "agent", "reflection", "{{"]
+            .iter()
+            .any(|it| name.contains(it))
+    };
+    nodes.filter(|nodes| names_action(nodes, &may_ask))?;
     let message = "no model is loaded into this process: prompts would leave this machine";
     Some(
         Problem::new(codes::UNSUPPORTED, message)

@@ -10,6 +10,7 @@ pub mod codes;
 mod config;
 mod cycles;
 mod flow;
+mod interrupts;
 mod llm_settings;
 mod meeting;
 mod misplaced;
@@ -71,8 +72,6 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("semantic_probes", OF_VALIDATION),
     ("validation_logging", OF_VALIDATION),
     ("checkpoint", "a run that ended begins anew"),
-    ("interrupt_before", "a run does not stop between nodes"),
-    ("interrupt_after", "a run does not stop between nodes"),
 ];
 
 /// Loads an agent file from its text.
@@ -197,6 +196,7 @@ fn read(
         "an agent file",
         problems,
     );
+    interrupts::read(&mut section, "an agent file", problems);
     settings::without_effect(&mut section, NO_EFFECT, "an agent file", problems);
     section.finish(problems);
 

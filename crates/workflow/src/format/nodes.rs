@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use super::agent::{Flow, Language, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
-use super::settings::{no_effect, without_effect};
+use super::interrupts;
+use super::settings::without_effect;
 use super::work::WAYS;
 use crate::actions::Registry;
 use crate::template::{Templates, Use};
@@ -49,17 +50,6 @@ const UNSUPPORTED: &[&str] = &[
     "parallel_config",
 ];
 
-/// Message and help for a node that waits for approval in the reference implementation; it is refused
-/// here.
-pub(super) const NO_APPROVAL: (&str, &str) = (
-    "a run does not wait for approval",
-    "let an agent do it: `permissions` make `cachalot chat` ask first",
-);
-
-/// Help for a node after which the reference implementation waits for an answer.
-pub(super) const NO_ANSWER: &str =
-    "give the answer before the run: `cachalot run FILE --input NAME=ANSWER`";
-
 /// Keys of a node that change no result.
 const NO_EFFECT: &[(&str, &str)] = &[
     (
@@ -75,8 +65,6 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("paths", "write `goto`, or `edges` in the file"),
     ("_render_items", "it is for those who draw the file"),
     ("streams", "no data goes from node to node but the state"),
-    ("interrupt_before", "a run does not stop between nodes"),
-    ("interrupt_after", "a run does not stop between nodes"),
     ("checkpoint", "a run does not stop between nodes"),
     (
         "parallel_strategy",
@@ -123,7 +111,7 @@ impl Reader<'_> {
             what,
             &mut self.problems,
         );
-        self.interrupt(&mut section);
+        interrupts::read(&mut section, what, &mut self.problems);
         without_effect(&mut section, NO_EFFECT, what, &mut self.problems);
         section.finish(&mut self.problems);
         let name = name.unwrap_or_default().to_owned();
@@ -135,25 +123,6 @@ impl Reader<'_> {
             on_error,
             flow: Flow::To(Target::End),
         })
-    }
-
-    /// Reads `interrupt`. A run never waits for a person. A node that asks for approval first is refused.
-    /// A node that asks for an answer afterwards runs without one, as in the reference implementation when
-    /// it has no terminal.
-    fn interrupt(&mut self, section: &mut Section<'_>) {
-        let Some(entry) = section.unclaimed("interrupt") else {
-            return;
-        };
-        let problem = match entry.value.as_text() {
-            Some("after") => no_effect(entry, "a node", NO_ANSWER),
-            _ => {
-                let (message, help) = NO_APPROVAL;
-                Problem::new(codes::UNSUPPORTED, message)
-                    .at(&entry.key_place)
-                    .help(help)
-            }
-        };
-        self.problems.push(problem);
     }
 
     /// Reads the steps of a node or the body of a loop. Steps without a name are numbered from 1.

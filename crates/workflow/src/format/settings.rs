@@ -292,6 +292,7 @@ impl MemorySettings {
             ["ltm", "cache", "agent"]
                 .iter()
                 .any(|it| name.starts_with(it))
+                || name.contains("{{")
         };
         let Some(backend) = self.backend.clone() else {
             return;

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::node::After;
 use super::{RunFailure, Runner};
-use crate::actions::reflection::{Judgement, is_true};
+use crate::actions::reflection::Judgement;
+use crate::actions::truth::is_true;
 use crate::format::{Evaluator, Node, Reflection, Retries};
 use crate::template::{Scope, State};
 

@@ -372,6 +372,7 @@ fn assigned(suite: &[Stmt]) -> Vec<&str> {
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::super::interpreter;
+    use super::super::programs::Programs;
     use super::super::wire::{Interpreter, Received};
     use super::super::{Ended, ScriptFailure};
     use super::*;
@@ -390,7 +391,7 @@ mod tests {
             most_printed: 1_000,
             now: 0,
         };
-        interpreter::run(block, 0)
+        interpreter::run(block, 0, &mut Programs::default())
     }
 
     #[test]

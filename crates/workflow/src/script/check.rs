@@ -3,9 +3,8 @@
 use std::io;
 use std::thread;
 
-use super::block;
-use super::diagnose::{self, Scene};
-use super::{ScriptFailure, changes, interpreter, templates};
+use super::programs::Compiled;
+use super::{ScriptFailure, block, changes, diagnose, templates};
 
 /// Checks statically that the embedded Python can run a block: it is Python, and uses nothing that the
 /// interpreter is known to lack. Nothing is executed. Deep nesting is safe: the text is parsed on a
@@ -18,16 +17,7 @@ use super::{ScriptFailure, changes, interpreter, templates};
 /// the embedded Python lacks; both with the line of the file.
 pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     apart(source, first_line, |source| {
-        let program =
-            block::prepare(source).map_err(|refused| diagnose::refused(&refused, first_line))?;
-        interpreter::compile(&program).map(drop).map_err(|raised| {
-            let scene = Scene {
-                first_line,
-                printed: String::new(),
-                program: &program,
-            };
-            diagnose::exception(&raised, true, scene)
-        })
+        Compiled::new(source, first_line).map(drop)
     })
 }
 

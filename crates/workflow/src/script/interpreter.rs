@@ -13,10 +13,11 @@ use monty_types::{
 };
 use serde_json::{Map, Value};
 
-use super::block::{self, Program};
+use super::block::Program;
 use super::diagnose::{self, NO_ACCESS, Scene};
 use super::host::Host;
 use super::printed::Printed;
+use super::programs::{Compiled, Programs};
 use super::wire::Received;
 use super::{Changes, Ended, ScriptFailure, convert};
 
@@ -24,14 +25,17 @@ use super::{Changes, Ended, ScriptFailure, convert};
 ///
 /// # Errors
 /// The block's own error, or the limit that stopped it; lines are lines of the file.
-pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFailure> {
+pub(super) fn run(
+    block: Received,
+    memory_limit: u64,
+    programs: &mut Programs,
+) -> Result<Ended, ScriptFailure> {
     let clock = WallClock {
         at_start: block.now,
         started: Instant::now(),
         time_limit: Duration::from_millis(block.time_limit_ms),
     };
-    let program = block::prepare(&block.source)
-        .map_err(|refused| diagnose::refused(&refused, block.first_line))?;
+    let Compiled { program, run } = programs.get(&block.source, block.first_line)?;
     let before = match program.changes {
         true => digests(&block.state),
         false => Vec::new(),
@@ -39,11 +43,7 @@ pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFai
     let inputs = vec![convert::dict(block.state), convert::dict(block.variables)];
     let tracker = tracker(block.time_limit_ms, memory_limit);
     let mut printed = Printed::new(block.most_printed);
-    let ended = compile(&program)
-        .map_err(|error| (error, true))
-        .and_then(|compiled| {
-            drive(compiled, inputs, tracker, &mut printed, clock).map_err(|error| (error, false))
-        });
+    let ended = drive(run, inputs, tracker, &mut printed, clock);
     let printed = printed.finish();
     match ended {
         Ok(value) => match outcome(value, &program, &before) {
@@ -59,13 +59,13 @@ pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFai
                 printed,
             }),
         },
-        Err((raised, compiling)) => {
+        Err(raised) => {
             let scene = Scene {
                 first_line: block.first_line,
                 printed,
                 program: &program,
             };
-            Err(diagnose::exception(&raised, compiling, scene))
+            Err(diagnose::exception(&raised, false, scene))
         }
     }
 }

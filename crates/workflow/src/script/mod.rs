@@ -14,6 +14,7 @@ mod options;
 mod pool;
 mod printed;
 mod process;
+mod programs;
 pub mod python;
 pub mod python3;
 mod rewrite;

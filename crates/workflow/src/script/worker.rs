@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
+use super::programs::Programs;
 use super::wire::{Answer, Greeting, Interpreter, Numbered, Received, Reply};
 use super::{Ended, ScriptFailure, block, interpreter, limits, lua};
 
@@ -62,8 +63,9 @@ fn greeting(input: &mut impl BufRead, line: &mut String) -> Option<Greeting> {
 }
 
 fn answer_all(blocks: &Receiver<String>, memory_limit: u64) {
+    let mut programs = Programs::default();
     for line in blocks {
-        let (number, ended) = run(&line, memory_limit);
+        let (number, ended) = run(&line, memory_limit, &mut programs);
         drop(line);
         if say(&encoded(number, ended)).is_err() {
             return;
@@ -72,7 +74,11 @@ fn answer_all(blocks: &Receiver<String>, memory_limit: u64) {
 }
 
 /// Runs the block in a line; returns its number and its result.
-fn run(line: &str, memory_limit: u64) -> (u64, Result<Ended, ScriptFailure>) {
+fn run(
+    line: &str,
+    memory_limit: u64,
+    programs: &mut Programs,
+) -> (u64, Result<Ended, ScriptFailure>) {
     let block: Received = match serde_json::from_str(line) {
         Ok(block) => block,
         Err(error) => {
@@ -84,11 +90,14 @@ fn run(line: &str, memory_limit: u64) -> (u64, Result<Ended, ScriptFailure>) {
     };
     let number = block.number;
     // A panic of the interpreter fails only its block.
-    let (name, run): (_, fn(Received, u64) -> _) = match block.interpreter {
-        Interpreter::Python => ("Python", interpreter::run),
-        Interpreter::Lua => ("Lua", lua::interpreter::run),
+    let name = match block.interpreter {
+        Interpreter::Python => "Python",
+        Interpreter::Lua => "Lua",
     };
-    let ended = catch_unwind(AssertUnwindSafe(|| run(block, memory_limit)));
+    let ended = catch_unwind(AssertUnwindSafe(|| match block.interpreter {
+        Interpreter::Python => interpreter::run(block, memory_limit, programs),
+        Interpreter::Lua => lua::interpreter::run(block, memory_limit),
+    }));
     let ended = ended.unwrap_or_else(|panic| {
         Err(broken(format!(
             "the embedded {name} failed: {}",

@@ -17,7 +17,7 @@ tests!(
     a_function_that_returns_does_not_make_the_block_return,
     falling_off_the_end_returns_null,
     the_last_expression_is_not_a_result,
-    changing_state_changes_nothing_outside,
+    changes_of_state_stay_out_of_the_callers_maps,
     blocks_do_not_see_each_other,
     variables_are_seen,
     strings_over_several_lines_are_kept,
@@ -161,7 +161,7 @@ fn the_last_expression_is_not_a_result() {
     });
 }
 
-fn changing_state_changes_nothing_outside() {
+fn changes_of_state_stay_out_of_the_callers_maps() {
     wait(async {
         let runner = python();
         let (state, variables) = (object(json!({"list": [1]})), object(json!({"n": 1})));
@@ -192,6 +192,20 @@ fn blocks_do_not_see_each_other() {
             harness::failing(&runner, "re.escape('x')").await.kind,
             "script_error"
         );
+        // A program that is compiled once begins anew each time, at its own line.
+        let defaults = "def add(x, all=[]):\n    all.append(x)\n    return all\nreturn add(state['n'])";
+        for n in 1..4 {
+            let state = object(json!({ "n": n }));
+            let mut script = block(defaults);
+            script.first_line = n * 100;
+            let ended = runner.run(&script, &state, &Map::new()).await.unwrap();
+            assert_eq!(ended.returned, json!([n]));
+            let failure = runner
+                .run(&script, &Map::new(), &Map::new())
+                .await
+                .unwrap_err();
+            assert_eq!(failure.line, Some(n * 100 + 3));
+        }
     });
 }
 

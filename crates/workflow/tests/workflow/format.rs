@@ -144,8 +144,8 @@ fn config_is_taken_where_it_changes_nothing() {
     problems(
         "config:\n  interrupt_before: [a]\n  interrupt_after: a\n  checkpoint: ./c/a.pkl\n  raise_exception: true\n  checkpoint_dir: [x]\nnodes: [{name: a}]\n",
         &[
-            "a.yaml:2:21: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
-            "a.yaml:3:20: `interrupt_after` must be a list, but this is text [wrong-type]; write a list here",
+            "a.yaml:2:3: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
+            "a.yaml:3:3: `interrupt_after` in `config` has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
             "a.yaml:4:15: `checkpoint`: a run does not go on from a checkpoint [unsupported]; take it out to run from the start; give a state with `--input`",
             "a.yaml:5:3: unknown key `raise_exception` in `config` [unknown-key]; did you mean `raise_exceptions`?",
             "a.yaml:6:3: `checkpoint_dir` in `config` has no effect [no-effect]; no checkpoints are written",
@@ -810,6 +810,13 @@ fn a_key_of_the_reference_that_changes_something_is_no_warning() {
         "nodes: [{name: a, interrupt: before}]",
         &[
             "a.yaml:1:19: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
+        ],
+    );
+    problems(
+        "interrupt_before: [a]\nnodes: [{name: a, interrupt_before: true, interrupt_after: false}]",
+        &[
+            "a.yaml:1:1: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
+            "a.yaml:2:19: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
         ],
     );
     let local = "settings: {llm: {backend: local}}\nnodes: [{name: a, uses: cache.wrap, with: {action: llm.call, args: {}}}]";

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::Runtime;
 use crate::action::Failure;
+use crate::actions::truth::is_true;
 use crate::report::{self, Event, FAILED, Memoized};
 
 /// Everything in a response except the result.
@@ -67,17 +68,6 @@ pub(super) fn is_success(result: &Value) -> bool {
     match result {
         Value::Object(fields) => fields.get("success").is_none_or(is_true),
         _ => true,
-    }
-}
-
-fn is_true(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Bool(flag) => *flag,
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(fields) => !fields.is_empty(),
     }
 }
 

@@ -1,0 +1,67 @@
+//! The compiled programs of a worker. A block in a loop or a branch is compiled once.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use monty::MontyRun;
+
+use super::block::{self, Program};
+use super::diagnose::{self, Scene};
+use super::{ScriptFailure, interpreter};
+
+/// The maximum number of programs that a worker keeps.
+const MOST: usize = 32;
+
+/// A block, ready to run.
+#[derive(Clone)]
+pub(super) struct Compiled {
+    pub(super) program: Rc<Program>,
+    pub(super) run: MontyRun,
+}
+
+impl Compiled {
+    /// Compiles a block that begins on line `first_line` of its file.
+    ///
+    /// # Errors
+    /// The block is refused.
+    pub(super) fn new(source: &str, first_line: u32) -> Result<Self, ScriptFailure> {
+        let program =
+            block::prepare(source).map_err(|refused| diagnose::refused(&refused, first_line))?;
+        match interpreter::compile(&program) {
+            Ok(run) => Ok(Self {
+                program: Rc::new(program),
+                run,
+            }),
+            Err(raised) => {
+                let scene = Scene {
+                    first_line,
+                    printed: String::new(),
+                    program: &program,
+                };
+                Err(diagnose::exception(&raised, true, scene))
+            }
+        }
+    }
+}
+
+/// Compiled programs by their source. A full set is emptied.
+#[derive(Default)]
+pub(super) struct Programs(HashMap<String, Compiled>);
+
+impl Programs {
+    /// Returns the program of a block, compiled at its first use.
+    ///
+    /// # Errors
+    /// The block is refused.
+    pub(super) fn get(&mut self, source: &str, first_line: u32) -> Result<Compiled, ScriptFailure> {
+        if let Some(compiled) = self.0.get(source) {
+            return Ok(compiled.clone());
+        }
+        let compiled = Compiled::new(source, first_line)?;
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        self.0.insert(source.to_owned(), compiled.clone());
+        Ok(compiled)
+    }
+}
