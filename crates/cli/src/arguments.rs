@@ -8,7 +8,7 @@ use cachalot_workflow::format::Language;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-/// Runs YAML agents whose steps are memoized: nothing is paid for twice, and every payment can be explained.
+/// Runs YAML agents and memoizes their steps: never pays for the same work twice, and explains every payment.
 #[derive(Debug, Parser)]
 #[command(
     name = "cachalot",
@@ -23,45 +23,44 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run an agent file; the final state goes to stdout as one JSON document.
+    /// Run an agent file and print the final state as JSON.
     Run(Run),
-    /// Talk to an agent; piped, one question and the answer alone.
+    /// Chat with an agent. With a question on stdin, print only the answer.
     Chat(Chat),
-    /// Look at the sessions of chats, export and remove them.
+    /// List, show, export and remove chat sessions.
     #[command(subcommand)]
     Sessions(SessionsCommand),
-    /// Stand in for the model providers on this machine, so that everything can be tried without a key.
+    /// Simulate the model providers locally, to try everything without an API key.
     Simulate(Simulate),
-    /// Check an agent file, and tell everything that is wrong with it at once.
+    /// Check an agent file and report all problems at once.
     Validate(Validate),
-    /// Look into the cache, and erase, sweep, export or import.
+    /// List, show, erase, sweep, export and import cache entries.
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Erase what the ledger holds about calls, and delete calls from it.
+    /// Erase details of calls from the ledger, or delete calls.
     #[command(subcommand)]
     Ledger(LedgerCommand),
-    /// Hash the content behind paths and URIs (local, http, s3, gs, az).
+    /// Hash the content of paths and URIs (local, http, s3, gs, az).
     Hash(Hash),
-    /// Explain why a call was answered as it was.
+    /// Explain why a call was a hit or a miss, and what it cost.
     Why(Why),
-    /// Look into the prefixes of requests that providers cache: why they break, and what that costs.
+    /// Analyze provider prompt caching: where prefixes break, why, and what it costs.
     #[command(subcommand)]
     Prefix(PrefixCommand),
-    /// Show the catalog of models: prices, limits, endpoints, thinking and reasoning efforts.
+    /// Show the model catalog: prices, limits, endpoints, reasoning efforts.
     Models(ModelList),
-    /// Try hooks out.
+    /// Test hooks.
     #[command(subcommand)]
     Hooks(HooksCommand),
-    /// Print the JSON Schema of agent files, or of hooks: what files say, and what handlers are told
-    /// and say.
+    /// Print the JSON Schema of agent files, or of hook files and hook input and output.
     Schema {
-        /// Of what.
+        /// The kind of file.
         #[arg(value_enum, default_value_t = SchemaOf::Agent)]
         of: SchemaOf,
     },
-    /// Print completions for a shell.
+    /// Print shell completions.
     Completions {
-        /// For which shell.
+        /// The shell.
         shell: Shell,
     },
     /// Runs inline code for a parent process.
@@ -69,11 +68,11 @@ pub(crate) enum Command {
     ScriptWorker,
 }
 
-/// Where the memory is.
+/// The store that a command uses.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Where {
-    /// The memory's file; otherwise CACHALOT_DB, then `settings.ltm` of the agent file, then the
-    /// user's data directory.
+    /// The store's file [default: CACHALOT_DB, then `settings.ltm` of the agent file, then a file in the
+    /// user's data directory].
     #[arg(long, value_name = "PATH")]
     pub(crate) db: Option<PathBuf>,
 }
@@ -83,56 +82,56 @@ pub(crate) struct Where {
 pub(crate) struct Run {
     /// The agent file.
     pub(crate) file: PathBuf,
-    /// Input for the state: a JSON object, @FILE with one, KEY=TEXT, or KEY:=JSON. May be repeated.
+    /// Initial state: a JSON object, @FILE that contains one, KEY=TEXT, or KEY:=JSON. May be repeated.
     #[arg(long, short, value_name = "INPUT")]
     pub(crate) input: Vec<String>,
     #[command(flatten)]
     pub(crate) place: Where,
-    /// A JSON or YAML file with the values of `{{ secrets.NAME }}`.
+    /// JSON or YAML file with the values of `{{ secrets.NAME }}`.
     #[arg(long, value_name = "FILE")]
     pub(crate) secrets: Option<PathBuf>,
-    /// Take secrets from environment variables that begin so: PREFIX_NAME becomes `secrets.NAME`.
+    /// Read secrets from environment variables with this prefix: PREFIX_NAME becomes `secrets.NAME`.
     #[arg(long, value_name = "PREFIX")]
     pub(crate) secrets_env: Option<String>,
     #[command(flatten)]
     pub(crate) python: Python,
-    /// Answer memoized steps from the cache only; a miss is an error.
+    /// Answer memoized steps only from the cache; a miss is an error.
     #[arg(long, group = "mode")]
     pub(crate) frozen: bool,
-    /// Run memoized steps afresh, and store what they give.
+    /// Run memoized steps again and replace their cached results.
     #[arg(long, group = "mode")]
     pub(crate) refresh: bool,
-    /// Neither look into the cache nor store.
+    /// Neither read nor write the cache.
     #[arg(long, group = "mode")]
     pub(crate) no_cache: bool,
-    /// Show what would be answered from the cache and what would be paid; run nothing.
+    /// Show which steps would be hits and which would be paid for; run nothing.
     #[arg(long)]
     pub(crate) plan: bool,
-    /// Print one JSON document on stdout with the state and the report.
+    /// Print the state and the report as one JSON document.
     #[arg(long, conflicts_with = "ndjson")]
     pub(crate) json: bool,
-    /// Print events on stdout as they happen, one JSON document a line; the last one holds the state.
+    /// Print events as they happen, one JSON document per line; the last one contains the state.
     #[arg(long)]
     pub(crate) ndjson: bool,
-    /// Only errors on stderr.
+    /// Print only errors on stderr.
     #[arg(long, short, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Also tell why each step was not answered from the cache, and what MCP servers log.
+    /// Also print why each step missed the cache, and the logs of MCP servers.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
 
-/// What runs inline code.
+/// The runner of inline code.
 #[derive(Debug, Args)]
 pub(crate) struct Python {
-    /// The runner of Python blocks, in place of `settings.python.runner`: the embedded interpreter, or
-    /// the Python on this machine (without restrictions)
+    /// Runner of Python blocks: the embedded interpreter, or the `python3` of this machine, which is not
+    /// sandboxed [default: `settings.python.runner`, else embedded]
     #[arg(long = "python", value_name = "RUNNER", value_parser = Language::RUNNERS)]
     runner: Option<String>,
 }
 
 impl Python {
-    /// The language that blocks without one are in, if the command says so.
+    /// Returns the language of blocks that name none, if the flag is set.
     pub(crate) fn language(&self) -> Option<Language> {
         self.runner.as_deref().and_then(Language::of_runner)
     }
@@ -143,130 +142,129 @@ impl Python {
 pub(crate) struct Chat {
     /// The agent file, with `agents`.
     pub(crate) file: PathBuf,
-    /// Go on with this session; the beginning of its name is enough.
+    /// Resume this session; a unique prefix of its ID is enough.
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// The agent to talk to; otherwise `root`, or the first of the file.
+    /// The agent to chat with [default: `root`, else the first in the file].
     #[arg(long, value_name = "NAME", conflicts_with = "session")]
     pub(crate) agent: Option<String>,
-    /// The directory that the tools work in and cannot leave; otherwise the current one.
+    /// Directory of the tools; they cannot access files outside it [default: the current directory].
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Where,
-    /// Allow every tool call that no rule denies, without asking.
+    /// Approve every tool call that no rule denies.
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) hook: HookFlags,
-    /// Run every tool call and every turn: nothing is answered from the cache, and nothing is kept.
+    /// Neither read nor write the cache.
     #[arg(long, group = "chat_mode")]
     pub(crate) no_cache: bool,
-    /// Run every tool call and every turn, and keep what comes of it in place of what is there.
+    /// Run every turn and tool call again and replace cached results.
     #[arg(long, group = "chat_mode")]
     pub(crate) refresh: bool,
-    /// With the question on stdin: one JSON document on stdout with the answer and the report.
+    /// With the question on stdin: print the answer and the report as one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The answer alone: no tool calls, no sums; only warnings and errors on stderr.
+    /// Print only the answer, and warnings and errors on stderr.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Also what the model thinks, what MCP servers log, and of every tool call why it was not answered
-    /// from the cache.
+    /// Also print the model's thinking, the logs of MCP servers, and why each tool call missed the cache.
     #[arg(long, short, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 }
 
-/// Hooks that the command line adds to those of files.
+/// Hooks from the command line, in addition to those of files.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct HookFlags {
-    /// A file with hooks: ours, or another runtime's (.claude/settings.json, .codex/hooks.json,
+    /// Hook file of Cachalot or of another runtime (.claude/settings.json, .codex/hooks.json,
     /// .gemini/settings.json). May be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) hooks: Vec<PathBuf>,
-    /// The runtime that the files of --hooks were written for: docker-agent, claude, codex or gemini.
-    /// Without it, it is recognized by their content.
+    /// Runtime that the files of --hooks are for: docker-agent, claude, codex or gemini [default: detected
+    /// from their content].
     #[arg(long, value_name = "NAME", requires = "hooks")]
     pub(crate) dialect: Option<Dialect>,
-    /// Run this command before every tool call. May be repeated, like those that follow.
+    /// Run this command before every tool call. May be repeated.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) hook_pre_tool_use: Vec<String>,
     /// Run this command after every tool call.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) hook_post_tool_use: Vec<String>,
-    /// Run this command when a session begins.
+    /// Run this command when a session starts.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) hook_session_start: Vec<String>,
     /// Run this command when a session ends.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) hook_session_end: Vec<String>,
-    /// Run this command when the user is waited for.
+    /// Run this command when the agent waits for user input.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) hook_on_user_input: Vec<String>,
-    /// Run this command when an agent has nothing more to do.
+    /// Run this command when an agent finishes its turn.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) hook_stop: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PrefixCommand {
-    /// Tell from logs of requests where prefixes break, why, and what that costs.
+    /// Report prefix breaks in request logs, with cause and cost.
     Analyze(PrefixAnalyze),
-    /// Check an agent file, or one request before it is sent.
+    /// Check an agent file or a request body for prefix problems.
     Lint(PrefixLint),
-    /// Show prefixes of running chats as they break, until Ctrl-C.
+    /// Show prefix breaks of running chats until Ctrl-C.
     Live(PrefixLive),
-    /// Tell what a conversation would have cost with other cache markers, or with another model.
+    /// Estimate the cost of a conversation with other cache markers or another model.
     Plan(PrefixPlan),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PrefixPlan {
-    /// A session (the beginning of its name is enough), or a log of requests; `-` for stdin.
+    /// A session ID or a unique prefix of one, or a request log; `-` for stdin.
     #[arg(value_name = "SESSION|LOG")]
     pub(crate) what: String,
-    /// Ask this model in place of the one that was asked: `provider/model`. May be repeated.
+    /// Estimate for this model instead: `provider/model`. May be repeated.
     #[arg(long = "model", value_name = "MODEL")]
     pub(crate) models: Vec<String>,
-    /// How many seconds lie between requests that do not say when they were sent.
+    /// Seconds between requests that have no timestamp.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) every: u64,
     #[command(flatten)]
     pub(crate) place: Where,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PrefixAnalyze {
-    /// Logs of requests to any provider, one JSON document a line; a memory with sessions of our
-    /// own; `-` for stdin.
+    /// Request logs of any provider, one JSON document per line, or a store with chat sessions; `-` for
+    /// stdin.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Fail if a prefix breaks.
+    /// Exit with 1 if a prefix breaks.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PrefixLive {
-    /// Begin with the breaks that are not older: a number with a unit, such as 12h or 30m.
+    /// Also show earlier breaks up to this age: a number with a unit, such as 12h or 30m.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) since: Option<Duration>,
     #[command(flatten)]
     pub(crate) place: Where,
-    /// One JSON document a line.
+    /// Print one JSON document per line.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PrefixLint {
-    /// An agent file, or the JSON body of a request; `-` for stdin.
+    /// An agent file or the JSON body of a request; `-` for stdin.
     pub(crate) file: PathBuf,
     /// Print the problems as JSON.
     #[arg(long)]
@@ -275,7 +273,7 @@ pub(crate) struct PrefixLint {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HooksCommand {
-    /// Fire one event, and show what each handler says and what comes of it.
+    /// Fire an event; print the output of each handler and the verdict.
     Test(HooksTest),
 }
 
@@ -283,29 +281,29 @@ pub(crate) enum HooksCommand {
 pub(crate) struct HooksTest {
     /// The event: pre_tool_use, stop, …
     pub(crate) event: String,
-    /// What handlers are told: a JSON object in our own words; `-` for stdin.
+    /// Input of the event: a JSON object with the fields of docs/HOOKS.md; `-` for stdin.
     #[arg(long, value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// The agent file whose hooks are tried. Without it and --hooks, those that lie beside the input
-    /// are: hooks.yaml, .claude/settings.json and their like.
+    /// Agent file with the hooks [default without --hooks: hooks.yaml, .claude/settings.json and similar
+    /// files beside the input].
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// The agent in it; otherwise the one that the input names, `root`, or the first of the file.
+    /// Agent in that file [default: the agent of the input, else `root`, else the first].
     #[arg(long, value_name = "NAME", requires = "file")]
     pub(crate) agent: Option<String>,
-    /// A file with hooks to try. May be repeated.
+    /// Hook file. May be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) hooks: Vec<PathBuf>,
-    /// The runtime that the files were written for: docker-agent, claude, codex or gemini.
-    /// Without it, it is recognized by their content.
+    /// Runtime that the hook files are for: docker-agent, claude, codex or gemini [default: detected from
+    /// their content].
     #[arg(long, value_name = "NAME")]
     pub(crate) dialect: Option<Dialect>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What a schema is of.
+/// The subject of a JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaOf {
     /// Agent files.
@@ -320,30 +318,29 @@ pub(crate) enum SessionsCommand {
     Ls {
         #[command(flatten)]
         place: Where,
-        /// Also those of sub-agents.
+        /// Include sessions of sub-agents.
         #[arg(long)]
         all: bool,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Print what was said in a session.
+    /// Print the conversation of a session.
     Show {
-        /// The session; the beginning of its name is enough.
+        /// Session ID or a unique prefix of it.
         id: String,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long, conflicts_with = "raw")]
         json: bool,
-        /// The bytes that the provider was sent, up to the end of the messages.
+        /// Print the request bytes that were sent to the provider, up to the end of the messages.
         #[arg(long)]
         raw: bool,
     },
-    /// Remove sessions, and those of the sub-agents that they gave tasks to; the ledger keeps only what
-    /// they cost.
+    /// Remove sessions and the sessions of their sub-agents; the ledger keeps only their costs.
     Rm {
-        /// The sessions; the beginnings of their names are enough.
+        /// Session IDs or unique prefixes of them.
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         ids: Vec<String>,
         /// Remove all sessions.
@@ -351,43 +348,43 @@ pub(crate) enum SessionsCommand {
         all: bool,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Draw what sessions have in common as a tree, with its sizes.
+    /// Draw the shared prefixes of sessions as a tree, with sizes.
     Tree {
-        /// Only sessions of this agent.
+        /// Show only sessions of this agent.
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Write conversations as JSON lines: those that no other session continues.
+    /// Write conversations as JSON lines; sessions that another session continues are left out.
     Export {
-        /// Only these sessions, continued or not; the beginnings of their names are enough.
+        /// Only these sessions, continued or not: IDs or unique prefixes of them.
         #[arg(conflicts_with = "all")]
         ids: Vec<String>,
-        /// Also those that other sessions continue.
+        /// Include sessions that another session continues.
         #[arg(long)]
         all: bool,
-        /// The file to write; otherwise, or as `-`, stdout.
+        /// The file to write; `-` for stdout [default: stdout].
         #[arg(long, short, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// Include sessions that hold something that was known as a secret when it was written.
+        /// Include sessions that contain secrets.
         #[arg(long)]
         with_secrets: bool,
         #[command(flatten)]
         place: Where,
     },
-    /// Erase what processes that died have left behind: pieces of prompts that no session needs.
+    /// Erase prompt pieces that no session uses, left behind by killed processes.
     Sweep {
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -395,10 +392,10 @@ pub(crate) enum SessionsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
-    /// The port to listen on; 0 for any that is free.
+    /// Port to listen on; 0 selects a free port.
     #[arg(long, default_value_t = 4010)]
     pub(crate) port: u16,
-    /// What it answers (YAML); otherwise what comes with it.
+    /// Replies (YAML) [default: built-in replies].
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
 }
@@ -418,11 +415,11 @@ pub(crate) struct Validate {
 pub(crate) enum CacheCommand {
     /// Print the newest entry under a key or handle.
     Get {
-        /// A handle (`cache:agent:…`), a `key` as the agent file has it (if one agent has it), or 64 hex digits.
+        /// A handle (`cache:agent:…`), a `key` as written in the agent file, or a key of 64 hex digits.
         key: String,
         #[command(flatten)]
         place: Where,
-        /// With everything that is known of the entry.
+        /// Print the entry with its metadata as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -432,7 +429,7 @@ pub(crate) enum CacheCommand {
         which: Which,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -440,54 +437,54 @@ pub(crate) enum CacheCommand {
     Rm {
         #[command(flatten)]
         which: Which,
-        /// Erase every entry, and what the ledger holds about the calls.
+        /// Erase every entry and the details of its calls in the ledger.
         #[arg(long, conflicts_with_all = ["pattern", "kind", "action", "tag"])]
         all: bool,
-        /// Only tell what would be erased.
+        /// Print what would be erased; erase nothing.
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Tell how much is cached, and what it cost and saved.
+    /// Print the size of the cache, and what was paid and saved.
     Stats {
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Erase entries whose time is over.
+    /// Erase expired entries.
     Sweep {
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Write every entry into a cassette, to be imported elsewhere and played with `run --frozen`.
+    /// Export all entries to a cassette file, for `cache import` and `run --frozen`.
     Export {
         /// The file to write; `-` for stdout.
         file: PathBuf,
-        /// Include entries whose keys hold secrets, and the key that those were digested under.
+        /// Include entries with secrets in their keys, and the key of their digests.
         #[arg(long)]
         with_digest_key: bool,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Store every entry of a cassette.
+    /// Import all entries of a cassette file.
     Import {
         /// The file to read; `-` for stdin.
         file: PathBuf,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -495,44 +492,42 @@ pub(crate) enum CacheCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LedgerCommand {
-    /// Erase inputs, keys, handles and reasons of calls; their time, name and cost stay.
+    /// Erase inputs, keys, handles and reasons of calls; keep their time, name and cost.
     #[command(group = ArgGroup::new("calls").required(true))]
     Rm {
-        /// The calls under this handle, in which `*` matches any text, or under this key of 64 hex
-        /// digits.
+        /// Calls with this handle (`*` matches any text) or this key of 64 hex digits.
         #[arg(value_name = "KEY", group = "calls")]
         key: Option<String>,
-        /// The calls of this session, those of forks that ran for it included; the beginning of its
-        /// name is enough. May be repeated.
+        /// Calls of this session and its forks: ID or unique prefix. May be repeated.
         #[arg(long, value_name = "ID", group = "calls")]
         session: Vec<String>,
         /// All calls.
         #[arg(long, group = "calls")]
         all: bool,
-        /// Only count the calls.
+        /// Print the number of calls; change nothing.
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Delete calls from the ledger; the sums that `cache stats` shows stay.
+    /// Delete calls from the ledger; keep the totals of `cache stats`.
     #[command(group = ArgGroup::new("calls").required(true))]
     Prune {
-        /// The calls that are older: a number with a unit, such as 90d or 12h.
+        /// Calls older than this: a number with a unit, such as 90d or 12h.
         #[arg(long, value_name = "AGE", group = "calls", value_parser = age)]
         older_than: Option<Duration>,
         /// All calls.
         #[arg(long, group = "calls")]
         all: bool,
-        /// Only count the calls.
+        /// Print the number of calls; change nothing.
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         place: Where,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -543,12 +538,12 @@ fn age(text: &str) -> Result<Duration, String> {
     cachalot_model::parse_age(text).ok_or_else(|| problem.to_owned())
 }
 
-/// Which entries.
+/// Selects cache entries.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Which {
-    /// Handles that match; `*` stands for any text.
+    /// Handles that match this pattern; `*` matches any text.
     pub(crate) pattern: Option<String>,
-    /// Entries of this kind: steps of workflows, tool calls, whole answers of agents, or requests.
+    /// Kind of entry: workflow step, tool call, agent answer, or request.
     #[arg(long, value_enum)]
     pub(crate) kind: Option<Kind>,
     /// Entries of this action, tool or agent.
@@ -559,7 +554,7 @@ pub(crate) struct Which {
     pub(crate) tag: Vec<String>,
 }
 
-/// What kind of work an entry answers.
+/// Kind of work that an entry caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     Action,
@@ -570,12 +565,12 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelList {
-    /// The model to show: `MODEL`, or `PROVIDER/MODEL`. Without it, all models are listed.
+    /// `MODEL` or `PROVIDER/MODEL` [default: list all models].
     pub(crate) name: Option<String>,
-    /// Only models of this provider.
+    /// List only models of this provider.
     #[arg(long)]
     pub(crate) provider: Option<String>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -585,26 +580,25 @@ pub(crate) struct Hash {
     /// Paths or URIs.
     #[arg(required = true)]
     pub(crate) uri: Vec<String>,
-    /// sha256, md5 or blake2b.
+    /// Hash algorithm: sha256, md5 or blake2b.
     #[arg(long, short, default_value = "sha256")]
     pub(crate) algorithm: String,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A handle or a key, or a session, of which the last answer of a model is told; without one, the
-    /// last call that the cache could have answered.
+    /// A handle, a key, or a session (its last model answer) [default: the last cacheable call].
     #[arg(conflicts_with = "last")]
     pub(crate) key: Option<String>,
-    /// The last call that the cache could have answered.
+    /// The last cacheable call.
     #[arg(long)]
     pub(crate) last: bool,
     #[command(flatten)]
     pub(crate) place: Where,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

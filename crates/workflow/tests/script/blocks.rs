@@ -193,7 +193,8 @@ fn blocks_do_not_see_each_other() {
             "script_error"
         );
         // A program that is compiled once begins anew each time, at its own line.
-        let defaults = "def add(x, all=[]):\n    all.append(x)\n    return all\nreturn add(state['n'])";
+        let defaults =
+            "def add(x, all=[]):\n    all.append(x)\n    return all\nreturn add(state['n'])";
         for n in 1..4 {
             let state = object(json!({ "n": n }));
             let mut script = block(defaults);
