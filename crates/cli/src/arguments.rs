@@ -95,6 +95,10 @@ pub(crate) struct Run {
     pub(crate) secrets_env: Option<String>,
     #[command(flatten)]
     pub(crate) python: Python,
+    /// Approve a node that needs approval before it runs (`interrupt_before`); `all` approves every
+    /// node. A run without a required approval does not start. May be repeated.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) approve: Vec<String>,
     /// Answer memoized steps only from the cache; a miss is an error.
     #[arg(long, group = "mode")]
     pub(crate) frozen: bool,

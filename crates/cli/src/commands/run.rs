@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
     render::stdout::open()?;
     let registry = actions::builtin();
     let Loaded {
-        agent,
+        mut agent,
         backend,
         sources,
     } = load(
@@ -43,6 +43,18 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
         arguments.python.language(),
         surroundings,
     )?;
+    let refusals = match agent.approve(&arguments.approve) {
+        Err(unknown) => unknown,
+        // A plan runs nothing, and shows what an approval would allow.
+        Ok(()) if arguments.plan => Vec::new(),
+        Ok(()) => agent.needs_approval().into_iter().collect(),
+    };
+    if !refusals.is_empty() {
+        return Err(Trouble::Usage {
+            problems: refusals,
+            sources,
+        });
+    }
     if !arguments.quiet {
         let of_team = agent.team.iter().flat_map(|team| &team.warnings);
         let warnings: Vec<Problem> = agent.warnings.iter().chain(of_team).cloned().collect();

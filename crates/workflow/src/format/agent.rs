@@ -9,6 +9,7 @@ use cachalot_model::Configured;
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
+use super::interrupts::Approval;
 use super::settings::Settings;
 use crate::action::Action;
 use crate::script::Script;
@@ -40,6 +41,8 @@ pub struct Agent {
     pub(crate) nodes: Vec<Node>,
     /// The flow from the start of a run to its first node.
     pub(crate) start: Flow,
+    /// The approvals that a run needs and does not have yet.
+    pub(super) approvals: Vec<Approval>,
     /// Warnings, in the order of the file.
     pub warnings: Vec<Problem>,
 }

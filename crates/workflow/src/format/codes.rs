@@ -42,6 +42,8 @@ codes! {
     ENDLESS_CYCLE = "endless-cycle": "Nodes lead to each other, and nothing leads out."
     UNREACHABLE = "unreachable": "An edge or rule is never taken, because another one always is."
     FALLBACK_UNDEFINED = "fallback-undefined": "A `fallback` names a node that there is not."
+    NEEDS_APPROVAL = "needs-approval": "Nodes need approval before they run: a warning of `validate`, an error of `run` without `--approve`."
+    APPROVAL_UNDEFINED = "approval-undefined": "`interrupt_before` or `--approve` names a node that there is not."
     FAN_IN_UNDEFINED = "fan-in-undefined": "A fan-out names no node at which its branches meet, or one that there is not."
     UNKNOWN_ACTION = "unknown-action": "`uses` names an action that there is not."
     EFFECT_ONLY_WRAPPED = "effect-only-wrapped": "`cache.wrap` around an action whose only purpose is an effect."

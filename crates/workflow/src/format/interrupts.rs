@@ -1,35 +1,270 @@
-//! `interrupt` and its relatives: places at which the reference implementation waits for a person. A run
-//! never waits.
+//! `interrupt`, `interrupt_before` and `interrupt_after`: nodes at which the reference implementation waits
+//! for a person. A run never waits: its approvals are given before it begins.
 
-use cachalot_core::Problem;
-use cachalot_core::tree::{Kind, Node, Section};
+use cachalot_core::suggest::nearest;
+use cachalot_core::tree::{Entry, Kind, Node, Section};
+use cachalot_core::{Place, Problem};
 
+use super::agent::Agent;
 use super::codes;
 use super::settings::no_effect;
 
-/// Reads `interrupt`, `interrupt_before` and `interrupt_after`, which may stand in a node, in `config` or in
-/// the file. An approval that is required before a node is refused: a run must not pass it by. An answer
-/// that is expected after a node is missing, with a warning.
-pub(super) fn read(section: &mut Section<'_>, what: &str, problems: &mut Vec<Problem>) {
-    for key in ["interrupt", "interrupt_before", "interrupt_after"] {
-        let Some(entry) = section.unclaimed(key).filter(|entry| is_set(&entry.value)) else {
-            continue;
-        };
-        let is_after = key == "interrupt_after" || entry.value.as_text() == Some("after");
-        problems.push(match is_after {
-            true => no_effect(
-                entry,
-                what,
-                "give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
-            ),
-            false => Problem::new(codes::UNSUPPORTED, "a run does not wait for approval")
-                .at(&entry.key_place)
-                .help("let an agent do it: `permissions` make `cachalot chat` ask first"),
-        });
+/// The name that approves all nodes of a file in which no node has this name.
+const ALL: &str = "all";
+
+/// A node that needs approval before it runs.
+#[derive(Debug, Clone)]
+pub(super) struct Approval {
+    /// The path of the node.
+    pub(super) node: String,
+    /// The place that requires the approval.
+    pub(super) place: Place,
+}
+
+/// Reads the keys of a node. Returns the approval that it needs before it runs.
+pub(super) fn of_node(
+    section: &mut Section<'_>,
+    name: Option<&str>,
+    problems: &mut Vec<Problem>,
+) -> Option<Approval> {
+    let place = required(section, "a node", problems)?;
+    name.map(|name| Approval {
+        node: name.to_owned(),
+        place,
+    })
+}
+
+/// Reads the keys of a step. An approval is refused: only nodes have names that an approval can refer to.
+pub(super) fn of_step(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
+    if let Some(place) = required(section, "a step", problems) {
+        problems.push(
+            Problem::new(codes::UNSUPPORTED, "a step does not wait for approval")
+                .at(&place)
+                .help("write `interrupt: before` in the node that the step belongs to"),
+        );
     }
 }
 
-/// Returns false for null, `false` and an empty list.
+/// Reads the keys of `config` or of the file. Returns the approvals of the nodes in `interrupt_before`,
+/// which may not exist.
+pub(super) fn of_list(
+    section: &mut Section<'_>,
+    what: &str,
+    problems: &mut Vec<Problem>,
+) -> Vec<Approval> {
+    without_effect(section, what, problems);
+    if let Some(entry) = entry(section, "interrupt").filter(|entry| !is_after(entry)) {
+        let message = format!("`interrupt` in {what} names no node");
+        problems.push(
+            Problem::new(codes::UNSUPPORTED, message)
+                .at(&entry.key_place)
+                .help("write `interrupt_before: [NODE]`"),
+        );
+    }
+    let Some(entry) = entry(section, "interrupt_before") else {
+        return Vec::new();
+    };
+    let Some(items) = entry.value.as_list() else {
+        problems.push(entry.value.wrong_type("`interrupt_before`", "a list"));
+        return Vec::new();
+    };
+    let mut approvals = Vec::new();
+    for item in items {
+        match item.as_text() {
+            Some(name) => approvals.push(Approval {
+                node: name.to_owned(),
+                place: item.place.clone(),
+            }),
+            None => problems
+                .push(item.wrong_type("an item of `interrupt_before`", "the name of a node")),
+        }
+    }
+    approvals
+}
+
+/// Returns the approvals in the order of the nodes, one per node. Reports names of nodes that do not exist.
+pub(super) fn resolve(
+    approvals: Vec<Approval>,
+    names: &[String],
+    problems: &mut Vec<Problem>,
+) -> Vec<Approval> {
+    let known: Vec<&str> = names.iter().map(String::as_str).collect();
+    for approval in &approvals {
+        if !names.contains(&approval.node) {
+            let problem = undefined("`interrupt_before`", &approval.node, &known);
+            problems.push(problem.at(&approval.place));
+        }
+    }
+    known
+        .iter()
+        .filter_map(|name| approvals.iter().find(|approval| approval.node == **name))
+        .cloned()
+        .collect()
+}
+
+/// Creates the warning of `validate`; `None` if no approval is needed.
+pub(super) fn warning(approvals: &[Approval]) -> Option<Problem> {
+    problem(approvals, Problem::warning)
+}
+
+impl Agent {
+    /// Returns the paths of the nodes that need approval before a run begins and do not have it, in the
+    /// order of the file.
+    pub fn unapproved(&self) -> impl Iterator<Item = &str> {
+        self.approvals.iter().map(|approval| approval.node.as_str())
+    }
+
+    /// Returns the problem of a run that lacks approvals; `None` if it has all. [`crate::graph::run`] fails
+    /// with it before the first node.
+    #[must_use]
+    pub fn needs_approval(&self) -> Option<Problem> {
+        problem(&self.approvals, Problem::new)
+    }
+
+    /// Approves nodes by name; `all` approves every node, unless a node has this name. A node that needs no
+    /// approval is accepted, so that one command fits several versions of a file. Removes the warnings that
+    /// no longer hold.
+    ///
+    /// # Errors
+    /// A problem for each name that is not a node.
+    pub fn approve(&mut self, names: &[String]) -> Result<(), Vec<Problem>> {
+        let is_known = |name: &str| {
+            self.node_names().any(|known| known == name)
+                || self.unapproved().any(|known| known == name)
+        };
+        let means_all = |name: &str| name == ALL && !is_known(ALL);
+        let problems: Vec<Problem> = names
+            .iter()
+            .filter(|name| !is_known(name) && !means_all(name))
+            .map(|name| {
+                // Paths in other files come last: most names are nodes of this one.
+                let nodes: Vec<&str> = self.node_names().collect();
+                let paths = self.unapproved().filter(|path| !nodes.contains(path));
+                let known: Vec<&str> = nodes.iter().copied().chain(paths).chain([ALL]).collect();
+                undefined("`--approve`", name, &known)
+            })
+            .collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        if names.iter().any(|name| means_all(name)) {
+            self.approvals.clear();
+        }
+        self.approvals
+            .retain(|approval| !names.contains(&approval.node));
+        self.warnings
+            .retain(|warning| warning.code != codes::NEEDS_APPROVAL);
+        self.warnings.extend(warning(&self.approvals));
+        Ok(())
+    }
+}
+
+fn problem(
+    approvals: &[Approval],
+    create: impl FnOnce(&'static str, String) -> Problem,
+) -> Option<Problem> {
+    let first = approvals.first()?;
+    let names: Vec<String> = approvals
+        .iter()
+        .map(|approval| format!("`{}`", approval.node))
+        .collect();
+    let message = match names.as_slice() {
+        [name] => format!("{name} needs approval before it runs"),
+        [names @ .., last] => format!(
+            "{} and {last} need approval before they run",
+            names.join(", ")
+        ),
+        [] => return None,
+    };
+    let flags: Vec<String> = approvals
+        .iter()
+        .map(|approval| flag(&approval.node))
+        .collect();
+    let help = format!("to approve, add `{}` to `cachalot run`", flags.join(" "));
+    Some(
+        create(codes::NEEDS_APPROVAL, message)
+            .at(&first.place)
+            .help(help),
+    )
+}
+
+/// Returns the flag that approves a node, quoted for a shell.
+fn flag(node: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@".contains(c);
+    let word = match !node.is_empty() && node.chars().all(is_plain) {
+        true => node.to_owned(),
+        false => format!("'{}'", node.replace('\'', r"'\''")),
+    };
+    match node.starts_with('-') {
+        true => format!("--approve={word}"),
+        false => format!("--approve {word}"),
+    }
+}
+
+fn undefined(by: &str, name: &str, known: &[&str]) -> Problem {
+    let help = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the nodes are {}", known.join(", ")),
+    };
+    Problem::new(
+        codes::APPROVAL_UNDEFINED,
+        format!("{by} names `{name}`, and there is no such node"),
+    )
+    .help(help)
+}
+
+/// Reads the keys of a node or a step. Returns the place that requires an approval before it runs.
+fn required(section: &mut Section<'_>, what: &str, problems: &mut Vec<Problem>) -> Option<Place> {
+    without_effect(section, what, problems);
+    let mut required = None;
+    if let Some(entry) = entry(section, "interrupt").filter(|entry| !is_after(entry)) {
+        match entry.value.as_text() {
+            Some("before") => required = Some(entry.key_place.clone()),
+            Some(other) => problems.push(
+                Problem::new(
+                    codes::BAD_VALUE,
+                    format!("there is no `interrupt: {other}`"),
+                )
+                .at(&entry.value.place)
+                .help("write `before` or `after`"),
+            ),
+            None => problems.push(entry.value.wrong_type("`interrupt`", "`before` or `after`")),
+        }
+    }
+    if let Some(entry) = entry(section, "interrupt_before") {
+        match entry.value.as_boolean() {
+            Some(_) => required = required.or(Some(entry.key_place.clone())),
+            None => problems.push(entry.value.wrong_type(
+                &format!("`interrupt_before` of {what}"),
+                "`true` or `false`",
+            )),
+        }
+    }
+    required
+}
+
+/// Warns of an answer that is expected after a node: a run goes on without it.
+fn without_effect(section: &mut Section<'_>, what: &str, problems: &mut Vec<Problem>) {
+    let after = [
+        entry(section, "interrupt").filter(|entry| is_after(entry)),
+        entry(section, "interrupt_after"),
+    ];
+    problems.extend(after.into_iter().flatten().map(|entry| {
+        let help = "give the answer before the run: `cachalot run FILE --input NAME=ANSWER`";
+        no_effect(entry, what, help)
+    }));
+}
+
+fn is_after(entry: &Entry) -> bool {
+    entry.value.as_text() == Some("after")
+}
+
+/// Claims `key`, also if the node is otherwise ignored; returns its entry unless the value is null, `false`
+/// or an empty list.
+fn entry<'a>(section: &mut Section<'a>, key: &'static str) -> Option<&'a Entry> {
+    section.entry(key).filter(|entry| is_set(&entry.value))
+}
+
 fn is_set(node: &Node) -> bool {
     match &node.kind {
         Kind::Null | Kind::Boolean(false) => false,

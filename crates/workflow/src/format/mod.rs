@@ -145,7 +145,7 @@ fn read(
     let variables = mapping(section.map("variables", problems));
     let initial_state = mapping(section.map("initial_state", problems));
     section.claim("state_schema");
-    config::read(&mut section, problems);
+    let mut approvals = config::read(&mut section, problems);
     let written_settings = section.present("settings");
     let mut settings = match written_settings.map(llm_settings::with_token_key) {
         Some(node) => settings::read(
@@ -196,7 +196,7 @@ fn read(
         "an agent file",
         problems,
     );
-    interrupts::read(&mut section, "an agent file", problems);
+    approvals.extend(interrupts::of_list(&mut section, "an agent file", problems));
     settings::without_effect(&mut section, NO_EFFECT, "an agent file", problems);
     section.finish(problems);
 
@@ -211,6 +211,7 @@ fn read(
         runner: runner
             .or(settings.python.runner)
             .unwrap_or(Language::Python),
+        approvals,
         problems: std::mem::take(problems),
     };
     let read: Vec<Option<Node>> = nodes
@@ -219,6 +220,8 @@ fn read(
         .collect();
     let (start, flows) = reader.flows(nodes, edges);
     *problems = reader.problems;
+    let approvals = interrupts::resolve(reader.approvals, &names, problems);
+    problems.extend(interrupts::warning(&approvals));
     misplaced::explain(nodes, problems);
     let nodes = read
         .into_iter()
@@ -245,6 +248,7 @@ fn read(
         templates,
         nodes,
         start,
+        approvals,
         warnings: Vec::new(),
     })
 }

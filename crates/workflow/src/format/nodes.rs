@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::agent::{Flow, Language, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
-use super::interrupts;
+use super::interrupts::{self, Approval};
 use super::settings::without_effect;
 use super::work::WAYS;
 use crate::actions::Registry;
@@ -27,6 +27,8 @@ pub(super) struct Reader<'a> {
     pub(super) variables: &'a Map<String, Value>,
     /// The runner of inline Python code without `language`.
     pub(super) runner: Language,
+    /// The approvals that were read so far.
+    pub(super) approvals: Vec<Approval>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -94,6 +96,14 @@ impl Reader<'_> {
             .node("name")
             .map_or_else(|| section.place().clone(), |name| name.place.clone());
         section.text("description", &mut self.problems);
+        // Before the work: a node whose work cannot be read claims all of its keys.
+        match rank {
+            Rank::Node => {
+                self.approvals
+                    .extend(interrupts::of_node(&mut section, name, &mut self.problems))
+            }
+            Rank::Step => interrupts::of_step(&mut section, &mut self.problems),
+        }
         let (work, output_key) = self.work(&mut section, rank, language);
         let output = match is_ignored(&section) {
             true => Output::Merge,
@@ -111,7 +121,6 @@ impl Reader<'_> {
             what,
             &mut self.problems,
         );
-        interrupts::read(&mut section, what, &mut self.problems);
         without_effect(&mut section, NO_EFFECT, what, &mut self.problems);
         section.finish(&mut self.problems);
         let name = name.unwrap_or_default().to_owned();

@@ -27,6 +27,7 @@ pub fn schema(registry: &Registry) -> Value {
             "variables": mapping("Constants: `{{ variables.x }}`, and `${x}` in arguments."),
             "settings": settings(),
             "config": config(),
+            "interrupt_before": interrupt_before(),
             "state_schema": { "description": "What the state holds; for people." },
             "initial_state": mapping("The state to begin with; the input wins."),
             "nodes": {
@@ -47,17 +48,23 @@ pub fn schema(registry: &Registry) -> Value {
 }
 
 fn config() -> Value {
-    let nothing = json!({ "type": ["array", "null"], "maxItems": 0 });
     closed(
-        "How other runtimes compile the file; changes nothing here.",
+        "How other runtimes compile the file; only `interrupt_before` changes a run here.",
         json!({
             "raise_exceptions": boolean("A node that fails ends the run, whatever this says."),
-            "interrupt_before": nothing,
-            "interrupt_after": nothing,
+            "interrupt_before": interrupt_before(),
+            "interrupt_after": { "type": ["array", "null"], "maxItems": 0 },
             "checkpoint_dir": text("Without effect: no checkpoints are written."),
             "max_execution_time": { "description": "Without effect.", "type": "number" },
         }),
     )
+}
+
+fn interrupt_before() -> Value {
+    json!({
+        "description": "Nodes that run only if `cachalot run --approve NODE` approves them.",
+        "type": ["array", "null"], "items": { "type": "string" },
+    })
 }
 
 fn text(description: &str) -> Value {
@@ -336,6 +343,17 @@ fn node_only() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("goto", with("What comes next.", rules)),
+        (
+            "interrupt",
+            with(
+                "`before`: the node runs only if `cachalot run --approve NODE` approves it.",
+                json!({ "enum": ["before", "after"] }),
+            ),
+        ),
+        (
+            "interrupt_before",
+            boolean("`true` is the same as `interrupt: before`."),
+        ),
         (
             "fan_in",
             with(

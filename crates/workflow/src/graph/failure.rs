@@ -14,7 +14,7 @@ pub struct RunFailure {
     pub node: String,
     /// The failure kind, a stable identifier: the kind of the action's or script's failure, or one of
     /// `template_error`, `no_transition`, `loop_limit`, `node_limit`, `validation_error`,
-    /// `reflection_failed`.
+    /// `reflection_failed`, `needs_approval`.
     pub kind: &'static str,
     /// The message: what failed, on what, and what to do.
     pub message: String,

@@ -54,13 +54,17 @@ pub const BRANCHES_AT_A_TIME: usize = 16;
 /// Runs an agent file from its start. Returns the final state.
 ///
 /// # Errors
-/// The failure of the node that ended the run. Secrets are masked in it.
+/// The failure of the node that ended the run, with secrets masked; or `needs_approval` before the first
+/// node, if nodes need an approval that [`Agent::approve`] has not given.
 pub async fn run(
     agent: &Agent,
     input: Map<String, Value>,
     runtime: &Arc<Runtime>,
     scripts: &Scripts,
 ) -> Result<Map<String, Value>, RunFailure> {
+    if let Some(failure) = unapproved(agent) {
+        return Err(failure);
+    }
     let surroundings = Surroundings::of(runtime, &agent.variables);
     let state = initial_state(agent, input);
     let runner = Runner {
@@ -72,6 +76,17 @@ pub async fn run(
     };
     let ended = runner.walk(&agent.start, state, Vec::new()).await?;
     Ok(ended.into_fields())
+}
+
+/// Returns the failure of a run that lacks approvals.
+fn unapproved(agent: &Agent) -> Option<RunFailure> {
+    let problem = agent.needs_approval()?;
+    let node = agent.unapproved().next().unwrap_or_default();
+    let failure = RunFailure::new(node, "needs_approval", problem.message);
+    Some(RunFailure {
+        place: problem.place,
+        ..failure
+    })
 }
 
 fn initial_state(agent: &Agent, input: Map<String, Value>) -> State {

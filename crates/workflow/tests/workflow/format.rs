@@ -1,5 +1,6 @@
 //! Agent files: what is wrong with them, where, and what they mean.
 
+mod approvals;
 mod team;
 
 use std::collections::BTreeMap;
@@ -142,13 +143,12 @@ fn config_is_taken_where_it_changes_nothing() {
             .is_empty()
     );
     problems(
-        "config:\n  interrupt_before: [a]\n  interrupt_after: a\n  checkpoint: ./c/a.pkl\n  raise_exception: true\n  checkpoint_dir: [x]\nnodes: [{name: a}]\n",
+        "config:\n  interrupt_after: a\n  checkpoint: ./c/a.pkl\n  raise_exception: true\n  checkpoint_dir: [x]\nnodes: [{name: a}]\n",
         &[
-            "a.yaml:2:3: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
-            "a.yaml:3:3: `interrupt_after` in `config` has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
-            "a.yaml:4:15: `checkpoint`: a run does not go on from a checkpoint [unsupported]; take it out to run from the start; give a state with `--input`",
-            "a.yaml:5:3: unknown key `raise_exception` in `config` [unknown-key]; did you mean `raise_exceptions`?",
-            "a.yaml:6:3: `checkpoint_dir` in `config` has no effect [no-effect]; no checkpoints are written",
+            "a.yaml:2:3: `interrupt_after` in `config` has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
+            "a.yaml:3:15: `checkpoint`: a run does not go on from a checkpoint [unsupported]; take it out to run from the start; give a state with `--input`",
+            "a.yaml:4:3: unknown key `raise_exception` in `config` [unknown-key]; did you mean `raise_exceptions`?",
+            "a.yaml:5:3: `checkpoint_dir` in `config` has no effect [no-effect]; no checkpoints are written",
         ],
     );
 }
@@ -805,20 +805,7 @@ edges:
 }
 
 #[test]
-fn a_key_of_the_reference_that_changes_something_is_no_warning() {
-    problems(
-        "nodes: [{name: a, interrupt: before}]",
-        &[
-            "a.yaml:1:19: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
-        ],
-    );
-    problems(
-        "interrupt_before: [a]\nnodes: [{name: a, interrupt_before: true, interrupt_after: false}]",
-        &[
-            "a.yaml:1:1: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
-            "a.yaml:2:19: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
-        ],
-    );
+fn a_model_in_this_process_is_no_warning() {
     let local = "settings: {llm: {backend: local}}\nnodes: [{name: a, uses: cache.wrap, with: {action: llm.call, args: {}}}]";
     let told = load(local).unwrap_err();
     assert!(

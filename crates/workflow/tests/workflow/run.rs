@@ -309,3 +309,18 @@ async fn templates_are_not_applied_to_inline_code() {
         json!("{{ state.y }} ${z}")
     );
 }
+
+#[tokio::test]
+async fn a_run_that_lacks_an_approval_runs_nothing() {
+    let world = World::new();
+    let text = "
+nodes:
+  - {name: first, uses: test.echo, with: {value: 1}}
+  - {name: second, uses: test.echo, with: {value: 2}, interrupt: before}
+";
+    let failure = world.run(text, json!({})).await.unwrap_err();
+    assert_eq!((&*failure.node, failure.kind), ("second", "needs_approval"));
+    assert_eq!(failure.message, "`second` needs approval before it runs");
+    assert_eq!(failure.place.unwrap().line, 4);
+    assert!(world.told.shown().is_empty());
+}

@@ -101,6 +101,7 @@ fn what_loads_is_accepted() {
     let validator = Validator(schema(&registry));
     for text in [
         "nodes: [{name: a}]",
+        "config: {interrupt_before: [a]}\ninterrupt_before: [b]\nnodes: [{name: a, interrupt: before}, {name: b, interrupt_before: true}]",
         "
 name: n
 description: d
