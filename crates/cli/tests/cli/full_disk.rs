@@ -90,6 +90,20 @@ fn is_about_space(name: &str, said: &str) {
     }
 }
 
+/// Checks that every case of a report names the full disk; returns the number of cases.
+#[track_caller]
+fn all_name_the_full_disk(report: &str) -> usize {
+    let cases = cases(report);
+    for (name, said) in &cases {
+        assert!(
+            said.to_lowercase().contains("no space left"),
+            "{name}\n{said}"
+        );
+        is_about_space(name, said);
+    }
+    cases.len()
+}
+
 #[test]
 fn a_run_on_a_full_disk_says_that_there_is_no_space() {
     let script = r#"
@@ -120,15 +134,7 @@ cachalot why --last
     let Some(report) = with_tiny_disk("size=1m", script) else {
         return;
     };
-    let cases = cases(&report);
-    assert_eq!(cases.len(), 20, "{report}");
-    for (name, said) in cases {
-        assert!(
-            said.to_lowercase().contains("no space left"),
-            "{name}\n{said}"
-        );
-        is_about_space(name, said);
-    }
+    assert_eq!(all_name_the_full_disk(&report), 20, "{report}");
 }
 
 #[test]
@@ -150,13 +156,7 @@ done
     let Some(report) = with_tiny_disk("size=8m,nr_inodes=24", script) else {
         return;
     };
-    for (name, said) in cases(&report) {
-        assert!(
-            said.to_lowercase().contains("no space left"),
-            "{name}\n{said}"
-        );
-        is_about_space(name, said);
-    }
+    assert_eq!(all_name_the_full_disk(&report), 6, "{report}");
 }
 
 #[test]
@@ -182,15 +182,7 @@ echo "=== device"
     let Some(report) = with_tiny_disk("size=256k", script) else {
         return;
     };
-    let cases = cases(&report);
-    assert_eq!(cases.len(), 5, "{report}");
-    for (name, said) in cases {
-        assert!(
-            said.to_lowercase().contains("no space left"),
-            "{name}\n{said}"
-        );
-        is_about_space(name, said);
-    }
+    assert_eq!(all_name_the_full_disk(&report), 5, "{report}");
 }
 
 #[test]
@@ -206,11 +198,5 @@ done
     let Some(report) = with_tiny_disk("size=1m", script) else {
         return;
     };
-    for (name, said) in cases(&report) {
-        assert!(
-            said.to_lowercase().contains("no space left"),
-            "{name}\n{said}"
-        );
-        is_about_space(name, said);
-    }
+    assert_eq!(all_name_the_full_disk(&report), 3, "{report}");
 }
