@@ -16,7 +16,7 @@ use ruff_text_size::Ranged;
 
 use super::rewrite::{self, Rewritten};
 use super::unsupported::{self, Unsupported};
-use super::{branches, changes, shims, surrogates};
+use super::{branches, changes, shims, surrogates, whitespace};
 
 /// The maximum length of a block, in bytes. Bounds the depth of the syntax tree and thereby the stack
 /// that it needs.
@@ -98,6 +98,8 @@ pub(super) struct Program {
     pub(super) names: bool,
     /// True if the program's value is a tuple: the block's value, and the state after the block.
     pub(super) changes: bool,
+    /// The line of the block, from 1, where it first looks for white space.
+    pub(super) whitespace: Option<u32>,
 }
 
 impl Program {
@@ -140,7 +142,8 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
     let unknown = unsupported::first(parsed.suite());
     let halves = surrogates::first(&source, parsed.tokens());
     let rewritten = rewrite::rewrite(&source, parsed.suite(), parsed.tokens());
-    let refused = [unknown, halves, rewritten.refused.clone()]
+    let separators = whitespace::in_literal(parsed.suite());
+    let refused = [unknown, halves, separators, rewritten.refused.clone()]
         .into_iter()
         .flatten()
         .min_by_key(|(_, at)| *at);
@@ -152,6 +155,7 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
     }
     let has_results = branches::mentioned(parsed.suite());
     let changes = changes::possible(parsed.suite());
+    let whitespace = whitespace::first_use(parsed.suite()).map(|at| line_at(&source, at));
     let (parsed, rewritten) = if has_results {
         let text = branches::with_attributes_as_calls(&source, parsed.suite());
         let parsed = parse(&text)?;
@@ -172,6 +176,7 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
             lines,
             names: false,
             changes,
+            whitespace,
         }
     } else {
         let names = assigned(parsed.suite());
@@ -184,6 +189,7 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
             lines,
             names: true,
             changes,
+            whitespace,
         }
     };
     let head = has_results.then(|| branches::head(&rewritten.helpers));

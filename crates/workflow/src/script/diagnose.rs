@@ -4,11 +4,13 @@
 //! interpreter's own message would blame the block; this module names the missing feature and a
 //! workaround.
 
+use std::time::Duration;
+
 use monty_types::{ExcType, MontyException};
 
-use super::ScriptFailure;
 use super::block::{LONGEST, Program, Refused};
 use super::unsupported::{self, Unsupported, WAY_OUT};
+use super::{ScriptFailure, limits};
 
 /// Prefix of an exception's message if a block tried to access the system.
 pub(super) const NO_ACCESS: &str = "inline code has no access to";
@@ -81,6 +83,8 @@ pub(super) const METHODS: [(&str, &str); 9] = [
 pub(super) struct Scene<'a> {
     /// The line of the file on which the block begins.
     pub(super) first_line: u32,
+    /// The block's time limit.
+    pub(super) time_limit: Duration,
     /// The output of the block.
     pub(super) printed: String,
     /// The program of the block.
@@ -132,11 +136,9 @@ pub(super) fn exception(
     };
     let mut failure = match (raised.exc_type(), edge) {
         (_, Some(what)) => unsupported(&what, line),
-        (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => failure(
-            "script_timeout",
-            "the block ran longer than its time limit".to_owned(),
-            line,
-        ),
+        (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => {
+            failure("script_timeout", limits::timed_out(scene.time_limit), line)
+        }
         (ExcType::MemoryError, None) if message.starts_with("memory limit exceeded") => {
             failure("script_memory", format!("MemoryError: {message}"), line)
         }
@@ -170,13 +172,21 @@ fn is_number_of_python(message: &str) -> bool {
     if !is_float && !message.starts_with("invalid literal for int()") {
         return false;
     }
-    let Some((_, text)) = message.split_once(": ") else {
+    let Some((_, shown)) = message.split_once(": ") else {
         return false;
     };
-    let text = text.trim_matches(['\'', '"']).trim();
+    let shown = shown.trim_matches(['\'', '"']).trim();
+    // The message shows the `repr` of the text. Around a number, these characters are white space in Python.
+    let text = ["\\x1c", "\\x1d", "\\x1e", "\\x1f"]
+        .iter()
+        .fold(shown, |text, escape| {
+            text.trim_start_matches(escape).trim_end_matches(escape)
+        });
     let has_foreign_digits = text.chars().any(|c| !c.is_ascii() && c.is_numeric());
+    let has_separators = text.len() < shown.len();
     let plain: String = text.chars().filter(|c| *c != '_').collect();
-    has_foreign_digits || is_float && text.contains('_') && plain.parse::<f64>().is_ok()
+    has_foreign_digits
+        || (has_separators || is_float && text.contains('_')) && plain.parse::<f64>().is_ok()
 }
 
 /// Returns the limitation of the interpreter that an exception indicates, if it indicates one.
@@ -226,7 +236,13 @@ pub(super) fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsu
             }
         }
         ExcType::AttributeError => attribute(message).and_then(plain),
+        ExcType::TypeError if message.contains("RegexFlag") => {
+            plain(format!("this use of a flag of `re`: {message}"))
+        }
         ExcType::TypeError => operation(message),
+        ExcType::JsonDecodeError if message.contains("hex escape") => {
+            plain(format!("half a surrogate pair in JSON: {message}"))
+        }
         ExcType::LookupError if message.starts_with("unknown encoding") => {
             plain(format!("the text encoding in this: {message}"))
         }
@@ -267,8 +283,13 @@ fn attribute(message: &str) -> Option<String> {
             "range",
             "function",
             "generator",
+            "HASH",
             "Match",
             "Pattern",
+            "Random",
+            "RegexFlag",
+            "UUID",
+            "struct_time",
             "map",
             "zip",
             "filter",
@@ -343,6 +364,7 @@ fn operation(message: &str) -> Option<Unsupported> {
         "must be real number, not int",
         "'float' object cannot be interpreted as an integer",
         "exceptions can only be called",
+        "a bytes-like object is required",
     ];
     if lacking.iter().any(|it| message.starts_with(it)) {
         return Some(Unsupported {

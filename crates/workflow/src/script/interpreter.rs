@@ -13,13 +13,13 @@ use monty_types::{
 };
 use serde_json::{Map, Value};
 
-use super::block::Program;
+use super::block::{Program, Refused};
 use super::diagnose::{self, NO_ACCESS, Scene};
 use super::host::Host;
 use super::printed::Printed;
 use super::programs::{Compiled, Programs};
 use super::wire::Received;
-use super::{Changes, Ended, ScriptFailure, convert};
+use super::{Changes, Ended, ScriptFailure, convert, whitespace};
 
 /// Runs a block to its end. A `memory_limit` of 0 means no limit.
 ///
@@ -36,6 +36,13 @@ pub(super) fn run(
         time_limit: Duration::from_millis(block.time_limit_ms),
     };
     let Compiled { program, run } = programs.get(&block.source, block.first_line)?;
+    if let Some(line) = program.whitespace
+        && (whitespace::in_map(&block.state) || whitespace::in_map(&block.variables))
+    {
+        let what = whitespace::limitation();
+        let refused = Refused::Unsupported { what, line };
+        return Err(diagnose::refused(&refused, block.first_line));
+    }
     let before = match program.changes {
         true => digests(&block.state),
         false => Vec::new(),
@@ -62,6 +69,7 @@ pub(super) fn run(
         Err(raised) => {
             let scene = Scene {
                 first_line: block.first_line,
+                time_limit: clock.time_limit,
                 printed,
                 program: &program,
             };

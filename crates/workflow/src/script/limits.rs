@@ -1,4 +1,12 @@
-//! Resource limits that a worker process sets for itself before it receives a block.
+//! Resource limits that a worker process sets for itself before it receives a block, and the message of
+//! the time limit.
+
+use std::time::Duration;
+
+/// Returns the message for a block that was stopped at its time limit.
+pub(super) fn timed_out(limit: Duration) -> String {
+    format!("the block ran longer than its time limit of {limit:?} and was stopped")
+}
 
 /// Permanently drops everything that running a block does not need: memory beyond `memory_limit` bytes
 /// more than now (on Linux; 0 means no limit), core dumps, writing files, all but a few open files, and

@@ -10,6 +10,7 @@ mod host;
 mod interpreter;
 mod limits;
 pub mod lua;
+mod nans;
 mod options;
 mod pool;
 mod printed;
@@ -22,6 +23,7 @@ mod shims;
 mod surrogates;
 mod templates;
 mod unsupported;
+mod whitespace;
 mod wire;
 pub mod worker;
 

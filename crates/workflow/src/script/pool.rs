@@ -12,7 +12,7 @@ use cachalot_core::Millis;
 
 use super::process::{Launch, Silence, Worker};
 use super::wire::{self, DEEPEST, Interpreter, LONGEST_ANSWER, MOST_PRINTED, Reply, Request};
-use super::{Ended, Script, ScriptFailure};
+use super::{Ended, Script, ScriptFailure, limits};
 
 /// The time beyond a block's time limit before the parent kills the worker. Workers of an embedded
 /// interpreter check the limit themselves and report the line at which the block was stopped.
@@ -169,13 +169,7 @@ impl Pool {
     }
 
     fn overran(&self) -> ScriptFailure {
-        failure(
-            "script_timeout",
-            format!(
-                "the block ran longer than its time limit of {:?} and was stopped",
-                self.time_limit
-            ),
-        )
+        failure("script_timeout", limits::timed_out(self.time_limit))
     }
 
     fn not_started(&self, silence: Silence) -> ScriptFailure {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use monty::MontyRun;
 
@@ -35,6 +36,7 @@ impl Compiled {
             Err(raised) => {
                 let scene = Scene {
                     first_line,
+                    time_limit: Duration::ZERO,
                     printed: String::new(),
                     program: &program,
                 };

@@ -6,17 +6,19 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use ruff_python_ast::token::{TokenKind, Tokens};
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    ConversionFlag, ExceptHandler, Expr, ExprContext, ExprGenerator, InterpolatedStringElement,
-    Number, Operator, Parameter, Stmt, StmtAugAssign,
+    CmpOp, ConversionFlag, ExceptHandler, Expr, ExprContext, ExprGenerator,
+    InterpolatedStringElement, Number, Operator, Parameter, Stmt, StmtAugAssign,
 };
 use ruff_text_size::Ranged;
 
 use super::diagnose::{self, NO_ACCESS};
+use super::nans;
 use super::shims;
 use super::unsupported::Unsupported;
+use super::whitespace;
 
 /// Built-in functions that are replaced by a helper wherever they are used.
-const BUILTINS: [&str; 8] = [
+const BUILTINS: [&str; 9] = [
     "round",
     "sum",
     "hasattr",
@@ -25,6 +27,7 @@ const BUILTINS: [&str; 8] = [
     "issubclass",
     "format",
     "ascii",
+    "divmod",
 ];
 
 /// Built-in functions that the interpreter evaluates eagerly and Python lazily.
@@ -99,6 +102,25 @@ const ERRORS: [&str; 22] = [
     "ZeroDivisionError",
 ];
 
+/// Flags of `re`.
+const FLAGS: [&str; 12] = [
+    "A",
+    "ASCII",
+    "I",
+    "IGNORECASE",
+    "M",
+    "MULTILINE",
+    "S",
+    "DOTALL",
+    "U",
+    "UNICODE",
+    "X",
+    "VERBOSE",
+];
+
+/// Attributes of a `JSONDecodeError`.
+const JSON_ERROR: [&str; 5] = ["msg", "doc", "pos", "lineno", "colno"];
+
 /// Parts of `os` and `os.path` that access files.
 const FILES: [&str; 22] = [
     "abspath",
@@ -144,12 +166,19 @@ pub(super) struct Rewritten {
 pub(super) fn rewrite(source: &str, suite: &[Stmt], tokens: &Tokens) -> Rewritten {
     let mut bindings = Bindings::default();
     bindings.visit_body(suite);
+    let seeks_blanks = whitespace::first_use(suite).is_some();
     let mut writer = Writer {
         source,
         tokens,
         bound: &bindings.bound,
         aliases: &bindings.aliases,
         uses_re: bindings.modules.contains("re"),
+        uses_flags: bindings.modules.contains("re") && bindings.flags,
+        counts: source.contains("Counter"),
+        reads_json: bindings.handles || seeks_blanks,
+        seeks_blanks,
+        errors: &bindings.errors,
+        nans: nans::matter(suite),
         loops: 0,
         depth: 0,
         debug: false,
@@ -196,6 +225,12 @@ struct Bindings {
     modules: HashSet<String>,
     /// Names of imported modules that have a replacement, and those modules.
     aliases: HashMap<String, String>,
+    /// True if a flag of `re` is mentioned.
+    flags: bool,
+    /// True if an error is handled.
+    handles: bool,
+    /// Names of caught errors.
+    errors: HashSet<String>,
 }
 
 impl<'a> Visitor<'a> for Bindings {
@@ -225,6 +260,7 @@ impl<'a> Visitor<'a> for Bindings {
                 for alias in &it.names {
                     let name = alias.asname.as_ref().unwrap_or(&alias.name);
                     self.bound.insert(name.to_string());
+                    self.flags |= FLAGS.contains(&alias.name.as_str());
                 }
                 self.modules
                     .extend(it.module.as_ref().map(ToString::to_string));
@@ -240,6 +276,9 @@ impl<'a> Visitor<'a> for Bindings {
         {
             self.bound.insert(name.id.to_string());
         }
+        if let Expr::Attribute(it) = expression {
+            self.flags |= FLAGS.contains(&it.attr.as_str());
+        }
         visitor::walk_expr(self, expression);
     }
 
@@ -250,8 +289,10 @@ impl<'a> Visitor<'a> for Bindings {
 
     fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {
         let ExceptHandler::ExceptHandler(it) = handler;
+        self.handles = true;
         if let Some(name) = &it.name {
             self.bound.insert(name.to_string());
+            self.errors.insert(name.to_string());
         }
         visitor::walk_except_handler(self, handler);
     }
@@ -263,6 +304,18 @@ struct Writer<'a> {
     bound: &'a HashSet<String>,
     aliases: &'a HashMap<String, String>,
     uses_re: bool,
+    /// True if flags of `re` may occur as values.
+    uses_flags: bool,
+    /// True if a `Counter` may occur.
+    counts: bool,
+    /// True if `json.loads` needs its helper: an error of it may be handled, or its text matters.
+    reads_json: bool,
+    /// True if the block looks for white space.
+    seeks_blanks: bool,
+    /// Names of caught errors.
+    errors: &'a HashSet<String>,
+    /// True if several NaNs in containers could be told apart.
+    nans: bool,
     /// The number of loops around the statement.
     loops: u32,
     /// The number of compound statements and definitions around the statement.
@@ -341,6 +394,31 @@ impl<'a> Writer<'a> {
         apply(self.source, start, end, edits)
     }
 
+    /// True if the expression is `json.loads`, and calls of it need the helper. Every block has `json`.
+    fn is_loads(&self, it: &ruff_python_ast::ExprAttribute) -> bool {
+        let Expr::Name(name) = &*it.value else {
+            return false;
+        };
+        let is_json = match self.aliases.get(name.id.as_str()) {
+            Some(module) => module == "json",
+            None => name.id.as_str() == "json" && self.is_builtin(&name.id),
+        };
+        is_json && self.reads_json && it.attr.as_str() == "loads"
+    }
+
+    fn need_loads(&mut self, at: usize) {
+        self.need("loads", at);
+        if self.seeks_blanks {
+            self.out.helpers.insert("seeks_blanks");
+        }
+    }
+
+    /// True if the expression is the name of a caught error, which may come from `json.loads`.
+    fn is_json_error(&self, it: &Expr) -> bool {
+        self.source.contains("loads")
+            && matches!(it, Expr::Name(name) if self.errors.contains(name.id.as_str()))
+    }
+
     fn is_builtin(&self, name: &str) -> bool {
         !self.bound.contains(name)
     }
@@ -377,6 +455,25 @@ impl<'a> Writer<'a> {
         self.replace(start, end, ",");
         self.visit_expr(right);
         self.insert(whole.1, ")");
+    }
+
+    /// Rewrites a comparison that may compare items of containers.
+    fn compare(&mut self, it: &'a ruff_python_ast::ExprCompare) {
+        let (Some(operator), Some(right)) = (it.ops.first(), it.comparators.first()) else {
+            return;
+        };
+        let (kind, helper) = match operator {
+            CmpOp::Eq => (TokenKind::EqEqual, "nan_eq"),
+            CmpOp::NotEq => (TokenKind::NotEqual, "nan_ne"),
+            CmpOp::In => (TokenKind::In, "nan_in"),
+            _ => (TokenKind::In, "nan_not_in"),
+        };
+        if matches!(operator, CmpOp::NotIn)
+            && let Some((start, end)) = self.operator(TokenKind::Not, &it.left, right)
+        {
+            self.replace(start, end, "");
+        }
+        self.binary(span(it), &it.left, right, kind, helper);
     }
 
     fn operator(&self, kind: TokenKind, left: &Expr, right: &Expr) -> Option<(usize, usize)> {
@@ -478,6 +575,21 @@ impl<'a> Writer<'a> {
     fn call(&mut self, expression: &'a Expr, call: &'a ruff_python_ast::ExprCall) {
         let whole = span(call);
         match &*call.func {
+            Expr::Name(name)
+                if name.id.as_str() == "repr"
+                    && self.is_builtin("repr")
+                    && call
+                        .arguments
+                        .args
+                        .first()
+                        .is_some_and(|it| self.is_json_error(it)) =>
+            {
+                let (start, end) = span(name);
+                self.need("error_repr", start);
+                self.replace(start, end, "__error_repr__");
+                self.visit_arguments(&call.arguments);
+                return;
+            }
             Expr::Name(name) if self.is_builtin(&name.id) => {
                 let to_file = |it: &ruff_python_ast::Keyword| {
                     it.arg.as_ref().is_some_and(|arg| arg == "file")
@@ -488,6 +600,17 @@ impl<'a> Writer<'a> {
                     self.replace(start, end, "__print__");
                     self.visit_arguments(&call.arguments);
                     return;
+                }
+                if self.nans {
+                    match (name.id.as_str(), call.arguments.args.first()) {
+                        ("float", Some(_)) if nans::is_source(call) => {
+                            self.rename(&call.func, "float");
+                        }
+                        ("set", Some(_)) => self.rename(&call.func, "set"),
+                        ("frozenset", Some(_)) => self.rename(&call.func, "frozenset"),
+                        ("map", Some(it)) if nans::is_float_type(it) => self.rename(it, "float"),
+                        _ => {}
+                    }
                 }
                 if CONSUMERS.contains(&name.id.as_str()) {
                     for argument in &call.arguments.args {
@@ -510,6 +633,7 @@ impl<'a> Writer<'a> {
                     return;
                 }
             }
+            Expr::Attribute(attribute) if self.is_loads(attribute) => {}
             Expr::Attribute(attribute) => {
                 let name = attribute.attr.as_str();
                 self.part_of_module(attribute);
@@ -567,12 +691,72 @@ impl<'a> Writer<'a> {
         self.refuse(it.start().to_usize(), what, None);
     }
 
+    /// Replaces a name by that of its helper.
+    fn rename(&mut self, name: &Expr, helper: &'static str) {
+        let (start, end) = span(name);
+        self.need(helper, start);
+        self.replace(start, end, format!("__{helper}__"));
+    }
+
+    /// Rewrites `owner[key] = …`, so that a dict keeps the first of several equal keys.
+    fn store(&mut self, it: &'a ruff_python_ast::ExprSubscript) {
+        let (start, end) = span(&*it.slice);
+        let owner = self.text(span(&*it.value).0, span(&*it.value).1);
+        self.need("dict_key", start);
+        self.visit_expr(&it.value);
+        self.insert(start, format!("__dict_key__({owner}, ("));
+        self.visit_expr(&it.slice);
+        self.insert(end, "))");
+    }
+
+    /// Checks a set for several NaNs if there may be some.
+    fn set(&mut self, expression: &'a Expr) {
+        let (start, end) = span(expression);
+        if self.nans {
+            self.need("set", start);
+            self.insert(start, "__set__(");
+        }
+        visitor::walk_expr(self, expression);
+        if self.nans {
+            self.insert(end, ")");
+        }
+    }
+
+    /// Refuses a dict display with equal keys of several types, such as `1` and `True`.
+    fn display(&mut self, it: &'a ruff_python_ast::ExprDict) {
+        let mut known: Vec<(f64, &Expr)> = Vec::new();
+        for key in it.items.iter().filter_map(|item| item.key.as_ref()) {
+            if matches!(key, Expr::BooleanLiteral(_)) {
+                self.out.helpers.insert("dict_key_bool");
+            }
+            let Some(number) = number(key) else { continue };
+            if known.iter().any(|(other, earlier)| {
+                other.total_cmp(&number).is_eq() && kind(earlier) != kind(key)
+            }) {
+                self.refuse(
+                    key.start().to_usize(),
+                    "equal keys of several types in a dict",
+                    Some("keep one of them"),
+                );
+            }
+            known.push((number, key));
+        }
+    }
+
     /// Returns the helper for a method of this name with these arguments.
     fn method_helper(&self, name: &str, call: &ruff_python_ast::ExprCall) -> Option<&'static str> {
         let helper = shims::method(name)?;
         let arguments = &call.arguments;
         let several = arguments.args.len() > 1 || arguments.args.iter().any(Expr::is_starred_expr);
+        let looks_for_text = matches!(arguments.args.first(),
+            Some(Expr::StringLiteral(it)) if !it.value.is_empty());
         let needed = match name {
+            "decode" => self.seeks_blanks,
+            "sort" | "remove" => self.nans,
+            "index" | "count" if self.nans => true,
+            "find" | "rfind" | "index" | "rindex" | "count" | "startswith" | "endswith" => {
+                several && !looks_for_text
+            }
             "update" | "union" | "intersection" | "difference" => several,
             "dumps" => arguments
                 .keywords
@@ -642,7 +826,17 @@ impl<'a> Writer<'a> {
             Operator::Mod => (TokenKind::PercentEqual, "mod"),
             Operator::Div if !is_number(&it.value, true) => (TokenKind::SlashEqual, "div"),
             Operator::Pow if !is_number(&it.value, false) => (TokenKind::DoubleStarEqual, "pow"),
+            Operator::BitOr if self.uses_flags => (TokenKind::VbarEqual, "flagior"),
             Operator::BitOr if !is_number(&it.value, false) => (TokenKind::VbarEqual, "ior"),
+            Operator::FloorDiv => (TokenKind::DoubleSlashEqual, "floordiv"),
+            // A `Counter` changes in place.
+            Operator::Add
+                if self.counts
+                    && is_plain(&it.target)
+                    && !matches!(&*it.value, Expr::NumberLiteral(_) | Expr::StringLiteral(_)) =>
+            {
+                (TokenKind::PlusEqual, "iadd")
+            }
             // Lists and sets change in place.
             Operator::Mult if !is_float(&it.value) => (TokenKind::StarEqual, "imul"),
             Operator::Sub if !is_number(&it.value, true) => (TokenKind::MinusEqual, "isub"),
@@ -932,6 +1126,17 @@ impl<'a> Writer<'a> {
                 let Some(name) = it.module.as_ref().filter(|_| it.level == 0) else {
                     return;
                 };
+                if name.as_str() == "json" && self.reads_json {
+                    for alias in it
+                        .names
+                        .iter()
+                        .filter(|alias| alias.name.as_str() == "loads")
+                    {
+                        let bound = alias.asname.as_ref().unwrap_or(&alias.name);
+                        self.need_loads(start);
+                        self.insert(end, format!("; {bound} = __loads__"));
+                    }
+                }
                 let mut parts = Vec::new();
                 for alias in &it.names {
                     let bound = alias.asname.as_ref().unwrap_or(&alias.name);
@@ -1038,6 +1243,13 @@ impl<'a> Visitor<'a> for Writer<'a> {
     fn visit_interpolated_string_element(&mut self, element: &'a InterpolatedStringElement) {
         let before = self.debug;
         if let InterpolatedStringElement::Interpolation(it) = element {
+            if matches!(it.conversion, ConversionFlag::Repr) && self.is_json_error(&it.expression) {
+                self.refuse(
+                    it.start().to_usize(),
+                    "`{…!r}` with a caught error",
+                    Some("`{repr(error)}` does the same"),
+                );
+            }
             self.debug = before || it.debug_text.is_some();
             let literal = matches!(
                 *it.expression,
@@ -1080,13 +1292,54 @@ impl<'a> Visitor<'a> for Writer<'a> {
                         self.binary(whole, left, right, TokenKind::DoubleStar, "pow");
                     }
                     Operator::BitOr if !is_set(left) && !is_set(right) => {
-                        self.binary(whole, left, right, TokenKind::Vbar, "or");
+                        let helper = if self.uses_flags { "flagor" } else { "or" };
+                        self.binary(whole, left, right, TokenKind::Vbar, helper);
+                    }
+                    Operator::BitAnd if self.uses_flags => {
+                        self.binary(whole, left, right, TokenKind::Amper, "flagand");
+                    }
+                    Operator::FloorDiv if !is_number(left, false) || !is_number(right, false) => {
+                        self.binary(whole, left, right, TokenKind::DoubleSlash, "floordiv");
                     }
                     _ => visitor::walk_expr(self, expression),
                 }
             }
+            Expr::Compare(it) if self.nans && nans::compares_items(it) => self.compare(it),
+            Expr::Subscript(it)
+                if matches!(it.ctx, ExprContext::Store)
+                    && is_plain(&it.value)
+                    && !matches!(
+                        *it.slice,
+                        Expr::Slice(_) | Expr::StringLiteral(_) | Expr::FString(_)
+                    ) =>
+            {
+                self.store(it);
+            }
+            Expr::Dict(it) => {
+                self.display(it);
+                visitor::walk_expr(self, expression);
+            }
+            Expr::Attribute(it) if self.nans && it.attr.as_str() == "nan" => {
+                self.out.helpers.insert("nan_of_math");
+                visitor::walk_expr(self, expression);
+            }
             Expr::Generator(it) => self.generator(expression, it),
             Expr::Call(call) => self.call(expression, call),
+            Expr::Attribute(it) if self.is_loads(it) => {
+                let (start, end) = span(it);
+                self.need_loads(start);
+                self.replace(start, end, "__loads__");
+            }
+            Expr::Attribute(it)
+                if JSON_ERROR.contains(&it.attr.as_str())
+                    && matches!(it.ctx, ExprContext::Load)
+                    && self.is_json_error(&it.value) =>
+            {
+                let (start, end) = span(it);
+                let name = self.text(start, it.value.end().to_usize());
+                self.need("json_part", start);
+                self.replace(start, end, format!("__json_part__({name}, '{}')", it.attr));
+            }
             Expr::Attribute(it)
                 if matches!(it.ctx, ExprContext::Load) && shims::is_method(it.attr.as_str()) =>
             {
@@ -1123,7 +1376,14 @@ impl<'a> Visitor<'a> for Writer<'a> {
                 let known = BUILTINS
                     .iter()
                     .chain(&LAZY)
-                    .find(|it| **it == name.id.as_str());
+                    .find(|it| **it == name.id.as_str())
+                    .copied();
+                let known = known.or(match name.id.as_str() {
+                    "chr" if self.seeks_blanks => Some("chr"),
+                    "isinstance" if self.uses_flags => Some("isinstance"),
+                    "sorted" if self.nans => Some("sorted"),
+                    _ => None,
+                });
                 if let Some(helper) = known {
                     self.need(helper, start);
                     self.replace(start, end, format!("__{helper}__"));
@@ -1135,8 +1395,9 @@ impl<'a> Visitor<'a> for Writer<'a> {
             }
             Expr::SetComp(it) => {
                 it.generators.iter().for_each(|it| self.consume(&it.iter));
-                visitor::walk_expr(self, expression);
+                self.set(expression);
             }
+            Expr::Set(_) => self.set(expression),
             Expr::DictComp(it) => {
                 it.generators.iter().for_each(|it| self.consume(&it.iter));
                 visitor::walk_expr(self, expression);
@@ -1175,6 +1436,28 @@ fn is_number(expression: &Expr, floats: bool) -> bool {
     match expression {
         Expr::NumberLiteral(it) => floats || matches!(it.value, Number::Int(_)),
         _ => false,
+    }
+}
+
+/// Returns the value of a literal key that is a number.
+fn number(key: &Expr) -> Option<f64> {
+    match key {
+        Expr::BooleanLiteral(it) => Some(f64::from(u8::from(it.value))),
+        Expr::NumberLiteral(it) => match &it.value {
+            Number::Int(it) => it.as_i32().map(f64::from),
+            Number::Float(it) => Some(*it + 0.0),
+            Number::Complex { .. } => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the type of a literal key that is a number.
+fn kind(key: &Expr) -> &'static str {
+    match key {
+        Expr::BooleanLiteral(_) => "bool",
+        other if is_float(other) => "float",
+        _ => "int",
     }
 }
 

@@ -56,6 +56,7 @@ modules! {
     "os.path" "shims/os_path.py" "__os_path__"
     "os" "shims/os.py" "__os__"
     "math" "shims/math.py" "__math__"
+    "sys" "shims/sys.py" "__sys__"
 }
 
 /// Dependencies of modules in addition to `module`.

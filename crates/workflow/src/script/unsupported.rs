@@ -97,6 +97,15 @@ impl Search {
             Stmt::For(it) => self.names_only(std::slice::from_ref(&it.target)),
             Stmt::With(it) if it.is_async => self.note(it, "`async with`", None),
             Stmt::ClassDef(it) => self.class(it),
+            Stmt::FunctionDef(it)
+                if !it.parameters.posonlyargs.is_empty() && it.parameters.kwarg.is_some() =>
+            {
+                self.note(
+                    &*it.parameters,
+                    "positional-only parameters beside `**`",
+                    None,
+                );
+            }
             Stmt::AugAssign(it) => self.operator(it, it.op),
             Stmt::Import(it) => self.import(it),
             Stmt::ImportFrom(it) => {

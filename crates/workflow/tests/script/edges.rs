@@ -2,17 +2,39 @@
 
 use cachalot_workflow::script::check;
 
-use crate::harness::{alone, failing, python, tests, wait};
+use crate::harness::{alone, failing, python, tests, wait, with_state};
+use serde_json::json;
 
 tests!(
     what_the_text_shows_is_named_at_load_time_and_when_run,
     what_only_running_shows_is_named_too,
     what_a_block_guards_against_is_its_own_affair,
     what_is_supported_is_not_refused,
+    separators_in_the_state_count_where_white_space_does,
 );
 
 /// A block, the line of the construct, and what the message must name.
 const IN_THE_TEXT: &[(&str, u32, &str)] = &[
+    ("import sys\nsys.exit(1)", 2, "`sys.exit`"),
+    ("import sys as s\nx = s.version", 2, "`sys.version`"),
+    (
+        "from sys import platform",
+        1,
+        "`platform` of the module `sys`",
+    ),
+    ("x = 1\ny = 'a\\x1cb'.split()", 2, "U+001C to U+001F"),
+    ("x = f'{28:c}'.strip()", 1, "U+001C to U+001F"),
+    (
+        "x = {1: 2,\n  True: 3}",
+        2,
+        "equal keys of several types in a dict",
+    ),
+    ("def f(a, /, **kw): pass", 1, "positional-only parameters"),
+    (
+        "try:\n  json.loads('')\nexcept ValueError as e:\n  x = f'{e!r}'",
+        4,
+        "`{…!r}` with a caught error",
+    ),
     ("def f():\n  yield 1", 2, "a generator (`yield`)"),
     (
         "def f():\n  yield from [1]",
@@ -100,7 +122,39 @@ const IN_THE_TEXT: &[(&str, u32, &str)] = &[
 
 /// The same for what the text does not show.
 const WHEN_RUN: &[(&str, u32, &str)] = &[
-    ("import sys\nsys.exit(1)", 2, "`sys.exit`"),
+    ("x = sorted([float('nan'), 1.0])", 1, "sorting with a NaN"),
+    (
+        "x = [float(t) for t in ['nan', 'NaN']]\ny = x[0] in x",
+        2,
+        "several NaNs",
+    ),
+    (
+        "x = [chr(n).isspace() for n in range(40)]",
+        1,
+        "U+001C to U+001F",
+    ),
+    (
+        "x = json.loads('\"\\\\u001f\"').split()",
+        1,
+        "`\\u001f` in JSON",
+    ),
+    ("x = int('\\x1c5')", 1, "this number as text"),
+    ("import uuid\nx = uuid.uuid4().fields", 2, "`UUID.fields`"),
+    (
+        "try:\n  x = json.loads('\"\\\\ud800\"')\nexcept ValueError:\n  x = 1",
+        4,
+        "half a surrogate pair in JSON",
+    ),
+    (
+        "import re\nx = re.sub('a', 'b', 'a', re.I)",
+        2,
+        "a flag of `re`",
+    ),
+    (
+        "import re\nx = isinstance(re.I, int)",
+        2,
+        "`isinstance` of a flag",
+    ),
     (
         "from collections import OrderedDict",
         1,
@@ -145,6 +199,43 @@ const WHEN_RUN: &[(&str, u32, &str)] = &[
     ("x = True + 1", 1, "arithmetic with a bool"),
     ("x = {1} <= {1, 2}", 1, "`<=` between sets"),
 ];
+
+fn separators_in_the_state_count_where_white_space_does() {
+    wait(async {
+        let runner = python();
+        let state = json!({"rows": [{"a\u{1f}b": 1}]});
+        for source in [
+            "x = 1\nreturn state['x'].split()",
+            "x = 1\nreturn list(map(str.strip, state))",
+            "x = 1\nreturn [c.isspace() for c in 'a']",
+            "x = 1\nreturn 'a'.split(maxsplit=1)",
+        ] {
+            let failure = with_state(&runner, source, state.clone())
+                .await
+                .unwrap_err();
+            assert_eq!(
+                (failure.kind, failure.line),
+                ("script_unsupported", Some(2)),
+                "{failure}"
+            );
+            assert!(failure.message.contains("U+001C to U+001F"), "{failure}");
+        }
+        for source in [
+            "return ' a '.strip(' ')",
+            "return ' a'.split(' ')[1]",
+            "return 'a'",
+        ] {
+            let ended = with_state(&runner, source, state.clone()).await.unwrap();
+            assert_eq!(ended.returned, json!("a"), "{source}");
+        }
+        let ended = with_state(
+            &runner,
+            "return state['x'].split()",
+            json!({"x": "a\u{1b} \u{20}b"}),
+        );
+        assert_eq!(ended.await.unwrap().returned, json!(["a\u{1b}", "b"]));
+    });
+}
 
 fn what_the_text_shows_is_named_at_load_time_and_when_run() {
     wait(async {

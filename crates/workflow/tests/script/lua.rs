@@ -436,6 +436,9 @@ fn metatables_of_strings_end_with_the_block() {
     });
 }
 
+/// The message at a time limit of 100 ms, from the worker and from its parent.
+const STOPPED: &str = "the block ran longer than its time limit of 100ms and was stopped";
+
 fn endless_loops_are_stopped() {
     wait(async {
         let runner = lua_with(|options| options.time_limit = Duration::from_millis(100));
@@ -460,6 +463,7 @@ fn endless_loops_are_stopped() {
                 continue; // The stack may end before the time does.
             }
             assert_eq!(failure.kind, "script_timeout", "{source}: {failure}");
+            assert_eq!(failure.message, STOPPED, "{source}");
             assert!(
                 line.is_none() || failure.line == line,
                 "{source}: {failure:?}"
@@ -486,6 +490,7 @@ fn what_the_hook_does_not_see_is_stopped_too() {
             let failure = failing(&runner, source).await;
             assert!(began.elapsed() < Duration::from_secs(10), "{source}");
             assert_eq!(failure.kind, "script_timeout", "{source}: {failure}");
+            assert_eq!(failure.message, STOPPED, "{source}");
         }
         assert_eq!(returned(&runner, "return 1", json!({})).await, json!(1));
     });

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::super::printed::Printed;
 use super::super::wire::Received;
-use super::super::{Changes, Ended, ScriptFailure};
+use super::super::{Changes, Ended, ScriptFailure, limits};
 use super::convert::{self, Reader};
 use super::{check, diagnose};
 
@@ -79,7 +79,7 @@ impl<'b> Block<'b> {
         if let Some(line) = self.stopped.get() {
             return Err(self.failure(
                 "script_timeout",
-                "the block ran longer than its time limit".to_owned(),
+                limits::timed_out(Duration::from_millis(self.block.time_limit_ms)),
                 line,
             ));
         }

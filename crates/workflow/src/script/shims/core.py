@@ -13,9 +13,9 @@ def __print__(*values, sep=' ', end='\n', file=None, flush=False):
 
 #: formatted
 def __formatted__(value):
-    if value is None or isinstance(value, (list, dict, set, tuple, frozenset, bytes, range)):
-        raise TypeError('unsupported format string passed to this type')
-    return value
+    if isinstance(value, (str, int, float)) or repr(type(value)) in ("<class 'datetime.date'>", "<class 'datetime.datetime'>", "<class 'datetime.time'>"):
+        return value
+    raise TypeError(f'unsupported format string passed to {type(value).__name__}.__format__')
 
 #: m_format refuse
 def __m_format__(text, *values, **named):
@@ -27,8 +27,8 @@ def __m_format__(text, *values, **named):
                 field, _, spec = part.partition('}')[0].partition(':')
                 if spec and '!' not in field:
                     for value in shown:
-                        if value is None or isinstance(value, (list, dict, set, tuple, frozenset, bytes, range)):
-                            __refuse__('`str.format` with a format of ' + ('None' if value is None else 'a container'))
+                        if not isinstance(value, (str, int, float)) and not repr(type(value)).startswith("<class 'datetime."):
+                            __refuse__('`str.format` with a format of ' + ('None' if value is None else f'a `{type(value).__name__}`'))
     if named:
         return text.format(*values, **named)
     return text.format(*values)
@@ -264,20 +264,83 @@ def __pow__(left, right):
         __refuse__('a complex number')
     return value
 
-#: or
+#: floordiv
+def __floordiv__(left, right):
+    if isinstance(left, float) or isinstance(right, float):
+        if isinstance(left, (int, float)) and isinstance(right, (int, float)) and right:
+            return __float_divmod__(float(left), float(right))[0]
+    return left // right
+
+def __float_divmod__(left, right):
+    # As CPython: the quotient is computed from the exact remainder.
+    import math
+    if left - left != 0:
+        return math.nan, math.nan
+    rest = math.fmod(left, right)
+    quotient = (left - rest) / right
+    if rest:
+        if (right < 0) != (rest < 0):
+            rest += right
+            quotient -= 1.0
+    else:
+        rest = math.copysign(0.0, right)
+    if quotient:
+        whole = quotient // 1
+        if quotient - whole > 0.5:
+            whole += 1.0
+    else:
+        whole = math.copysign(0.0, left / right)
+    return whole, rest
+
+#: divmod floordiv
+def __divmod__(left, right):
+    if isinstance(left, float) or isinstance(right, float):
+        if isinstance(left, (int, float)) and isinstance(right, (int, float)) and right:
+            return __float_divmod__(float(left), float(right))
+    return divmod(left, right)
+
+#: counter refuse
+def __is_counter__(value):
+    return isinstance(value, dict) and type(value) is not dict and 'Counter' in repr(type(value))
+
+def __keep_counts__(owner, counts):
+    owner.clear()
+    for key, count in counts.items():
+        owner[key] = count
+    return owner
+
+#: or counter
 def __or__(left, right):
     if isinstance(left, dict) and isinstance(right, dict):
+        if type(left) is not dict or type(right) is not dict:
+            return __merged_kinds__(left, right)
         return __merged__(left, right)
     return left | right
+
+def __merged_kinds__(left, right):
+    if __is_counter__(left) and __is_counter__(right):
+        counts = left.copy()
+        for key, count in right.items():
+            counts[key] = max(count, left[key])
+        return __keep_counts__(left.copy(), {key: count for key, count in counts.items() if count > 0})
+    if __is_counter__(left) or __is_counter__(right):
+        __refuse__('`|` between a `Counter` and another dict')
+    merged = right.copy() if type(left) is dict else left.copy()
+    merged.clear()
+    merged.update(left)
+    merged.update(right)
+    return merged
 
 def __merged__(left, right):
     merged = left.copy()
     merged.update(right)
     return merged
 
-#: ior
+#: ior or
 def __ior__(left, right):
     if isinstance(left, dict):
+        if __is_counter__(left):
+            return __keep_counts__(left, __merged_kinds__(left, right))
         left.update(right)
         return left
     if isinstance(left, set) and isinstance(right, (set, frozenset)):
@@ -294,8 +357,17 @@ def __imul__(left, right):
         return left
     return left * right
 
-#: isub
+#: iadd counter
+def __iadd__(left, right):
+    if __is_counter__(left) and __is_counter__(right):
+        return __keep_counts__(left, left + right)
+    left += right
+    return left
+
+#: isub counter
 def __isub__(left, right):
+    if __is_counter__(left) and __is_counter__(right):
+        return __keep_counts__(left, left - right)
     if isinstance(left, set) and isinstance(right, (set, frozenset)):
         items = left - right
         left.clear()
@@ -303,8 +375,10 @@ def __isub__(left, right):
         return left
     return left - right
 
-#: iand
+#: iand counter
 def __iand__(left, right):
+    if __is_counter__(left) and __is_counter__(right):
+        return __keep_counts__(left, left & right)
     if isinstance(left, set) and isinstance(right, (set, frozenset)):
         items = left & right
         left.clear()
@@ -387,6 +461,30 @@ def __bound__(owner, plain, method):
             return lambda *arguments, **named: method(owner, *arguments, **named)
     return plain(owner)
 
+#: flagor re or
+def __flagor__(left, right):
+    if isinstance(left, __re__._kind) or isinstance(right, __re__._kind):
+        return __re__._flag(__re__._number(left) | __re__._number(right))
+    return __or__(left, right)
+
+#: flagior flagor ior
+def __flagior__(left, right):
+    if isinstance(left, __re__._kind) or isinstance(right, __re__._kind):
+        return __flagor__(left, right)
+    return __ior__(left, right)
+
+#: flagand re
+def __flagand__(left, right):
+    if isinstance(left, __re__._kind) or isinstance(right, __re__._kind):
+        return __re__._flag(__re__._number(left) & __re__._number(right))
+    return left & right
+
+#: isinstance re refuse
+def __isinstance__(value, kinds):
+    if isinstance(value, __re__._kind):
+        __refuse__('`isinstance` of a flag of `re`')
+    return isinstance(value, kinds)
+
 #: item
 def __item__(owner, key):
     if isinstance(owner, __re__.Match):
@@ -423,9 +521,9 @@ def __callable__(value):
 def __issubclass__(kind, of):
     __refuse__('the built-in `issubclass`')
 
-#: format
+#: format formatted
 def __format__(value, spec=''):
-    return f'{value:{spec}}' if spec else str(value)
+    return f'{__formatted__(value):{spec}}' if spec else str(value)
 
 #: ascii
 def __ascii__(value):
@@ -564,6 +662,8 @@ def __percent_one__(kind, flags, width, precision, value):
     prefix = ''
     if kind in 'sra':
         body = str(value) if kind == 's' else repr(value) if kind == 'r' else f'{value!a}'
+        if kind != 's' and body.startswith('json.JSONDecodeError('):
+            body = body[5:]
         if precision is not None:
             body = body[:precision]
         return body + ' ' * (width - len(body)) if '-' in flags else ' ' * (width - len(body)) + body
@@ -573,6 +673,8 @@ def __percent_one__(kind, flags, width, precision, value):
                 raise TypeError('%c requires int or char')
             body = value
         elif isinstance(value, int):
+            if 28 <= value <= 31:
+                __refuse__('one of the characters U+001C to U+001F from `%c`')
             body = chr(value)
         else:
             raise TypeError('%c requires int or char')
@@ -582,8 +684,8 @@ def __percent_one__(kind, flags, width, precision, value):
             value = int(value)
         if not isinstance(value, int):
             if kind in 'diu':
-                raise TypeError('%' + kind + ' format: a real number is required')
-            raise TypeError('%' + kind + ' format: an integer is required')
+                raise TypeError('%' + kind + ' format: a real number is required, not ' + type(value).__name__)
+            raise TypeError('%' + kind + ' format: an integer is required, not ' + type(value).__name__)
         value = int(value)
         negative = value < 0
         size = abs(value)
@@ -594,7 +696,7 @@ def __percent_one__(kind, flags, width, precision, value):
             prefix = '0' + kind
     else:
         if not isinstance(value, (int, float)):
-            raise TypeError('must be real number')
+            raise TypeError('must be real number, not ' + type(value).__name__)
         value = float(value)
         negative = value < 0 or (value == 0 and str(value).startswith('-'))
         if precision is None:
@@ -666,7 +768,7 @@ def __m_splitlines__(text, keepends=False):
         lines.append(text[begin:])
     return lines
 
-#: m_translate
+#: m_translate refuse
 def __m_translate__(text, table):
     if not isinstance(text, str):
         return text.translate(table)
@@ -674,6 +776,8 @@ def __m_translate__(text, table):
     for char in text:
         new = table.get(ord(char), char) if isinstance(table, dict) else table[ord(char)]
         if new is not None:
+            if isinstance(new, int) and 28 <= new <= 31:
+                __refuse__('one of the characters U+001C to U+001F from `str.translate`')
             out.append(chr(new) if isinstance(new, int) else new)
     return ''.join(out)
 
@@ -721,6 +825,335 @@ def __m_bit_length__(number):
     if isinstance(number, int):
         return len(bin(abs(number))) - 2 if number else 0
     return number.bit_length()
+
+#: chr separators
+def __chr__(number):
+    return __without_separators__(chr(number))
+
+#: m_decode separators
+def __m_decode__(data, *rest, **named):
+    text = data.decode(*rest, **named) if named else data.decode(*rest)
+    return __without_separators__(text) if isinstance(text, str) else text
+
+#: separators refuse
+def __without_separators__(text):
+    if '\x1c' in text or '\x1d' in text or '\x1e' in text or '\x1f' in text:
+        __refuse__('one of the characters U+001C to U+001F in a block that looks for white space')
+    return text
+
+#: m_find beyond
+def __m_find__(text, what, *place):
+    if what == '' and __is_beyond__(text, place):
+        return -1
+    return text.find(what, *place)
+
+#: m_rfind beyond
+def __m_rfind__(text, what, *place):
+    if what == '' and __is_beyond__(text, place):
+        return -1
+    return text.rfind(what, *place)
+
+#: beyond
+def __is_beyond__(text, place):
+    return isinstance(text, str) and len(place) > 0 and place[0] is not None and place[0] > len(text)
+
+#: nans refuse
+__nans__ = [0]
+
+def __has_nan__(value):
+    if isinstance(value, float):
+        return value != value
+    if isinstance(value, dict):
+        return any([__has_nan__(key) or __has_nan__(item) for key, item in value.items()])
+    return isinstance(value, (list, tuple, set, frozenset)) and any([__has_nan__(item) for item in value])
+
+def __one_nan__(value):
+    if __nans__[0] > 1 and __has_nan__(value):
+        __refuse__('comparing several NaNs in a container')
+
+#: nan_of_math nans
+__nans__[0] += 1
+
+#: float nans
+def __float__(*values):
+    value = float(*values)
+    if value != value:
+        __nans__[0] += 1
+    return value
+
+#: nan_eq nans
+def __nan_eq__(left, right):
+    if isinstance(left, (list, tuple, dict, set, frozenset)) and __nans__[0] > 1 and __has_nan__(right):
+        __one_nan__(left)
+    return left == right
+
+#: nan_ne nan_eq
+def __nan_ne__(left, right):
+    return not __nan_eq__(left, right) if isinstance(left, (list, tuple, dict, set, frozenset)) else left != right
+
+#: nan_in nans
+def __nan_in__(item, items):
+    if __nans__[0] > 1 and __has_nan__(item):
+        __one_nan__(items)
+    return item in items
+
+#: nan_not_in nan_in
+def __nan_not_in__(item, items):
+    return not __nan_in__(item, items)
+
+#: set nans
+def __set__(*values):
+    made = set(*values)
+    __one_nan__(made)
+    return made
+
+#: frozenset nans
+def __frozenset__(*values):
+    made = frozenset(*values)
+    __one_nan__(made)
+    return made
+
+#: sorted nans
+def __sorted__(items, *, key=None, reverse=False):
+    if __nans__[0]:
+        items = list(items)
+        __sortable__(items, key)
+    return sorted(items, key=key, reverse=reverse)
+
+def __sortable__(items, key):
+    if len(items) > 1 and any([__has_nan__(item if key is None else key(item)) for item in items]):
+        __refuse__('sorting with a NaN')
+
+#: m_sort sorted
+def __m_sort__(owner, **named):
+    if __nans__[0] and isinstance(owner, list):
+        __sortable__(owner, named.get('key'))
+    return owner.sort(**named)
+
+#: m_remove nans
+def __m_remove__(owner, what):
+    __one_nan__(what)
+    return owner.remove(what)
+
+#: dict_key
+__mixed__ = {}
+__stored__ = {}
+
+def __dict_key__(owner, key):
+    # The interpreter replaces an equal key, as `True` for `1`; Python keeps the first.
+    kind = type(key)
+    if kind is str:
+        return key
+    if kind is int:
+        if key not in __mixed__:
+            return key
+    elif kind is bool or (kind is float and key - key == 0 and key == int(key)):
+        __mixed__[int(key)] = True
+    else:
+        return key
+    if not isinstance(owner, dict) or key not in owner:
+        return key
+    place = (id(owner), int(key))
+    if place not in __stored__:
+        for known in owner:
+            if known == key:
+                # Keeping the dict keeps its identity from being used again.
+                __stored__[place] = (owner, known)
+                break
+    return __stored__[place][1]
+
+#: dict_key_bool dict_key
+__mixed__[0] = __mixed__[1] = True
+
+#: m_count beyond nans
+def __m_count__(owner, what, *place):
+    __one_nan__(what)
+    if what == '' and __is_beyond__(owner, place):
+        return 0
+    return owner.count(what, *place)
+
+#: m_index beyond nans
+def __m_index__(owner, what, *place):
+    __one_nan__(what)
+    if what == '' and __is_beyond__(owner, place):
+        raise ValueError('substring not found')
+    return owner.index(what, *place)
+
+#: m_rindex beyond
+def __m_rindex__(owner, what, *place):
+    if what == '' and __is_beyond__(owner, place):
+        raise ValueError('substring not found')
+    return owner.rindex(what, *place)
+
+#: m_startswith beyond
+def __m_startswith__(text, what, *place):
+    return text.startswith(what, *place) and not __is_beyond__(text, place)
+
+#: m_endswith beyond
+def __m_endswith__(text, what, *place):
+    return text.endswith(what, *place) and not __is_beyond__(text, place)
+
+#: loads refuse
+import json as __json__
+__json_documents__ = {}
+__seeks_blanks__ = [False]
+
+def __loads__(text, *rest, **named):
+    if __seeks_blanks__[0] and ('\\u001' in text if isinstance(text, str) else isinstance(text, bytes) and b'\\u001' in text):
+        low = (text if isinstance(text, str) else text.decode()).lower()
+        for escape in ('\\u001c', '\\u001d', '\\u001e', '\\u001f'):
+            if escape in low:
+                __refuse__('`' + escape + '` in JSON, where the block looks for white space')
+    try:
+        return __json__.loads(text, *rest, **named) if named else __json__.loads(text, *rest)
+    except __json__.JSONDecodeError as error:
+        found = error
+    document = text if isinstance(text, str) else text.decode()
+    message, place = __json_error__(document)
+    if message is None:
+        if '\\ud' in document.lower():
+            __refuse__('half a surrogate pair in JSON')
+        __refuse__('this JSON text: ' + str(found))
+    before = document[:place]
+    line = before.count('\n') + 1
+    column = place - before.rfind('\n')
+    message = f'{message}: line {line} column {column} (char {place})'
+    __json_documents__[message] = document if __json_documents__.get(message, document) == document else None
+    raise __json__.JSONDecodeError(message)
+
+def __json_error__(text):
+    # The error and its offset, as the reader of CPython finds them; None if that reader finds none.
+    end = len(text)
+    digits = '0123456789'
+    class Wrong:
+        def __init__(self, message, at):
+            self.message = message
+            self.at = at
+    def blank(at):
+        while at < end and text[at] in ' \t\n\r':
+            at += 1
+        return at
+    def string(at):
+        begin = at - 1
+        while True:
+            while at < end and text[at] != '"' and text[at] != '\\':
+                if ord(text[at]) < 32:
+                    return Wrong('Invalid control character at', at)
+                at += 1
+            if at >= end:
+                return Wrong('Unterminated string starting at', begin)
+            if text[at] == '"':
+                return at + 1
+            at += 1
+            if at >= end:
+                return Wrong('Unterminated string starting at', begin)
+            if text[at] == 'u':
+                # The four digits must not end the document.
+                if at + 5 >= end or not all([char in '0123456789abcdefABCDEF' for char in text[at + 1:at + 5]]):
+                    return Wrong('Invalid \\uXXXX escape', at)
+                at += 5
+            elif text[at] in '"\\/bfnrt':
+                at += 1
+            else:
+                return Wrong('Invalid \\escape', at - 1)
+    def number(at):
+        begin = at
+        if text[at:at + 1] == '-':
+            at += 1
+        if text[at:at + 1] == '' or text[at] not in digits:
+            return Wrong('Expecting value', begin)
+        if text[at] == '0':
+            at += 1
+        else:
+            while at < end and text[at] in digits:
+                at += 1
+        if at + 1 < end and text[at] == '.' and text[at + 1] in digits:
+            at += 1
+            while at < end and text[at] in digits:
+                at += 1
+        if at < end and text[at] in 'eE':
+            after = at + 1
+            if after < end and text[after] in '+-':
+                after += 1
+            if after < end and text[after] in digits:
+                at = after
+                while at < end and text[at] in digits:
+                    at += 1
+        return at
+    def value(at):
+        if at >= end:
+            return Wrong('Expecting value', at)
+        char = text[at]
+        if char == '"':
+            return string(at + 1)
+        if char == '[' or char == '{':
+            return items(blank(at + 1), char == '{')
+        for word in ('null', 'true', 'false', 'NaN', 'Infinity', '-Infinity'):
+            if text.startswith(word, at):
+                return at + len(word)
+        return number(at)
+    def items(at, named):
+        closing = '}' if named else ']'
+        if text[at:at + 1] == closing:
+            return at + 1
+        while True:
+            if named:
+                if text[at:at + 1] != '"':
+                    return Wrong('Expecting property name enclosed in double quotes', at)
+                at = string(at + 1)
+                if isinstance(at, Wrong):
+                    return at
+                at = blank(at)
+                if text[at:at + 1] != ':':
+                    return Wrong("Expecting ':' delimiter", at)
+                at = blank(at + 1)
+            at = value(at)
+            if isinstance(at, Wrong):
+                return at
+            at = blank(at)
+            if text[at:at + 1] == closing:
+                return at + 1
+            if text[at:at + 1] != ',':
+                return Wrong("Expecting ',' delimiter", at)
+            comma = at
+            at = blank(at + 1)
+            if text[at:at + 1] == closing:
+                kind = 'object' if named else 'array'
+                return Wrong('Illegal trailing comma before end of ' + kind, comma)
+    if text.startswith('\ufeff'):
+        return 'Unexpected UTF-8 BOM (decode using utf-8-sig)', 0
+    at = value(blank(0))
+    if isinstance(at, Wrong):
+        return at.message, at.at
+    at = blank(at)
+    return (None, at) if at == end else ('Extra data', at)
+
+#: seeks_blanks loads
+__seeks_blanks__[0] = True
+
+#: json_part loads
+def __json_part__(error, name):
+    if not isinstance(error, __json__.JSONDecodeError):
+        return getattr(error, name)
+    message, _, place = str(error).rpartition(': line ')
+    words = place.split(' ')
+    if name == 'msg':
+        return message
+    if name == 'lineno':
+        return int(words[0])
+    if name == 'colno':
+        return int(words[2])
+    if name == 'pos':
+        return int(words[4].rstrip(')'))
+    document = __json_documents__.get(str(error))
+    if document is None:
+        __refuse__('`doc` of this `JSONDecodeError`')
+    return document
+
+#: error_repr
+def __error_repr__(error):
+    text = repr(error)
+    return text[5:] if text.startswith('json.') else text
 
 #: m_dumps
 def __m_dumps__(module, value, *rest, default=None, cls=None, **options):

@@ -26,15 +26,43 @@ def __itertools_module__():
     def combinations_with_replacement(iterable, r):
         pool = tuple(iterable)
         return iter([tuple([pool[i] for i in row]) for row in chosen(len(pool), r, True, False)])
-    def groupby(iterable, key=None):
-        groups = []
-        for item in iterable:
-            mark = item if key is None else key(item)
-            if groups and groups[-1][0] == mark:
-                groups[-1][1].append(item)
-            else:
-                groups.append((mark, [item]))
-        return iter([(mark, iter(items)) for mark, items in groups])
+    missing = []
+    class Group:
+        def __init__(self, owner, mark, turn):
+            self.__owner = owner
+            self.__mark = mark
+            self.__turn = turn
+        def __iter__(self):
+            return self
+        def __next__(self):
+            owner = self.__owner
+            # The next group invalidates this one.
+            if owner.turn != self.__turn or owner.item is missing or owner.mark != self.__mark:
+                raise StopIteration
+            item = owner.item
+            owner.advance()
+            return item
+    class groupby:
+        def __init__(self, iterable, key=None):
+            self.__source = iter(iterable)
+            self.__key = key
+            self.turn = 0
+            self.advance()
+            self.__target = missing
+        def advance(self):
+            self.item = next(self.__source, missing)
+            if self.item is not missing:
+                self.mark = self.item if self.__key is None else self.__key(self.item)
+        def __iter__(self):
+            return self
+        def __next__(self):
+            self.turn += 1
+            while self.item is not missing and self.__target is not missing and self.mark == self.__target:
+                self.advance()
+            if self.item is missing:
+                raise StopIteration
+            self.__target = self.mark
+            return self.mark, Group(self, self.mark, self.turn)
     return __make_module__('itertools', {
         'product': product, 'permutations': permutations, 'combinations': combinations,
         'combinations_with_replacement': combinations_with_replacement, 'groupby': groupby,

@@ -12,6 +12,26 @@ def __re_module__():
     flag_letters = {'i': I, 'm': M, 's': S, 'x': X, 'a': A, 'u': U, 'L': 0}
     MOST = 1 << 30
 
+    names = (('ASCII', A), ('IGNORECASE', I), ('UNICODE', U), ('MULTILINE', M), ('DOTALL', S), ('VERBOSE', X))
+
+    class RegexFlag:
+        def __init__(self, value):
+            self.value = value
+            self.name = '|'.join([name for name, bit in names if value & bit]) or None
+        def __repr__(self):
+            return '|'.join(['re.' + name for name, bit in names if self.value & bit])
+        def __eq__(self, other):
+            return isinstance(other, (int, RegexFlag)) and self.value == as_number(other)
+        def __hash__(self):
+            return hash(self.value)
+
+    def as_number(flags):
+        return flags.value if isinstance(flags, RegexFlag) else flags
+
+    def flag(value):
+        # A flag without a bit is false, which no object of a class can be.
+        return RegexFlag(value) if value else lacks('the empty flag of `re`')
+
     def fail(message, at=None):
         if at is not None:
             message = message + ' at position ' + str(at)
@@ -479,9 +499,9 @@ def __re_module__():
 
         def __number(self, key):
             if isinstance(key, str):
-                if key not in self.re.groupindex:
+                if key not in self.re._group_names:
                     raise IndexError('no such group')
-                key = self.re.groupindex[key]
+                key = self.re._group_names[key]
             if not isinstance(key, int) or not 0 <= key <= self.re.groups:
                 raise IndexError('no such group')
             return key + self.__shift
@@ -496,7 +516,7 @@ def __re_module__():
 
         def groupdict(self, default=None):
             found = self.__found
-            values = {name: found.group(self.__number(name)) for name in self.re.groupindex}
+            values = {name: found.group(self.__number(name)) for name in self.re._group_names}
             return {name: default if value is None else value for name, value in values.items()}
 
         def start(self, key=0):
@@ -527,7 +547,7 @@ def __re_module__():
             self.pattern = pattern
             self.flags = parser.flags if parser.flags & A else parser.flags | U
             self.groups = parser.groups
-            self.groupindex = dict(parser.names)
+            self._group_names = dict(parser.names)
             self.__given = flags
             self.__least = least
             self.__lazy = parser.empty_first
@@ -708,8 +728,8 @@ def __re_module__():
                         known(int(name), at + 1)
                     elif name[0] in digits or not all(c in letters or c in digits or c == '_' for c in name):
                         fail(f'bad character in group name {name!r}', at + 1)
-                    elif name in self.groupindex:
-                        add(self.groupindex[name])
+                    elif name in self._group_names:
+                        add(self._group_names[name])
                     else:
                         raise IndexError(f'unknown group name {name!r}')
                     at = end + 1
@@ -718,7 +738,7 @@ def __re_module__():
                     while len(number) < 3 and text[at:at + 1] and text[at] in '01234567':
                         number += text[at]
                         at += 1
-                    plain.append(chr(int(number, 8)))
+                    plain.append(octal(int(number, 8)))
                 elif char in digits:
                     begin = at - 1
                     if text[at:at + 1] and text[at] in digits:
@@ -726,7 +746,7 @@ def __re_module__():
                             code = int(text[begin:at + 2], 8)
                             if code > 255:
                                 fail('octal escape value \\' + text[begin:at + 2] + ' outside of range 0-0o377', begin - 1)
-                            plain.append(chr(code))
+                            plain.append(octal(code))
                             at += 2
                             continue
                         at += 1
@@ -742,9 +762,15 @@ def __re_module__():
             parts.append(''.join(plain))
             return parts
 
+    def octal(code):
+        if 28 <= code <= 31:
+            lacks('one of the characters U+001C to U+001F from a template')
+        return chr(code)
+
     known = {}
 
     def compile(pattern, flags=0):
+        flags = as_number(flags)
         if isinstance(pattern, Pattern):
             if flags:
                 raise ValueError('cannot process flags argument with a compiled pattern')
@@ -797,8 +823,10 @@ def __re_module__():
         'compile': compile, 'search': search, 'match': match, 'fullmatch': fullmatch, 'findall': findall,
         'finditer': finditer, 'split': split, 'sub': sub, 'subn': subn, 'escape': escape, 'purge': purge,
         'Pattern': Pattern, 'Match': Match, 'error': __sre__.PatternError, 'PatternError': __sre__.PatternError,
-        'NOFLAG': 0, 'I': I, 'IGNORECASE': I, 'M': M, 'MULTILINE': M, 'S': S, 'DOTALL': S, 'X': X, 'VERBOSE': X,
-        'A': A, 'ASCII': A, 'U': U, 'UNICODE': U,
+        'I': RegexFlag(I), 'IGNORECASE': RegexFlag(I), 'M': RegexFlag(M), 'MULTILINE': RegexFlag(M),
+        'S': RegexFlag(S), 'DOTALL': RegexFlag(S), 'X': RegexFlag(X), 'VERBOSE': RegexFlag(X),
+        'A': RegexFlag(A), 'ASCII': RegexFlag(A), 'U': RegexFlag(U), 'UNICODE': RegexFlag(U),
+        '_kind': RegexFlag, '_flag': flag, '_number': as_number,
     })
 
 __re__ = __re_module__()

@@ -28,7 +28,10 @@ def __urllib_parse_module__():
             at += 1
         if run:
             out.append(bytes.fromhex(run).decode('utf-8', 'replace'))
-        return ''.join(out)
+        text = ''.join(out)
+        if any([char in text and char not in string for char in '\x1c\x1d\x1e\x1f']):
+            raise NotImplementedError('embedded Python: `unquote` of one of the characters U+001C to U+001F')
+        return text
     def unquote_plus(string):
         return unquote(string.replace('+', ' '))
     def urlencode(query, doseq=False, safe='', encoding=None, errors=None, quote_via=None):
