@@ -1,0 +1,178 @@
+//! Exceptions: a limitation of the interpreter must not pass as an error that the block handles.
+
+use ruff_python_ast::token::TokenKind;
+use ruff_python_ast::visitor::Visitor;
+use ruff_python_ast::{ExceptHandlerExceptHandler, Expr, Stmt, StmtRaise};
+use ruff_text_size::Ranged;
+
+use super::{Writer, span};
+
+/// Errors that no limitation of the interpreter raises; a handler of only these needs no guard.
+const HARMLESS: [&str; 9] = [
+    "KeyError",
+    "IndexError",
+    "ZeroDivisionError",
+    "OverflowError",
+    "StopIteration",
+    "AssertionError",
+    "UnicodeDecodeError",
+    "UnicodeEncodeError",
+    "FloatingPointError",
+];
+
+/// Errors that may be raised by name, without parentheses.
+const ERRORS: [&str; 22] = [
+    "ArithmeticError",
+    "AssertionError",
+    "AttributeError",
+    "BaseException",
+    "Exception",
+    "FileExistsError",
+    "FileNotFoundError",
+    "ImportError",
+    "IndexError",
+    "KeyError",
+    "LookupError",
+    "NameError",
+    "NotImplementedError",
+    "OSError",
+    "OverflowError",
+    "PermissionError",
+    "RuntimeError",
+    "StopIteration",
+    "TimeoutError",
+    "TypeError",
+    "ValueError",
+    "ZeroDivisionError",
+];
+
+impl<'a> Writer<'a> {
+    pub(super) fn handler(&mut self, it: &'a ExceptHandlerExceptHandler) {
+        let harmless = |expression: &Expr| match expression {
+            Expr::Name(name) => HARMLESS.contains(&name.id.as_str()),
+            Expr::Attribute(it) => matches!(
+                it.attr.as_str(),
+                "JSONDecodeError" | "error" | "PatternError"
+            ),
+            _ => false,
+        };
+        let guarded = match it.type_.as_deref() {
+            None => true,
+            Some(Expr::Tuple(tuple)) => !tuple.elts.iter().all(harmless),
+            Some(kind) => !harmless(kind) && !is_import_error(kind),
+        };
+        // The interpreter keeps the key of a `KeyError` as text.
+        let keyed = it.name.is_some()
+            && match it.type_.as_deref() {
+                Some(Expr::Tuple(tuple)) => tuple.elts.iter().any(catches_key_errors),
+                kind => kind.is_some_and(catches_key_errors),
+            };
+        if (guarded || keyed)
+            && let Some(first) = it.body.first()
+        {
+            self.out.helpers.insert("caught");
+            let name = match (&it.name, &it.type_) {
+                (Some(name), _) if keyed => {
+                    self.out.helpers.insert("keyed");
+                    format!("__keyed__({name})")
+                }
+                (Some(name), _) => name.to_string(),
+                (None, Some(kind)) => {
+                    let mut end = kind.end().to_usize();
+                    if let Some((_, closed)) =
+                        self.token(TokenKind::Rpar, end, first.start().to_usize())
+                        && self.token(TokenKind::Colon, end, closed).is_none()
+                    {
+                        end = closed;
+                    }
+                    self.insert(end, " as __error__");
+                    "__error__".to_owned()
+                }
+                (None, None) => {
+                    let at = it.start().to_usize() + "except".len();
+                    self.insert(at, " BaseException as __error__");
+                    "__error__".to_owned()
+                }
+            };
+            self.guard(first, &name);
+        }
+        if let Some(kind) = &it.type_ {
+            self.visit_expr(kind);
+        }
+        self.visit_body(&it.body);
+    }
+
+    /// Inserts a check of the caught error before `first`, the first statement of its handler.
+    fn guard(&mut self, first: &'a Stmt, name: &str) {
+        let around = |writer: &mut Self, expression: &'a Expr, begin: String, close: &str| {
+            // Parentheses around the expression belong to it.
+            let (start, end) = span(expression);
+            writer.insert(start, begin);
+            writer.insert(end, close);
+        };
+        match first {
+            Stmt::If(it) => around(self, &it.test, format!("__caught__({name}) or ("), ")"),
+            Stmt::While(it) => around(self, &it.test, format!("__caught__({name}) or ("), ")"),
+            Stmt::For(it) if !it.is_async => {
+                around(self, &it.iter, format!("__caught__({name}, ("), "))");
+            }
+            Stmt::With(it) if !it.is_async => {
+                if let Some(item) = it.items.first() {
+                    around(
+                        self,
+                        &item.context_expr,
+                        format!("__caught__({name}, ("),
+                        "))",
+                    );
+                }
+            }
+            Stmt::Try(it) => {
+                if let Some(inner) = it.body.first() {
+                    self.guard(inner, name);
+                }
+            }
+            Stmt::FunctionDef(_)
+            | Stmt::ClassDef(_)
+            | Stmt::Match(_)
+            | Stmt::For(_)
+            | Stmt::With(_) => {
+                self.refuse(
+                    first.start().to_usize(),
+                    "a definition at the beginning of an `except` block",
+                    Some("move it out of the block"),
+                );
+            }
+            // After a semicolon, the parser reads `match = …` as a `match` statement.
+            Stmt::Assign(it)
+                if ["match", "type", "case"].iter().any(|word| {
+                    self.text(it.start().to_usize(), it.end().to_usize())
+                        .starts_with(word)
+                }) =>
+            {
+                around(self, &it.value, format!("[__caught__({name}), ("), ")][1]");
+            }
+            other => {
+                let at = other.start().to_usize();
+                self.insert(at, format!("__caught__({name}); "));
+            }
+        }
+    }
+
+    /// Calls the class of an error that is raised by name.
+    pub(super) fn raise(&mut self, it: &'a StmtRaise) {
+        if let Some(Expr::Name(name)) = it.exc.as_deref()
+            && ERRORS.contains(&name.id.as_str())
+            && self.is_builtin(&name.id)
+        {
+            self.insert(name.end().to_usize(), "()");
+        }
+    }
+}
+
+fn is_import_error(kind: &Expr) -> bool {
+    matches!(kind, Expr::Name(name) if matches!(name.id.as_str(), "ImportError" | "ModuleNotFoundError"))
+}
+
+fn catches_key_errors(kind: &Expr) -> bool {
+    matches!(kind, Expr::Name(name) if ["KeyError", "LookupError", "Exception", "BaseException"].contains(&name.id.as_str()))
+}
