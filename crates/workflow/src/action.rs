@@ -51,6 +51,10 @@ pub struct Parameter {
     /// Set when the argument can change the result. An argument that cannot is not part of any cache
     /// key.
     pub keyed: bool,
+    /// Names that templates in the argument may use besides those of every template. If there are any,
+    /// the action itself renders a text with templates, as often as it likes, and its argument is a
+    /// mapping of the template's source and the values that it reads.
+    pub late_names: &'static [&'static str],
 }
 
 impl Parameter {
@@ -64,6 +68,7 @@ impl Parameter {
             doc,
             aliases: &[],
             keyed: true,
+            late_names: &[],
         }
     }
 
@@ -80,6 +85,12 @@ impl Parameter {
     #[must_use]
     pub const fn or(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
+    }
+
+    /// Lets the action render templates in the argument, with these names.
+    #[must_use]
+    pub const fn rendered_with(self, late_names: &'static [&'static str]) -> Self {
+        Self { late_names, ..self }
     }
 
     /// Leaves the parameter out of cache keys.
@@ -106,6 +117,9 @@ pub enum Memoizable {
     /// The only purpose of the action is a side effect, which a cache hit would skip. Wrapping it is a
     /// load-time error.
     EffectOnly,
+    /// The result must not be cached, for this reason: a clause that follows the action's name. Wrapping
+    /// the action is a load-time error.
+    No(&'static str),
 }
 
 /// Metadata of an action.
@@ -218,6 +232,12 @@ pub trait Action: Send + Sync {
     fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
         let _ = (with, registry);
         Vec::new()
+    }
+
+    /// True if the author of a file may name the action as a tool of `reason.react`. False for an action
+    /// that runs other actions: its arguments are chosen by a model, which could then run any action.
+    fn is_tool(&self) -> bool {
+        true
     }
 
     /// Returns what [`Action::run`] would do with these arguments, as far as that can be determined

@@ -6,20 +6,13 @@
 //! or that `allowed_hosts` names.
 
 use std::fmt::Display;
-use std::sync::Arc;
 
 use cachalot_storage::AllowedHosts;
 use reqwest::Url;
 use serde_json::Value;
 
-use crate::template::{Prepared, Scope, State, Surroundings, Templates};
+use crate::origin::{self, Origin};
 use crate::{Failure, Runtime};
-
-tokio::task_local! {
-    /// Origin of the call that the current task makes. Unset when the program itself supplies the
-    /// arguments; they count as the author's.
-    static ORIGIN: Arc<Origin>;
-}
 
 /// Failure kind of a request to a host that is not allowed.
 pub(crate) const NOT_ALLOWED: &str = "host_not_allowed";
@@ -27,44 +20,11 @@ pub(crate) const NOT_ALLOWED: &str = "host_not_allowed";
 /// JSON pointer into the settings: the hosts that the whole file may request.
 const SETTING: &str = "/http/allowed_hosts";
 
-/// Origin of the arguments of a call. Evaluated only when the call makes a request.
-pub(crate) struct Origin {
-    pub(crate) templates: Templates,
-    pub(crate) with: Prepared,
-    /// The scope that the call's templates are rendered with.
-    pub(crate) scope: Scope,
-    pub(crate) surroundings: Surroundings,
-    /// The state at the beginning of the run: `initial_state` of the file and the user's input.
-    pub(crate) inputs: State,
-}
-
-impl Origin {
-    /// Runs the call with this origin.
-    pub(crate) async fn within<T>(self, call: impl Future<Output = T>) -> T {
-        ORIGIN.scope(Arc::new(self), call).await
-    }
-
-    /// Returns a scope with the initial state, without changes made by the run.
-    fn trusted(&self) -> Scope {
-        Scope::new(&self.surroundings, &self.inputs)
-    }
-
-    /// True if the author or the user named the host of the URL.
-    fn names(&self, url: &Url) -> bool {
-        let texts = self.templates.lenient_texts(&self.with, &self.trusted());
-        texts.iter().any(|text| names_host(text, url))
-            || self
-                .inputs
-                .whole()
-                .values()
-                .any(|value| gives_host(value, url))
-    }
-
-    /// True if no argument depends on changes that the run made to the state.
-    fn is_whole(&self) -> bool {
-        self.templates
-            .renders_alike(&self.with, &self.scope, &self.trusted())
-    }
+/// True if the author or the user named the host of the URL.
+fn names(origin: &Origin, url: &Url) -> bool {
+    let inputs = origin.inputs.whole();
+    origin.texts().iter().any(|text| names_host(text, url))
+        || inputs.values().any(|value| gives_host(value, url))
 }
 
 /// True if the text is a URL with the same host and port as `url`.
@@ -106,6 +66,9 @@ pub(crate) fn check(
     url: &Url,
     own: Option<&[Value]>,
 ) -> Result<Option<AllowedHosts>, Failure> {
+    let by_model = origin::is_chosen_by_model();
+    // A model must not allow itself a host.
+    let own = own.filter(|_| !by_model);
     let of_file = runtime.settings.pointer(SETTING).and_then(Value::as_array);
     let host = url.host_str().unwrap_or_default();
     if let Some(entries) = own.or(of_file.map(Vec::as_slice)) {
@@ -127,10 +90,11 @@ pub(crate) fn check(
         );
         return Err(Failure::new(NOT_ALLOWED, message));
     }
-    let Ok(origin) = ORIGIN.try_with(Arc::clone) else {
+    let origin = origin::current();
+    if origin.is_none() && !by_model {
         return Ok(None);
-    };
-    if !origin.names(url) {
+    }
+    if !origin.as_ref().is_some_and(|origin| names(origin, url)) {
         let message = format!(
             "{action}: the host `{host}` comes from the state, and could be chosen by a model or a page; \
              write the host into the file, give it by `--input`, or list it in `allowed_hosts` \
@@ -138,7 +102,8 @@ pub(crate) fn check(
         );
         return Err(Failure::new(NOT_ALLOWED, message));
     }
-    Ok(match origin.is_whole() {
+    let is_whole = !by_model && origin.is_some_and(|origin| origin.is_whole());
+    Ok(match is_whole {
         true => None,
         false => AllowedHosts::of(url),
     })

@@ -5,9 +5,11 @@ pub mod actions;
 mod destination;
 pub mod format;
 pub mod graph;
+mod origin;
 pub mod report;
 pub mod runtime;
 pub mod script;
+pub mod session;
 mod spending;
 pub mod template;
 

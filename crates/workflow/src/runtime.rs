@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::action::Failure;
 use crate::actions::Registry;
 use crate::report::Reporter;
+use crate::session::SessionMemory;
 
 /// Source of random numbers, passed in so that tests are deterministic.
 pub trait Random: Send + Sync {
@@ -63,6 +64,8 @@ pub struct Runtime {
     /// The store of long-term memory, for `ltm.*`; `None` if it could not be opened (a warning was
     /// reported).
     pub memory: Option<Arc<dyn Memory>>,
+    /// The memory of the run, for `memory.*`.
+    pub session: SessionMemory,
     /// The cache, on the same store. Without a store it keeps nothing.
     pub cache: Cache,
     /// Cache mode of the command line, which overrides the file: `--no-cache`, `--refresh`, `--frozen`.
@@ -91,5 +94,10 @@ impl Runtime {
         self.meter
             .check_for(model)
             .map_err(|over| Failure::new("over_budget", over.to_string()))
+    }
+
+    /// Masks known secrets in the text, and text that looks like a credential.
+    pub(crate) fn masked(&self, text: &str) -> String {
+        cachalot_core::secret::mask_credentials(&self.seals.redact(text)).into_owned()
     }
 }

@@ -111,6 +111,7 @@ fn runtime(directory: &Path, memory: Arc<dyn Memory>, actions: Registry) -> Arc<
         meter: Meter::new(Budget::default(), clock.clone()),
         team: None,
         houses: None,
+        session: cachalot_workflow::session::SessionMemory::default(),
         run: "a run".to_owned(),
         agent: "counting".to_owned(),
         directory: directory.to_owned(),

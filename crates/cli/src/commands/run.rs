@@ -17,6 +17,7 @@ use cachalot_workflow::script::WorkerOptions;
 use cachalot_workflow::script::lua::LuaRunner;
 use cachalot_workflow::script::python::PythonRunner;
 use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
+use cachalot_workflow::session::SessionMemory;
 use serde_json::{Map, Value, json};
 
 use super::validate::{Loaded, load};
@@ -255,6 +256,7 @@ fn wire(
         meter: Meter::new(agent.budget.clone(), Arc::clone(&surroundings.clock)),
         team: agent.team.clone(),
         houses: Some(Arc::new(bench.clone())),
+        session: SessionMemory::default(),
         agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
         run,
         directory: surroundings.directory.clone(),

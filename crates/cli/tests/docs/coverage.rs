@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use cachalot_workflow::{ParameterKind, actions, format, template};
+use cachalot_workflow::{Parameter, ParameterKind, actions, format, template};
 use serde_json::{Value, json};
 
 use crate::blocks::{self, Language};
@@ -13,6 +13,9 @@ use crate::transcript;
 
 const REFERENCE: &str = "docs/YAML_REFERENCE.md";
 const HOOKS: &str = "docs/HOOKS.md";
+
+/// The words by which the section of an action refers to the parameters of `llm.call`.
+const MODEL_PARAMETERS: &str = "the model parameters of [`llm.call`](#llmcall)";
 
 /// The part of a document under a heading, up to the next one of the same or a higher level.
 pub(crate) fn section<'a>(text: &'a str, heading: &str) -> &'a str {
@@ -70,6 +73,7 @@ fn every_action_is_described_as_it_is() {
     let registry = actions::builtin();
     let mut problems = Vec::new();
     let mut described = BTreeSet::new();
+    let calls = registry.get("llm.call").unwrap().about();
     for name in registry.names() {
         let about = registry.get(name).unwrap().about().clone();
         if !described.insert(about.names[0]) {
@@ -81,6 +85,20 @@ fn every_action_is_described_as_it_is() {
                 problems.push(format!("{alias} is not named"));
             }
         }
+        // The parameters of the model have their rows in the section of `llm.call`.
+        let shares = section.contains(MODEL_PARAMETERS);
+        let is_shared = |parameter: &Parameter| {
+            let mut shared = calls.parameters.iter();
+            shares && shared.any(|it| (it.name, it.doc) == (parameter.name, parameter.doc))
+        };
+        for parameter in about.parameters {
+            if is_shared(parameter) && !section.contains(&format!("`{}`", parameter.name)) {
+                problems.push(format!(
+                    "{}: {} is not named",
+                    about.names[0], parameter.name
+                ));
+            }
+        }
         for alias in about.parameters.iter().flat_map(|it| it.aliases) {
             if !section.contains(&format!("`{alias}`")) {
                 problems.push(format!("{}: {alias} is not named", about.names[0]));
@@ -89,6 +107,7 @@ fn every_action_is_described_as_it_is() {
         let mut expected: Vec<(String, String, bool)> = about
             .parameters
             .iter()
+            .filter(|parameter| !is_shared(parameter))
             .map(|parameter| {
                 (
                     parameter.name.to_owned(),

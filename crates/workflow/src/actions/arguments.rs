@@ -29,6 +29,24 @@ pub(super) const fn optional(
     Parameter::optional(name, kind, doc)
 }
 
+/// Joins two lists of parameters, whose lengths must add up to `N`.
+pub(super) const fn joined<const N: usize>(
+    first: &[Parameter],
+    second: &[Parameter],
+) -> [Parameter; N] {
+    assert!(first.len() + second.len() == N);
+    let mut all = [Parameter::optional("", ParameterKind::Any, ""); N];
+    let mut at = 0;
+    while at < N {
+        all[at] = match at < first.len() {
+            true => first[at],
+            false => second[at - first.len()],
+        };
+        at += 1;
+    }
+    all
+}
+
 /// Checks `arguments` against the parameter table of an action and casts them to the declared kinds.
 /// Nulls are dropped, except for parameters of kind `Any`. An alias is replaced by the parameter's name.
 ///
@@ -46,6 +64,10 @@ pub fn check(about: &About, arguments: Arguments) -> Result<Arguments, Failure> 
         match about.parameter(&name) {
             None => wrong.push(unknown(about, &name)),
             Some(parameter) if value.is_null() && parameter.kind != ParameterKind::Any => {}
+            // The template of an argument that the action renders, see `Parameter::late_names`.
+            Some(parameter) if !parameter.late_names.is_empty() && value.is_object() => {
+                checked.insert(parameter.name.to_owned(), value);
+            }
             Some(parameter) => match cast(value, parameter.kind) {
                 Ok(_) if checked.contains_key(parameter.name) => {
                     wrong.push(twice(parameter));

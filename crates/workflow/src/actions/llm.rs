@@ -15,7 +15,7 @@ use cachalot_core::tree::Node;
 use serde_json::Value;
 
 use super::Registry;
-use super::arguments::{Given, optional};
+use super::arguments::{Given, joined, optional};
 use super::written::Written;
 use crate::{
     About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
@@ -36,12 +36,8 @@ pub(super) fn register(registry: &mut Registry) {
     });
 }
 
-const PARAMETERS: &[Parameter] = &[
-    optional(
-        "model",
-        ParameterKind::Text,
-        "The model: a key of `models`, `provider/model`, or a model's own name; `settings.llm.model` by default.",
-    ),
+/// Parameters of the question itself.
+const QUESTION: [Parameter; 6] = [
     optional(
         "messages",
         ParameterKind::List,
@@ -56,6 +52,30 @@ const PARAMETERS: &[Parameter] = &[
         "system",
         ParameterKind::Text,
         "What the model is told before everything else.",
+    ),
+    optional(
+        "response_format",
+        ParameterKind::Object,
+        "The JSON Schema of the answer, or OpenAI's `{type: json_schema, json_schema: {name, schema, strict}}`; the parsed answer is then `data`.",
+    ),
+    optional(
+        "tools",
+        ParameterKind::List,
+        "Tools that the model may ask for, as of OpenAI's chat; the calls are in `tool_calls`, nothing is run.",
+    ),
+    optional(
+        "tool_choice",
+        ParameterKind::Any,
+        "`auto`, `none`, `required`, or the name of a tool.",
+    ),
+];
+
+/// Parameters of the model, for all actions that ask one.
+pub(super) const MODEL: [Parameter; 14] = [
+    optional(
+        "model",
+        ParameterKind::Text,
+        "The model: a key of `models`, `provider/model`, or a model's own name; `settings.llm.model` by default.",
     ),
     optional(
         "provider",
@@ -100,21 +120,6 @@ const PARAMETERS: &[Parameter] = &[
         "How much the model should think, as its provider calls it: `low`, `medium`, `high`.",
     ),
     optional(
-        "response_format",
-        ParameterKind::Object,
-        "The JSON Schema of the answer, or OpenAI's `{type: json_schema, json_schema: {name, schema, strict}}`; the parsed answer is then `data`.",
-    ),
-    optional(
-        "tools",
-        ParameterKind::List,
-        "Tools that the model may ask for, as of OpenAI's chat; the calls are in `tool_calls`, nothing is run.",
-    ),
-    optional(
-        "tool_choice",
-        ParameterKind::Any,
-        "`auto`, `none`, `required`, or the name of a tool.",
-    ),
-    optional(
         "provider_opts",
         ParameterKind::Object,
         "Further fields of the request, sent as they are.",
@@ -137,6 +142,8 @@ const PARAMETERS: &[Parameter] = &[
     )
     .unkeyed(),
 ];
+
+const PARAMETERS: &[Parameter] = &joined::<20>(&QUESTION, &MODEL);
 
 static CALL: About = About {
     names: &["llm.call", "actions.llm_call"],
@@ -169,25 +176,15 @@ impl Action for Question {
     }
 
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        check(with)
+        check_model(Written::new(with)).problems()
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        match shell::named(&Given::seen(self.about, arguments), runtime)? {
-            Some(name) => {
-                let ask = shell::Ask::new(self.about, arguments, name, runtime)?;
-                Ok(ask.identity(runtime))
-            }
-            None => ask::identity(self.about, arguments, runtime),
-        }
+        inputs(self.about, arguments, runtime)
     }
 
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        match shell::named(&Given::seen(self.about, &arguments), runtime)? {
-            Some(name) => shell::Ask::new(self.about, &arguments, name, runtime).map(drop)?,
-            None => Ask::of(self.about, &arguments, runtime).map(drop)?,
-        }
-        Ok(spending::planned())
+        plan(self.about, &arguments, runtime)
     }
 
     fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
@@ -214,32 +211,87 @@ impl Action for Question {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        run(self, arguments, runtime).await
+        let answered = run(self, arguments, runtime).await;
+        answered.map(|(answer, _)| answer)
     }
 }
 
-/// Returns the problems of the arguments at load time.
-fn check(with: Option<&Node>) -> Vec<Problem> {
-    Written::new(with)
-        .seconds("timeout")
-        .count("max_retries", choice::RETRIES)
-        .problems()
+/// Returns the inputs besides the arguments that change the answer.
+fn inputs(about: &About, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+    match shell::named(&Given::seen(about, arguments), runtime)? {
+        Some(name) => {
+            let ask = shell::Ask::new(about, arguments, name, runtime)?;
+            Ok(ask.identity(runtime))
+        }
+        None => ask::identity(about, arguments, runtime),
+    }
 }
 
-/// Asks the model, then its fallbacks, until one answers.
+/// Prepares the question without asking it.
+fn plan(about: &About, arguments: &Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+    match shell::named(&Given::seen(about, arguments), runtime)? {
+        Some(name) => shell::Ask::new(about, arguments, name, runtime).map(drop)?,
+        None => Ask::of(about, arguments, runtime).map(drop)?,
+    }
+    Ok(spending::planned())
+}
+
+/// The question of another action, asked as `llm.call` asks it: with its defaults, retries, fallbacks,
+/// budget and accounting.
+pub(super) struct Inner(Arguments);
+
+impl Inner {
+    /// Creates the question from the arguments of `llm.call`.
+    pub(super) fn new(arguments: Arguments) -> Self {
+        Self(arguments)
+    }
+
+    /// Returns the inputs besides the arguments that change the answer, for the key of the other action.
+    pub(super) fn inputs(&self, runtime: &Runtime) -> Result<Value, Failure> {
+        inputs(&CALL, &self.0, runtime)
+    }
+
+    /// Prepares the question without asking it.
+    pub(super) fn plan(&self, runtime: &Runtime) -> Result<Planned, Failure> {
+        plan(&CALL, &self.0, runtime)
+    }
+
+    /// Asks. The surrounding wrap does not store the answer of a fallback, because its key names the
+    /// model.
+    pub(super) async fn ask(self, runtime: &Runtime) -> Result<Value, Failure> {
+        let call = Question {
+            about: &CALL,
+            is_shown: false,
+        };
+        let (answer, is_of_fallback) = run(&call, self.0, runtime).await?;
+        if is_of_fallback {
+            spending::decline("a fallback of the model answered");
+        }
+        Ok(answer)
+    }
+}
+
+/// Adds the load-time checks of the parameters in [`MODEL`].
+pub(super) fn check_model(written: Written<'_>) -> Written<'_> {
+    written
+        .seconds("timeout")
+        .count("max_retries", choice::RETRIES)
+}
+
+/// Asks the model, then its fallbacks, until one answers. The flag is true if a fallback answered.
 async fn run(
     action: &dyn Action,
     arguments: Arguments,
     runtime: &Runtime,
-) -> Result<Value, Failure> {
+) -> Result<(Value, bool), Failure> {
     let alternatives = action.alternatives(&arguments, runtime);
     let mut failed = match action.run_alone(arguments, runtime).await {
         Err(failure) if failure.elsewhere => failure,
-        ended => return ended,
+        ended => return ended.map(|answer| (answer, false)),
     };
     for arguments in alternatives {
         match action.run_alone(arguments, runtime).await {
-            Ok(result) => return Ok(result),
+            Ok(result) => return Ok((result, true)),
             Err(failure) => failed = failed.and_of(failure),
         }
         if !failed.elsewhere {

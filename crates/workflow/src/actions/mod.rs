@@ -1,6 +1,7 @@
 //! The action registry. Each file registers one namespace.
 
 mod agent;
+mod answer;
 mod arguments;
 pub mod cache;
 mod configured;
@@ -14,8 +15,10 @@ mod llamaextract;
 mod llm;
 mod location;
 mod ltm;
+mod memory;
 mod model_error;
 mod order;
+mod reason;
 pub(crate) mod reflection;
 mod reply;
 mod schema;
@@ -85,6 +88,8 @@ pub fn builtin() -> Registry {
     llm::register(&mut registry);
     schema::register(&mut registry);
     ltm::register(&mut registry);
+    memory::register(&mut registry);
+    reason::register(&mut registry);
     reflection::register(&mut registry);
     shell::register(&mut registry);
     storage::register(&mut registry);

@@ -3,9 +3,10 @@
 
 use async_trait::async_trait;
 use jsonschema::error::ValidationErrorKind;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Registry;
+use super::answer;
 use super::arguments::{Given, optional, required};
 use super::truth::is_true;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
@@ -159,11 +160,7 @@ impl Judgement {
 
     /// Reads the judgement in a model's answer.
     pub(crate) fn of_answer(text: &str) -> Self {
-        let start = text.find('{').unwrap_or_default();
-        let end = text.rfind('}').map_or(text.len(), |end| end + 1);
-        let fields = text
-            .get(start..end)
-            .and_then(|json| serde_json::from_str::<Map<String, Value>>(json).ok());
+        let fields = answer::object(text);
         let Some(fields) = fields else {
             // "This is not valid" must not pass.
             return Self::new(
@@ -285,6 +282,10 @@ struct Rounds(&'static About);
 impl Action for Rounds {
     fn about(&self) -> &About {
         self.0
+    }
+
+    fn is_tool(&self) -> bool {
+        false
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {

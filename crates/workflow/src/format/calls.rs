@@ -2,7 +2,8 @@
 
 use cachalot_core::tree::{Entry, Kind, Node};
 
-/// Returns true if `is_meant` holds for an action named by `uses`, or by `action` within arguments.
+/// Returns true if `is_meant` holds for an action named by `uses`, or by `action` or in the list `tools`
+/// within arguments.
 pub(super) fn names_action(node: &Node, is_meant: &dyn Fn(&str) -> bool) -> bool {
     search(node, false, is_meant)
 }
@@ -11,7 +12,13 @@ fn search(node: &Node, is_argument: bool, is_meant: &dyn Fn(&str) -> bool) -> bo
     let of_entry = |entry: &Entry| {
         let names = entry.key == "uses" || is_argument && entry.key == "action";
         let name = entry.value.as_text().filter(|_| names);
+        let tools = entry
+            .value
+            .as_list()
+            .filter(|_| is_argument && entry.key == "tools");
+        let mut tools = tools.unwrap_or_default().iter().filter_map(Node::as_text);
         name.is_some_and(is_meant)
+            || tools.any(is_meant)
             || search(&entry.value, is_argument || entry.key == "with", is_meant)
     };
     match &node.kind {

@@ -47,6 +47,7 @@ codes! {
     FAN_IN_UNDEFINED = "fan-in-undefined": "A fan-out names no node at which its branches meet, or one that there is not."
     UNKNOWN_ACTION = "unknown-action": "`uses` names an action that there is not."
     EFFECT_ONLY_WRAPPED = "effect-only-wrapped": "`cache.wrap` around an action whose only purpose is an effect."
+    NOT_MEMOIZABLE = "not-memoizable": "`cache.wrap` around an action whose result must not be cached."
     BAD_TEMPLATE = "bad-template": "A template is malformed."
     UNKNOWN_FILTER = "unknown-filter": "A template uses a filter that there is not."
     UNKNOWN_TEST = "unknown-test": "A template uses a test (`is …`) that there is not."

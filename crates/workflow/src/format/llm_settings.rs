@@ -76,7 +76,7 @@ pub(super) fn check_local(settings: Option<&Node>, nodes: Option<&Node>) -> Opti
     let asks_for_one = backend.or_else(|| llm.get("model_path"))?;
     // A template may name any action.
     let may_ask = |name: &str| {
-        ["llm", "agent", "reflection", "{{"]
+        ["llm", "agent", "reflection", "reason", "summarize", "{{"]
             .iter()
             .any(|it| name.contains(it))
     };

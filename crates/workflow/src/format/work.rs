@@ -9,8 +9,10 @@ use cachalot_core::tree::{self, Entry, Kind, Section};
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
 use super::nodes::{NOTHING, Rank, Reader};
 use super::{check_arguments, codes};
+use crate::action::Action;
+use crate::actions::Registry;
 use crate::script::{self, Script, lua, template_in};
-use crate::template::{Condition, Prepared, Use, is_literal};
+use crate::template::{Condition, LateArgument, Prepared, Use, is_literal};
 
 /// The node types that `type` accepts.
 const TYPES: &[&str] = &["while_loop", "dynamic_parallel"];
@@ -365,8 +367,9 @@ impl Reader<'_> {
                 .push(uses.wrong_type("`uses`", "the name of an action"));
             return Work::Nothing;
         };
-        let prepared = self.arguments(with);
         let Some(action) = self.registry.get(name) else {
+            // Reports the problems of the arguments.
+            let _ = self.arguments(with, &[]);
             let near = nearest(name, self.registry.names());
             let help = match near {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -388,17 +391,18 @@ impl Reader<'_> {
                 Some(_) => problem,
                 None => problem.at(&uses.place),
             }));
+        let late = late_arguments(&**action, with, self.registry);
         Work::Action {
             action: Arc::clone(action),
-            with: prepared,
+            with: self.arguments(with, &late),
         }
     }
 
-    fn arguments(&mut self, with: Option<&tree::Node>) -> Prepared {
+    fn arguments(&mut self, with: Option<&tree::Node>, late: &[LateArgument]) -> Prepared {
         match with {
             Some(with) => self
                 .templates
-                .prepare(with, Use::ARGUMENTS, &mut self.problems),
+                .prepare_arguments(with, late, &mut self.problems),
             None => Prepared::empty_mapping(),
         }
     }
@@ -505,4 +509,28 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Returns the arguments that an action renders itself, and those of the action that it wraps.
+fn late_arguments(
+    action: &dyn Action,
+    with: Option<&tree::Node>,
+    registry: &Registry,
+) -> Vec<LateArgument> {
+    let about = action.about();
+    let parameters = about.parameters.iter();
+    let mut late: Vec<LateArgument> = parameters
+        .filter(|parameter| !parameter.late_names.is_empty())
+        .map(|parameter| LateArgument::Is(parameter.name, parameter.late_names))
+        .collect();
+    let wrapped = with.filter(|_| about.names.contains(&"cache.wrap"));
+    let name = wrapped.and_then(|with| with.get("action")?.as_text());
+    if let Some(wrapped) = name.and_then(|name| registry.get(name)) {
+        let args = with.and_then(|with| with.get("args"));
+        let inside = late_arguments(&**wrapped, args, registry);
+        if !inside.is_empty() {
+            late.push(LateArgument::Inside("args", inside));
+        }
+    }
+    late
 }

@@ -112,11 +112,6 @@ impl Runner<'_> {
 
     /// Masks secrets in the text.
     fn masked(&self, text: &str) -> String {
-        masked(self.runtime, text)
+        self.runtime.masked(text)
     }
-}
-
-/// Masks known secrets in the text, and text that looks like a credential.
-fn masked(runtime: &Runtime, text: &str) -> String {
-    cachalot_core::secret::mask_credentials(&runtime.seals.redact(text)).into_owned()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::work::merged;
-use super::{MOST_NODES, initial_state, masked};
+use super::{MOST_NODES, initial_state};
 use crate::format::{Agent, FanOut, Flow, Node, Output, Target, Work};
 use crate::script::may_change_state;
 use crate::template::{Condition, Prepared, Scope, State, Surroundings};
@@ -74,7 +74,7 @@ pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtim
     let ends = planner
         .walk(&agent.start, initial_state(agent, input), &[])
         .await;
-    planner.plan.ends = ends.err().map(|ends| masked(runtime, &ends.0));
+    planner.plan.ends = ends.err().map(|ends| runtime.masked(&ends.0));
     planner.plan
 }
 
@@ -340,7 +340,7 @@ impl<'r> Planner<'r> {
         let fails = |message: &str| {
             (
                 What::Fails {
-                    message: masked(self.runtime, message),
+                    message: self.runtime.masked(message),
                 },
                 None,
             )
@@ -360,7 +360,7 @@ impl<'r> Planner<'r> {
             Ok(Planned::Pays { handle, reason }) => (
                 What::Pays {
                     handle,
-                    reason: masked(self.runtime, &reason),
+                    reason: self.runtime.masked(&reason),
                 },
                 None,
             ),

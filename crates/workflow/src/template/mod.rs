@@ -35,6 +35,7 @@ use minijinja::{Environment, UndefinedBehavior};
 pub use condition::Condition;
 pub use engine::{FILTERS, TESTS};
 pub use literal::is_literal;
+pub(crate) use prepared::LateArgument;
 pub use prepared::{Prepared, Use};
 pub use scope::{NAMES, Scope, Surroundings};
 pub use state::State;

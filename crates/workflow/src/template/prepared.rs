@@ -23,6 +23,8 @@ pub struct Use {
     pub result: bool,
     /// Set when `${name}` is replaced by a variable.
     pub dollar: bool,
+    /// Further names.
+    pub names: &'static [&'static str],
 }
 
 impl Use {
@@ -30,16 +32,19 @@ impl Use {
     pub const ARGUMENTS: Self = Self {
         result: false,
         dollar: true,
+        names: &[],
     };
     /// Templates in `output` and in conditions of `goto`.
     pub const RESULT: Self = Self {
         result: true,
         dollar: false,
+        names: &[],
     };
     /// All other templates.
     pub const PLAIN: Self = Self {
         result: false,
         dollar: false,
+        names: &[],
     };
 }
 
@@ -57,6 +62,36 @@ pub(super) enum Tree {
     Template(Template),
     List(Vec<Tree>),
     Map(Vec<(String, Tree)>),
+    /// An argument that the action renders. Renders to a mapping of its source and the values that it
+    /// reads, which identifies every text that the action can get from it.
+    Late(Late),
+}
+
+/// The template of an argument that the action renders.
+#[derive(Debug)]
+pub(super) struct Late {
+    /// The template itself.
+    pub(super) prepared: Prepared,
+    pub(super) source: String,
+    /// The values that the template reads, as expressions.
+    pub(super) reads: Vec<Template>,
+}
+
+/// An argument that the action renders, or a mapping that contains some.
+#[derive(Debug, Clone)]
+pub(crate) enum LateArgument {
+    /// The argument of this name may use further names.
+    Is(&'static str, &'static [&'static str]),
+    /// The mapping under this key contains late arguments.
+    Inside(&'static str, Vec<LateArgument>),
+}
+
+impl LateArgument {
+    fn key(&self) -> &'static str {
+        match self {
+            Self::Is(key, _) | Self::Inside(key, _) => key,
+        }
+    }
 }
 
 /// A text with templates.
@@ -80,6 +115,20 @@ impl Prepared {
             waits: false,
         }
     }
+
+    /// Returns the template of the argument `name` that the action renders, also if the action is
+    /// wrapped. `None` if the file has no template there.
+    pub(crate) fn late(&self, name: &str) -> Option<&Self> {
+        late_in(&self.tree, name)
+    }
+}
+
+fn late_in<'t>(tree: &'t Tree, name: &str) -> Option<&'t Prepared> {
+    let Tree::Map(fields) = tree else { return None };
+    fields.iter().find_map(|(key, field)| match field {
+        Tree::Late(late) if key == name => Some(&late.prepared),
+        field => late_in(field, name),
+    })
 }
 
 impl Templates {
@@ -93,6 +142,111 @@ impl Templates {
             tree: Arc::new(tree),
             waits,
         }
+    }
+
+    /// Checks the arguments of an action as [`prepare`](Self::prepare) does. The action itself renders
+    /// those in `late`.
+    pub(crate) fn prepare_arguments(
+        &self,
+        node: &Node,
+        late: &[LateArgument],
+        problems: &mut Vec<Problem>,
+    ) -> Prepared {
+        let mut waits = false;
+        let tree = self.arguments(node, late, &mut waits, problems);
+        Prepared {
+            tree: Arc::new(tree),
+            waits,
+        }
+    }
+
+    fn arguments(
+        &self,
+        node: &Node,
+        late: &[LateArgument],
+        waits: &mut bool,
+        problems: &mut Vec<Problem>,
+    ) -> Tree {
+        let entries = match &node.kind {
+            Kind::Map(entries) if !late.is_empty() => entries,
+            _ => return self.tree(node, Use::ARGUMENTS, waits, problems),
+        };
+        let fields = entries.iter().map(|entry| {
+            let tree = match late.iter().find(|it| it.key() == entry.key) {
+                Some(LateArgument::Inside(_, late)) => {
+                    self.arguments(&entry.value, late, waits, problems)
+                }
+                Some(LateArgument::Is(_, names)) => self.late(&entry.value, names, waits, problems),
+                None => self.tree(&entry.value, Use::ARGUMENTS, waits, problems),
+            };
+            (entry.key.clone(), tree)
+        });
+        Tree::Map(fields.collect())
+    }
+
+    fn late(
+        &self,
+        node: &Node,
+        names: &'static [&'static str],
+        waits: &mut bool,
+        problems: &mut Vec<Problem>,
+    ) -> Tree {
+        let usage = Use {
+            names,
+            ..Use::ARGUMENTS
+        };
+        let template = node
+            .as_text()
+            .and_then(|text| self.template(text, &node.place, usage, problems));
+        let Some(template) = template else {
+            return self.tree(node, Use::ARGUMENTS, waits, problems);
+        };
+        if template.source.contains("storage_hash") {
+            problems.push(
+                Problem::new(
+                    codes::UNSUPPORTED,
+                    "`storage_hash` does not work here: the content of the file would be in no cache key",
+                )
+                .at(&node.place)
+                .help("hash the file with `storage.hash` before, and use its result"),
+            );
+        }
+        Tree::Late(Late {
+            source: node.as_text().unwrap_or_default().to_owned(),
+            reads: self.reads(&template, names),
+            prepared: Prepared {
+                tree: Arc::new(Tree::Template(template)),
+                waits: false,
+            },
+        })
+    }
+
+    /// Returns the values that a template reads, as `name.key` expressions. A template that reads a whole
+    /// mapping, or calls a method of it, reads `name`.
+    fn reads(&self, template: &Template, late_names: &[&str]) -> Vec<Template> {
+        let paths = compiled_names(&self.shared.strict, template, true).unwrap_or_default();
+        let mut reads = BTreeSet::new();
+        for path in &paths {
+            let mut parts = path.split('.');
+            let name = parts.next().unwrap_or_default();
+            if !NAMES.contains(&name) || late_names.contains(&name) {
+                continue;
+            }
+            reads.insert(match parts.next() {
+                Some(key) if !is_called(&template.source, &format!("{name}.{key}")) => {
+                    format!("{name}.{key}")
+                }
+                _ => name.to_owned(),
+            });
+        }
+        let expression = |source: String| Template {
+            is_expression: true,
+            path: Path::parse(&source),
+            derives_from_secrets: false,
+            place: template.place.clone(),
+            source,
+        };
+        reads.into_iter().map(expression).collect()
     }
 
     fn tree(&self, node: &Node, usage: Use, waits: &mut bool, problems: &mut Vec<Problem>) -> Tree {
@@ -237,7 +391,7 @@ impl Templates {
 
     fn check(&self, template: &Template, scan: &Scan, usage: Use, problems: &mut Vec<Problem>) {
         let source = template.source.as_str();
-        let names = match compiled_names(&self.shared.strict, template) {
+        let names = match compiled_names(&self.shared.strict, template, false) {
             Ok(names) => names,
             Err(error) => {
                 let failure = self.failure(template, &error);
@@ -273,7 +427,8 @@ impl Templates {
     /// expression is accepted: if undefined, it is null.
     fn check_name(&self, template: &Template, name: &str, usage: Use, problems: &mut Vec<Problem>) {
         let is_lone = template.is_expression && template.source.trim() == name;
-        let is_known = NAMES.contains(&name) && (usage.result || name != "result");
+        let is_known = NAMES.contains(&name) && (usage.result || name != "result")
+            || usage.names.contains(&name);
         if is_known
             || is_lone
             || self
@@ -290,6 +445,7 @@ impl Templates {
             .iter()
             .copied()
             .filter(|known| usage.result || *known != "result")
+            .chain(usage.names.iter().copied())
             .collect();
         let help = match cachalot_core::suggest::nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -317,20 +473,29 @@ impl Tree {
     }
 }
 
-/// Returns the names that expressions of the template begin with, or its syntax error.
+/// Returns the names that expressions of the template begin with, or its syntax error; with `attributes`,
+/// the names with the attributes that are looked up in them, separated by dots.
 fn compiled_names(
     environment: &Environment<'static>,
     template: &Template,
+    attributes: bool,
 ) -> Result<BTreeSet<String>, Error> {
     let names = match template.is_expression {
         true => environment
             .compile_expression(&template.source)?
-            .undeclared_variables(false),
+            .undeclared_variables(attributes),
         false => environment
             .template_from_str(&template.source)?
-            .undeclared_variables(false),
+            .undeclared_variables(attributes),
     };
     Ok(names.into_iter().collect())
+}
+
+/// True if the source calls `path` as a method anywhere.
+fn is_called(source: &str, path: &str) -> bool {
+    source
+        .match_indices(path)
+        .any(|(at, _)| source[at + path.len()..].trim_start().starts_with('('))
 }
 
 /// Returns the range of the first `word` in `source` that stands by itself.

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use minijinja::{Environment, Error, ErrorKind, Value};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json, json};
 
-use super::prepared::{Prepared, Template, Tree};
+use super::prepared::{Late, Prepared, Template, Tree};
 use super::{Scope, TemplateFailure, Templates, convert, engine, place, scan};
 
 impl Templates {
@@ -59,7 +59,22 @@ impl Templates {
                 .map(|(key, field)| Ok((key.clone(), self.render_tree(field, scope)?)))
                 .collect::<Result<_, _>>()
                 .map(Json::Object),
+            Tree::Late(late) => self.render_late(late, scope),
         }
+    }
+
+    /// Returns the source of a late template and the values that it reads.
+    fn render_late(&self, late: &Late, scope: &Scope) -> Result<Json, TemplateFailure> {
+        let mut values = Map::new();
+        for read in &late.reads {
+            let value = self.evaluate(&self.shared.lenient, read, scope)?;
+            let json = convert::settled(&value).map_err(|message| TemplateFailure {
+                message,
+                place: read.place.clone(),
+            })?;
+            values.insert(read.source.clone(), json);
+        }
+        Ok(json!({ "template": late.source, "values": values }))
     }
 
     /// Returns all texts of a value, with undefined values rendered as empty text. Also returns the
@@ -91,6 +106,8 @@ impl Templates {
                     }
                 }
             }
+            // The texts are rendered by the action, which makes no request to them.
+            Tree::Late(_) => {}
             Tree::List(items) => {
                 for item in items {
                     self.gather_texts(item, scope, texts);

@@ -106,7 +106,8 @@ impl Surroundings {
 pub struct Scope {
     surroundings: Surroundings,
     state: Arc<State>,
-    result: Option<Arc<Map<String, Json>>>,
+    /// Values by further names, such as `result`.
+    further: Option<Arc<Map<String, Json>>>,
     hashes: Option<tokio::runtime::Handle>,
 }
 
@@ -117,7 +118,7 @@ impl Scope {
         Self {
             surroundings: surroundings.clone(),
             state: Arc::new(state.clone()),
-            result: None,
+            further: None,
             hashes: None,
         }
     }
@@ -125,8 +126,14 @@ impl Scope {
     /// Adds `result`.
     #[must_use]
     pub fn with_result(self, result: Json) -> Self {
+        self.with_values(Map::from_iter([("result".to_owned(), result)]))
+    }
+
+    /// Adds values by their names, in place of those added before.
+    #[must_use]
+    pub(crate) fn with_values(self, values: Map<String, Json>) -> Self {
         Self {
-            result: Some(Arc::new(Map::from_iter([("result".to_owned(), result)]))),
+            further: Some(Arc::new(values)),
             ..self
         }
     }
@@ -144,10 +151,10 @@ impl Scope {
     }
 
     /// Looks up a value without the engine. Always `None` for secrets.
-    pub(super) fn json(&self, name: &str, key: &str) -> Option<&Json> {
+    pub(crate) fn json(&self, name: &str, key: &str) -> Option<&Json> {
         match name {
             "state" => self.state.get(key),
-            "result" => self.result.as_ref()?.get("result")?.get(key),
+            "result" => self.further.as_ref()?.get("result")?.get(key),
             "secrets" => None,
             name => self.surroundings.fixed.get(name)?.get(key),
         }
@@ -166,7 +173,6 @@ impl Object for Scope {
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         match key {
             "state" => Some(Value::from_dyn_object(Arc::clone(&self.state))),
-            "result" => convert::field(self.result.as_ref()?, key),
             "secrets" => Some(Value::from_object(Secrets(Arc::clone(
                 &self.surroundings.secrets,
             )))),
@@ -177,7 +183,12 @@ impl Object for Scope {
                     handle: self.hashes.clone()?,
                 }))
             }
-            name => convert::field(&self.surroundings.fixed, name),
+            name => {
+                let further = self.further.as_ref();
+                further
+                    .and_then(|further| convert::field(further, name))
+                    .or_else(|| convert::field(&self.surroundings.fixed, name))
+            }
         }
     }
 }

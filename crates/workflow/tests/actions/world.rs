@@ -97,6 +97,7 @@ impl World {
             meter: Meter::new(Budget::default(), clock.clone()),
             team: None,
             houses: None,
+            session: cachalot_workflow::session::SessionMemory::default(),
             run: "run".to_owned(),
             agent: "test".to_owned(),
             directory: directory.path().to_owned(),

@@ -274,6 +274,7 @@ impl Setup {
             meter: Meter::new(Budget::default(), clock.clone()),
             team: None,
             houses: None,
+            session: cachalot_workflow::session::SessionMemory::default(),
             run: self.run,
             agent: self.agent,
             storage: storage(&directory),

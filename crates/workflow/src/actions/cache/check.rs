@@ -184,6 +184,14 @@ fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>)
         );
         return;
     }
+    if let Memoizable::No(why) = action.about().memoizable {
+        problems.push(
+            Problem::new("not-memoizable", format!("`{name}` {why}"))
+                .at(&node.place)
+                .help("a cached result could be wrong: call it directly"),
+        );
+        return;
+    }
     let args = entry(with, "args");
     problems.extend(crate::format::check_arguments(
         action.about(),

@@ -191,12 +191,13 @@ fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
         let message = format!("there is no action `{name}`: {help}");
         return Err(Failure::new("action_not_found", message));
     };
-    if action.about().memoizable == Memoizable::EffectOnly {
-        return Err(invalid(format!(
+    match action.about().memoizable {
+        Memoizable::Yes => Ok(Arc::clone(action)),
+        Memoizable::EffectOnly => Err(invalid(format!(
             "`{name}` only has an effect: answered from the cache, the effect would be missing; call it directly"
-        )));
+        ))),
+        Memoizable::No(why) => Err(invalid(format!("`{name}` {why}: call it directly"))),
     }
-    Ok(Arc::clone(action))
 }
 
 /// Arguments in a list: they are few, and each is looked up once.

@@ -69,6 +69,10 @@ impl Action for Wrap {
         }
     }
 
+    fn is_tool(&self) -> bool {
+        false
+    }
+
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
         let read = Request::read(arguments, runtime);
         let mut request = read.map_err(|refused| redacted(refused.failure, runtime))?;

@@ -6,6 +6,7 @@ use cachalot_model::{Error, ModelSettings, Models, ReasoningWish};
 
 use super::choice::default;
 use super::{CALL, STREAM};
+use crate::actions::reason::ABOUTS;
 use crate::template::is_literal;
 
 /// A reasoning effort that a call in a file requests.
@@ -41,8 +42,8 @@ impl WrittenEffort {
     }
 }
 
-/// Returns the reasoning efforts of all `llm.call` and `llm.stream` calls in a file, including those
-/// inside `cache.wrap`. Calls whose model or effort comes from a template are left out.
+/// Returns the reasoning efforts of all `llm.*` and `reason.*` calls in a file, including those inside
+/// `cache.wrap`. Calls whose model or effort comes from a template are left out.
 #[must_use]
 pub fn written_efforts(file: &Node) -> Vec<WrittenEffort> {
     let mut found = Vec::new();
@@ -50,15 +51,11 @@ pub fn written_efforts(file: &Node) -> Vec<WrittenEffort> {
     found.into_iter().filter_map(effort).collect()
 }
 
-/// Collects the arguments of all `llm.call` and `llm.stream` calls in a file.
+/// Collects the arguments of all `llm.*` and `reason.*` calls in a file.
 pub(super) fn visit<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
     for (action, arguments) in [("uses", "with"), ("action", "args")] {
         if let Some(name) = node.get(action).and_then(Node::as_text)
-            && CALL
-                .names
-                .iter()
-                .chain(STREAM.names)
-                .any(|known| *known == name)
+            && asks_a_model(name)
         {
             found.extend(node.get(arguments));
         }
@@ -68,6 +65,12 @@ pub(super) fn visit<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
     for child in entries.iter().map(|entry| &entry.value).chain(items) {
         visit(child, found);
     }
+}
+
+/// True if the action of this name takes the arguments of a model.
+fn asks_a_model(name: &str) -> bool {
+    let actions = [&CALL, &STREAM].into_iter().chain(ABOUTS);
+    actions.into_iter().any(|about| about.names.contains(&name))
 }
 
 fn effort(arguments: &Node) -> Option<WrittenEffort> {

@@ -1,0 +1,49 @@
+//! JSON in the answers of models.
+
+use serde_json::{Map, Value};
+
+use super::exact_json;
+
+/// Returns the JSON object in a model's answer: the object that the answer consists of, in a fenced block
+/// or with text around it. `None` if there is none.
+pub(super) fn object(text: &str) -> Option<Map<String, Value>> {
+    let block = text.split("```").nth(1);
+    [Some(text), block]
+        .into_iter()
+        .flatten()
+        .find_map(|text| between_braces(text).and_then(parsed))
+}
+
+/// Returns the text from the first opening to the last closing brace.
+fn between_braces(text: &str) -> Option<&str> {
+    text.get(text.find('{')?..=text.rfind('}')?)
+}
+
+fn parsed(text: &str) -> Option<Map<String, Value>> {
+    match exact_json::parse(text) {
+        Ok(Value::Object(fields)) => Some(fields),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_found_in_prose_and_in_blocks() {
+        for text in [
+            r#"{"a": "```{"}"#,
+            "Sure:\n{\"a\": \"```{\"}\nDone.",
+            "Of {x}:\n```json\n{\"a\": \"`{\"}\n```\n{end}",
+        ] {
+            let found = object(text).map(Value::Object);
+            let expected = json!({ "a": if text.contains("end") { "`{" } else { "```{" } });
+            assert_eq!(found, Some(expected), "{text}");
+        }
+        for text in ["", "no", "}{", "{a}", "[1]", "```", "{\"a\": 1"] {
+            assert_eq!(object(text), None, "{text}");
+        }
+    }
+}

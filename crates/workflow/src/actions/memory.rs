@@ -1,0 +1,244 @@
+//! `memory.*`: values that are kept until the run ends, and summaries of conversations.
+
+use async_trait::async_trait;
+use cachalot_core::tree::Node;
+use cachalot_core::{Millis, Problem};
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::arguments::{Given, noun, optional, required};
+use super::llm::Inner;
+use super::written::Written;
+use crate::{
+    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime, origin,
+};
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Store);
+    registry.register(Retrieve);
+    registry.register(Summarize);
+}
+
+const KEY: Parameter = required(
+    "key",
+    ParameterKind::Text,
+    "The key. A number counts as its text.",
+);
+
+const NAMESPACE: Parameter = optional(
+    "namespace",
+    ParameterKind::Text,
+    "Keys of different namespaces are different; `default` by default.",
+);
+
+/// The namespace of a call that names none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+static STORE: About = About {
+    names: &["memory.store", "actions.memory_store"],
+    version: 1,
+    doc: "Stores a value under a key until the run ends, in place of the earlier value.",
+    parameters: &[
+        KEY,
+        required("value", ParameterKind::Any, "The value; any JSON data."),
+        optional(
+            "ttl",
+            ParameterKind::Number,
+            "Seconds after which the value expires; it does not by default.",
+        ),
+        NAMESPACE,
+    ],
+    memoizable: Memoizable::EffectOnly,
+};
+
+static RETRIEVE: About = About {
+    names: &["memory.retrieve", "actions.memory_retrieve"],
+    version: 1,
+    doc: "Returns the value that the run has stored under a key.",
+    parameters: &[
+        KEY,
+        optional(
+            "default",
+            ParameterKind::Any,
+            "The value if nothing is stored, or it has expired; null by default.",
+        ),
+        NAMESPACE,
+    ],
+    memoizable: Memoizable::No("reads the memory of the run, which is in no cache key"),
+};
+
+static SUMMARIZE: About = About {
+    names: &["memory.summarize", "actions.memory_summarize"],
+    version: 1,
+    doc: "Summarizes a conversation in the state with a model, if it is too long. The result has `summary`, `original_count`, `token_estimate`, and `usage` and `cost` of the model.",
+    parameters: &[
+        required(
+            "messages_key",
+            ParameterKind::Text,
+            "The field of the state with the conversation: a list of texts, or of mappings with `role` and `content`.",
+        ),
+        optional(
+            "max_tokens",
+            ParameterKind::Integer,
+            "The length of the summary in tokens of about 4 characters, 1 to 1000000; 1000 by default. A conversation that is not longer is returned as it is.",
+        ),
+        optional(
+            "model",
+            ParameterKind::Text,
+            "The model; `settings.llm.model` by default.",
+        ),
+    ],
+    memoizable: Memoizable::No("reads the state, which is in no cache key"),
+};
+
+/// The allowed lengths of a summary, in tokens.
+const LENGTHS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
+
+struct Store;
+
+#[async_trait]
+impl Action for Store {
+    fn about(&self) -> &About {
+        &STORE
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).seconds("ttl").problems()
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&STORE, arguments);
+        let key = given.required_text("key")?;
+        let namespace = namespace(&given)?;
+        let value = given.any("value").cloned().unwrap_or_default();
+        let ttl = match given.any("ttl") {
+            None => None,
+            Some(_) => {
+                let ttl = given.seconds("ttl", std::time::Duration::ZERO)?;
+                Some(Millis::try_from(ttl.as_millis()).unwrap_or(Millis::MAX))
+            }
+        };
+        let clock = &*runtime.clock;
+        runtime.session.store(namespace, key, value, ttl, clock);
+        Ok(json!({ "stored": true, "key": key, "namespace": namespace }))
+    }
+}
+
+struct Retrieve;
+
+#[async_trait]
+impl Action for Retrieve {
+    fn about(&self) -> &About {
+        &RETRIEVE
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&RETRIEVE, arguments);
+        let key = given.required_text("key")?;
+        let clock = &*runtime.clock;
+        let stored = runtime.session.retrieve(namespace(&given)?, key, clock);
+        // As in the reference implementation, null is as good as nothing.
+        let stored = stored.filter(|value| !value.is_null());
+        Ok(json!({
+            "found": stored.is_some(),
+            "value": stored.or_else(|| given.any("default").cloned()),
+            "key": key,
+        }))
+    }
+}
+
+fn namespace<'g>(given: &'g Given<'_>) -> Result<&'g str, Failure> {
+    Ok(given.text("namespace")?.unwrap_or(DEFAULT_NAMESPACE))
+}
+
+struct Summarize;
+
+#[async_trait]
+impl Action for Summarize {
+    fn about(&self) -> &About {
+        &SUMMARIZE
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).count("max_tokens", LENGTHS).problems()
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&SUMMARIZE, arguments);
+        let most = given.count("max_tokens", 1_000, LENGTHS)?;
+        let messages = conversation(&given)?;
+        let text: Vec<String> = messages.iter().map(line).collect();
+        let text = text.join("\n");
+        let result = |summary: &str, answer: Value| {
+            json!({
+                "summary": summary,
+                "original_count": messages.len(),
+                "token_estimate": tokens(summary),
+                "success": true,
+                "usage": answer["usage"],
+                "cost": answer["cost"],
+            })
+        };
+        if tokens(&text) <= most {
+            return Ok(result(&text, json!({ "usage": null, "cost": 0.0 })));
+        }
+        let system = format!(
+            "Summarize the conversation in at most {most} tokens. Keep facts, decisions, open questions, \
+             and what is needed to continue it."
+        );
+        let mut question = Arguments::from_iter([
+            ("system".to_owned(), system.into()),
+            ("prompt".to_owned(), text.into()),
+        ]);
+        if let Some(model) = given.any("model") {
+            question.insert("model".to_owned(), model.clone());
+        }
+        let answer = Inner::new(question).ask(runtime).await?;
+        let summary = answer["content"].as_str().unwrap_or_default().trim();
+        if summary.is_empty() {
+            let message = "the summary of the model is empty";
+            return Err(Failure {
+                retryable: true,
+                ..given.failure("invalid_answer", message)
+            });
+        }
+        Ok(result(summary, answer.clone()))
+    }
+}
+
+/// Returns the conversation in the state of the call.
+fn conversation(given: &Given<'_>) -> Result<Vec<Value>, Failure> {
+    let key = given.required_text("messages_key")?;
+    let origin = origin::current();
+    match origin.as_ref().and_then(|origin| origin.field(key)) {
+        Some(Value::Array(messages)) => Ok(messages.clone()),
+        Some(other) => Err(given.wrong(
+            "messages_key",
+            format_args!(
+                "names `state.{key}`, which is {}: expected a list",
+                noun(other)
+            ),
+        )),
+        None => Err(given.failure("not_found", format_args!("there is no `state.{key}`"))),
+    }
+}
+
+fn line(message: &Value) -> String {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match (message.get("role"), message.get("content")) {
+        (None, None) => text(message),
+        (role, content) => format!(
+            "{}: {}",
+            role.map_or_else(|| "user".to_owned(), text),
+            content.map_or_else(|| message.to_string(), text)
+        ),
+    }
+}
+
+/// Returns the estimated number of tokens of a text.
+fn tokens(text: &str) -> u64 {
+    u64::try_from(text.chars().count() / 4).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,50 @@
+//! `reason.*`: patterns of several model calls. All calls go through `llm.call`.
+
+mod calls;
+mod cot;
+mod decompose;
+mod react;
+mod self_correct;
+mod tools;
+
+use serde_json::{Map, Value};
+
+use super::Registry;
+use crate::About;
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(cot::Cot);
+    registry.register(self_correct::SelfCorrect);
+    registry.register(decompose::Decompose);
+    registry.register(react::React);
+}
+
+/// The actions of this namespace.
+pub(super) static ABOUTS: [&About; 4] = [
+    &cot::ABOUT,
+    &self_correct::ABOUT,
+    &decompose::ABOUT,
+    &react::ABOUT,
+];
+
+/// The instruction before the description of an answer's fields.
+const ONE_OBJECT: &str = "Answer with one JSON object and nothing else:";
+
+/// Returns a value as text for a prompt: texts as they are, other values as JSON.
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Removes a field; null counts as absent.
+fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    fields.shift_remove(name).filter(|value| !value.is_null())
+}
+
+/// Removes a list; anything else counts as an empty list.
+fn take_list(fields: &mut Map<String, Value>, name: &str) -> Value {
+    let list = take(fields, name).filter(Value::is_array);
+    list.unwrap_or_else(|| Value::Array(Vec::new()))
+}

@@ -1,0 +1,231 @@
+//! `reason.react`: a model that thinks, uses tools, and sees their results, until it has an answer.
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
+use serde_json::{Map, Value, json};
+
+use super::super::Registry;
+use super::super::arguments::{Given, joined, optional, required};
+use super::super::llm;
+use super::super::written::Written;
+use super::calls::{self, Calls, message};
+use super::tools::{self, Tools};
+use super::{ONE_OBJECT, as_text, take};
+use crate::report::Event;
+use crate::{
+    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+};
+
+pub(super) static ABOUT: About = About {
+    names: &["reason.react", "actions.reason_react"],
+    version: 1,
+    doc: "Lets a model think, use tools and see their results in steps, until it has an answer. The result has `final_answer`, `steps`, `total_steps`, and `usage` and `cost`.",
+    parameters: &PARAMETERS,
+    memoizable: Memoizable::No("runs other actions, whose effects a hit would skip"),
+};
+
+const PARAMETERS: [Parameter; 17] = joined(
+    &[
+        required(
+            "goal",
+            ParameterKind::Text,
+            "The goal to reach, or the question to answer.",
+        ),
+        optional(
+            "tools",
+            ParameterKind::List,
+            "The actions that the model may run, with arguments of its choice. Written out, without templates.",
+        ),
+        optional(
+            "max_steps",
+            ParameterKind::Integer,
+            "The number of answers of the model, 1 to 100; 10 by default.",
+        ),
+    ],
+    &llm::MODEL,
+);
+
+/// The allowed numbers of steps.
+const STEPS: std::ops::RangeInclusive<u64> = 1..=100;
+
+/// The action by which the model gives its answer.
+const FINAL: &str = "final_answer";
+
+/// The maximum number of characters of a tool's result that the model sees.
+const LONGEST_OBSERVATION: usize = 50_000;
+
+pub(super) struct React;
+
+#[async_trait]
+impl Action for React {
+    fn about(&self) -> &About {
+        &ABOUT
+    }
+
+    fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
+        let written = llm::check_model(Written::new(with)).count("max_steps", STEPS);
+        let mut problems = written.problems();
+        problems.extend(tools::problems(with, registry));
+        problems
+    }
+
+    fn is_tool(&self) -> bool {
+        false
+    }
+
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        calls::plan(&arguments, None, runtime)
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::seen(&ABOUT, &arguments);
+        let goal = given.required_text("goal")?;
+        let most = given.count("max_steps", 10, STEPS)?;
+        let tools = Tools::read(&given, &runtime.actions)?;
+        let mut calls = Calls::new(&arguments, runtime);
+        let mut messages = vec![
+            message("system", &system(&tools)),
+            message("user", &format!("Goal: {goal}")),
+        ];
+        let mut steps: Vec<Value> = Vec::new();
+        let mut trace = vec![json!({
+            "step": "react_start",
+            "goal": goal,
+            "tools": tools.names(),
+            "max_steps": most,
+            "model": given.text("model")?,
+        })];
+        let mut model = Value::Null;
+        for number in 1..=most {
+            let reply = calls.converse(None, messages.clone()).await?;
+            model.clone_from(&reply.model);
+            if reply.content.trim().is_empty() {
+                return Err(reply.malformed(given.action(), "is empty"));
+            }
+            messages.push(message("assistant", &reply.content));
+            let step = match Step::read(reply.object()) {
+                Ok(step) => step,
+                Err(lacks) => {
+                    trace.push(json!({
+                        "step": format!("step_{number}_parse_error"),
+                        "error": format!("the answer {lacks}"),
+                        "raw_content": reply.content,
+                    }));
+                    messages.push(message(
+                        "user",
+                        &format!("Your answer {lacks}. Answer with one JSON object as described."),
+                    ));
+                    continue;
+                }
+            };
+            let is_final = step.action == FINAL;
+            let observation = match is_final {
+                true => "The goal is reached.".to_owned(),
+                false => tools.run(&step.action, &step.input, number, runtime).await,
+            };
+            let mut record = json!({
+                "step": number,
+                "thought": step.thought,
+                "action": step.action,
+                "action_input": step.input,
+                "observation": observation,
+            });
+            steps.push(record.clone());
+            record["type"] = json!(if is_final { FINAL } else { "action" });
+            trace.push(record);
+            if let Some(answer) = step.answer {
+                trace.push(json!({
+                    "step": "react_complete",
+                    "total_steps": number,
+                    "final_answer": answer,
+                }));
+                return Ok(calls.totals(json!({
+                    "steps": steps,
+                    "final_answer": answer,
+                    "reasoning_trace": trace,
+                    "react_steps": steps,
+                    "reasoning_answer": answer,
+                    "model": model,
+                    "total_steps": number,
+                })));
+            }
+            messages.push(message(
+                "user",
+                &format!("Result of `{}`: {}", step.action, shortened(&observation)),
+            ));
+        }
+        let warning = format!("no answer after {most} steps (`max_steps`)");
+        runtime.reporter.report(Event::Warning {
+            message: format!("{}: {warning}", given.action()),
+        });
+        trace.push(json!({ "step": "react_max_steps", "total_steps": most, "warning": warning }));
+        Ok(calls.totals(json!({
+            "steps": steps,
+            "final_answer": null,
+            "reasoning_trace": trace,
+            "react_steps": steps,
+            "model": model,
+            "total_steps": most,
+            "warning": warning,
+        })))
+    }
+}
+
+fn system(tools: &Tools) -> String {
+    format!(
+        "Reach the goal of the user in steps. In each step, think, and then run one tool or give the answer. \
+         The result of a tool is shown to you before the next step.\n\nTools, with their parameters:\n{}\
+         - {FINAL}: Ends the work with the answer.\n    answer (any JSON, required): The answer.\n\n{ONE_OBJECT}\n\
+         {{\"thought\": \"why this step\", \"action\": \"the name of a tool or {FINAL}\", \
+         \"action_input\": {{\"parameter\": \"value\"}}}}\n\nRun one tool per step. Use {FINAL} only when the goal is reached.",
+        tools.described()
+    )
+}
+
+/// One step of the model.
+struct Step {
+    thought: String,
+    action: String,
+    input: Value,
+    /// The answer, if this step gives it.
+    answer: Option<Value>,
+}
+
+impl Step {
+    /// Reads a step. The error is a clause that follows "the answer".
+    fn read(fields: Option<Map<String, Value>>) -> Result<Self, &'static str> {
+        let mut fields = fields.ok_or("is no JSON object")?;
+        let action = match take(&mut fields, "action") {
+            Some(Value::String(action)) => action,
+            _ => return Err("has no `action`"),
+        };
+        let input = take(&mut fields, "action_input").unwrap_or(Value::Null);
+        let answer = match &input {
+            _ if action != FINAL => None,
+            Value::Object(given) if given.contains_key("answer") => Some(given["answer"].clone()),
+            other => Some(other.clone()),
+        };
+        if answer.as_ref().is_some_and(Value::is_null) {
+            return Err("has no `answer` in its `action_input`");
+        }
+        Ok(Self {
+            thought: take(&mut fields, "thought").map_or_else(String::new, |it| as_text(&it)),
+            action,
+            input,
+            answer,
+        })
+    }
+}
+
+/// Returns the part of an observation that the model sees.
+fn shortened(observation: &str) -> String {
+    match observation.char_indices().nth(LONGEST_OBSERVATION) {
+        None => observation.to_owned(),
+        Some((end, _)) => format!(
+            "{}… (cut off after {LONGEST_OBSERVATION} of {} characters)",
+            &observation[..end],
+            observation.chars().count()
+        ),
+    }
+}
