@@ -778,6 +778,12 @@ fn slips_are_found_when_the_file_is_loaded() {
             "storage_hash",
         ),
         (
+            "reason.cot",
+            "{problem: x, provider: shell, shell_provider: clade}",
+            "bad-value",
+            "there is no program `clade`",
+        ),
+        (
             "reason.decompose",
             "{problem: [x]}",
             "wrong-type",
@@ -899,4 +905,87 @@ async fn a_template_comes_from_the_file_only() {
     .await;
     assert_eq!(ran.state()["output"], "y");
     assert!(ran.sent(1, 0).contains("{{ secrets.TOKEN }}"));
+}
+
+/// The failure of a tool goes to the model and into the result without secrets.
+#[tokio::test]
+async fn a_failing_tool_reveals_no_secret() {
+    let replies = [
+        step("file.read", json!({ "path": "hunter2-hunter2.txt" })),
+        step("final_answer", json!({ "answer": 1 })),
+    ];
+    let provider = Provider::replies(replies);
+    let file = format!("{HEAD}nodes:\n{}", react("[file.read]", 3));
+    let world = world(&provider, &file);
+    world.runtime.seals.learn("hunter2-hunter2");
+    let state = world.run(&file, json!({ "what": "n" })).await.unwrap();
+    let observation = state["found"]["steps"][0]["observation"].as_str().unwrap();
+    assert!(
+        observation.starts_with("`file.read` failed: "),
+        "{observation}"
+    );
+    assert!(!observation.contains("hunter2-hunter2"), "{observation}");
+    let sent = provider.received()[1].json()["messages"][3].to_string();
+    assert!(!sent.contains("hunter2-hunter2"), "{sent}");
+}
+
+/// The template of a critic works wherever an action does.
+#[tokio::test]
+async fn a_late_template_works_in_loops_and_branches() {
+    let with = "{task: x, improvement_rounds: 1, critic_prompt: 'See {{ output }} of {{ state.n | default(7) }}.'}";
+    let of_loop = format!(
+        "  - name: write
+    uses: reflection.loop
+    with:
+      generator: {{action: reason.self_correct, with: {with}}}
+      evaluator: {{type: schema, schema: {{type: object}}}}
+"
+    );
+    let of_branches = format!(
+        "  - name: each
+    type: dynamic_parallel
+    items: [7]
+    item_var: n
+    action: reason.self_correct
+    with: {with}
+    fan_in: join
+  - {{name: join, fan_in: true}}
+"
+    );
+    for nodes in [of_loop, of_branches] {
+        let ran = run(&nodes, [reply("first"), review("better")], json!({})).await;
+        assert!(ran.state().to_string().contains("better"), "{nodes}");
+        let system = ran.sent(1, 0);
+        assert!(system.contains("See first of 7."), "{system}");
+    }
+}
+
+/// Settings about models and the memory are checked for these actions, too.
+#[test]
+fn settings_hold_for_patterns_and_their_tools() {
+    let load = |settings: &str, node: &str| {
+        let text = format!("settings: {settings}\nnodes:\n  - {node}\n");
+        let builtins = cachalot_agent::definition::Builtins::default();
+        format::load("agent.yaml", &text, &builtin(), &BTreeMap::new(), &builtins)
+    };
+    let problems = load(
+        "{llm: {backend: local, model_path: x.gguf}}",
+        "{name: n, uses: reason.cot, with: {problem: x}}",
+    );
+    let shown = crate::world::shown(&problems.unwrap_err());
+    assert!(
+        shown.contains("no model is loaded into this process"),
+        "{shown}"
+    );
+    // A backend that is missing is ignored, with a warning, unless something uses the memory.
+    for (tool, warnings) in [("json.parse", 1), ("ltm.search", 0)] {
+        let node = format!("{{name: n, uses: reason.react, with: {{goal: x, tools: [{tool}]}}}}");
+        let agent = load("{ltm: {backend: duckdb}}", &node).unwrap();
+        assert_eq!(
+            agent.warnings.len(),
+            warnings,
+            "{tool}: {:?}",
+            agent.warnings
+        );
+    }
 }
