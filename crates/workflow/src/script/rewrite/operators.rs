@@ -97,6 +97,7 @@ impl<'a> Writer<'a> {
         };
         self.need(helper, start);
         let target = self.text(target_start, target_end);
+        self.visit_expr(&it.target);
         self.replace(from, to, format!("= __{helper}__({target}, ("));
         self.visit_expr(&it.value);
         self.insert(end, "))");
