@@ -70,14 +70,23 @@ impl AgentFile {
     /// Returns the error that reports `problems` in this file.
     pub(crate) fn wrong(self, problems: Vec<Problem>) -> Trouble {
         Trouble::Usage {
+            sources: self.sources(&problems),
             problems,
-            sources: self.sources(),
         }
     }
 
-    /// Returns the text by its name, for the places that problems refer to.
-    pub(crate) fn sources(self) -> Sources {
-        Sources::from([(self.name, self.text)])
+    /// Returns the texts that `problems` refer to, by name: this file, and files that it runs as subgraphs.
+    /// A file that cannot be read any more is left out.
+    pub(crate) fn sources(self, problems: &[Problem]) -> Sources {
+        let mut sources = Sources::from([(self.name, self.text)]);
+        for place in problems.iter().filter_map(|problem| problem.place.as_ref()) {
+            if !sources.contains_key(&*place.file)
+                && let Ok(text) = std::fs::read_to_string(&*place.file)
+            {
+                sources.insert(place.file.to_string(), text);
+            }
+        }
+        sources
     }
 }
 

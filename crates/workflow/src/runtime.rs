@@ -11,7 +11,7 @@ use cachalot_cache::Cache;
 use cachalot_core::{Clock, Seals};
 use cachalot_memory::Memory;
 use cachalot_model::budget::Meter;
-use cachalot_model::{Model, Models};
+use cachalot_model::{Configured, Model, Models};
 use cachalot_storage::Storage;
 use serde_json::Value;
 
@@ -89,6 +89,33 @@ pub struct Runtime {
 }
 
 impl Runtime {
+    /// Returns the dependencies of a subgraph of this run: the same, with the agent's name, the settings and
+    /// the models of the other file, and without agents. Budget, cache, secrets and permissions are shared.
+    pub(crate) fn of_subgraph(&self, agent: &str, settings: &Value, models: &Configured) -> Self {
+        Self {
+            run: self.run.clone(),
+            agent: agent.to_owned(),
+            directory: self.directory.clone(),
+            environment: self.environment.clone(),
+            settings: settings.clone(),
+            clock: Arc::clone(&self.clock),
+            random: Arc::clone(&self.random),
+            storage: self.storage.clone(),
+            memory: self.memory.clone(),
+            cache: self.cache.clone(),
+            mode: self.mode,
+            seals: Arc::clone(&self.seals),
+            secrets: self.secrets.clone(),
+            models: self.models.configured_as(models.clone()),
+            meter: self.meter.clone(),
+            team: None,
+            houses: self.houses.clone(),
+            session: self.session.clone(),
+            actions: Arc::clone(&self.actions),
+            reporter: Arc::clone(&self.reporter),
+        }
+    }
+
     /// Returns the failure `over_budget` unless the budget allows another model call.
     pub(crate) fn check_budget(&self, model: &Model) -> Result<(), Failure> {
         self.meter

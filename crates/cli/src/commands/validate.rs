@@ -7,7 +7,7 @@ use cachalot_workflow::format::Language;
 use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
 
-use crate::agent_file::{AgentFile, Kind, in_order};
+use crate::agent_file::{AgentFile, Kind};
 use crate::arguments::Validate;
 use crate::backend::Backend;
 use crate::outcome::{Result, Sources, Trouble};
@@ -34,9 +34,9 @@ pub(crate) fn load(
     let source = AgentFile::read(file, surroundings)?;
     match workflow(&source, registry, runner, surroundings)? {
         Ok((agent, backend)) => Ok(Loaded {
+            sources: source.sources(&agent.warnings),
             agent,
             backend,
-            sources: source.sources(),
         }),
         Err(problems) => {
             let root = source.parse().ok();
@@ -77,16 +77,14 @@ fn workflow(
     match loaded {
         Err(others) => problems.extend(others),
         Ok(agent) => {
-            // Most workflows set no effort and need no second parse.
-            let asks = source.text.contains("reasoning_effort");
-            let root = asks.then(|| source.parse().ok()).flatten();
-            let efforts = root.as_ref().map(actions::written_efforts);
-            let efforts = efforts.unwrap_or_default();
-            problems.extend(crate::models::refusals(
-                &agent.models,
-                &efforts,
-                surroundings,
-            )?);
+            for agent in std::iter::once(&agent).chain(agent.subgraphs()) {
+                let refusals =
+                    crate::models::refusals(&agent.models, &agent.efforts, surroundings)?;
+                // Subgraphs share models that they do not set.
+                let new = refusals.into_iter().filter(|it| !problems.contains(it));
+                let new: Vec<Problem> = new.collect();
+                problems.extend(new);
+            }
             if let Some(team) = &agent.team {
                 problems.extend(team::problems_of_models(team, surroundings)?);
                 problems.extend(team.check_permissions());
@@ -98,7 +96,8 @@ fn workflow(
             }
         }
     }
-    Ok(Err(in_order(problems)))
+    format::sort(&mut problems, &source.name);
+    Ok(Err(problems))
 }
 
 fn not_a_workflow(name: &str, root: &cachalot_core::tree::Node) -> Problem {
@@ -145,8 +144,8 @@ fn check(arguments: &Validate, surroundings: &Surroundings) -> Result<Valid> {
                     .for_each(|team| team::warn_of(&team.warnings));
                 Ok(Valid {
                     holds: render::count(agent.node_names().count() as u64, "node", "nodes"),
+                    sources: source.sources(&agent.warnings),
                     warnings: agent.warnings,
-                    sources: source.sources(),
                 })
             }
             Err(problems) => Err(source.wrong(problems)),

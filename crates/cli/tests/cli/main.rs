@@ -44,6 +44,7 @@ mod sessions;
 mod sessions_tree;
 mod simulate;
 mod story;
+mod subgraphs;
 mod support;
 mod talk;
 mod teams;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::interrupts::Approval;
 use super::settings::Settings;
 use crate::action::Action;
+use crate::actions::WrittenEffort;
 use crate::script::Script;
 use crate::template::{Condition, Prepared, Templates};
 
@@ -30,6 +31,8 @@ pub struct Agent {
     pub settings: Settings,
     /// `models` and `providers`, with `settings.llm` as defaults of all models.
     pub models: Configured,
+    /// The reasoning efforts that calls in the file request.
+    pub efforts: Vec<WrittenEffort>,
     /// `budget`, for one run.
     pub budget: Budget,
     /// `agents` and the settings that they share.
@@ -61,6 +64,22 @@ impl Agent {
             node.add_blocks(&node.name, &mut blocks);
         }
         blocks.into_iter()
+    }
+
+    /// Returns the files that the nodes run as subgraphs, at all depths. Their models and settings include
+    /// those of this file that apply to them.
+    #[must_use]
+    pub fn subgraphs(&self) -> Vec<&Agent> {
+        let mut found = Vec::new();
+        for node in &self.nodes {
+            if let Work::FanOut(fan_out) = &node.work
+                && let Work::Subgraph(subgraph) = &fan_out.branch.work
+            {
+                found.push(&*subgraph.agent);
+                found.extend(subgraph.agent.subgraphs());
+            }
+        }
+        found
     }
 
     /// Returns the names of the nodes, in the order of the file.
@@ -139,6 +158,11 @@ impl Node {
                 }
             }
             Work::FanOut(fan_out) => fan_out.branch.add_blocks(path, blocks),
+            Work::Subgraph(subgraph) => {
+                for node in &subgraph.agent.nodes {
+                    node.add_blocks(&format!("{path}/{}", node.name), blocks);
+                }
+            }
             Work::Reflection(reflection) => {
                 let Reflection {
                     generator,
@@ -182,6 +206,7 @@ pub(crate) enum Work {
         body: Vec<Node>,
     },
     FanOut(Box<FanOut>),
+    Subgraph(Box<Subgraph>),
     Reflection(Box<Reflection>),
     Retries(Box<Retries>),
 }
@@ -195,6 +220,7 @@ impl std::fmt::Debug for Work {
             Self::Steps(steps) => f.debug_tuple("Steps").field(steps).finish(),
             Self::While { body, .. } => f.debug_tuple("While").field(body).finish(),
             Self::FanOut(fan_out) => f.debug_tuple("FanOut").field(fan_out).finish(),
+            Self::Subgraph(it) => f.debug_tuple("Subgraph").field(it).finish(),
             Self::Reflection(it) => f.debug_tuple("Reflection").field(it).finish(),
             Self::Retries(it) => f.debug_tuple("Retries").field(it).finish(),
         }
@@ -211,6 +237,18 @@ pub(crate) struct FanOut {
     pub(crate) branch: Node,
     pub(crate) concurrency: Option<usize>,
     pub(crate) fail_fast: bool,
+}
+
+/// Another agent file, whose graph a branch of a fan-out runs.
+#[derive(Debug)]
+pub(crate) struct Subgraph {
+    /// The path as written.
+    pub(crate) file: String,
+    /// The agent's name as it appears in handles (escaped): that of a run of the other file.
+    pub(crate) scope: String,
+    pub(crate) agent: Arc<Agent>,
+    /// The fields of the initial state.
+    pub(crate) input: Vec<(String, Prepared)>,
 }
 
 /// `reflection.loop`: generates an output until it is valid.

@@ -18,8 +18,10 @@ mod nodes;
 mod reflection;
 mod schema;
 mod settings;
+mod subgraph;
 mod work;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,14 +33,15 @@ use cachalot_core::tree::{self, Entry, Kind, Section};
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
-use crate::actions::{Registry, unknown_programs};
+use crate::actions::{Registry, unknown_programs, written_efforts};
 use crate::template::Templates;
 use nodes::{END, Rank, Reader, START};
+use subgraph::Outer;
 
 pub use agent::{Agent, Block, Language};
 pub(crate) use agent::{
     Branch, Evaluator, FanOut, Flow, Mode, Node, OnError, Output, Reflection, Retries, Rule,
-    Target, Work,
+    Subgraph, Target, Work,
 };
 pub use arguments::check_arguments;
 pub use schema::schema;
@@ -76,12 +79,14 @@ const NO_EFFECT: &[(&str, &str)] = &[
 
 /// Loads an agent file from its text.
 ///
-/// - `file`: the file name to show in problems.
+/// - `file`: the path of the file, to show in problems. Paths in the file are relative to its directory.
 /// - `environment`: the variables for `${NAME}` in the settings.
 /// - `builtins`: the builtins that hooks of agents may name.
 ///
+/// Reads the files that the file runs as subgraphs, too.
+///
 /// # Errors
-/// All problems and warnings of the file, in the order of the file.
+/// All problems and warnings of the file, in the order of the file, then those of its subgraphs.
 pub fn load(
     file: &str,
     text: &str,
@@ -105,11 +110,29 @@ pub fn load_for(
     builtins: &Builtins,
     runner: Option<Language>,
 ) -> Result<Agent, Vec<Problem>> {
+    let surroundings = Surroundings {
+        registry,
+        environment,
+        builtins,
+        runner,
+        outer: None,
+        loaded: &Cell::new(0),
+    };
+    load_in(file, text, surroundings)
+}
+
+fn load_in(file: &str, text: &str, surroundings: Surroundings<'_>) -> Result<Agent, Vec<Problem>> {
     let tree = tree::parse(file, text)?;
-    let mut problems = Vec::new();
-    let surroundings = (registry, environment, builtins, runner);
-    let agent = read(&tree, text, surroundings, &mut problems);
-    problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
+    let mut found = Vec::new();
+    let agent = read(&tree, text, surroundings, &mut found);
+    let mut problems: Vec<Problem> = Vec::new();
+    for problem in found {
+        // Settings that a subgraph shares are read with each file.
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    sort(&mut problems, file);
     match agent {
         Some(agent) if problems.iter().all(|problem| problem.is_warning) => Ok(Agent {
             warnings: problems,
@@ -119,20 +142,45 @@ pub fn load_for(
     }
 }
 
-/// Inputs of reading a file besides its text, as passed to [`load_for`].
-type Surroundings<'a> = (
-    &'a Registry,
-    &'a BTreeMap<String, String>,
-    &'a Builtins,
-    Option<Language>,
-);
+/// Sorts problems by their position in `file`. Those in other files come last, in the order found.
+pub fn sort(problems: &mut [Problem], file: &str) {
+    problems.sort_by_key(|problem| {
+        let place = problem.place.as_ref();
+        place.map(|place| match &*place.file == file {
+            true => (false, place.start),
+            false => (true, 0),
+        })
+    });
+}
+
+/// Inputs of reading a file besides its text.
+#[derive(Clone, Copy)]
+struct Surroundings<'a> {
+    registry: &'a Registry,
+    environment: &'a BTreeMap<String, String>,
+    builtins: &'a Builtins,
+    /// The runner of the command.
+    runner: Option<Language>,
+    /// The file that runs this one as a subgraph.
+    outer: Option<&'a Outer<'a>>,
+    /// The number of subgraph files that were loaded so far.
+    loaded: &'a Cell<usize>,
+}
 
 fn read(
     tree: &tree::Node,
     text: &str,
-    (registry, environment, builtins, runner): Surroundings<'_>,
+    surroundings: Surroundings<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Agent> {
+    let Surroundings {
+        registry,
+        environment,
+        builtins,
+        runner,
+        outer,
+        loaded: _,
+    } = surroundings;
     let mut section = Section::of(tree, "an agent file", problems)?;
     let name = section.text("name", problems).map(str::to_owned);
     let description = section.text("description", problems).map(str::to_owned);
@@ -146,18 +194,25 @@ fn read(
     let initial_state = mapping(section.map("initial_state", problems));
     section.claim("state_schema");
     let mut approvals = config::read(&mut section, problems);
-    let written_settings = section.present("settings");
-    let mut settings = match written_settings.map(llm_settings::with_token_key) {
-        Some(node) => settings::read(
-            &tree::expand(&node, Some(text), environment, problems),
-            problems,
-        ),
+    let own_settings = section.present("settings").map(|node| {
+        let node = llm_settings::with_token_key(node);
+        tree::expand(&node, Some(text), environment, problems)
+    });
+    let effective_settings = match outer {
+        Some(outer) => {
+            outer.check(&mut section, own_settings.as_ref(), problems);
+            outer.settings_of(own_settings)
+        }
+        None => own_settings,
+    };
+    let mut settings = match &effective_settings {
+        Some(node) => settings::read(node, problems),
         None => Settings::default(),
     };
     problems.extend(unknown_programs(tree, &settings.value));
     let written = Written {
         text,
-        directory: &directory_of(tree),
+        directory: &directory_of(Path::new(&*tree.place.file)),
         environment,
         builtins,
     };
@@ -178,12 +233,23 @@ fn read(
             .section("budget", "`budget`", problems)
             .map(|budget| Budget::read(budget, problems)),
     };
+    let has_models = ["models", "providers"]
+        .iter()
+        .any(|key| section.present(key).is_some());
+    let models = match outer.filter(|_| !has_models) {
+        Some(outer) => outer.models.clone(),
+        None => models.unwrap_or_default(),
+    };
+    let models = models.with_defaults(settings.llm.clone());
+    let written_budget = section.present("budget").map(tree::Node::to_value);
     let nodes = nodes_of(&mut section, team.is_some(), problems);
     problems.extend(llm_settings::check_local(
-        written_settings,
+        effective_settings.as_ref(),
         section.node("nodes"),
     ));
-    if team.is_none() {
+    let has_subgraphs = nodes.iter().any(|node| node.get("subgraph").is_some());
+    // A subgraph may use the store of the outer file.
+    if team.is_none() && outer.is_none() && !has_subgraphs {
         settings
             .memory
             .leave_out_unused(section.node("nodes"), problems);
@@ -202,8 +268,17 @@ fn read(
 
     let templates = Templates::new(text, variables.keys().map(String::as_str));
     let names = names(nodes, problems);
+    let here = Outer {
+        name: &tree.place.file,
+        settings: effective_settings.as_ref(),
+        models: &models,
+        budget: outer.map_or(written_budget.as_ref(), |outer| outer.budget),
+        outer,
+    };
     let mut reader = Reader {
         source: text,
+        surroundings,
+        here: &here,
         registry,
         templates: &templates,
         names: &names,
@@ -212,6 +287,7 @@ fn read(
             .or(settings.python.runner)
             .unwrap_or(Language::Python),
         approvals,
+        approvals_inside: Vec::new(),
         problems: std::mem::take(problems),
     };
     let read: Vec<Option<Node>> = nodes
@@ -220,7 +296,8 @@ fn read(
         .collect();
     let (start, flows) = reader.flows(nodes, edges);
     *problems = reader.problems;
-    let approvals = interrupts::resolve(reader.approvals, &names, problems);
+    let mut approvals = interrupts::resolve(reader.approvals, &names, problems);
+    approvals.extend(reader.approvals_inside);
     problems.extend(interrupts::warning(&approvals));
     misplaced::explain(nodes, problems);
     let nodes = read
@@ -238,9 +315,8 @@ fn read(
         description,
         version,
         variables,
-        models: models
-            .unwrap_or_default()
-            .with_defaults(settings.llm.clone()),
+        models,
+        efforts: written_efforts(tree),
         budget: budget.unwrap_or_default(),
         team,
         settings,
@@ -315,12 +391,8 @@ fn without_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Returns the directory of the file, derived from its name.
-fn directory_of(tree: &tree::Node) -> PathBuf {
-    Path::new(&*tree.place.file)
-        .parent()
-        .map(Path::to_owned)
-        .unwrap_or_default()
+fn directory_of(file: &Path) -> PathBuf {
+    file.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 fn mapping(entries: Option<&[Entry]>) -> Map<String, Value> {

@@ -7,16 +7,22 @@ use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, Kind, Section};
 use serde_json::{Map, Value};
 
+use super::Surroundings;
 use super::agent::{Flow, Language, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
 use super::interrupts::{self, Approval};
-use super::settings::without_effect;
+use super::settings::{unsupported, without_effect};
+use super::subgraph::Outer;
 use super::work::WAYS;
 use crate::actions::Registry;
 use crate::template::{Templates, Use};
 
 /// Reads nodes and collects their problems.
 pub(super) struct Reader<'a> {
+    /// The inputs of reading the file, for its subgraphs.
+    pub(super) surroundings: Surroundings<'a>,
+    /// The file, as its subgraphs see it.
+    pub(super) here: &'a Outer<'a>,
     /// The text of the file.
     pub(super) source: &'a str,
     pub(super) registry: &'a Registry,
@@ -29,6 +35,8 @@ pub(super) struct Reader<'a> {
     pub(super) runner: Language,
     /// The approvals that were read so far.
     pub(super) approvals: Vec<Approval>,
+    /// The approvals of nodes in subgraphs.
+    pub(super) approvals_inside: Vec<Approval>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -45,12 +53,13 @@ pub(super) enum Rank {
 const UNSUPPORTED: &[&str] = &[
     "strategy",
     "matrix",
-    "subgraph",
-    "input",
     "expression",
     "max_workers",
     "parallel_config",
 ];
+
+/// Keys that only a fan-out supports.
+const OF_FAN_OUTS: &[&str] = &["subgraph", "input"];
 
 /// Keys of a node that change no result.
 const NO_EFFECT: &[(&str, &str)] = &[
@@ -114,13 +123,23 @@ impl Reader<'_> {
             Rank::Node => section.claim("goto"),
             Rank::Step => self.no_goto(&mut section),
         }
-        super::settings::unsupported(
+        let problems = &mut self.problems;
+        unsupported(
             &mut section,
             UNSUPPORTED,
             codes::UNSUPPORTED,
             what,
-            &mut self.problems,
+            problems,
         );
+        if !matches!(work, Work::FanOut(_)) {
+            unsupported(
+                &mut section,
+                OF_FAN_OUTS,
+                codes::UNSUPPORTED,
+                what,
+                problems,
+            );
+        }
         without_effect(&mut section, NO_EFFECT, what, &mut self.problems);
         section.finish(&mut self.problems);
         let name = name.unwrap_or_default().to_owned();

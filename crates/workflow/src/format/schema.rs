@@ -390,6 +390,11 @@ fn node_only() -> Vec<(&'static str, Value)> {
         ),
         ("action", with("What each branch does.", action)),
         (
+            "subgraph",
+            text("The agent file whose graph each branch runs; relative to this file."),
+        ),
+        ("input", mapping("The state that a subgraph begins with.")),
+        (
             "max_concurrency",
             with("How many branches run at a time.", whole(10_000)),
         ),

@@ -212,7 +212,7 @@ impl Reader<'_> {
         self.claim_all(section)
     }
 
-    fn refuse_with(&mut self, section: &mut Section<'_>) {
+    pub(super) fn refuse_with(&mut self, section: &mut Section<'_>) {
         if section.has("with")
             && let Some(entry) = section.entry("with")
         {
@@ -469,11 +469,13 @@ impl Reader<'_> {
     fn branch(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Node {
         let place = section.place().clone();
         let action = section.present("action");
+        let subgraph = section.present("subgraph");
         let ways = WAYS
             .iter()
             .filter(|way| section.present(way).is_some())
             .count()
-            + usize::from(action.is_some());
+            + usize::from(action.is_some())
+            + usize::from(subgraph.is_some());
         if ways != 1 {
             let message = if ways == 0 {
                 "a fan-out whose branches do nothing"
@@ -483,7 +485,7 @@ impl Reader<'_> {
             self.problems.push(
                 Problem::new(codes::CONFLICTING_WORK, message)
                     .at(&place)
-                    .help("give it exactly one of `action`, `steps`, `run` and `uses`"),
+                    .help("give it exactly one of `action`, `steps`, `run`, `uses` and `subgraph`"),
             );
         }
         let does = |work, output| Node {
@@ -494,6 +496,19 @@ impl Reader<'_> {
             on_error: OnError::default(),
             flow: Flow::To(Target::End),
         };
+        if let Some(file) = subgraph {
+            let work = self.subgraph(section, file);
+            return does(work, Output::Merge);
+        }
+        if section.has("input")
+            && let Some(entry) = section.entry("input")
+        {
+            self.problems.push(
+                Problem::new(codes::MISSING_KEY, "`input` without `subgraph`")
+                    .at(&entry.key_place)
+                    .help("name the file that begins with it: `subgraph: ./FILE.yaml`"),
+            );
+        }
         match action.map(|action| (action, &action.kind)) {
             Some((node, Kind::Map(_))) => match self.node(node, Rank::Step, language) {
                 Some(branch) => branch,

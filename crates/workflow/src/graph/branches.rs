@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::node::After;
 use super::work::noun;
 use super::{BRANCHES_AT_A_TIME, RunFailure, Runner};
-use crate::format::{Branch, FanOut, Node};
+use crate::format::{Branch, FanOut, Node, Subgraph, Work};
 use crate::report::Event;
 use crate::template::{Scope, State};
 
@@ -86,7 +86,7 @@ impl Runner<'_> {
             state.set(fan_out.item.as_str(), item);
             state.set(fan_out.index.as_str(), Value::from(index));
             // The reported state of a branch that fails: only its item and index.
-            let began = json!({ &fan_out.item: state.get(&fan_out.item), &fan_out.index: index });
+            let began = state.clone().into_own();
             let name = format!("{path}[{index}]");
             let ran = self.node(&fan_out.branch, name.clone(), state);
             let (done, is_cancelled) = (&done, &is_cancelled);
@@ -103,14 +103,20 @@ impl Runner<'_> {
                 });
                 match ran {
                     Ok((After::Flow(result), state)) => {
-                        (index, succeeded(&name, index, state, Some(result)))
+                        let ended = match &fan_out.branch.work {
+                            Work::Subgraph(subgraph) => {
+                                of_subgraph(&name, index, state, began, subgraph)
+                            }
+                            _ => succeeded(&name, index, state, Some(result)),
+                        };
+                        (index, ended)
                     }
                     Ok((After::Fallback(_), state)) => {
                         (index, succeeded(&name, index, state, None))
                     }
                     Err(failure) => {
                         is_cancelled.fetch_or(fan_out.fail_fast, Ordering::Relaxed);
-                        (index, failed(&name, index, &failure, began))
+                        (index, failed(&name, index, &failure, Value::Object(began)))
                     }
                 }
             });
@@ -149,6 +155,23 @@ fn succeeded(branch: &str, index: usize, state: State, result: Option<Value>) ->
         json!({ "branch": branch, "index": index, "success": true, "state": state.into_own() });
     if let (Some(result), Some(fields)) = (result, ended.as_object_mut()) {
         fields.insert("result".to_owned(), result);
+    }
+    ended
+}
+
+/// Returns the result of a branch that ran a subgraph: its final state, with the item and the index. The
+/// file in it shows those who read it that the branch did not see the state of the outer file.
+fn of_subgraph(
+    branch: &str,
+    index: usize,
+    mut state: State,
+    began: Map<String, Value>,
+    subgraph: &Subgraph,
+) -> Value {
+    state.merge(began);
+    let mut ended = succeeded(branch, index, state, None);
+    if let Some(fields) = ended.as_object_mut() {
+        fields.insert("subgraph".to_owned(), Value::from(subgraph.file.as_str()));
     }
     ended
 }

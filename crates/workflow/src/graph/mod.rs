@@ -18,6 +18,7 @@ mod failure;
 mod node;
 mod plan;
 mod rounds;
+mod subgraph;
 mod walk;
 mod work;
 
@@ -73,6 +74,7 @@ pub async fn run(
         scripts,
         surroundings,
         inputs: state.clone(),
+        prefix: String::new(),
     };
     let ended = runner.walk(&agent.start, state, Vec::new()).await?;
     Ok(ended.into_fields())
@@ -101,11 +103,18 @@ struct Runner<'r> {
     runtime: &'r Arc<Runtime>,
     scripts: &'r Scripts,
     surroundings: Surroundings,
-    /// The state at the beginning of the run.
+    /// The state at the beginning of the run; in a subgraph, the part of it that the run did not change.
     inputs: State,
+    /// The beginning of the paths of all nodes: empty, or the branch that runs this subgraph and `/`.
+    prefix: String,
 }
 
 impl Runner<'_> {
+    /// Returns the path of a node of the file.
+    fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
     fn tell(&self, event: Event) {
         self.runtime.reporter.report(event);
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::work::merged;
 use super::{MOST_NODES, initial_state};
-use crate::format::{Agent, FanOut, Flow, Node, Output, Target, Work};
+use crate::format::{Agent, FanOut, Flow, Node, Output, Subgraph, Target, Work};
 use crate::script::may_change_state;
 use crate::template::{Condition, Prepared, Scope, State, Surroundings};
 use crate::{Action, Planned, Runtime, actions};
@@ -69,6 +69,7 @@ pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtim
         agent,
         runtime,
         surroundings,
+        prefix: String::new(),
         plan: Plan::default(),
     };
     let ends = planner
@@ -85,6 +86,8 @@ struct Planner<'r> {
     agent: &'r Agent,
     runtime: &'r Arc<Runtime>,
     surroundings: Surroundings,
+    /// The beginning of the paths of all nodes: empty, or the branch that runs this subgraph and `/`.
+    prefix: String,
     plan: Plan,
 }
 
@@ -100,9 +103,8 @@ impl<'r> Planner<'r> {
     async fn walk(&mut self, flow: &'r Flow, state: State, stops: &[usize]) -> Result<(), Ends> {
         let agent = self.agent;
         let mut state = state;
-        let mut next = self
-            .next(flow, "__start__", &mut state, None, stops)
-            .await?;
+        let start = format!("{}__start__", self.prefix);
+        let mut next = self.next(flow, &start, &mut state, None, stops).await?;
         let mut executed = 0;
         while let Target::Node(index) = next {
             if stops.contains(&index) {
@@ -115,9 +117,10 @@ impl<'r> Planner<'r> {
                 )));
             }
             let node = &agent.nodes[index];
-            let result = self.node(node, &node.name, &mut state).await?;
+            let path = format!("{}{}", self.prefix, node.name);
+            let result = self.node(node, &path, &mut state).await?;
             next = self
-                .next(&node.flow, &node.name, &mut state, result, stops)
+                .next(&node.flow, &path, &mut state, result, stops)
                 .await?;
         }
         Ok(())
@@ -258,6 +261,10 @@ impl<'r> Planner<'r> {
                 forget_named(&node.output, path, state);
                 Ok(None)
             }
+            Work::Subgraph(subgraph) => {
+                self.subgraph(subgraph, path, state).await?;
+                Ok(None)
+            }
             Work::FanOut(fan_out) => {
                 self.fan_out(fan_out, path, state).await?;
                 state.forget("parallel_results", path);
@@ -324,6 +331,45 @@ impl<'r> Planner<'r> {
             Box::pin(self.node(&fan_out.branch, &path, &mut state)).await?;
         }
         Ok(())
+    }
+
+    async fn subgraph(
+        &mut self,
+        subgraph: &Subgraph,
+        path: &str,
+        state: &State,
+    ) -> Result<(), Ends> {
+        let scope = Scope::new(&self.surroundings, state);
+        let (mut input, mut unknown) = (Map::new(), Vec::new());
+        for (key, field) in &subgraph.input {
+            let value = self.agent.templates.render(field, &scope).await;
+            match (state.take_asked(), value) {
+                (Some(until), _) => unknown.push((key, until)),
+                (None, Ok(value)) => {
+                    input.insert(key.clone(), value);
+                }
+                (None, Err(failure)) => {
+                    let message = self.runtime.masked(&failure.message);
+                    self.note(path, What::Fails { message });
+                    return Ok(());
+                }
+            }
+        }
+        let mut state = initial_state(&subgraph.agent, input);
+        for (key, until) in unknown {
+            state.forget(key, &until);
+        }
+        let (runtime, surroundings) = subgraph.dependencies(self.runtime);
+        let mut planner = Planner {
+            agent: &subgraph.agent,
+            runtime: &runtime,
+            surroundings,
+            prefix: format!("{path}/"),
+            plan: std::mem::take(&mut self.plan),
+        };
+        let ended = Box::pin(planner.walk(&subgraph.agent.start, state, &[])).await;
+        self.plan = planner.plan;
+        ended
     }
 
     async fn action(

@@ -37,7 +37,7 @@ impl Runner<'_> {
         Box::pin(async move {
             let mut state = state;
             let mut at = self
-                .next(flow, "__start__", &mut state, None, &stops)
+                .next(flow, &self.path("__start__"), &mut state, None, &stops)
                 .await?;
             let mut executed = 0;
             let mut runs = vec![0_usize; self.agent.nodes.len()];
@@ -46,20 +46,20 @@ impl Runner<'_> {
                     break;
                 }
                 let node = &self.agent.nodes[index];
+                let path = self.path(&node.name);
                 executed += 1;
                 if executed > MOST_NODES {
                     let message = self.too_many(&runs);
-                    let failure =
-                        RunFailure::new(&node.name, "node_limit", message).at(&node.place);
+                    let failure = RunFailure::new(&path, "node_limit", message).at(&node.place);
                     return Err(self.report(failure));
                 }
                 runs[index] += 1;
-                let (after, next_state) = self.node(node, node.name.clone(), state).await?;
+                let (after, next_state) = self.node(node, path.clone(), state).await?;
                 state = next_state;
                 at = match after {
                     After::Fallback(fallback) => At::Node(fallback),
                     After::Flow(result) => {
-                        self.next(&node.flow, &node.name, &mut state, Some(result), &stops)
+                        self.next(&node.flow, &path, &mut state, Some(result), &stops)
                             .await?
                     }
                 };

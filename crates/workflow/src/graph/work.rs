@@ -79,6 +79,10 @@ impl Runner<'_> {
                         result,
                     }
                 }
+                Work::Subgraph(subgraph) => Done {
+                    state: self.subgraph(subgraph, path, &state).await?,
+                    result: Value::Null,
+                },
                 Work::FanOut(fan_out) => {
                     let results = self.fan_out(fan_out, node, path, &state).await?;
                     let mut state = state;

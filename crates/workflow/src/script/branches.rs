@@ -4,7 +4,7 @@
 //! the values that the branch has set. A block that mentions `parallel_results` gets an extended view of
 //! it: the fields as attributes, the values that the branch could read in addition to those that it set,
 //! and the fields of its state as items of the result. A view that leaves the block is converted back to
-//! the original result.
+//! the original result. A branch that ran a subgraph could read nothing but its own state.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ const ATTRIBUTES: [&str; 15] = [
 /// `__field_NAME__` in the text of the block.
 const HEAD: &str = "\
 __given__ = {}
-__kept__ = ('branch', 'index', 'success', 'state', 'result', 'error', 'error_type')
+__kept__ = ('branch', 'index', 'success', 'state', 'result', 'error', 'error_type', 'subgraph')
 __always__ = {'error': None, 'error_type': None, 'traceback': None, 'timeout': False, 'retry_count': 0, 'circuit_state': None, 'attempt_errors': [], 'exit_code': None}
 def __is_result__(it):
     return type(it) is dict and 'branch' in it and 'success' in it and type(it.get('state')) is dict
@@ -91,7 +91,7 @@ for __key__ in state:
         __items__ = []
         for __it__ in state[__key__]:
             if __is_result__(__it__):
-                __seen__ = __view__(__it__, __base__ if __it__.get('success') else {})
+                __seen__ = __view__(__it__, __base__ if __it__.get('success') and 'subgraph' not in __it__ else {})
                 __given__[id(__seen__)] = (__seen__, __it__)
                 __items__.append(__seen__)
             else:

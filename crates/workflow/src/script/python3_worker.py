@@ -5,7 +5,7 @@ DEEPEST = 100
 GIVEN = {"state", "variables", "json", "print"}
 RESULTS = "parallel_results"
 # Fields of the result of a branch: those that the state has, and those that are the same for all.
-KEPT = ("branch", "index", "success", "state", "result", "error", "error_type")
+KEPT = ("branch", "index", "success", "state", "result", "error", "error_type", "subgraph")
 ALWAYS = {
     "error": None, "error_type": None, "traceback": None, "timeout": False, "retry_count": 0,
     "circuit_state": None, "attempt_errors": [], "exit_code": None,
@@ -20,7 +20,8 @@ class BranchResult(dict):
         seen = dict(given["state"])
         with_views(seen, {})
         self.given, self.base = given["state"], base
-        if given["success"]:
+        # A subgraph saw nothing but its own state.
+        if given["success"] and "subgraph" not in given:
             seen.update({k: v for k, v in base.items() if k not in seen})
         super().__init__(given, state=seen)
         for key, value in ALWAYS.items():

@@ -95,6 +95,10 @@ impl Lazy {
                     .get("success")?
                     .as_bool()
                     .filter(|ended_well| *ended_well)?;
+                // A subgraph saw nothing but its own state.
+                if result.get("subgraph").is_some() {
+                    return None;
+                }
                 field(&self.fields, key).or_else(|| field(&self.below, key))
             }
             _ => None,

@@ -271,3 +271,35 @@ fn allowed_hosts_are_written_out() {
         );
     }
 }
+
+#[tokio::test]
+async fn what_a_subgraph_gets_from_the_run_names_no_hosts() {
+    let hosts = hosts();
+    let directory = tempfile::TempDir::new().unwrap();
+    let inner = directory.path().join("inner.yaml");
+    let node =
+        "nodes:\n  - {name: get, uses: http.get, with: {url: '{{ state.url }}/x'}, output: got}\n";
+    std::fs::write(&inner, node).unwrap();
+    for (url, page, is_allowed) in [
+        ("{{ state.page }}", &hosts.other, false),
+        ("{{ state.item }}", &hosts.other, false),
+        ("{{ state.given }}", &hosts.other, true),
+        (hosts.other.as_str(), &hosts.trusted, true),
+        ("{{ variables.base }}", &hosts.other, true),
+    ] {
+        let nodes = format!(
+            "  - {{name: each, type: dynamic_parallel, items: ['{{{{ state.page }}}}'], fan_in: end, subgraph: '{}', input: {{url: '{url}'}}}}\n  - {{name: end}}\n",
+            inner.display()
+        );
+        // A host that the user names is allowed wherever it stands: the input differs from the page.
+        let given = json!({"given": hosts.trusted});
+        let state = hosts.run(page, &nodes, given).await.unwrap();
+        let result = &state["parallel_results"][0];
+        assert_eq!(result["success"], is_allowed, "{url}: {result}");
+        if is_allowed {
+            assert_eq!(result["state"]["got"], "/x");
+        } else {
+            assert_eq!(result["error_type"], "host_not_allowed");
+        }
+    }
+}

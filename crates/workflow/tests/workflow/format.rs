@@ -331,10 +331,10 @@ edges:
 ",
         &[
             "a.yaml:5:3: a node needs `items` [missing-key]; add `items: …`",
-            "a.yaml:5:3: a fan-out whose branches do nothing [conflicting-work]; give it exactly one of `action`, `steps`, `run` and `uses`",
+            "a.yaml:5:3: a fan-out whose branches do nothing [conflicting-work]; give it exactly one of `action`, `steps`, `run`, `uses` and `subgraph`",
             "a.yaml:5:3: a fan-out needs `fan_in` [missing-key]; name the node that gets `parallel_results`: `fan_in: …`",
             "a.yaml:5:40: unknown key `item_vra` in a node [unknown-key]; did you mean `item_var`?",
-            "a.yaml:6:3: a fan-out whose branches do more than one thing [conflicting-work]; give it exactly one of `action`, `steps`, `run` and `uses`",
+            "a.yaml:6:3: a fan-out whose branches do more than one thing [conflicting-work]; give it exactly one of `action`, `steps`, `run`, `uses` and `subgraph`",
             "a.yaml:6:59: `fan_in` names `jion`, and there is no such node [fan-in-undefined]; did you mean `join`?",
             "a.yaml:9:3: the branches that begin here do not meet at one node [fan-in-undefined]; add `fan_in: NODE` to each of these edges, or mark the node at which they meet with `fan_in: true`",
             "a.yaml:12:69: there is only one way to run branches [no-effect]; branches run at the same time in one process",

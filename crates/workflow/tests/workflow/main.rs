@@ -16,5 +16,6 @@ mod rendering;
 mod run;
 mod schema;
 mod session;
+mod subgraphs;
 mod templates;
 mod world;

@@ -329,21 +329,33 @@ impl World {
         }
     }
 
-    pub(crate) fn load(&self, text: &str) -> Agent {
-        match format::load(
-            "agent.yaml",
+    /// Loads a file with this path.
+    pub(crate) fn read(
+        &self,
+        file: &str,
+        text: &str,
+    ) -> Result<Agent, Vec<cachalot_core::Problem>> {
+        format::load(
+            file,
             text,
             &self.runtime.actions,
             &BTreeMap::new(),
             &cachalot_agent::definition::Builtins::default(),
-        ) {
+        )
+    }
+
+    pub(crate) fn load(&self, text: &str) -> Agent {
+        match self.read("agent.yaml", text) {
             Ok(agent) => agent,
             Err(problems) => panic!("{}", shown(&problems)),
         }
     }
 
     pub(crate) async fn run(&self, text: &str, input: Value) -> Result<Value, RunFailure> {
-        let agent = self.load(text);
+        self.run_agent(&self.load(text), input).await
+    }
+
+    pub(crate) async fn run_agent(&self, agent: &Agent, input: Value) -> Result<Value, RunFailure> {
         let scripts = Scripts {
             python: Arc::new(Json),
             lua: Arc::new(Json),
@@ -352,7 +364,7 @@ impl World {
         let Value::Object(input) = input else {
             panic!("the input is a mapping")
         };
-        graph::run(&agent, input, &self.runtime, &scripts)
+        graph::run(agent, input, &self.runtime, &scripts)
             .await
             .map(Value::Object)
     }

@@ -1,0 +1,324 @@
+//! `subgraph`: another agent file whose graph the branches of a fan-out run.
+//!
+//! The other file is read and checked with the file that names it. Its own `settings`, `models` and
+//! `providers` apply to its nodes, and those of the outer file where it has none. What holds for a whole run
+//! (the budget, the store, the limits of inline code, the hosts of requests) cannot differ.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{Entry, Kind, Node, Section};
+use cachalot_model::Configured;
+use serde_json::Value;
+
+use super::agent::{Subgraph, Work};
+use super::interrupts::Approval;
+use super::nodes::Reader;
+use super::{Surroundings, codes, directory_of, load_in};
+use crate::actions::cache::agent_segment;
+use crate::template::{Prepared, Use};
+
+/// The maximum depth of subgraphs within subgraphs.
+const DEEPEST: usize = 8;
+
+/// The maximum number of subgraph files that one file loads, counted once per place that names one.
+const MOST_FILES: usize = 100;
+
+/// Keys of `settings` that hold for a whole run.
+const OF_RUN: [&str; 8] = [
+    "ltm", "ltm_path", "cache", "ledger", "python", "lua", "python3", "http",
+];
+
+/// A file that names subgraphs, as they see it.
+pub(super) struct Outer<'a> {
+    /// The path as shown in problems.
+    pub(super) name: &'a str,
+    /// `settings` with environment variables expanded, with those of its own outer file.
+    pub(super) settings: Option<&'a Node>,
+    /// `models`, `providers` and `settings.llm`, with those of its own outer file.
+    pub(super) models: &'a Configured,
+    /// `budget` of the outermost file.
+    pub(super) budget: Option<&'a Value>,
+    /// The file that runs this one as a subgraph.
+    pub(super) outer: Option<&'a Outer<'a>>,
+}
+
+impl Outer<'_> {
+    /// Returns the files from the outermost to this one.
+    fn chain(&self) -> Vec<&str> {
+        let mut chain = self.outer.map(Outer::chain).unwrap_or_default();
+        chain.push(self.name);
+        chain
+    }
+
+    /// Returns the settings of a file that this one runs: its own, and by key those that it has not. The
+    /// name is not passed on.
+    pub(super) fn settings_of(&self, own: Option<Node>) -> Option<Node> {
+        let (Some(outer), Some(entries)) = (self.settings, own_entries(own.as_ref())) else {
+            return own;
+        };
+        let is_missing = |entry: &&Entry| {
+            entry.key != "name" && !entries.iter().any(|known| known.key == entry.key)
+        };
+        let inherited = outer.as_map().unwrap_or_default().iter().filter(is_missing);
+        let entries = entries.iter().chain(inherited).cloned().collect();
+        Some(Node {
+            kind: Kind::Map(entries),
+            place: own.as_ref().unwrap_or(outer).place.clone(),
+        })
+    }
+
+    /// Reports settings and sections that a subgraph cannot have, or that the outer file does not have in
+    /// the same way.
+    pub(super) fn check(
+        &self,
+        section: &mut Section<'_>,
+        settings: Option<&Node>,
+        problems: &mut Vec<Problem>,
+    ) {
+        if let Some(entry) = section
+            .entry("agents")
+            .filter(|entry| !entry.value.is_null())
+        {
+            problems.push(
+                Problem::new(codes::UNSUPPORTED, "a subgraph has no `agents` of its own")
+                    .at(&entry.key_place)
+                    .help("put them into a file of their own, and name it: `uses: agent.run` with `file`"),
+            );
+        }
+        let budget = section
+            .entry("budget")
+            .filter(|entry| !entry.value.is_null());
+        if let Some(entry) = budget
+            && Some(&entry.value.to_value()) != self.budget
+        {
+            problems.push(differs(entry, "budget", self.name));
+        }
+        let own = own_entries(settings).unwrap_or_default();
+        for entry in own
+            .iter()
+            .filter(|entry| OF_RUN.contains(&entry.key.as_str()))
+        {
+            let outer = self.settings.and_then(|settings| settings.get(&entry.key));
+            if outer.map(Node::to_value) != Some(entry.value.to_value()) {
+                problems.push(differs(
+                    entry,
+                    &format!("settings.{}", entry.key),
+                    self.name,
+                ));
+            }
+        }
+    }
+}
+
+/// Returns the entries of the settings, none if there are no settings; `None` if they are not a mapping.
+fn own_entries(settings: Option<&Node>) -> Option<&[Entry]> {
+    match settings {
+        None => Some(&[]),
+        Some(settings) if settings.is_null() => Some(&[]),
+        Some(settings) => settings.as_map(),
+    }
+}
+
+fn differs(entry: &Entry, key: &str, outer: &str) -> Problem {
+    Problem::new(
+        codes::SUBGRAPH_DIFFERS,
+        format!("`{key}` holds for a whole run, and differs from that of {outer}"),
+    )
+    .at(&entry.key_place)
+    .help(format!("take it out here, or write the same into {outer}"))
+}
+
+impl Reader<'_> {
+    /// Reads `subgraph` and `input` of a fan-out.
+    pub(super) fn subgraph(&mut self, section: &mut Section<'_>, file: &Node) -> Work {
+        let input = self.input(section);
+        self.refuse_with(section);
+        let Some(written) = file.as_text() else {
+            self.problems
+                .push(file.wrong_type("`subgraph`", "the path of an agent file"));
+            return Work::Nothing;
+        };
+        let node = section.node("name").and_then(Node::as_text);
+        let node = node.unwrap_or_default();
+        match load(written, file, self.here, self.surroundings) {
+            Ok(mut loaded) => {
+                self.problems.append(&mut loaded.agent.warnings);
+                let approvals = std::mem::take(&mut loaded.agent.approvals);
+                self.approvals_inside
+                    .extend(approvals.into_iter().map(|approval| Approval {
+                        node: format!("{node}/{}", approval.node),
+                        ..approval
+                    }));
+                Work::Subgraph(Box::new(Subgraph {
+                    file: written.to_owned(),
+                    scope: loaded.scope,
+                    agent: Arc::new(loaded.agent),
+                    input,
+                }))
+            }
+            Err(mut problems) => {
+                self.problems.append(&mut problems);
+                Work::Nothing
+            }
+        }
+    }
+
+    fn input(&mut self, section: &mut Section<'_>) -> Vec<(String, Prepared)> {
+        let entries = section.map("input", &mut self.problems).unwrap_or_default();
+        for entry in entries {
+            self.warn_of_item(section, &entry.value);
+        }
+        entries
+            .iter()
+            .map(|entry| {
+                let prepared = self
+                    .templates
+                    .prepare(&entry.value, Use::PLAIN, &mut self.problems);
+                (entry.key.clone(), prepared)
+            })
+            .collect()
+    }
+
+    /// Warns of a template that names the item without `state`: it is null.
+    fn warn_of_item(&mut self, section: &mut Section<'_>, value: &Node) {
+        let Some(text) = value.as_text() else { return };
+        let inside = text.trim().strip_prefix("{{");
+        let Some(name) = inside
+            .and_then(|text| text.strip_suffix("}}"))
+            .map(str::trim)
+        else {
+            return;
+        };
+        for (key, default) in [("item_var", "item"), ("index_var", "index")] {
+            let variable = section.node(key).and_then(Node::as_text).unwrap_or(default);
+            if name == variable {
+                self.problems.push(
+                    Problem::warning(codes::UNKNOWN_NAME, format!("`{{{{ {name} }}}}` is null"))
+                        .at(&value.place)
+                        .help(format!("write `{{{{ state.{name} }}}}`")),
+                );
+            }
+        }
+    }
+}
+
+struct Loaded {
+    agent: super::Agent,
+    /// The agent's name as it appears in handles (escaped).
+    scope: String,
+}
+
+/// Loads the file that `written` names, relative to the outer file.
+///
+/// # Errors
+/// The problems of the file, with their places in it; or the reason why it is not loaded, at `node`.
+fn load(
+    written: &str,
+    node: &Node,
+    here: &Outer<'_>,
+    surroundings: Surroundings<'_>,
+) -> Result<Loaded, Vec<Problem>> {
+    let refused = |code, message: String, help: &str| {
+        Err(vec![Problem::new(code, message).at(&node.place).help(help)])
+    };
+    if written.contains("://") {
+        let message = format!("{written}: a subgraph is a file on this machine");
+        return refused(
+            codes::UNSUPPORTED,
+            message,
+            "download it, and write its path",
+        );
+    }
+    let path = without_dots(&directory_of(Path::new(here.name)).join(written));
+    let name = path.to_string_lossy().into_owned();
+    let chain = here.chain();
+    if chain.iter().any(|known| is_same(Path::new(known), &path)) {
+        let message = format!("a subgraph runs itself: {} → {name}", chain.join(" → "));
+        return refused(codes::SUBGRAPH_CYCLE, message, "take it out of one of them");
+    }
+    if chain.len() > DEEPEST {
+        let message = format!(
+            "subgraphs are nested more than {DEEPEST} deep: {}",
+            chain.join(" → ")
+        );
+        return refused(
+            codes::OUT_OF_RANGE,
+            message,
+            "put the nodes of one file into another",
+        );
+    }
+    let count = surroundings.loaded.get() + 1;
+    surroundings.loaded.set(count);
+    if count > MOST_FILES {
+        let message = format!("more than {MOST_FILES} subgraphs");
+        return refused(
+            codes::OUT_OF_RANGE,
+            message,
+            "put the nodes of one file into another",
+        );
+    }
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => {
+            let help = "the path is relative to the agent file, and the file is UTF-8 text";
+            let message = format!("{name}: {error}");
+            return refused(codes::UNREADABLE_SUBGRAPH, message, help);
+        }
+    };
+    // The outer file warns of all approvals together.
+    let is_other = |problem: &Problem| problem.code != codes::NEEDS_APPROVAL;
+    let surroundings = Surroundings {
+        outer: Some(here),
+        ..surroundings
+    };
+    let mut agent = load_in(&name, &text, surroundings).map_err(|mut problems| {
+        problems.retain(is_other);
+        problems
+    })?;
+    agent.warnings.retain(is_other);
+    let file = std::fs::canonicalize(&path).unwrap_or(path);
+    let scope = agent_segment(agent.settings.name.as_deref(), agent.name.as_deref(), &file);
+    Ok(Loaded { agent, scope })
+}
+
+/// Removes `.` from the path.
+fn without_dots(path: &Path) -> PathBuf {
+    path.components()
+        .filter(|component| *component != std::path::Component::CurDir)
+        .collect()
+}
+
+/// True if both paths lead to one file, symbolic links followed.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::OF_RUN;
+
+    /// Settings that apply to the nodes of one file.
+    const OF_FILE: [&str; 6] = [
+        "name",
+        "llm",
+        "shell_providers",
+        "web",
+        "llamaextract",
+        "parallel",
+    ];
+
+    #[test]
+    fn every_setting_holds_for_a_run_or_for_the_nodes_of_a_file() {
+        let schema = crate::format::schema(&crate::actions::builtin());
+        let settings = schema["properties"]["settings"]["properties"].as_object();
+        let mut known: Vec<&str> = settings.unwrap().keys().map(String::as_str).collect();
+        let mut sorted = [&OF_RUN[..], &OF_FILE].concat();
+        known.sort_unstable();
+        sorted.sort_unstable();
+        assert_eq!(known, sorted);
+    }
+}

@@ -1,0 +1,84 @@
+//! `${NAME}` in Python code: a value of `variables` in the agent file.
+//!
+//! Other runtimes put the value's text in its place. Here it becomes an expression, so that no value turns
+//! into code.
+
+use ruff_python_ast::token::TokenKind;
+use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
+use ruff_text_size::Ranged;
+
+/// Replaces each `${NAME}` that stands for an expression by `variables["NAME"]`, where `is_variable` returns
+/// true for the name. In literals it is text, and stays as it is. Lines are kept.
+///
+/// Outside of literals and comments, `$` is an error in Python, so no valid code changes.
+pub(super) fn replaced(source: &str, is_variable: impl Fn(&str) -> bool) -> Option<String> {
+    let parsed = parse_unchecked(source, ParseOptions::from(Mode::Module));
+    let mut code = String::with_capacity(source.len());
+    let (mut copied, mut inside) = (0, 0_u32);
+    for token in parsed.tokens() {
+        match token.kind() {
+            TokenKind::FStringStart => inside += 1,
+            TokenKind::FStringEnd => inside = inside.saturating_sub(1),
+            // The replacement has quotes, which would end the literal in Python before 3.12.
+            TokenKind::Unknown if inside == 0 => {
+                let start = token.start().to_usize();
+                let Some(name) = source
+                    .get(start..)
+                    .and_then(|rest| rest.strip_prefix("${"))
+                    .and_then(|rest| rest.split_once('}'))
+                    .map(|(name, _)| name)
+                    .filter(|name| is_name(name) && is_variable(name))
+                else {
+                    continue;
+                };
+                code.push_str(&source[copied..start]);
+                code.push_str("variables[\"");
+                code.push_str(name);
+                code.push_str("\"]");
+                copied = start + "${}".len() + name.len();
+            }
+            _ => {}
+        }
+    }
+    (copied > 0).then(|| code + &source[copied..])
+}
+
+fn is_name(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && !text.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_becomes_an_expression_and_literals_stay() {
+        let replaced = |source: &str| replaced(source, |name| ["n", "limit_2"].contains(&name));
+        for (source, expected) in [
+            (
+                "r = x[:${n}]\ny = 1 < ${limit_2}",
+                Some("r = x[:variables[\"n\"]]\ny = 1 < variables[\"limit_2\"]"),
+            ),
+            (
+                "return {\"a\": ${n}}  # ${n}",
+                Some("return {\"a\": variables[\"n\"]}  # ${n}"),
+            ),
+            ("x = '${n}'", None),
+            ("x = '''\n${n}\n'''", None),
+            ("x = f\"costs ${n}\"", None),
+            ("x = f\"{y[:${n}]}\"", None),
+            ("# ${n}", None),
+            ("x = ${other}", None),
+            ("x = ${n:-1}", None),
+            ("x = ${}", None),
+            ("x = $", None),
+            ("x = '", None),
+            ("x = ${n} + '", Some("x = variables[\"n\"] + '")),
+            ("é = ${n}", Some("é = variables[\"n\"]")),
+        ] {
+            assert_eq!(replaced(source).as_deref(), expected, "{source}");
+        }
+    }
+}
