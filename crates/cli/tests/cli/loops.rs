@@ -323,7 +323,7 @@ nodes:
     let state = home.run(&["run", "agent.yaml"]).ok().json();
     assert_eq!(
         state["reflection_errors"],
-        json!([{ "message": "That is invalid." }])
+        json!([{ "message": "the judge did not answer with a JSON object: That is invalid." }])
     );
     // A failure that no round can mend ends the loop.
     let refused = file("{}") + "budget: {max_cost: 1}\n";

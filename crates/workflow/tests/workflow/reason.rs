@@ -652,7 +652,10 @@ async fn without_an_answer_the_steps_are_returned_with_a_warning() {
         (&found["final_answer"], &found["total_steps"]),
         (&Value::Null, &json!(2))
     );
-    assert_eq!(found["warning"], "no answer after 2 steps (`max_steps`)");
+    assert_eq!(
+        found["warning"],
+        "`max_steps` (2) is reached without an answer"
+    );
     assert_eq!(
         found["steps"][1]["observation"],
         "there is no tool `guess`: there are no tools"
@@ -663,7 +666,7 @@ async fn without_an_answer_the_steps_are_returned_with_a_warning() {
             .told
             .shown()
             .join("\n")
-            .contains("no answer after 2 steps")
+            .contains("`max_steps` (2) is reached")
     );
     // An answer of null is none, and text alone is one.
     let replies = [

@@ -155,7 +155,7 @@ impl Action for React {
                 &format!("Result of `{}`: {}", step.action, shortened(&observation)),
             ));
         }
-        let warning = format!("no answer after {most} steps (`max_steps`)");
+        let warning = format!("`max_steps` ({most}) is reached without an answer");
         runtime.reporter.report(Event::Warning {
             message: format!("{}: {warning}", given.action()),
         });
