@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::message::needs_notes;
@@ -91,6 +91,24 @@ pub struct OutputFormat {
     pub schema: Value,
     /// True if the provider must enforce the schema.
     pub strict: bool,
+}
+
+impl OutputFormat {
+    /// Creates JSON mode: the output is any JSON object. Wire formats without JSON mode send no format; the
+    /// prompt has to ask for JSON with all of them.
+    #[must_use]
+    pub fn json_object() -> Self {
+        Self {
+            name: "json_object".to_owned(),
+            schema: json!({"type": "object"}),
+            strict: false,
+        }
+    }
+
+    /// Returns true for JSON mode.
+    pub(crate) fn is_json_object(&self) -> bool {
+        *self == Self::json_object()
+    }
 }
 
 /// A whole request, for callers without a stored conversation.

@@ -61,6 +61,7 @@ fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
     let sampled = |value: &Option<f64>| number(value.filter(|_| rules.sampling));
     let format = output
         .as_ref()
+        .filter(|output| !output.is_json_object())
         .map(|output| json!({"type": "json_schema", "schema": output.schema}));
     let output_config: Map<String, Value> =
         [("effort", effort.map(Value::from)), ("format", format)]

@@ -83,6 +83,9 @@ fn think(fields: &mut Object, model: &str, wish: &ReasoningWish) {
 }
 
 fn response_format(format: &OutputFormat) -> Value {
+    if format.is_json_object() {
+        return json!({"type": "json_object"});
+    }
     let OutputFormat {
         name,
         schema,

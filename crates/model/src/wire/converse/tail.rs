@@ -78,7 +78,13 @@ fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
         ("stopSequences", (!stop.is_empty()).then(|| json!(stop))),
     ]);
     let of_output = present([
-        ("textFormat", output.as_ref().map(text_format)),
+        (
+            "textFormat",
+            output
+                .as_ref()
+                .filter(|output| !output.is_json_object())
+                .map(text_format),
+        ),
         ("effort", effort.map(Value::from)),
     ]);
     let of_model = present([("thinking", thinking)]);

@@ -29,7 +29,10 @@ fn ours(parameters: &Parameters) -> Map<String, Value> {
         cache_key: _, // OpenAI only
         extra: _,     // merged in `tail`
     } = parameters;
-    let schema = output.as_ref().map(|output| output.schema.clone());
+    let schema = output
+        .as_ref()
+        .filter(|output| !output.is_json_object())
+        .map(|output| output.schema.clone());
     let config = present([
         ("maxOutputTokens", max_output_tokens.map(Value::from)),
         ("temperature", number(*temperature)),
@@ -37,7 +40,7 @@ fn ours(parameters: &Parameters) -> Map<String, Value> {
         ("stopSequences", (!stop.is_empty()).then(|| json!(stop))),
         (
             "responseMimeType",
-            schema.is_some().then(|| json!("application/json")),
+            output.is_some().then(|| json!("application/json")),
         ),
         ("responseJsonSchema", schema),
         (

@@ -68,6 +68,9 @@ fn think(wish: &ReasoningWish) -> Value {
 }
 
 fn text_format(format: &OutputFormat) -> Value {
+    if format.is_json_object() {
+        return json!({"format": {"type": "json_object"}});
+    }
     let OutputFormat {
         name,
         schema,

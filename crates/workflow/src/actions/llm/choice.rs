@@ -123,7 +123,7 @@ fn fallbacks(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
         .ok_or_else(|| given.wrong("fallbacks", "holds something that is no name of a model"))
 }
 
-/// Reads a JSON Schema, or OpenAI's envelope around one.
+/// Reads a JSON Schema, OpenAI's envelope around one, or OpenAI's JSON mode.
 fn response_format(given: &Given<'_>) -> Result<Option<OutputFormat>, Failure> {
     let Some(format) = given.object("response_format")? else {
         return Ok(None);
@@ -148,10 +148,7 @@ fn response_format(given: &Given<'_>) -> Result<Option<OutputFormat>, Failure> {
             .and_then(|inner| Some(of(inner, inner.get("schema").filter(|it| it.is_object())?)))
             .map(Some)
             .ok_or_else(|| given.wrong("response_format", "has no `json_schema.schema`")),
-        Some("json_object") => Err(given.wrong(
-            "response_format",
-            "asks for any JSON: give the JSON Schema of the answer",
-        )),
+        Some("json_object") => Ok(Some(OutputFormat::json_object())),
         _ => Ok(Some(of(&Map::new(), &Value::Object(format.clone())))),
     }
 }

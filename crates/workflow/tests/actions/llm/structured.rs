@@ -136,14 +136,30 @@ async fn who_refuses_or_wants_tools_first_gives_no_data() {
 }
 
 #[tokio::test]
+async fn json_mode_takes_any_object() {
+    for (model, _) in EACH {
+        let asking_for = || {
+            let mut arguments = asking_for(model, json!({ "type": "json_object" }));
+            arguments["prompt"] = "Answer with JSON.".into();
+            arguments
+        };
+        let provider = Provider::answers([r#"{"any": [1]}"#]);
+        let answer = asking(&provider, MODELS).ok("llm.call", asking_for()).await;
+        assert_eq!(answer["data"], json!({ "any": [1] }), "{model}");
+        assert!(!provider.last().to_string().contains("schema"), "{model}");
+        let provider = Provider::answers(["[1]"]);
+        let failure = asking(&provider, MODELS)
+            .fails("llm.call", asking_for())
+            .await;
+        assert_eq!(failure.kind, "invalid_answer", "{model}");
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_format_is_told_before_it_is_paid_for() {
     let provider = Provider::built_in();
     let world = asking(&provider, MODELS);
     for (format, why) in [
-        (
-            json!({ "type": "json_object" }),
-            "asks for any JSON: give the JSON Schema of the answer",
-        ),
         (
             json!({ "type": "json_schema" }),
             "has no `json_schema.schema`",
