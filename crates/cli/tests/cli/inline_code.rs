@@ -77,7 +77,7 @@ fn the_file_or_the_command_chooses_what_runs_its_blocks() {
     let home = Home::new();
     let code = agent("import sys\nreturn {'own': 'python' in sys.executable}");
     home.write("agent.yaml", &code);
-    home.run(&["run", "agent.yaml"]).fails(1);
+    home.run(&["run", "agent.yaml"]).fails(2);
     let ran = home.run(&["run", "agent.yaml", "--python", "python3"]).ok();
     assert_eq!(ran.json()["own"], true);
     let chosen = code.replace("nodes:", "settings: {python: {runner: python3}}\nnodes:");
@@ -85,7 +85,7 @@ fn the_file_or_the_command_chooses_what_runs_its_blocks() {
     let ran = home.run(&["run", "agent.yaml"]).ok();
     assert_eq!(ran.json()["own"], true);
     home.run(&["run", "agent.yaml", "--python", "embedded"])
-        .fails(1);
+        .fails(2);
     let ran = home
         .run(&["validate", "agent.yaml", "--python", "cpython"])
         .fails(2);
@@ -106,6 +106,22 @@ fn the_users_own_python_runs_only_when_asked_for() {
     home.write("agent.yaml", own);
     let ran = home.run(&["run", "agent.yaml"]).ok();
     assert_eq!(ran.json()["h"], "d41d8cd98f00b204e9800998ecf8427e");
+}
+
+#[test]
+fn a_constant_of_the_file_is_a_value_in_code() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "name: x\nvariables: {limit: 2, word: \"a'b\"}\nnodes:\n  - name: a\n    run: |\n      return {'x': [1, 2, 3][:${limit}], 'y': ${word}}\n",
+    );
+    for runner in ["embedded", "python3"] {
+        if runner == "python3" && has_no_python3() {
+            continue;
+        }
+        let ran = home.run(&["run", "agent.yaml", "--python", runner]).ok();
+        assert_eq!(ran.json(), serde_json::json!({"x": [1, 2], "y": "a'b"}));
+    }
 }
 
 #[test]

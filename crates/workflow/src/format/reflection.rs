@@ -168,7 +168,7 @@ impl Reader<'_> {
                 first_line: first_line.saturating_sub(1),
             },
         };
-        self.check_code(&script, language, run);
+        let script = self.code(script, language, run);
         Some(step(name, run, Work::Run { script, language }))
     }
 

@@ -11,7 +11,7 @@ use super::nodes::{NOTHING, Rank, Reader};
 use super::{check_arguments, codes};
 use crate::action::Action;
 use crate::actions::Registry;
-use crate::script::{self, Script, lua, template_in};
+use crate::script::{self, Script, lua, template_in, with_constants};
 use crate::template::{Condition, LateArgument, Prepared, Use, is_literal};
 
 /// The node types that `type` accepts.
@@ -250,8 +250,8 @@ impl Reader<'_> {
             source: code.source,
             first_line: code.written.text_first_line(self.source),
         };
-        self.check_code(&script, code.language, code.written);
         let language = code.language;
+        let script = self.code(script, language, code.written);
         (Work::Run { script, language }, code.output_key)
     }
 
@@ -282,17 +282,29 @@ impl Reader<'_> {
         );
     }
 
-    /// Reports code that the block's runner would refuse, as far as its text shows, and templates in
-    /// Python.
-    pub(super) fn check_code(&mut self, script: &Script, language: Language, written: &tree::Node) {
+    /// Returns a block with the constants of the file. Reports code that the block's runner would refuse,
+    /// as far as its text shows, and templates in Python.
+    pub(super) fn code(
+        &mut self,
+        mut script: Script,
+        language: Language,
+        written: &tree::Node,
+    ) -> Script {
+        if language != Language::Lua {
+            let is_variable = |name: &str| self.variables.contains_key(name);
+            script.source = with_constants(script.source, is_variable);
+            self.warn_of_templates(&script, written);
+        }
+        self.check_code(&script, language, written);
+        script
+    }
+
+    fn check_code(&mut self, script: &Script, language: Language, written: &tree::Node) {
         let checked = match language {
             Language::Python => script::check(&script.source, script.first_line),
             Language::Python3 => script::check_syntax(&script.source, script.first_line),
             Language::Lua => lua::check(&script.source, script.first_line),
         };
-        if language != Language::Lua {
-            self.warn_of_templates(script, written);
-        }
         let Err(failure) = checked else { return };
         let code = match failure.kind {
             "script_unsupported" => codes::SCRIPT_UNSUPPORTED,

@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 
 use super::programs::Compiled;
-use super::{ScriptFailure, block, changes, diagnose, templates};
+use super::{ScriptFailure, block, changes, constants, diagnose, templates};
 
 /// Checks statically that the embedded Python can run a block: it is Python, and uses nothing that the
 /// interpreter is known to lack. Nothing is executed. Deep nesting is safe: the text is parsed on a
@@ -61,6 +61,18 @@ pub(crate) fn template_in(
         Ok(found.map(|(text, line)| (text.to_owned(), line)))
     });
     found.ok().flatten()
+}
+
+/// Replaces `${NAME}` where it stands for an expression, if `is_variable` returns true for the name; see
+/// [`constants`].
+pub(crate) fn with_constants(source: String, is_variable: impl Fn(&str) -> bool + Send) -> String {
+    if !source.contains("${") {
+        return source;
+    }
+    let replaced = apart(&source, 1, |source| {
+        Ok(constants::replaced(source, is_variable))
+    });
+    replaced.ok().flatten().unwrap_or(source)
 }
 
 fn apart<T: Send>(

@@ -4,6 +4,7 @@ mod block;
 mod branches;
 mod changes;
 mod check;
+mod constants;
 mod convert;
 mod diagnose;
 mod host;
@@ -28,7 +29,7 @@ mod wire;
 pub mod worker;
 
 pub use check::{check, check_syntax};
-pub(crate) use check::{may_change_state, template_in};
+pub(crate) use check::{may_change_state, template_in, with_constants};
 pub use options::WorkerOptions;
 
 use async_trait::async_trait;

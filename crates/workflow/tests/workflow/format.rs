@@ -716,6 +716,16 @@ fn a_cycle_that_nothing_leads_out_of_is_named() {
 }
 
 #[test]
+fn a_constant_may_stand_in_code() {
+    let written = "variables: {limit: 3}\nnodes:\n- name: a\n  run: |\n    x = [1, 2][:${limit}]\n    return {'y': x}\n";
+    assert_eq!(shown(&load(written).unwrap().warnings), "");
+    problems(
+        &written.replace("${limit}", "${limt}"),
+        &["a.yaml:5:5: SyntaxError: Got unexpected token $ [script-syntax]; correct the block"],
+    );
+}
+
+#[test]
 fn a_template_in_code_is_a_warning() {
     let warnings = |text: &str| shown(&load(text).unwrap().warnings);
     assert_eq!(
