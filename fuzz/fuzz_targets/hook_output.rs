@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use cachalot_hooks::dialect::Ended;
+use cachalot_hooks::dialect::HandlerResponse;
 use cachalot_hooks::{Dialect, Event, Input, source};
 use libfuzzer_sys::fuzz_target;
 
@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
         cwd: Path::new("/work").to_owned(),
         ..Input::default()
     };
-    let ended = Ended {
+    let ended = HandlerResponse {
         code: i32::from(*code % 4),
         stdout: stdout.to_vec(),
         stderr: Vec::new(),

@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    AgentDefinition, Cancel, Chat, Error, Event, HookSetup, House, Listener, Roster, Team,
-    Toolboxes, Written,
+    AgentDefinition, AgentDirectory, CancellationToken, Chat, Dependencies, Error, Event,
+    HookSetup, Listener, SourceFile, Team, Toolboxes,
 };
 use cachalot_cache::Witness;
 use cachalot_core::{Clock, Seals, Spend, SystemClock, Witnesses, tree};
 use cachalot_hooks::{
-    AgentView, Builtin, Builtins, Fault, Injection, Input, Output as Said,
-    Surroundings as HookSurroundings, Synthetic,
+    AgentView, Builtin, Builtins, Fault, HookDependencies, Injection, Input, Output as Said,
+    Synthetic,
 };
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{Options as SqliteOptions, SqliteMemory};
 use cachalot_model::{Catalog, Models, Surroundings, ToolDefinition};
-use cachalot_prompt::{Head, Prompt, Sessions};
+use cachalot_prompt::{Prompt, SessionHead, Sessions};
 use cachalot_simulator::{Options, Script, Simulator};
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::{
@@ -41,8 +41,8 @@ const ROUNDS: usize = 60;
 struct Provider(Mutex<Duration>);
 
 impl Listener for Provider {
-    fn tell(&self, event: &Event<'_>) {
-        if let Event::Answered { elapsed, .. } = event {
+    fn on_event(&self, event: &Event<'_>) {
+        if let Event::ModelCallEnded { elapsed, .. } = event {
             *self.0.lock().unwrap() += *elapsed;
         }
     }
@@ -69,7 +69,7 @@ impl Builtin for Knowing {
     }
 
     fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
-        vec![Injection::of(cachalot_hooks::Event::PreUserTurn)]
+        vec![Injection::for_event(cachalot_hooks::Event::PreUserTurn)]
     }
 
     async fn run(&self, _: &[String], input: &Input) -> Result<Said, Fault> {
@@ -164,11 +164,11 @@ fn script() -> Script {
 
 struct World {
     team: Arc<Team>,
-    house: House,
+    dependencies: Dependencies,
     provider: Arc<Provider>,
     /// The conversation that every turn continues.
     prompt: Prompt,
-    head: Head,
+    head: SessionHead,
     names: Arc<AtomicUsize>,
 }
 
@@ -184,7 +184,7 @@ impl World {
         let text = format!(
             "models: {{m: {{{model}, token_key: KEY}}}}\nagents: {{root: {{model: m, instruction: You look into files.}}}}\npermissions: {{deny: ['*:path=.env*'], ask: ['shell:command=git push*']}}\n"
         );
-        let written = Written {
+        let written = SourceFile {
             text: &text,
             directory: root,
             environment: &environment,
@@ -206,7 +206,7 @@ impl World {
         let mut builtins = Builtins::default();
         builtins.register(Arc::new(Knowing)).unwrap();
         let hooks = HookSetup {
-            surroundings: HookSurroundings {
+            dependencies: HookDependencies {
                 builtins: Arc::new(builtins),
                 models: models.clone(),
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
@@ -214,10 +214,10 @@ impl World {
                 clock: Arc::clone(&clock),
                 directory: root.to_owned(),
             },
-            roster: Arc::new(Roster::default()),
+            agent_directory: Arc::new(AgentDirectory::default()),
             entries: Vec::new(),
         };
-        let house = House {
+        let dependencies = Dependencies {
             toolboxes: Arc::new(Bench),
             tools: Context {
                 workspace: Arc::new(Workspace::open(root).unwrap()),
@@ -237,27 +237,34 @@ impl World {
             context: Vec::new(),
             hooks: Some(hooks),
             listener: Arc::clone(&provider) as _,
-            approver: Arc::new(cachalot_agent::event::Nobody),
+            approver: Arc::new(cachalot_agent::event::DenyAll),
             human_paced: false,
             single_turn: false,
             protected: Vec::new(),
             strict_forks: false,
-            name_session: Arc::new(move || format!("s{}", naming.fetch_add(1, Ordering::SeqCst))),
+            new_session_id: Arc::new(move || format!("s{}", naming.fetch_add(1, Ordering::SeqCst))),
         };
         let team = Arc::new(team);
-        let mut chat = Chat::begin(house.clone(), Arc::clone(&team), None)
+        let mut chat = Chat::begin(dependencies.clone(), Arc::clone(&team), None)
             .await
             .unwrap();
         for number in 0..MESSAGES / 2 {
             let said = format!("message {number}: {}", "words of the user ".repeat(20));
-            chat.turn(&said, &Cancel::default()).await.unwrap();
+            chat.turn(&said, &CancellationToken::default())
+                .await
+                .unwrap();
         }
-        let session = house.sessions.open(chat.session()).await.unwrap().unwrap();
+        let session = dependencies
+            .sessions
+            .open(chat.session())
+            .await
+            .unwrap()
+            .unwrap();
         Self {
             prompt: session.prompt.clone(),
             head: session.head.clone(),
             team,
-            house,
+            dependencies,
             provider,
             names: Arc::clone(names),
         }
@@ -266,21 +273,23 @@ impl World {
     /// How long a turn takes, and how much of it is the provider's.
     async fn turn(&self, said: &str) -> (Duration, Duration) {
         let id = format!("t{}", self.names.fetch_add(1, Ordering::SeqCst));
-        let head = Head {
+        let head = SessionHead {
             id: id.clone(),
             ..self.head.clone()
         };
-        let sessions = &self.house.sessions;
+        let sessions = &self.dependencies.sessions;
         sessions
             .create_from(head, self.prompt.clone())
             .await
             .unwrap();
-        let mut chat = Chat::resume(self.house.clone(), Arc::clone(&self.team), &id)
+        let mut chat = Chat::resume(self.dependencies.clone(), Arc::clone(&self.team), &id)
             .await
             .unwrap();
         *self.provider.0.lock().unwrap() = Duration::ZERO;
         let began = Instant::now();
-        chat.turn(said, &Cancel::default()).await.unwrap();
+        chat.turn(said, &CancellationToken::default())
+            .await
+            .unwrap();
         let all = began.elapsed();
         (all, *self.provider.0.lock().unwrap())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::report::Sum;
+use crate::report::UsageTotals;
 
 /// Usage accumulated since the account was last taken. An amount that is added to an inner account is also
 /// added to the accounts around it. Clones share the account.
@@ -11,7 +11,7 @@ pub(crate) struct Account(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    sum: Mutex<Sum>,
+    totals: Mutex<UsageTotals>,
     outer: Option<Account>,
 }
 
@@ -19,24 +19,24 @@ impl Account {
     /// Returns a new account within this one.
     pub(crate) fn inner(&self) -> Self {
         Self(Arc::new(Inner {
-            sum: Mutex::default(),
+            totals: Mutex::default(),
             outer: Some(self.clone()),
         }))
     }
 
-    pub(crate) fn add(&self, part: Sum) {
+    pub(crate) fn add(&self, part: UsageTotals) {
         let mut account = Some(self);
         while let Some(Self(inner)) = account {
-            *inner.sum.lock().unwrap_or_else(PoisonError::into_inner) += part;
+            *inner.totals.lock().unwrap_or_else(PoisonError::into_inner) += part;
             account = inner.outer.as_ref();
         }
     }
 
-    pub(crate) fn sum(&self) -> Sum {
-        *self.0.sum.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn totals(&self) -> UsageTotals {
+        *self.0.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn take(&self) -> Sum {
-        std::mem::take(&mut *self.0.sum.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn take(&self) -> UsageTotals {
+        std::mem::take(&mut *self.0.totals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

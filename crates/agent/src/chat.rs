@@ -5,20 +5,20 @@ use std::sync::Arc;
 use cachalot_hooks::Event as When;
 use cachalot_tools::Toolbox;
 
+use crate::active_session::ActiveSession;
+use crate::chat_state::ChatState;
 pub use crate::conversation::Retracted;
 use crate::definition::{AgentDefinition, Team};
-use crate::desk::Desk;
+use crate::dependencies::Dependencies;
 use crate::fork::{ForkReport, ForkSpec, Inherit};
-use crate::house::House;
-use crate::report::{Stop, Sum, TurnReport};
+use crate::report::{Stop, TurnReport, UsageTotals};
 use crate::review::Reviews;
-use crate::shared::Shared;
-use crate::turn::{Task, Turn};
-use crate::{Cancel, Error, ErrorKind};
+use crate::turn::{Turn, TurnInput};
+use crate::{CancellationToken, Error, ErrorKind};
 
 /// Maximum model calls of a side question. More than one, because a model may call a tool anyway: it receives
 /// an error as the result and is called again.
-const ASIDE_ITERATIONS: u32 = 3;
+const MAX_SIDE_QUESTION_ITERATIONS: u32 = 3;
 
 /// The result of [`Chat::reload`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,20 +32,20 @@ pub struct Reloaded {
 
 /// A chat with a team of agents.
 pub struct Chat {
-    shared: Shared,
+    shared: ChatState,
     agent: AgentDefinition,
-    desk: Desk,
-    total: Sum,
+    active_session: ActiveSession,
+    total: UsageTotals,
     pub(crate) reviews: Reviews,
     /// Cancels the forks when the chat ends.
-    forks: UntilDropped,
+    forks: CancelOnDrop,
 }
 
 /// Triggers its signal when it is dropped.
 #[derive(Default)]
-struct UntilDropped(Cancel);
+struct CancelOnDrop(CancellationToken);
 
-impl Drop for UntilDropped {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
@@ -57,15 +57,19 @@ impl Chat {
     /// # Errors
     /// The agent does not exist, its model cannot be found, its tools cannot be initialized, or the session
     /// cannot be stored.
-    pub async fn begin(house: House, team: Arc<Team>, agent: Option<&str>) -> Result<Self, Error> {
+    pub async fn begin(
+        dependencies: Dependencies,
+        team: Arc<Team>,
+        agent: Option<&str>,
+    ) -> Result<Self, Error> {
         let agent = match agent {
             None => team.entry().clone(),
-            Some(name) => named(&team, name, String::new)?,
+            Some(name) => find_agent(&team, name, String::new)?,
         };
-        let shared = Shared::new(house, team);
-        let mut desk = Desk::begin(&shared, &agent, None, 0).await?;
-        desk.started("startup").await;
-        Ok(Self::at(shared, agent, desk).await)
+        let shared = ChatState::new(dependencies, team);
+        let mut active_session = ActiveSession::begin(&shared, &agent, None, 0).await?;
+        active_session.emit_session_start("startup").await;
+        Ok(Self::from_session(shared, agent, active_session).await)
     }
 
     /// Resumes a session of this or another process. Everything that was sent is sent again, byte for byte,
@@ -74,8 +78,12 @@ impl Chat {
     ///
     /// # Errors
     /// The errors of [`Chat::begin`]; also if the session does not exist, or its agent is not in the team.
-    pub async fn resume(house: House, team: Arc<Team>, session: &str) -> Result<Self, Error> {
-        let opened = house
+    pub async fn resume(
+        dependencies: Dependencies,
+        team: Arc<Team>,
+        session: &str,
+    ) -> Result<Self, Error> {
+        let opened = dependencies
             .sessions
             .open(session)
             .await
@@ -92,21 +100,25 @@ impl Chat {
                 opened.head.id, opened.head.agent
             )
         };
-        let agent = named(&team, &opened.head.agent, held)?;
-        let shared = Shared::new(house, team);
-        let mut desk = Desk::resume(&shared, &agent, opened).await?;
-        desk.started("resume").await;
-        Ok(Self::at(shared, agent, desk).await)
+        let agent = find_agent(&team, &opened.head.agent, held)?;
+        let shared = ChatState::new(dependencies, team);
+        let mut active_session = ActiveSession::resume(&shared, &agent, opened).await?;
+        active_session.emit_session_start("resume").await;
+        Ok(Self::from_session(shared, agent, active_session).await)
     }
 
-    async fn at(shared: Shared, agent: AgentDefinition, desk: Desk) -> Self {
+    async fn from_session(
+        shared: ChatState,
+        agent: AgentDefinition,
+        active_session: ActiveSession,
+    ) -> Self {
         let this = Self {
-            reviews: Reviews::going_on(agent.review.as_ref(), &desk),
+            reviews: Reviews::from_session(agent.review.as_ref(), &active_session),
             shared,
             agent,
-            desk,
-            total: Sum::default(),
-            forks: UntilDropped::default(),
+            active_session,
+            total: UsageTotals::default(),
+            forks: CancelOnDrop::default(),
         };
         this.check_review().await;
         this
@@ -115,7 +127,7 @@ impl Chat {
     /// The ID of the session.
     #[must_use]
     pub fn session(&self) -> &str {
-        self.desk.conversation.id()
+        self.active_session.conversation.id()
     }
 
     /// The agent of the session.
@@ -124,38 +136,38 @@ impl Chat {
         &self.agent
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &ChatState {
         &self.shared
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
-        &self.desk
+    pub(crate) fn active_session(&self) -> &ActiveSession {
+        &self.active_session
     }
 
     /// Triggered when the chat ends.
-    pub(crate) fn over(&self) -> &Cancel {
+    pub(crate) fn end_signal(&self) -> &CancellationToken {
         &self.forks.0
     }
 
     /// The tools of the agent.
     #[must_use]
     pub fn toolbox(&self) -> &Arc<dyn Toolbox> {
-        &self.desk.toolbox
+        &self.active_session.toolbox
     }
 
     /// Usage of all turns and forks of this chat since it was begun or resumed in this process.
     #[must_use]
-    pub fn total(&self) -> Sum {
+    pub fn total(&self) -> UsageTotals {
         let mut total = self.total;
-        total += self.shared.forks().sum();
+        total += self.shared.forks().totals();
         total
     }
 
     /// Records the URLs in a message that the user typed, so that tools may fetch them without an approval.
     /// The caller calls it before the turn of that message. A program that assembles a message from other
     /// texts does not call it.
-    pub fn typed(&self, message: &str) {
-        self.shared.typed.note(message);
+    pub fn allow_typed_urls(&self, message: &str) {
+        self.shared.typed_urls.add_from_message(message);
     }
 
     /// Runs one turn. When `cancel` is triggered or the future is dropped, running work is stopped; the
@@ -166,8 +178,12 @@ impl Chat {
     /// The message is empty, the model could not be called or did not answer, or the session could not be
     /// stored. The user's message and the part of the answer that was received stay in the session; the chat
     /// can continue.
-    pub async fn turn(&mut self, said: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
-        self.turn_of(said, false, cancel).await
+    pub async fn turn(
+        &mut self,
+        text: &str,
+        cancel: &CancellationToken,
+    ) -> Result<TurnReport, Error> {
+        self.run_turn(text, false, cancel).await
     }
 
     /// Runs one turn like [`Chat::turn`], without replaying an earlier answer: hooks that answer turns are
@@ -175,26 +191,30 @@ impl Chat {
     ///
     /// # Errors
     /// The errors of [`Chat::turn`].
-    pub async fn turn_afresh(&mut self, said: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
-        self.turn_of(said, true, cancel).await
+    pub async fn turn_bypassing_cache(
+        &mut self,
+        text: &str,
+        cancel: &CancellationToken,
+    ) -> Result<TurnReport, Error> {
+        self.run_turn(text, true, cancel).await
     }
 
-    async fn turn_of(
+    async fn run_turn(
         &mut self,
-        said: &str,
-        is_fresh: bool,
-        cancel: &Cancel,
+        text: &str,
+        bypass_cache: bool,
+        cancel: &CancellationToken,
     ) -> Result<TurnReport, Error> {
         // Usage of an earlier turn whose future was dropped.
-        self.total += self.shared.take_sum();
-        let task = Task {
-            said,
-            is_implicit: false,
-            is_fresh,
+        self.total += self.shared.take_totals();
+        let input = TurnInput {
+            text,
+            from_agent: false,
+            bypass_cache,
         };
-        let turn = Turn::new(&self.shared, &self.agent, &mut self.desk, task);
+        let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
         let ended = turn.run_until(cancel).await;
-        let sum = self.shared.take_sum();
+        let sum = self.shared.take_totals();
         self.total += sum;
         if let Ok(ended) = &ended
             && ended.stop == Stop::End
@@ -217,16 +237,16 @@ impl Chat {
     ///
     /// # Errors
     /// The session could not be stored; it is unchanged.
-    pub async fn compact(&mut self, cancel: &Cancel) -> Result<bool, Error> {
-        self.total += self.shared.take_sum();
-        let task = Task {
-            said: "",
-            is_implicit: false,
-            is_fresh: false,
+    pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<bool, Error> {
+        self.total += self.shared.take_totals();
+        let input = TurnInput {
+            text: "",
+            from_agent: false,
+            bypass_cache: false,
         };
-        let turn = Turn::new(&self.shared, &self.agent, &mut self.desk, task);
+        let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
         let compacted = turn.compact(cancel).await;
-        self.total += self.shared.take_sum();
+        self.total += self.shared.take_totals();
         compacted
     }
 
@@ -238,12 +258,14 @@ impl Chat {
     /// # Errors
     /// The session could not be stored; it is unchanged.
     pub async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
-        self.total += self.shared.take_sum();
-        match self.desk.retract().await {
+        self.total += self.shared.take_totals();
+        match self.active_session.retract().await {
             // Another writer has appended to the session: retract from its end instead.
             Err(error) if error.kind == ErrorKind::Conflict => {
-                self.desk.reopen(&self.shared, &self.agent).await?;
-                self.desk.retract().await
+                self.active_session
+                    .reopen(&self.shared, &self.agent)
+                    .await?;
+                self.active_session.retract().await
             }
             done => done,
         }
@@ -254,13 +276,17 @@ impl Chat {
     ///
     /// # Errors
     /// The errors of [`Chat::turn`].
-    pub async fn aside(&self, question: &str, cancel: &Cancel) -> Result<ForkReport, Error> {
+    pub async fn side_question(
+        &self,
+        question: &str,
+        cancel: &CancellationToken,
+    ) -> Result<ForkReport, Error> {
         let fork = self.fork(ForkSpec {
             holder: "the side question".to_owned(),
             tools: Some(Vec::new()),
             approved: false,
             inherit: Inherit::Full,
-            max_iterations: ASIDE_ITERATIONS,
+            max_iterations: MAX_SIDE_QUESTION_ITERATIONS,
             max_input_tokens: None,
             max_output_tokens: None,
         })?;
@@ -274,14 +300,23 @@ impl Chat {
     /// # Errors
     /// The tools cannot be initialized, or the session cannot be stored; it is unchanged.
     pub async fn reload(&mut self) -> Result<Option<Reloaded>, Error> {
-        let tokens = self.desk.usage.map_or(0, |usage| usage.total_input());
-        let changes = self.desk.reload(&self.shared, &self.agent).await?;
+        let tokens = self
+            .active_session
+            .usage
+            .map_or(0, |usage| usage.total_input());
+        let changes = self
+            .active_session
+            .reload(&self.shared, &self.agent)
+            .await?;
         Ok(changes.map(|changes| Reloaded { changes, tokens }))
     }
 
     /// Emits the `on_user_input` hook event: the chat waits for the user.
-    pub async fn awaits_user(&self) {
-        self.desk.herald.tell(When::OnUserInput, |_| {}).await;
+    pub async fn notify_waiting_for_user(&self) {
+        self.active_session
+            .hook_emitter
+            .emit(When::OnUserInput, |_| {})
+            .await;
     }
 
     /// Ends the session and begins a new one with the same agent. Permissions that the user granted for the
@@ -289,29 +324,29 @@ impl Chat {
     ///
     /// # Errors
     /// The errors of [`Chat::begin`]; the old session then continues.
-    pub async fn renew(&mut self) -> Result<(), Error> {
-        let mut desk = Desk::begin(&self.shared, &self.agent, None, 0).await?;
-        self.desk.leave(&self.shared, "clear").await;
-        desk.started("clear").await;
-        self.desk = desk;
-        self.reviews.begin();
-        self.shared.typed.clear();
+    pub async fn start_new_session(&mut self) -> Result<(), Error> {
+        let mut active_session = ActiveSession::begin(&self.shared, &self.agent, None, 0).await?;
+        self.active_session.end(&self.shared, "clear").await;
+        active_session.emit_session_start("clear").await;
+        self.active_session = active_session;
+        self.reviews.reset();
+        self.shared.typed_urls.clear();
         Ok(())
     }
 
     /// Ends the chat. Releases what tools hold for the session and cancels a review that was not awaited with
-    /// [`Chat::reviewed`]. The stored session is kept.
-    pub async fn close(mut self) -> Sum {
+    /// [`Chat::wait_for_review`]. The stored session is kept.
+    pub async fn close(mut self) -> UsageTotals {
         self.reviews.cancel().await;
         self.forks.0.cancel();
-        self.desk.leave(&self.shared, "stream_ended").await;
-        self.total += self.shared.take_sum();
+        self.active_session.end(&self.shared, "stream_ended").await;
+        self.total += self.shared.take_totals();
         self.total()
     }
 }
 
 /// Returns the agent with this name. `about` is the beginning of the error message.
-fn named(
+fn find_agent(
     team: &Team,
     name: &str,
     about: impl FnOnce() -> String,

@@ -1,13 +1,13 @@
 //! A conversation with one model: a session, and the pieces to which its messages are rendered once.
 
+mod breakpoints;
+mod cache_key;
 mod changes;
-mod keyed;
-mod material;
-mod plans;
+mod interrupted;
 mod reload;
-mod remains;
 mod retract;
-mod tip;
+mod snapshot;
+mod summary_input;
 mod unsent;
 
 use std::borrow::Cow;
@@ -27,47 +27,48 @@ use cachalot_model::{
 use cachalot_prefix::diagnosis::{self, Diagnosis};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
 use cachalot_prompt::{
-    FIVE_MINUTES, Head, Level, Namespace, Note, Occasion, Plan, Prompt, Session, Target, contiguous,
+    FIVE_MINUTES, Level, Namespace, Note, Plan, PlanContext, Prompt, Session, SessionHead, Target,
+    contiguous,
 };
 use serde_json::{Map, Value};
 
 use crate::definition::AgentDefinition;
-use crate::house::House;
+use crate::dependencies::Dependencies;
 use crate::{Error, ErrorKind, media};
-use plans::Plans;
+use breakpoints::BreakpointPlanner;
 
 pub(crate) use changes::name as tool_name;
-pub(crate) use material::Material;
-pub(crate) use remains::{Progress, Remains, results};
+pub(crate) use interrupted::{InterruptedTurn, Progress, results};
 pub use retract::Retracted;
-pub(crate) use tip::Tip;
-pub(crate) use unsent::{changed, is_as_good};
+pub(crate) use snapshot::Snapshot;
+pub(crate) use summary_input::SummaryInput;
+pub(crate) use unsent::{mark_changed, validate_rewrite};
 
 /// Characters of the first message that become the title of the session.
-const TITLE: usize = 60;
+const MAX_TITLE_CHARS: usize = 60;
 
 /// Maximum attempts to write a message to a store that is busy.
-const WRITINGS: u32 = 2;
+const MAX_WRITE_ATTEMPTS: u32 = 2;
 
 /// The session note that holds the summary of the conversation before it was restarted.
-const SUMMARY: &str = "summary";
+const SUMMARY_NOTE: &str = "summary";
 
 /// The field that marks a tool result as changed by hooks. It is stored and never sent: no wire format sends
 /// fields that begin with `@`.
-pub(crate) const CHANGED: &str = "@changed";
+pub(crate) const CHANGED_FIELD: &str = "@changed";
 
 /// The parts of an agent that a model is shown once per session.
 #[derive(Debug, Clone)]
-pub(crate) struct Shown {
+pub(crate) struct AgentPrompt {
     pub(crate) tools: Vec<ToolDefinition>,
     /// System text in tiers, the most stable first: the agent's instruction, then the instructions of its
     /// toolsets. Content that changes from turn to turn is in no tier, but in the newest message.
     pub(crate) system: Vec<String>,
 }
 
-impl Shown {
+impl AgentPrompt {
     /// Renders tools and system text for this model.
-    fn rendered(&self, model: &Model) -> Frozen {
+    fn rendered(&self, model: &Model) -> RenderedPrompt {
         let wire = model.wire();
         // Each tier ends with a possible cache breakpoint. Where the system text is one of the messages, many
         // models accept only one system message.
@@ -76,7 +77,7 @@ impl Shown {
             None if self.system.is_empty() => Vec::new(),
             None => vec![self.system.join("\n\n")],
         };
-        Frozen {
+        RenderedPrompt {
             tools: self.tools.iter().map(|tool| wire.tool(tool)).collect(),
             system: tiers.iter().map(|text| wire.system(text)).collect(),
         }
@@ -84,7 +85,7 @@ impl Shown {
 }
 
 /// Rendered tools and system text.
-struct Frozen {
+struct RenderedPrompt {
     tools: Vec<Rendered>,
     system: Vec<Rendered>,
 }
@@ -102,10 +103,10 @@ pub(crate) struct Conversation {
     /// The messages of the session, for hooks that read them.
     transcript: Transcript,
     /// Plans the cache breakpoints of the requests.
-    plans: Plans,
+    planner: BreakpointPlanner,
     /// Monitors the requests for prefix breaks.
-    watch: PrefixMonitor,
-    /// The rules by which `watch` diagnoses them.
+    monitor: PrefixMonitor,
+    /// The rules by which `monitor` diagnoses them.
     rules: diagnosis::Rules,
     /// True if the request rate of the routing key already includes the next request.
     is_counted: bool,
@@ -116,31 +117,32 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// Begins a new session. Tools and system text are rendered now and never again.
     pub(crate) async fn begin(
-        house: &House,
+        dependencies: &Dependencies,
         agent: &AgentDefinition,
-        shown: &Shown,
+        agent_prompt: &AgentPrompt,
         id: String,
         parent: Option<String>,
     ) -> Result<Self, Error> {
-        let model = model(house, agent)?.for_tools(!shown.tools.is_empty())?;
-        let mut head = head(house, agent, &model, id, parent);
-        let Frozen { tools, system } = shown.rendered(&model);
+        let model = model(dependencies, agent)?.for_tools(!agent_prompt.tools.is_empty())?;
+        let mut head = head(dependencies, agent, &model, id, parent);
+        let RenderedPrompt { tools, system } = agent_prompt.rendered(&model);
         let prompt = Prompt::begin(&tools, &system);
-        head.routing_key = routing_key(house, &model, &prompt);
+        head.routing_key = routing_key(dependencies, &model, &prompt);
         // A session of exactly one request: no later turn, tool result or review reads what it writes to the
         // provider's cache.
-        let is_alone = house.single_turn
+        let is_alone = dependencies.single_turn
             && head.parent.is_none()
-            && shown.tools.is_empty()
+            && agent_prompt.tools.is_empty()
             && agent.review.is_none();
-        let is_repeated = is_alone && is_repeated(house, &head, &prompt).await;
-        let session = house.sessions.create_from(head, prompt).await;
+        let is_repeated = is_alone && is_repeated(dependencies, &head, &prompt).await;
+        let session = dependencies.sessions.create_from(head, prompt).await;
         let session = session.map_err(|error| Error::session(&error))?;
-        let mut this = Self::over(house, agent, session, model);
+        let mut this = Self::from_session(dependencies, agent, session, model);
         this.is_counted = true;
         if is_alone {
             let frozen = this.session.prompt.last().map(|piece| piece.depth);
-            this.plans.expect_no_other(frozen.filter(|_| is_repeated));
+            this.planner
+                .expect_last_request(frozen.filter(|_| is_repeated));
         }
         Ok(this)
     }
@@ -149,28 +151,28 @@ impl Conversation {
     /// everything is rendered anew. The returned notices describe this and what else has changed around the
     /// session.
     pub(crate) async fn resume(
-        house: &House,
+        dependencies: &Dependencies,
         agent: &AgentDefinition,
-        shown: &Shown,
+        agent_prompt: &AgentPrompt,
         mut session: Session,
     ) -> Result<(Self, Vec<String>), Error> {
-        let model = model(house, agent)?;
-        let model = match continued(&session, &model) {
+        let model = model(dependencies, agent)?;
+        let model = match continue_in_format(&session, &model) {
             Some(same) => same,
-            None => model.for_tools(!shown.tools.is_empty())?,
+            None => model.for_tools(!agent_prompt.tools.is_empty())?,
         };
-        let frozen = shown.rendered(&model);
-        let mut notices: Vec<String> = changes::workspace(&session.head, &workspace(house))
+        let frozen = agent_prompt.rendered(&model);
+        let mut notices: Vec<String> = changes::workspace(&session.head, &workspace(dependencies))
             .into_iter()
             .collect();
         let head = &session.head;
         let now = (model.wire().format(), model.provider(), model.name());
         if (head.format, head.provider.as_str(), head.model.as_str()) == now {
-            notices.extend(changes::shown(&session.prompt, &frozen));
+            notices.extend(changes::prompt(&session.prompt, &frozen));
             session.head.base_url = Some(model.base_url().to_owned());
-            let mut this = Self::over(house, agent, session, model);
-            this.plans.resume(this.session.saved_at());
-            this.watch = sent_before(&this.session, &this.plans);
+            let mut this = Self::from_session(dependencies, agent, session, model);
+            this.planner.resume(this.session.saved_at());
+            this.monitor = resumed_monitor(&this.session, &this.planner);
             notices.extend(this.changed_parameter());
             return Ok((this, notices));
         }
@@ -182,8 +184,11 @@ impl Conversation {
             model.name()
         ));
         changes::check_tools(&session, &frozen, model.wire().format())?;
-        let watch = match head.format == model.wire().format() {
-            true => sent_before(&session, &Plans::new(&model, Occasion::default())),
+        let monitor = match head.format == model.wire().format() {
+            true => resumed_monitor(
+                &session,
+                &BreakpointPlanner::new(&model, PlanContext::default()),
+            ),
             false => PrefixMonitor::default(),
         };
         let target = Target {
@@ -196,32 +201,37 @@ impl Conversation {
         // Another provider may accept fewer media.
         let said = session.prompt.messages().into_iter();
         let said = said.map(Arc::unwrap_or_clone).collect();
-        let mut said = media::fit(said, Vec::new, model.media()).await;
+        let mut said = media::fit_to_limits(said, Vec::new, model.media()).await;
         prepare(model.wire().format(), &[], &mut said);
         session
             .rerender_as(said, model.wire(), target)
             .await
             .map_err(|error| Error::session(&error))?;
-        let mut this = Self::over(house, agent, session, model);
-        this.watch = watch;
+        let mut this = Self::from_session(dependencies, agent, session, model);
+        this.monitor = monitor;
         Ok((this, notices))
     }
 
-    fn over(house: &House, agent: &AgentDefinition, session: Session, model: Model) -> Self {
-        let occasion = Occasion {
+    fn from_session(
+        dependencies: &Dependencies,
+        agent: &AgentDefinition,
+        session: Session,
+        model: Model,
+    ) -> Self {
+        let plan_context = PlanContext {
             // A delegating agent does not pause between requests as a human does.
-            human_paced: house.human_paced && session.head.parent.is_none(),
+            human_paced: dependencies.human_paced && session.head.parent.is_none(),
             keep: agent.prefix.keep,
-            ..Occasion::default()
+            ..PlanContext::default()
         };
         let mut this = Self {
-            has_tools: tip::has_tools(&session.prompt),
+            has_tools: snapshot::has_tools(&session.prompt),
             calls: BTreeSet::new(),
             results: Arc::default(),
             held: None,
             transcript: Transcript::default(),
-            plans: Plans::new(&model, occasion),
-            watch: PrefixMonitor::default(),
+            planner: BreakpointPlanner::new(&model, plan_context),
+            monitor: PrefixMonitor::default(),
             rules: diagnosis::Rules::for_model(&model),
             is_counted: false,
             is_compared: agent.prefix.diagnostics && model.comparison().is_some(),
@@ -229,13 +239,13 @@ impl Conversation {
             model,
         };
         for message in this.session.prompt.messages() {
-            this.note(&message);
+            this.record(&message);
         }
         this
     }
 
     /// Records a message in the transcript, and the IDs of its calls and results.
-    fn note(&mut self, message: &Arc<Message>) {
+    fn record(&mut self, message: &Arc<Message>) {
         self.transcript.add(message);
         let calls = message.tool_uses().map(|call| call.id.clone());
         self.calls.extend(calls);
@@ -243,7 +253,7 @@ impl Conversation {
         // to.
         let results = message.content.iter().filter_map(|block| match block {
             Block::ToolResult(result)
-                if !result.is_error && !result.extra.contains_key(CHANGED) =>
+                if !result.is_error && !result.extra.contains_key(CHANGED_FIELD) =>
             {
                 Some(result.id.clone())
             }
@@ -270,7 +280,7 @@ impl Conversation {
     /// Digest of everything before the next message of the user: the sent prompt, and the summary with which
     /// the next message begins.
     pub(crate) fn prefix(&self) -> Digest {
-        let sent = self.keyed_prompt().tip().map(|id| id.0);
+        let sent = self.cache_key_prompt().tip().map(|id| id.0);
         let sent = sent.unwrap_or_else(|| Digest::of(&[]));
         match self.summary() {
             Some(summary) => Digest::of_parts(&[sent.as_bytes(), summary.as_bytes()]),
@@ -279,8 +289,8 @@ impl Conversation {
     }
 
     /// The prompt in the form that keys of stored answers use.
-    pub(crate) fn keyed_prompt(&self) -> Cow<'_, Prompt> {
-        keyed::prompt(&self.session.prompt, &self.model)
+    pub(crate) fn cache_key_prompt(&self) -> Cow<'_, Prompt> {
+        cache_key::prompt(&self.session.prompt, &self.model)
     }
 
     /// The messages, for hooks that read them.
@@ -289,7 +299,7 @@ impl Conversation {
     }
 
     /// The output format that answers must have.
-    pub(crate) fn form(&self) -> Option<OutputFormat> {
+    pub(crate) fn output_format(&self) -> Option<OutputFormat> {
         self.model.parameters().output.clone()
     }
 
@@ -303,7 +313,7 @@ impl Conversation {
     }
 
     /// True if the provider accepts tool calls in this conversation.
-    pub(crate) fn may_call(&self) -> bool {
+    pub(crate) fn accepts_calls(&self) -> bool {
         self.has_tools || !needs_tools_for_calls(self.model.wire().format())
     }
 
@@ -313,25 +323,25 @@ impl Conversation {
     }
 
     /// Sets the title of the session to `about`, shortened; it is stored with the next message.
-    pub(crate) fn entitle(&mut self, about: &str) {
-        self.session.head.title = Some(shortened(about));
+    pub(crate) fn set_title(&mut self, about: &str) {
+        self.session.head.title = Some(shorten(about));
     }
 
     /// Appends a message durably.
-    pub(crate) async fn say(&mut self, message: Message) -> Result<(), Error> {
+    pub(crate) async fn append(&mut self, message: Message) -> Result<(), Error> {
         let notes = self.session.head.notes.clone();
-        self.say_all(vec![message], notes).await
+        self.append_all(vec![message], notes).await
     }
 
     /// Appends messages durably: all of them and the notes in one write, or nothing. Content that the
     /// provider would refuse is adapted first.
-    async fn say_all(
+    async fn append_all(
         &mut self,
         messages: Vec<Message>,
         notes: Map<String, Value>,
     ) -> Result<(), Error> {
         let before = || self.session.prompt.messages();
-        let mut messages = media::fit(messages, before, self.model.media()).await;
+        let mut messages = media::fit_to_limits(messages, before, self.model.media()).await;
         let format = self.model.wire().format();
         if needs_notes(format) {
             prepare(format, &self.session.prompt.messages(), &mut messages);
@@ -344,16 +354,18 @@ impl Conversation {
             let pieces = self.model.wire().message(&message)?;
             rendered.push((Arc::new(message), pieces));
         }
-        let mut writings = 1;
+        let mut attempts = 1;
         loop {
             match self.session.append_all(&rendered, notes.clone()).await {
                 Ok(()) => break,
-                Err(error) if error.worth_retrying && writings < WRITINGS => writings += 1,
+                Err(error) if error.worth_retrying && attempts < MAX_WRITE_ATTEMPTS => {
+                    attempts += 1
+                }
                 Err(error) => return Err(Error::session(&error)),
             }
         }
         for (message, _) in &rendered {
-            self.note(message);
+            self.record(message);
         }
         Ok(())
     }
@@ -366,7 +378,7 @@ impl Conversation {
 
     /// The summary of the conversation before its restart, until the next message is added.
     pub(crate) fn summary(&self) -> Option<&str> {
-        let summary = self.session.head.notes.get(SUMMARY);
+        let summary = self.session.head.notes.get(SUMMARY_NOTE);
         summary.filter(|_| self.is_new())?.as_str()
     }
 
@@ -374,25 +386,25 @@ impl Conversation {
     /// text are kept.
     pub(crate) async fn restart(&mut self, summary: &str) -> Result<(), Error> {
         let mut notes = self.session.head.notes.clone();
-        notes.insert(SUMMARY.to_owned(), Value::from(summary));
+        notes.insert(SUMMARY_NOTE.to_owned(), Value::from(summary));
         unsent::all_sent(&mut notes);
         let restarted = self.session.restart(notes).await;
         restarted.map_err(|error| Error::session(&error))?;
         self.calls.clear();
         self.results = Arc::default();
-        self.plans.go_on_from(None);
-        self.watch = PrefixMonitor::default();
+        self.planner.continue_from(None);
+        self.monitor = PrefixMonitor::default();
         Ok(())
     }
 
     /// Returns the diagnosis of the prefix of the last request, which got this reply; `None` for a first
     /// request.
     pub(crate) fn diagnose(&mut self, reply: &Reply, seals: &Seals) -> Option<Diagnosis> {
-        self.watch.answer(reply, &self.rules, seals)
+        self.monitor.answer(reply, &self.rules, seals)
     }
 
     /// Adds the usage and spend of an answer to the session's totals; they are stored with the next message.
-    pub(crate) fn count(&mut self, usage: Usage, spent: Spend) {
+    pub(crate) fn add_usage(&mut self, usage: Usage, spent: Spend) {
         self.session.totals.count(usage, spent);
     }
 
@@ -407,7 +419,7 @@ impl Conversation {
         let namespace = Namespace::of(wire.format(), &parameters);
         self.session.namespace = Some(namespace.clone());
         let prompt = self.session.prompt.clone();
-        let plan = self.plans.next(&prompt, now);
+        let plan = self.planner.next(&prompt, now);
         self.send(SentRequest {
             prompt,
             namespace,
@@ -423,14 +435,14 @@ impl Conversation {
             prompt, plan, tail, ..
         } = &request;
         let body = contiguous(prompt, self.model.wire(), plan, tail);
-        self.watch.ask(request);
+        self.monitor.ask(request);
         body
     }
 
     /// Renders the JSON members after the messages of the next request.
     fn tail(&self, mut parameters: Parameters) -> Bytes {
         if let Some(comparison) = self.model.comparison().filter(|_| self.is_compared) {
-            comparison.name(&mut parameters, self.watch.last_answer());
+            comparison.name(&mut parameters, self.monitor.last_answer());
         }
         self.model.wire().tail(&parameters, true)
     }
@@ -442,7 +454,7 @@ impl Conversation {
         error: &cachalot_model::Error,
     ) -> Option<Bytes> {
         let comparison = self.model.comparison().filter(|_| self.is_compared)?;
-        let asked = self.watch.asked()?.clone();
+        let asked = self.monitor.asked()?.clone();
         if !comparison.is_refused_by(error) {
             return None;
         }
@@ -455,26 +467,30 @@ impl Conversation {
     pub(crate) async fn body_for(
         &self,
         model: &Model,
-        shown: &Shown,
+        agent_prompt: &AgentPrompt,
     ) -> Result<Bytes, cachalot_model::Error> {
         let wire = model.wire();
-        let Frozen { tools, system } = shown.rendered(model);
+        let RenderedPrompt { tools, system } = agent_prompt.rendered(model);
         let messages = self.session.prompt.messages().into_iter();
         let messages = messages.map(Arc::unwrap_or_clone).collect();
         let mut prompt = Prompt::begin(&tools, &system);
-        let mut messages = media::fit(messages, Vec::new, model.media()).await;
+        let mut messages = media::fit_to_limits(messages, Vec::new, model.media()).await;
         prepare(wire.format(), &[], &mut messages);
         for message in messages {
             let pieces = wire.message(&message)?;
             prompt = prompt.append(&pieces, Arc::new(message));
         }
         let head = &self.session.head;
-        let parameters = parameters(head, model, self.has_tools && !shown.tools.is_empty());
-        let occasion = Occasion {
-            is_last: self.plans.expected_no_other(),
-            ..Occasion::default()
+        let parameters = parameters(
+            head,
+            model,
+            self.has_tools && !agent_prompt.tools.is_empty(),
+        );
+        let plan_context = PlanContext {
+            is_last: self.planner.was_last_request(),
+            ..PlanContext::default()
         };
-        let plan = Plans::new(model, occasion).first(&prompt);
+        let plan = BreakpointPlanner::new(model, plan_context).first(&prompt);
         Ok(contiguous(
             &prompt,
             wire,
@@ -483,14 +499,14 @@ impl Conversation {
         ))
     }
 
-    fn body_of(&self, prompt: &Prompt, plan: &Plan, parameters: &Parameters) -> Bytes {
+    fn render_body(&self, prompt: &Prompt, plan: &Plan, parameters: &Parameters) -> Bytes {
         let wire = self.model.wire();
         contiguous(prompt, wire, plan, &wire.tail(parameters, true))
     }
 
     /// Returns the notes on the requests so far that were not returned before, one of each kind.
-    pub(crate) fn news(&mut self) -> &[Note] {
-        self.plans.news()
+    pub(crate) fn new_notes(&mut self) -> &[Note] {
+        self.planner.new_notes()
     }
 
     fn parameters(&self) -> Parameters {
@@ -510,28 +526,28 @@ impl Conversation {
     }
 
     /// Rebuilds the transcript and the ID sets from the session's messages.
-    fn forget_and_note(&mut self) {
-        self.transcript.forget();
+    fn rebuild_indexes(&mut self) {
+        self.transcript.clear();
         self.calls.clear();
         self.results = Arc::default();
         for message in self.session.prompt.messages() {
-            self.note(&message);
+            self.record(&message);
         }
     }
 
     /// Opens the session in its current state, after another writer has appended to it.
     pub(crate) async fn reopen(
         &self,
-        house: &House,
+        dependencies: &Dependencies,
         agent: &AgentDefinition,
-        shown: &Shown,
+        agent_prompt: &AgentPrompt,
     ) -> Result<(Self, Vec<String>), Error> {
         let id = self.id();
-        let opened = house.sessions.open(id).await;
+        let opened = dependencies.sessions.open(id).await;
         let opened = opened.map_err(|error| Error::session(&error))?;
         // `open` also accepts an abbreviated ID, which may match another session.
         match opened.filter(|session| session.head.id == id) {
-            Some(session) => Self::resume(house, agent, shown, session).await,
+            Some(session) => Self::resume(dependencies, agent, agent_prompt, session).await,
             None => Err(Error::new(
                 ErrorKind::Session,
                 format!("the session `{id}` was removed; begin a new one"),
@@ -542,21 +558,24 @@ impl Conversation {
 
 /// The routing key of a new session: the same for all sessions with these tools and this system text. `None`
 /// if the provider routes without one.
-fn routing_key(house: &House, model: &Model, prompt: &Prompt) -> Option<String> {
+fn routing_key(dependencies: &Dependencies, model: &Model, prompt: &Prompt) -> Option<String> {
     let shared = prompt.tip().filter(|_| is_routed(model.provider()))?;
-    Some(model.rates().assign(shared.0, house.clock.now()))
+    Some(model.rates().assign(shared.0, dependencies.clock.now()))
 }
 
 /// Returns true if the same agent has sent the same tools and system text within the last five minutes: a
 /// request could have read them from the provider's cache, so later ones may, too.
-async fn is_repeated(house: &House, head: &Head, prompt: &Prompt) -> bool {
-    let found = house.sessions.has_recent(head, prompt, FIVE_MINUTES).await;
+async fn is_repeated(dependencies: &Dependencies, head: &SessionHead, prompt: &Prompt) -> bool {
+    let found = dependencies
+        .sessions
+        .has_recent(head, prompt, FIVE_MINUTES)
+        .await;
     // An error affects the price of the request only, not the answer.
     found.unwrap_or(false)
 }
 
 /// The parameters of a session's requests.
-fn parameters(head: &Head, model: &Model, has_tools: bool) -> Parameters {
+fn parameters(head: &SessionHead, model: &Model, has_tools: bool) -> Parameters {
     let mut parameters = head.routed(model.parameters());
     if !has_tools {
         // Providers refuse tool parameters in a request without tools.
@@ -568,17 +587,17 @@ fn parameters(head: &Head, model: &Model, has_tools: bool) -> Parameters {
 
 /// The metadata of a new session.
 fn head(
-    house: &House,
+    dependencies: &Dependencies,
     agent: &AgentDefinition,
     model: &Model,
     id: String,
     parent: Option<String>,
-) -> Head {
-    Head {
-        workspace: Some(workspace(house)),
+) -> SessionHead {
+    SessionHead {
+        workspace: Some(workspace(dependencies)),
         base_url: Some(model.base_url().to_owned()),
         parent,
-        ..Head::new(
+        ..SessionHead::new(
             id,
             &agent.name,
             model.provider(),
@@ -590,7 +609,7 @@ fn head(
 
 /// A monitor for a session whose last request was sent by another process; that request ends before the last
 /// answer.
-fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
+fn resumed_monitor(session: &Session, planner: &BreakpointPlanner) -> PrefixMonitor {
     let messages = session.prompt.messages();
     let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
     let answer = messages.iter().rposition(is_answer);
@@ -600,8 +619,8 @@ fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
     let prompt = session.prompt.without_last(messages.len() - last);
     PrefixMonitor::resumed(SentRequest {
         // A single-turn session may have set no breakpoint; then there is nothing to read.
-        plan: match session.totals.has_kept_prefix() {
-            true => plans.first(&prompt),
+        plan: match session.totals.has_cached_prefix() {
+            true => planner.first(&prompt),
             false => Plan::none(),
         },
         prompt,
@@ -615,27 +634,27 @@ fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
 }
 
 /// The agent's model, checked to be ready for calls.
-fn model(house: &House, agent: &AgentDefinition) -> Result<Model, Error> {
-    let model = house.models.find(&agent.model)?;
+fn model(dependencies: &Dependencies, agent: &AgentDefinition) -> Result<Model, Error> {
+    let model = dependencies.models.find(&agent.model)?;
     model.ready()?;
     Ok(model)
 }
 
 /// The model in the wire format of the session, if the session can continue in that format.
-fn continued(session: &Session, model: &Model) -> Option<Model> {
+fn continue_in_format(session: &Session, model: &Model) -> Option<Model> {
     let head = &session.head;
     let is_same = (head.provider.as_str(), head.model.as_str()) == (model.provider(), model.name());
     // All servers support Chat Completions; another server may not support other formats.
     let is_known =
         head.format == Format::Chat || head.base_url.as_deref() == Some(model.base_url());
     let same = is_same.then(|| model.continuing(head.format))?;
-    let tools = tip::has_tools(&session.prompt);
+    let tools = snapshot::has_tools(&session.prompt);
     let same = same.for_tools(tools).ok()?;
     (is_known && same.wire().format() == head.format).then_some(same)
 }
 
-fn workspace(house: &House) -> String {
-    house.tools.workspace.root().display().to_string()
+fn workspace(dependencies: &Dependencies) -> String {
+    dependencies.tools.workspace.root().display().to_string()
 }
 
 /// True if the format requires tools in a request that contains tool calls.
@@ -646,15 +665,15 @@ fn needs_tools_for_calls(format: Format) -> bool {
 /// The beginning of a message, with credentials masked.
 fn title(message: &Message) -> String {
     match message.content.first() {
-        Some(Block::Text { text, .. }) => shortened(text),
+        Some(Block::Text { text, .. }) => shorten(text),
         _ => String::new(),
     }
 }
 
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = mask_credentials(&line);
-    let mut title: String = line.chars().take(TITLE).collect();
+    let mut title: String = line.chars().take(MAX_TITLE_CHARS).collect();
     if title.len() < line.len() {
         title.push('…');
     }

@@ -36,11 +36,11 @@ pub use agent::{
 };
 
 pub use review::{
-    DEFAULT_REVIEW_INPUT_TOKENS, DEFAULT_REVIEW_ITERATIONS, DEFAULT_REVIEW_TURNS, Named, Notify,
-    ReviewDefinition, ReviewKind,
+    DEFAULT_REVIEW_INPUT_TOKENS, DEFAULT_REVIEW_ITERATIONS, DEFAULT_REVIEW_TURNS, LocatedName,
+    Notify, ReviewDefinition, ReviewKind,
 };
 
-use agent::Written as WrittenAgent;
+use agent::ParsedAgent;
 
 /// The keys of an agent file that belong to a team.
 pub const KEYS: [&str; 7] = [
@@ -83,7 +83,7 @@ pub struct Team {
 
 /// The source of a file that is being read: its text and surroundings.
 #[derive(Clone, Copy)]
-pub struct Written<'a> {
+pub struct SourceFile<'a> {
     /// The text of the file.
     pub text: &'a str,
     /// The directory of the file; relative paths in the file start there.
@@ -94,7 +94,7 @@ pub struct Written<'a> {
     pub builtins: &'a Builtins,
 }
 
-impl Written<'_> {
+impl SourceFile<'_> {
     /// Claims `key` and expands its environment variables.
     fn expanded(
         &self,
@@ -124,15 +124,15 @@ impl Team {
     ///
     /// # Errors
     /// All problems of the file, in its order.
-    pub fn load(root: &Node, written: &Written<'_>) -> Result<Self, Vec<Problem>> {
+    pub fn load(root: &Node, source: &SourceFile<'_>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let team = Section::of(root, "an agent file", &mut problems).and_then(|mut section| {
             // Keys for human readers; they have no effect.
             for key in ["version", "name", "description", "metadata"] {
                 section.claim(key);
             }
-            let settings = written.expanded(&mut section, "settings", &mut problems);
-            let team = Self::read(&mut section, written, &mut problems)
+            let settings = source.expanded(&mut section, "settings", &mut problems);
+            let team = Self::read(&mut section, source, &mut problems)
                 .map(|team| Self { settings, ..team });
             section.finish(&mut problems);
             team
@@ -150,11 +150,11 @@ impl Team {
     /// or an agent is invalid.
     pub fn read(
         section: &mut Section<'_>,
-        written: &Written<'_>,
+        source: &SourceFile<'_>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
         let place = section.place().clone();
-        let configured = written.configured(section, problems);
+        let configured = source.configured(section, problems);
         let mcps = section.present("mcps").cloned();
         let tools = section.present("tools").cloned();
         let permissions = section
@@ -176,9 +176,9 @@ impl Team {
             }
             return None;
         };
-        let mut agents: Vec<WrittenAgent> = entries
+        let mut agents: Vec<ParsedAgent> = entries
             .iter()
-            .filter_map(|entry| agent::read(entry, written, problems))
+            .filter_map(|entry| agent::read(entry, source, problems))
             .collect();
         let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
         for agent in &agents {
@@ -200,7 +200,7 @@ impl Team {
             settings: None,
             permissions,
             budget,
-            directory: written.directory.to_owned(),
+            directory: source.directory.to_owned(),
             warnings,
             model_places,
             entry,
@@ -274,7 +274,7 @@ fn no_agents(place: &Place) -> Problem {
         .help("add `agents:` with at least one: `root: {model: …, instruction: …}`")
 }
 
-fn check_delegation(agent: &WrittenAgent, names: &[&str], problems: &mut Vec<Problem>) {
+fn check_delegation(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Problem>) {
     let name = &agent.definition.name;
     let named = agent.definition.sub_agents.iter().zip(&agent.sub_agents);
     for (

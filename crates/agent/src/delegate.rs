@@ -9,20 +9,20 @@ use cachalot_hooks::input::{Answer, Switch};
 use cachalot_tools::{About, Arguments, Context, Output, Tool};
 use serde_json::{Value, json};
 
+use crate::active_session::ActiveSession;
+use crate::chat_state::ChatState;
 use crate::definition::{AgentDefinition, SubAgent};
-use crate::desk::Desk;
-use crate::fork::{Fork, Seat, Trunk};
-use crate::herald::Herald;
-use crate::said::is_visible;
-use crate::shared::Shared;
-use crate::turn::{Ended, Task, Turn};
+use crate::fork::{CurrentForkPoint, Fork, PreparedTurn};
+use crate::hook_emitter::HookEmitter;
+use crate::normalized_reply::is_visible;
+use crate::turn::{Turn, TurnInput, TurnOutcome};
 use crate::{Error, ErrorKind};
 
 /// The name of the tool.
 pub(crate) const NAME: &str = "transfer_task";
 
 /// Maximum depth of delegation: an agent, its sub-agent, the sub-agent's sub-agent, …
-const DEEPEST: u32 = 5;
+const MAX_DEPTH: u32 = 5;
 
 /// True if the tool only delegates a task. Its sub-agent's calls are approved one by one.
 pub(crate) fn is_delegation(tool: &str) -> bool {
@@ -32,34 +32,34 @@ pub(crate) fn is_delegation(tool: &str) -> bool {
 /// The tool `transfer_task`.
 pub(crate) struct TransferTask {
     about: About,
-    shared: Shared,
+    shared: ChatState,
     /// The delegating agent.
-    giver: AgentDefinition,
-    herald: Herald,
-    trunk: Trunk,
+    delegator: AgentDefinition,
+    hook_emitter: HookEmitter,
+    current_fork_point: CurrentForkPoint,
     depth: u32,
 }
 
 impl TransferTask {
     /// Returns the tool of an agent that has sub-agents and is not at the maximum depth, otherwise `None`.
-    pub(crate) fn of(
+    pub(crate) fn for_agent(
         agent: &AgentDefinition,
-        shared: &Shared,
-        herald: &Herald,
-        trunk: &Trunk,
+        shared: &ChatState,
+        hook_emitter: &HookEmitter,
+        current_fork_point: &CurrentForkPoint,
         depth: u32,
     ) -> Option<Arc<dyn Tool>> {
-        if agent.sub_agents.is_empty() || depth >= DEEPEST {
+        if agent.sub_agents.is_empty() || depth >= MAX_DEPTH {
             return None;
         }
         let agents = agent.sub_agents.iter();
         let described: Vec<String> = agents
             .clone()
-            .filter_map(|sub_agent| described(sub_agent, shared))
+            .filter_map(|sub_agent| describe(sub_agent, shared))
             .collect();
         let description = format!(
             "Gives a task to another agent and returns its answer. {}\nAgents:\n{}",
-            what_they_see(&agent.sub_agents),
+            describe_visibility(&agent.sub_agents),
             described.join("\n")
         );
         let names: Vec<&str> = agents.map(|sub_agent| sub_agent.name.as_str()).collect();
@@ -76,24 +76,24 @@ impl TransferTask {
         Some(Arc::new(Self {
             about: About::acting(NAME, description, parameters),
             shared: shared.clone(),
-            giver: agent.clone(),
-            herald: herald.clone(),
-            trunk: trunk.clone(),
+            delegator: agent.clone(),
+            hook_emitter: hook_emitter.clone(),
+            current_fork_point: current_fork_point.clone(),
             depth,
         }))
     }
 
     /// Returns the agent that a call names and its `fork` setting, if the delegating agent may use it.
-    fn taker(&self, arguments: &Arguments) -> Option<(&AgentDefinition, bool)> {
+    fn sub_agent(&self, arguments: &Arguments) -> Option<(&AgentDefinition, bool)> {
         let name = text(arguments, "agent");
-        let mut known = self.giver.sub_agents.iter();
+        let mut known = self.delegator.sub_agents.iter();
         let known = known.find(|known| known.name == name)?;
         Some((self.shared.team.agent(name)?, known.fork))
     }
 }
 
 /// Describes a sub-agent for the model, in one line.
-fn described(sub_agent: &SubAgent, shared: &Shared) -> Option<String> {
+fn describe(sub_agent: &SubAgent, shared: &ChatState) -> Option<String> {
     let agent = shared.team.agent(&sub_agent.name)?;
     Some(match agent.description.trim() {
         "" => format!("- {}", agent.name),
@@ -102,7 +102,7 @@ fn described(sub_agent: &SubAgent, shared: &Shared) -> Option<String> {
 }
 
 /// Describes for the model which sub-agents see the conversation.
-fn what_they_see(sub_agents: &[SubAgent]) -> String {
+fn describe_visibility(sub_agents: &[SubAgent]) -> String {
     let nothing =
         "The agent sees nothing of this conversation: say everything that it needs to know.";
     let seeing: Vec<String> = sub_agents
@@ -143,13 +143,14 @@ impl Tool for TransferTask {
 
     /// Forks of one answer run concurrently: they request no approvals and share a prefix.
     fn concurrency_safe(&self, arguments: &Arguments) -> bool {
-        self.taker(arguments).is_some_and(|(_, is_fork)| is_fork)
+        self.sub_agent(arguments)
+            .is_some_and(|(_, is_fork)| is_fork)
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
         let name = text(&arguments, "agent");
-        let Some((agent, is_fork)) = self.taker(&arguments) else {
-            let known = self.giver.sub_agents.iter();
+        let Some((agent, is_fork)) = self.sub_agent(&arguments) else {
+            let known = self.delegator.sub_agents.iter();
             let known: Vec<&str> = known.map(|known| known.name.as_str()).collect();
             let known = known.join("`, `");
             return Output::error(format!("There is no agent `{name}` here, but `{known}`."));
@@ -161,10 +162,11 @@ impl Tool for TransferTask {
                 text(&arguments, "task")
             ),
         };
-        self.switch(&self.giver.name, name, "transfer_task").await;
+        self.emit_agent_switch(&self.delegator.name, name, "transfer_task")
+            .await;
         // Cancelling the turn that made this call drops this future and everything within it.
-        let ended = Box::pin(self.carry_out(agent, is_fork, &task, context)).await;
-        self.switch(name, &self.giver.name, "transfer_task_return")
+        let ended = Box::pin(self.run_task(agent, is_fork, &task, context)).await;
+        self.emit_agent_switch(name, &self.delegator.name, "transfer_task_return")
             .await;
         match ended {
             Ok(ended) => match ended.stop.notice() {
@@ -181,68 +183,87 @@ impl Tool for TransferTask {
 }
 
 impl TransferTask {
-    async fn carry_out(
+    async fn run_task(
         &self,
         agent: &AgentDefinition,
         is_fork: bool,
         task: &str,
         context: &Context,
-    ) -> Result<Ended, Error> {
+    ) -> Result<TurnOutcome, Error> {
         let failed = |what: &str, error: &Error| {
             let name = &agent.name;
             Error::new(ErrorKind::Model, format!("`{name}` {what}: {error}"))
         };
-        let seat = Box::pin(self.seat(agent, is_fork, task, context)).await;
-        let mut seat = seat.map_err(|error| failed("cannot begin", &error))?;
-        seat.desk.started("startup").await;
-        let task = Task {
-            said: &seat.said,
-            is_implicit: true,
-            is_fresh: false,
+        let prepared_turn = Box::pin(self.prepared_turn(agent, is_fork, task, context)).await;
+        let mut prepared_turn = prepared_turn.map_err(|error| failed("cannot begin", &error))?;
+        prepared_turn
+            .active_session
+            .emit_session_start("startup")
+            .await;
+        let input = TurnInput {
+            text: &prepared_turn.text,
+            from_agent: true,
+            bypass_cache: false,
         };
-        let turn = Turn::new(&seat.shared, &seat.agent, &mut seat.desk, task);
+        let turn = Turn::new(
+            &prepared_turn.shared,
+            &prepared_turn.agent,
+            &mut prepared_turn.active_session,
+            input,
+        );
         let ended = Box::pin(turn.run()).await;
-        self.tell_of_stop(&seat.desk, &ended).await;
-        seat.desk.leave(&seat.shared, "stream_ended").await;
+        self.emit_subagent_stop(&prepared_turn.active_session, &ended)
+            .await;
+        prepared_turn
+            .active_session
+            .end(&prepared_turn.shared, "stream_ended")
+            .await;
         ended.map_err(|error| failed("failed", &error))
     }
 
     /// Prepares the agent in a new session, on a fork of the conversation or with an empty one. It may use no
     /// tool that the delegating agent may not use.
-    async fn seat(
+    async fn prepared_turn(
         &self,
         agent: &AgentDefinition,
         is_fork: bool,
         task: &str,
         context: &Context,
-    ) -> Result<Seat, Error> {
+    ) -> Result<PreparedTurn, Error> {
         if !is_visible(task) {
             let nothing = "nothing was said: the task is empty";
             return Err(Error::new(ErrorKind::Input, nothing));
         }
-        let shared = self.shared.behind(context.gate.as_ref());
+        let shared = self.shared.with_gate(context.gate.as_ref());
         let depth = self.depth + 1;
-        let branch = self.trunk.branch().filter(|_| is_fork);
-        if let Some(branch) = branch {
-            let fork = Fork::of_turn(agent, &self.giver, &shared, branch, depth);
-            return fork.seat(task).await;
+        let fork_point = self.current_fork_point.fork_point().filter(|_| is_fork);
+        if let Some(fork_point) = fork_point {
+            let fork = Fork::for_turn(agent, &self.delegator, &shared, fork_point, depth);
+            return fork.prepared_turn(task).await;
         }
         let parent = Some(context.session.clone());
-        let desk = Desk::begin(&shared, agent, parent, depth).await?;
-        Ok(Seat {
+        let active_session = ActiveSession::begin(&shared, agent, parent, depth).await?;
+        Ok(PreparedTurn {
             shared,
             agent: agent.clone(),
-            desk,
-            said: task.to_owned(),
+            active_session,
+            text: task.to_owned(),
         })
     }
 
     /// Emits `subagent_stop` to the hooks of the delegating agent, with the answer.
-    async fn tell_of_stop(&self, desk: &Desk, ended: &Result<Ended, Error>) {
-        let told = self.herald.tell(When::SubagentStop, |input| {
-            let session = desk.conversation.id().to_owned();
+    async fn emit_subagent_stop(
+        &self,
+        active_session: &ActiveSession,
+        ended: &Result<TurnOutcome, Error>,
+    ) {
+        let told = self.hook_emitter.emit(When::SubagentStop, |input| {
+            let session = active_session.conversation.id().to_owned();
             input.parent_session_id = Some(std::mem::replace(&mut input.session_id, session));
-            desk.conversation.agent().clone_into(&mut input.agent_name);
+            active_session
+                .conversation
+                .agent()
+                .clone_into(&mut input.agent_name);
             input.answer = Some(ended.as_ref().map_or_else(
                 |_| Answer::default(),
                 |ended| Answer {
@@ -257,8 +278,8 @@ impl TransferTask {
     }
 
     /// Emits `on_agent_switch`: another agent continues.
-    async fn switch(&self, from: &str, to: &str, kind: &'static str) {
-        let told = self.herald.tell(When::OnAgentSwitch, |input| {
+    async fn emit_agent_switch(&self, from: &str, to: &str, kind: &'static str) {
+        let told = self.hook_emitter.emit(When::OnAgentSwitch, |input| {
             input.switch = Some(Switch {
                 from_agent: from.to_owned(),
                 to_agent: to.to_owned(),

@@ -18,7 +18,7 @@ use crate::{Provenance, ReviewReport};
 #[derive(Debug, Clone)]
 pub enum Event<'a> {
     /// A model call starts.
-    Asked {
+    ModelCallStarted {
         /// The agent.
         agent: &'a str,
         /// The number of the model call in this turn, from 1; 0 for a call beside the conversation (a
@@ -40,7 +40,7 @@ pub enum Event<'a> {
         text: &'a str,
     },
     /// A model call is complete.
-    Answered {
+    ModelCallEnded {
         /// The agent.
         agent: &'a str,
         /// The usage, if the provider reported it.
@@ -50,10 +50,10 @@ pub enum Event<'a> {
         /// The duration of the call.
         elapsed: Duration,
         /// The request of the call.
-        request: Request<'a>,
+        request: AnsweredRequest<'a>,
     },
     /// A tool call starts.
-    ToolBegan {
+    ToolStarted {
         /// The agent.
         agent: &'a str,
         /// The call.
@@ -118,7 +118,7 @@ pub enum Event<'a> {
 
 /// A request that a model has answered.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct AnsweredRequest<'a> {
     /// The session.
     pub session: &'a str,
     /// The provider.
@@ -138,17 +138,17 @@ pub struct Request<'a> {
 /// A receiver of events. Its method must not block for long and is called from any thread.
 pub trait Listener: Send + Sync {
     /// Receives an event.
-    fn tell(&self, event: &Event<'_>);
+    fn on_event(&self, event: &Event<'_>);
 }
 
 /// Ignores all events.
 impl Listener for () {
-    fn tell(&self, _: &Event<'_>) {}
+    fn on_event(&self, _: &Event<'_>) {}
 }
 
 /// A request for the approval of a tool call.
 #[derive(Debug, Clone)]
-pub struct Question<'a> {
+pub struct ApprovalRequest<'a> {
     /// The agent that makes the call.
     pub agent: &'a str,
     /// The call as the model made it.
@@ -172,12 +172,12 @@ pub struct Question<'a> {
     pub notes: &'a BTreeMap<String, String>,
 }
 
-impl Question<'_> {
+impl ApprovalRequest<'_> {
     /// The message for a call that is refused because no user can be asked: the reason, and what would allow
     /// it. `flag` is a command-line option that approves calls, except doubtful ones and writes of protected
     /// files.
     #[must_use]
-    pub fn unasked(&self, flag: Option<&str>) -> String {
+    pub fn refusal_message(&self, flag: Option<&str>) -> String {
         let tool = &self.call.name;
         let lets = flag.map_or_else(String::new, |flag| format!("; `{flag}` lets it"));
         let or = flag.map_or_else(String::new, |flag| format!("`{flag}`, or "));
@@ -239,12 +239,12 @@ impl std::fmt::Display for Concern {
     }
 }
 
-/// The answer to a [`Question`].
+/// The answer to an [`ApprovalRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
     /// This call is approved.
     Yes,
-    /// For the rest of the chat, this agent may make calls that [`Question::pattern`] covers and that would
+    /// For the rest of the chat, this agent may make calls that [`ApprovalRequest::pattern`] covers and that would
     /// need an approval for the same reason: the same rule, the same concern, or neither.
     Always,
     /// The call is denied, with an optional reason for the model.
@@ -255,7 +255,7 @@ pub enum Approval {
 #[async_trait]
 pub trait Approver: Send + Sync {
     /// Answers a request. The calls of one turn are presented one at a time.
-    async fn approve(&self, question: &Question<'_>) -> Approval;
+    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval;
 
     /// The permission mode reported to hooks.
     fn mode(&self) -> PermissionMode {
@@ -265,12 +265,12 @@ pub trait Approver: Send + Sync {
 
 /// Denies every request for approval, because no user can be asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Nobody;
+pub struct DenyAll;
 
 #[async_trait]
-impl Approver for Nobody {
-    async fn approve(&self, question: &Question<'_>) -> Approval {
-        let remedy = question.unasked(None);
+impl Approver for DenyAll {
+    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
+        let remedy = question.refusal_message(None);
         Approval::No(Some(format!("nobody can be asked here; {remedy}")))
     }
 

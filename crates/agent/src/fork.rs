@@ -5,12 +5,12 @@
 //! beginning of the shared prefix. Its [`Gate`] decides which of them it may use, before hooks, rules and the
 //! tools themselves. A fork has its own session and its own cost, and requests no approvals.
 
-mod allowance;
-mod branch;
-mod flock;
-mod listed;
-mod overheard;
-mod parity;
+mod approver;
+mod differences;
+mod fork_point;
+mod limits;
+mod listener;
+mod prefix_warmup;
 
 use std::sync::Arc;
 
@@ -20,24 +20,24 @@ use cachalot_prompt::Namespace;
 use cachalot_tools::Gate;
 use serde_json::Value;
 
-use crate::conversation::{Conversation, Shown};
+use crate::active_session::{self, ActiveSession};
+use crate::chat_state::ChatState;
+use crate::conversation::{AgentPrompt, Conversation};
 use crate::definition::AgentDefinition;
-use crate::desk::{self, Desk};
 use crate::event::Listener;
-use crate::herald::Herald;
-use crate::report::{Stop, Sum};
-use crate::said::is_visible;
-use crate::shared::Shared;
-use crate::turn::{Ended, Task, Turn};
-use crate::{Cancel, Chat, Error, ErrorKind};
+use crate::hook_emitter::HookEmitter;
+use crate::normalized_reply::is_visible;
+use crate::report::{Stop, UsageTotals};
+use crate::turn::{Turn, TurnInput, TurnOutcome};
+use crate::{CancellationToken, Chat, Error, ErrorKind};
 
-pub(crate) use allowance::{Allowance, Reserved};
-pub(crate) use branch::{Branch, Trunk};
-pub(crate) use flock::{Flock, Lead};
-pub use parity::{Difference, Inherited};
+pub use differences::{ForkDifference, InheritedPart};
+pub(crate) use fork_point::{CurrentForkPoint, ForkPoint};
+pub(crate) use limits::{ForkLimits, ForkReservation};
+pub(crate) use prefix_warmup::{PrefixWarmup, WarmupGuard};
 
-use listed::Listed;
-use overheard::Overheard;
+use approver::ForkApprover;
+use listener::ForkListener;
 
 /// The parts that a fork inherits from its parent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,19 +83,19 @@ pub struct Fork {
     spec: ForkSpec,
     agent: AgentDefinition,
     /// The state of the parent.
-    shared: Shared,
-    from: Branch,
-    part: Part,
+    shared: ChatState,
+    from: ForkPoint,
+    owner: ForkOwner,
     /// Depth of delegation.
     depth: u32,
     /// True if another model is called, so that the fork inherits nothing although `spec` requested it.
-    is_unread: bool,
+    inherits_nothing: bool,
 }
 
 /// The owner of a fork.
-enum Part {
+enum ForkOwner {
     /// A chat; the fork runs beside its turns until this signal is triggered.
-    Chat(Cancel),
+    Chat(CancellationToken),
     /// A turn; the fork is a sub-agent and runs until it is dropped.
     Turn,
 }
@@ -108,32 +108,32 @@ pub struct ForkReport {
     /// The reason why it ended.
     pub stop: Stop,
     /// Its usage, including its sub-agents.
-    pub sum: Sum,
+    pub sum: UsageTotals,
     /// The ID of its session.
     pub session: String,
     /// Usage of its first request, if there was one and the provider reported it.
     pub first: Option<Usage>,
     /// Usage of the parent's last request, if known.
     pub parent: Option<Usage>,
-    /// The parts that it did not inherit from its parent, in the order of [`Inherited`].
-    pub differences: Vec<Difference>,
+    /// The parts that it did not inherit from its parent, in the order of [`InheritedPart`].
+    pub differences: Vec<ForkDifference>,
     /// Tools that were called but are not allowed, without duplicates.
     pub denied: Vec<String>,
 }
 
 /// The result of a fork that may have failed.
-pub(crate) struct Outcome {
-    pub(crate) ended: Result<Ended, Error>,
-    pub(crate) sum: Sum,
+pub(crate) struct ForkOutcome {
+    pub(crate) ended: Result<TurnOutcome, Error>,
+    pub(crate) sum: UsageTotals,
     /// Empty if no session was created.
     pub(crate) session: String,
     pub(crate) first: Option<Usage>,
     pub(crate) parent: Option<Usage>,
-    pub(crate) differences: Vec<Difference>,
+    pub(crate) differences: Vec<ForkDifference>,
     pub(crate) denied: Vec<String>,
 }
 
-impl Outcome {
+impl ForkOutcome {
     fn report(self) -> Result<ForkReport, Error> {
         let ended = self.ended?;
         Ok(ForkReport {
@@ -168,31 +168,31 @@ impl Chat {
             spec,
             agent: self.agent().clone(),
             shared: self.shared().clone(),
-            from: self.desk().branch(),
-            part: Part::Chat(self.over().clone()),
-            is_unread: false,
+            from: self.active_session().fork_point(),
+            owner: ForkOwner::Chat(self.end_signal().clone()),
+            inherits_nothing: false,
             depth: 0,
         })
     }
 }
 
 /// A fork that is ready to run its message.
-pub(crate) struct Seat {
-    pub(crate) shared: Shared,
+pub(crate) struct PreparedTurn {
+    pub(crate) shared: ChatState,
     pub(crate) agent: AgentDefinition,
-    pub(crate) desk: Desk,
+    pub(crate) active_session: ActiveSession,
     /// The message.
-    pub(crate) said: String,
+    pub(crate) text: String,
 }
 
 impl Fork {
     /// A fork of a turn in the middle of its calls. It runs as `agent`, in the conversation of `with` and
     /// with that agent's model, and may use its own tools.
-    pub(crate) fn of_turn(
+    pub(crate) fn for_turn(
         agent: &AgentDefinition,
         with: &AgentDefinition,
-        shared: &Shared,
-        from: Branch,
+        shared: &ChatState,
+        from: ForkPoint,
         depth: u32,
     ) -> Self {
         Self {
@@ -211,8 +211,8 @@ impl Fork {
             },
             shared: shared.clone(),
             from,
-            part: Part::Turn,
-            is_unread: false,
+            owner: ForkOwner::Turn,
+            inherits_nothing: false,
             depth,
         }
     }
@@ -227,15 +227,15 @@ impl Fork {
     ///
     /// # Errors
     /// The model does not exist, or its API key is missing.
-    pub fn asking(mut self, model: &str) -> Result<Self, Error> {
-        let found = self.shared.house.models.find(model)?;
+    pub fn with_model(mut self, model: &str) -> Result<Self, Error> {
+        let found = self.shared.dependencies.models.find(model)?;
         found.ready()?;
-        let parent = &mut self.from.tip.model;
+        let parent = &mut self.from.snapshot.model;
         let found = found.continuing(parent.wire().format());
-        if reads_alike(&found, parent) {
+        if shares_prefix_cache(&found, parent) {
             *parent = found;
         } else {
-            self.is_unread = self.spec.inherit != Inherit::None;
+            self.inherits_nothing = self.spec.inherit != Inherit::None;
             self.spec.inherit = Inherit::None;
         }
         model.clone_into(&mut self.agent.model);
@@ -244,15 +244,15 @@ impl Fork {
 
     /// The parts that it inherits from its parent.
     #[must_use]
-    pub fn inherits(&self) -> Inherit {
+    pub fn inherited_parts(&self) -> Inherit {
         self.spec.inherit
     }
 
     /// Sends the events of the fork ([`Event::Fork`](crate::Event::Fork)) to `listener` instead of the chat's
     /// listener.
     #[must_use]
-    pub fn heard_by(mut self, listener: Arc<dyn Listener>) -> Self {
-        self.shared.house.listener = listener;
+    pub fn with_listener(mut self, listener: Arc<dyn Listener>) -> Self {
+        self.shared.dependencies.listener = listener;
         self
     }
 
@@ -262,20 +262,20 @@ impl Fork {
     ///
     /// # Errors
     /// The errors of [`Chat::turn`]. Also [`ErrorKind::Fork`] if forks are strict
-    /// ([`crate::House::strict_forks`]) and this one lacks something that it must inherit, or if it has a
+    /// ([`crate::Dependencies::strict_forks`]) and this one lacks something that it must inherit, or if it has a
     /// gate and its model is configured with tools that the provider runs
     /// ([`Model::server_tools`](cachalot_model::Model::server_tools)).
-    pub async fn run(self, message: &str, cancel: &Cancel) -> Result<ForkReport, Error> {
+    pub async fn run(self, message: &str, cancel: &CancellationToken) -> Result<ForkReport, Error> {
         self.outcome(message, cancel).await.report()
     }
 
     /// Runs like [`Fork::run`], and also returns usage and session if it fails.
-    pub(crate) async fn outcome(self, message: &str, cancel: &Cancel) -> Outcome {
-        let over = match &self.part {
-            Part::Chat(over) => over.clone(),
-            Part::Turn => Cancel::default(),
+    pub(crate) async fn outcome(self, message: &str, cancel: &CancellationToken) -> ForkOutcome {
+        let over = match &self.owner {
+            ForkOwner::Chat(over) => over.clone(),
+            ForkOwner::Turn => CancellationToken::default(),
         };
-        let either = Cancel::default();
+        let either = CancellationToken::default();
         let thrown = async {
             tokio::select! {
                 () = cancel.cancelled() => {}
@@ -291,22 +291,22 @@ impl Fork {
         }
     }
 
-    async fn run_until(self, message: &str, cancel: &Cancel) -> Outcome {
+    async fn run_until(self, message: &str, cancel: &CancellationToken) -> ForkOutcome {
         let parent = self.from.usage;
-        let overheard = self.overheard();
-        let seat = match is_visible(message) {
-            true => self.sit(&overheard, message).await,
+        let fork_listener = self.fork_listener();
+        let prepared_turn = match is_visible(message) {
+            true => self.prepare(&fork_listener, message).await,
             false => {
                 let nothing = "nothing was said: the message is empty";
                 Err(Error::new(ErrorKind::Input, nothing))
             }
         };
-        let (seat, differences) = match seat {
+        let (prepared_turn, differences) = match prepared_turn {
             Ok(ready) => ready,
             Err(error) => {
-                return Outcome {
+                return ForkOutcome {
                     ended: Err(error),
-                    sum: Sum::default(),
+                    sum: UsageTotals::default(),
                     session: String::new(),
                     first: None,
                     parent,
@@ -315,129 +315,144 @@ impl Fork {
                 };
             }
         };
-        let Seat {
+        let PreparedTurn {
             shared,
             agent,
-            mut desk,
-            said,
-        } = seat;
-        desk.started("startup").await;
-        let task = Task {
-            said: &said,
-            is_implicit: true,
-            is_fresh: false,
+            mut active_session,
+            text,
+        } = prepared_turn;
+        active_session.emit_session_start("startup").await;
+        let input = TurnInput {
+            text: &text,
+            from_agent: true,
+            bypass_cache: false,
         };
-        let turn = Turn::new(&shared, &agent, &mut desk, task);
+        let turn = Turn::new(&shared, &agent, &mut active_session, input);
         let ended = Box::pin(turn.run_until(cancel)).await;
-        desk.leave(&shared, "stream_ended").await;
-        Outcome {
+        active_session.end(&shared, "stream_ended").await;
+        ForkOutcome {
             ended,
-            sum: shared.take_sum(),
-            session: desk.conversation.id().to_owned(),
-            first: overheard.first(),
+            sum: shared.take_totals(),
+            session: active_session.conversation.id().to_owned(),
+            first: fork_listener.first(),
             parent,
             differences,
-            denied: overheard.denied(),
+            denied: fork_listener.denied(),
         }
     }
 
     /// Prepares the fork as a sub-agent of a turn; dropped with the turn.
-    pub(crate) async fn seat(self, message: &str) -> Result<Seat, Error> {
-        let overheard = self.overheard();
-        let (seat, _) = Box::pin(self.sit(&overheard, message)).await?;
-        Ok(seat)
+    pub(crate) async fn prepared_turn(self, message: &str) -> Result<PreparedTurn, Error> {
+        let fork_listener = self.fork_listener();
+        let (prepared_turn, _) = Box::pin(self.prepare(&fork_listener, message)).await?;
+        Ok(prepared_turn)
     }
 
-    fn overheard(&self) -> Arc<Overheard> {
-        let outer = Arc::clone(&self.shared.house.listener);
-        let holder = match self.part {
-            Part::Chat(_) => Some(self.spec.holder.as_str()),
-            Part::Turn => None,
+    fn fork_listener(&self) -> Arc<ForkListener> {
+        let outer = Arc::clone(&self.shared.dependencies.listener);
+        let holder = match self.owner {
+            ForkOwner::Chat(_) => Some(self.spec.holder.as_str()),
+            ForkOwner::Turn => None,
         };
-        Arc::new(Overheard::new(outer, holder))
+        Arc::new(ForkListener::new(outer, holder))
     }
 
     /// The state shared by everything that runs within the fork.
-    fn apart(&self, overheard: &Arc<Overheard>) -> Shared {
-        let mut house = self.shared.house.clone();
-        house.listener = Arc::clone(overheard) as _;
+    fn isolated_state(&self, fork_listener: &Arc<ForkListener>) -> ChatState {
+        let mut dependencies = self.shared.dependencies.clone();
+        dependencies.listener = Arc::clone(fork_listener) as _;
         let listed = self.spec.tools.clone().filter(|_| self.spec.approved);
-        house.approver = Arc::new(Listed(listed.unwrap_or_default()));
+        dependencies.approver = Arc::new(ForkApprover(listed.unwrap_or_default()));
         // Context sources react to messages of the user, and the message of a fork is not from the user.
-        house.context.clear();
-        let account = match self.part {
-            Part::Chat(_) => self.shared.forks().inner(),
-            Part::Turn => self.shared.account().inner(),
+        dependencies.context.clear();
+        let account = match self.owner {
+            ForkOwner::Chat(_) => self.shared.forks().inner(),
+            ForkOwner::Turn => self.shared.account().inner(),
         };
-        let mut shared = self.shared.with(account, house);
-        if let Part::Chat(_) = self.part {
-            shared.allowance = Some(Allowance::of(&self.spec, shared.account()));
+        let mut shared = self.shared.with_account(account, dependencies);
+        if let ForkOwner::Chat(_) = self.owner {
+            shared.limits = Some(ForkLimits::new(&self.spec, shared.account()));
         }
         shared
     }
 
     /// Prepares the fork, and compares it with its parent.
-    async fn sit(
+    async fn prepare(
         self,
-        overheard: &Arc<Overheard>,
+        fork_listener: &Arc<ForkListener>,
         message: &str,
-    ) -> Result<(Seat, Vec<Difference>), Error> {
-        let mut shared = self.apart(overheard);
-        let id = (shared.house.name_session)();
-        let (tip, inherit) = (&self.from.tip, self.spec.inherit);
+    ) -> Result<(PreparedTurn, Vec<ForkDifference>), Error> {
+        let mut shared = self.isolated_state(fork_listener);
+        let id = (shared.dependencies.new_session_id)();
+        let (snapshot, inherit) = (&self.from.snapshot, self.spec.inherit);
         let agent = AgentDefinition {
             max_iterations: self.spec.max_iterations,
             ..self.agent.clone()
         };
-        let herald = Herald::of(&shared, &agent, &id, Some(&tip.head.id))?;
-        let mut equipment = desk::equip(&shared, &agent, &herald, &id, self.depth).await?;
-        let gate = self.gate(&equipment.shown);
-        desk::check_server_tools(&shared, &agent, gate.as_ref())?;
-        shared.house.tools.gate.clone_from(&gate);
-        overheard.watch(gate.as_ref());
-        narrow(&mut equipment.shown, gate.as_ref());
-        let shown = &equipment.shown;
-        let conversation =
-            Conversation::fork(&shared.house, &agent, tip, inherit, shown, id).await?;
-        let differences = parity::differences(tip, &conversation.tip());
-        let said = self.message(message, gate.as_ref());
-        let mut desk = Desk::of(equipment, conversation, herald).listed(&shared, &agent);
-        desk.conversation.entitle(message);
-        desk.toolbox.reset(desk.conversation.id()).await;
+        let hook_emitter = HookEmitter::new(&shared, &agent, &id, Some(&snapshot.head.id))?;
+        let mut agent_tools =
+            active_session::load_tools(&shared, &agent, &hook_emitter, &id, self.depth).await?;
+        let gate = self.gate(&agent_tools.agent_prompt);
+        active_session::check_server_tools(&shared, &agent, gate.as_ref())?;
+        shared.dependencies.tools.gate.clone_from(&gate);
+        fork_listener.set_gate(gate.as_ref());
+        remove_denied_tools(&mut agent_tools.agent_prompt, gate.as_ref());
+        let agent_prompt = &agent_tools.agent_prompt;
+        let conversation = Conversation::fork(
+            &shared.dependencies,
+            &agent,
+            snapshot,
+            inherit,
+            agent_prompt,
+            id,
+        )
+        .await?;
+        let differences = differences::differences(snapshot, &conversation.snapshot());
+        let text = self.message(message, gate.as_ref());
+        let mut active_session = ActiveSession::new(agent_tools, conversation, hook_emitter)
+            .with_published_fingerprint(&shared, &agent);
+        active_session.conversation.set_title(message);
+        active_session
+            .toolbox
+            .reset(active_session.conversation.id())
+            .await;
         if inherit != Inherit::None {
-            desk.goes_on_from(&self.from);
+            active_session.continue_from(&self.from);
         }
-        self.check(&shared, &desk, &differences).await?;
-        if self.is_unread {
-            desk.herald.warn(&self.unread(&desk, &said)).await;
+        self.check(&shared, &active_session, &differences).await?;
+        if self.inherits_nothing {
+            active_session
+                .hook_emitter
+                .warn(&self.unread_warning(&active_session, &text))
+                .await;
         }
-        let seat = Seat {
+        let prepared_turn = PreparedTurn {
             shared,
             agent,
-            desk,
-            said,
+            active_session,
+            text,
         };
-        Ok((seat, differences))
+        Ok((prepared_turn, differences))
     }
 
     /// The gate of the fork: the listed tools that exist, and never more than the parent's gate allows.
-    fn gate(&self, shown: &Shown) -> Option<Gate> {
-        let outer = self.shared.house.tools.gate.as_ref();
-        let there = shown.tools.iter().map(|tool| tool.name.as_str());
-        let listed = match (&self.spec.tools, &self.part) {
+    fn gate(&self, agent_prompt: &AgentPrompt) -> Option<Gate> {
+        let outer = self.shared.dependencies.tools.gate.as_ref();
+        let there = agent_prompt.tools.iter().map(|tool| tool.name.as_str());
+        let listed = match (&self.spec.tools, &self.owner) {
             (Some(listed), _) => there
                 .filter(|name| listed.iter().any(|tool| tool == name))
                 .collect::<Vec<_>>(),
-            (None, Part::Turn) => there.collect(),
-            (None, Part::Chat(_)) => return outer.cloned(),
+            (None, ForkOwner::Turn) => there.collect(),
+            (None, ForkOwner::Chat(_)) => return outer.cloned(),
         };
         Some(Gate::new(self.spec.holder.as_str(), listed).within(outer))
     }
 
     fn message(&self, message: &str, gate: Option<&Gate>) -> String {
-        let instruction = match self.part {
-            Part::Turn => Some(self.instruction()),
-            Part::Chat(_) => None,
+        let instruction = match self.owner {
+            ForkOwner::Turn => Some(self.instruction()),
+            ForkOwner::Chat(_) => None,
         };
         let rule = gate.map(Gate::rule);
         let parts = instruction.into_iter().chain([message.to_owned()]);
@@ -458,30 +473,30 @@ impl Fork {
 
     /// The warning that the fork's model has not read the session, with the estimated cost of the first
     /// request.
-    fn unread(&self, desk: &Desk, said: &str) -> String {
+    fn unread_warning(&self, active_session: &ActiveSession, text: &str) -> String {
         /// Estimated bytes per token, where no provider has counted.
         const BYTES: u64 = 4;
-        let model = desk.conversation.model();
-        let bytes = desk.conversation.prompt().bytes() + said.len() as u64;
+        let model = active_session.conversation.model();
+        let bytes = active_session.conversation.prompt().bytes() + text.len() as u64;
         let tokens = bytes.div_ceil(BYTES);
         let price = model.price();
         let cost = price.map_or(Cost::UNPRICED, |price| price.of(&Usage::of(tokens, 0)));
         format!(
             "the model `{}` has not read the session `{}`: the fork inherits nothing, and its first request sends about {tokens} tokens anew ({cost})",
-            self.agent.model, self.from.tip.head.id,
+            self.agent.model, self.from.snapshot.head.id,
         )
     }
 
     /// Warns of parts that the fork must inherit and does not, or fails if forks are strict.
     async fn check(
         &self,
-        shared: &Shared,
-        desk: &Desk,
-        differences: &[Difference],
+        shared: &ChatState,
+        active_session: &ActiveSession,
+        differences: &[ForkDifference],
     ) -> Result<(), Error> {
         let unexpected: Vec<String> = differences
             .iter()
-            .filter(|difference| self.spec.inherit.covers(difference.what))
+            .filter(|difference| self.spec.inherit.covers(difference.part))
             .map(ToString::to_string)
             .collect();
         if unexpected.is_empty() {
@@ -489,21 +504,21 @@ impl Fork {
         }
         let message = format!(
             "this fork does not go on with what the session `{}` has sent: {}. The provider reads what was said as if it were new",
-            self.from.tip.head.id,
+            self.from.snapshot.head.id,
             unexpected.join(", ")
         );
-        if shared.house.strict_forks {
+        if shared.dependencies.strict_forks {
             let message = format!("{}: {message}", self.spec.holder);
             return Err(Error::new(ErrorKind::Fork, message));
         }
-        desk.herald.warn(&message).await;
+        active_session.hook_emitter.warn(&message).await;
         Ok(())
     }
 }
 
 /// True if the provider's cache serves both models the same prefix: they differ at most in parameters that
 /// are not part of a [`Namespace`] (output limits, sampling, stop texts), and use the same key.
-fn reads_alike(one: &Model, other: &Model) -> bool {
+fn shares_prefix_cache(one: &Model, other: &Model) -> bool {
     let of = |model: &Model| {
         let mut place = model.identity();
         if let Some(fields) = place.as_object_mut() {
@@ -523,8 +538,8 @@ fn reads_alike(one: &Model, other: &Model) -> bool {
 }
 
 /// Removes tools that the gate does not allow.
-fn narrow(shown: &mut Shown, gate: Option<&Gate>) {
+fn remove_denied_tools(agent_prompt: &mut AgentPrompt, gate: Option<&Gate>) {
     if let Some(gate) = gate {
-        shown.tools.retain(|tool| gate.allows(&tool.name));
+        agent_prompt.tools.retain(|tool| gate.allows(&tool.name));
     }
 }

@@ -1,7 +1,7 @@
 //! Agents: teams from YAML, the turn loop, permissions and delegation.
 //!
 //! The turn loop calls tools through [`cachalot_tools::Toolbox`] and does not know how results are produced.
-//! A [`House`] holds the dependencies of a turn: models, tools, sessions, an approver.
+//! A [`Dependencies`] holds the dependencies of a turn: models, tools, sessions, an approver.
 //!
 //! Hooks receive the events of a turn, and the loop obeys their verdicts: a hook can reject a message, a call
 //! or a request, or answer in place of the model. The loop knows no purpose of any hook.
@@ -14,40 +14,40 @@
 )]
 
 mod account;
-mod cancel;
+mod active_session;
+mod agent_directory;
+mod cancellation;
 pub mod chat;
+mod chat_state;
 mod context;
 mod conversation;
 pub mod definition;
 mod delegate;
-mod desk;
+pub mod dependencies;
 mod error;
 pub mod event;
 mod fork;
-mod herald;
-pub mod house;
+mod hook_emitter;
 mod media;
+mod normalized_reply;
 mod protected;
 mod provenance;
 mod repetition;
 mod report;
 mod review;
-mod roster;
-mod said;
-mod shared;
 mod turn;
-mod typed;
+mod typed_urls;
 
+pub use agent_directory::AgentDirectory;
 pub use cachalot_operation::{Permissions, permissions};
-pub use cancel::Cancel;
+pub use cancellation::CancellationToken;
 pub use chat::Chat;
 pub use context::ContextSource;
-pub use definition::{AgentDefinition, Team, Written};
+pub use definition::{AgentDefinition, SourceFile, Team};
+pub use dependencies::{Dependencies, HookSetup, Toolboxes};
 pub use error::{Error, ErrorKind};
-pub use event::{Approval, Approver, Concern, ConcernKind, Event, Listener, Question};
-pub use fork::{Difference, Fork, ForkReport, ForkSpec, Inherit, Inherited};
-pub use house::{HookSetup, House, Toolboxes};
+pub use event::{Approval, ApprovalRequest, Approver, Concern, ConcernKind, Event, Listener};
+pub use fork::{Fork, ForkDifference, ForkReport, ForkSpec, Inherit, InheritedPart};
 pub use provenance::Provenance;
-pub use report::{Stop, Sum, TurnReport};
+pub use report::{Stop, TurnReport, UsageTotals};
 pub use review::ReviewReport;
-pub use roster::Roster;

@@ -5,27 +5,27 @@
 //! an image that is too large is scaled down, one of another type is encoded anew, and one that cannot be
 //! shown is replaced by a text. Messages of a session are not changed afterwards.
 
-mod picture;
+mod image;
 
 use std::sync::Arc;
 
 use cachalot_model::{Block, ImageSource, MediaLimits, Message, ToolResult};
 
-use picture::{Picture, picture};
+use self::image::{AcceptedImage, adapt_image};
 
 /// The share of a request that images may use: three quarters; the rest is for text.
-const SHARE_OF_IMAGES: (usize, usize) = (3, 4);
+const IMAGE_SHARE: (usize, usize) = (3, 4);
 
 /// Images that a conversation already holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Used {
+struct ImageUsage {
     images: usize,
     /// Base64 bytes of the images.
     bytes: usize,
 }
 
-impl Used {
-    fn of<'a>(messages: impl Iterator<Item = &'a Message>) -> Self {
+impl ImageUsage {
+    fn from_messages<'a>(messages: impl Iterator<Item = &'a Message>) -> Self {
         let mut used = Self::default();
         for message in messages {
             for block in &message.content {
@@ -53,7 +53,7 @@ impl Used {
 /// Adapts messages to the limits of the provider, given the messages `before` them.
 ///
 /// Images are decoded on a blocking thread; each is bounded in pixels and memory.
-pub(crate) async fn fit(
+pub(crate) async fn fit_to_limits(
     messages: Vec<Message>,
     before: impl FnOnce() -> Vec<Arc<Message>>,
     limits: &'static MediaLimits,
@@ -61,10 +61,10 @@ pub(crate) async fn fit(
     if messages.iter().all(|message| is_small(message, limits)) {
         return messages;
     }
-    let used = Used::of(before().iter().map(|message| &**message));
+    let used = ImageUsage::from_messages(before().iter().map(|message| &**message));
     let kept = messages.clone();
     let fitting = tokio::task::spawn_blocking(move || {
-        let mut fitting = Fitting { limits, used };
+        let mut fitting = MediaAdapter { limits, used };
         let messages = messages.into_iter();
         messages.map(|message| fitting.message(message)).collect()
     });
@@ -115,12 +115,12 @@ fn without_images(message: Message) -> Message {
 }
 
 /// Adapts messages in their order.
-struct Fitting {
+struct MediaAdapter {
     limits: &'static MediaLimits,
-    used: Used,
+    used: ImageUsage,
 }
 
-impl Fitting {
+impl MediaAdapter {
     fn message(&mut self, message: Message) -> Message {
         let mut content = Vec::with_capacity(message.content.len());
         for block in message.content {
@@ -170,27 +170,27 @@ impl Fitting {
             return;
         };
         if self.used.images >= self.limits.images {
-            content.push(not_shown(&format!(
+            content.push(image_placeholder(&format!(
                 "the conversation holds {} images already, and its provider takes no more in a request",
                 self.used.images
             )));
             return;
         }
-        let (parts, whole) = SHARE_OF_IMAGES;
+        let (parts, whole) = IMAGE_SHARE;
         let room = (self.limits.request_bytes / whole * parts).saturating_sub(self.used.bytes);
-        match picture(image, self.limits, room) {
-            Ok(Picture { image, note }) => {
+        match adapt_image(image, self.limits, room) {
+            Ok(AcceptedImage { image, note }) => {
                 let block = Block::Image(image);
                 self.used.add(&block);
                 content.push(block);
                 content.extend(note.map(Block::text));
             }
-            Err(why) => content.push(not_shown(&why)),
+            Err(why) => content.push(image_placeholder(&why)),
         }
     }
 }
 
-fn not_shown(why: &str) -> Block {
+fn image_placeholder(why: &str) -> Block {
     Block::text(format!("[image not shown: {why}]"))
 }
 
@@ -201,7 +201,7 @@ mod tests {
 
     use cachalot_model::{Extra, Image, Role};
 
-    use super::picture::samples;
+    use super::image::samples;
     use super::*;
 
     static LIMITS: LazyLock<MediaLimits> = LazyLock::new(|| MediaLimits {
@@ -242,7 +242,9 @@ mod tests {
 
     async fn fitted(message: Message, before: &[Message]) -> Message {
         let before = || before.iter().cloned().map(Arc::new).collect();
-        fit(vec![message], before, &LIMITS).await.remove(0)
+        fit_to_limits(vec![message], before, &LIMITS)
+            .await
+            .remove(0)
     }
 
     #[tokio::test]
@@ -275,7 +277,7 @@ mod tests {
         let noise =
             |seed| Block::Image(samples::inline("image/png", &samples::noise(64, 64, seed)));
         let fitted = fitted(results(vec![noise(1), noise(2), noise(3)]), &[]).await;
-        let used = Used::of([&fitted].into_iter());
+        let used = ImageUsage::from_messages([&fitted].into_iter());
         assert!(used.images >= 1 && used.bytes <= 30_000, "{used:?}");
     }
 

@@ -9,7 +9,7 @@ use cachalot_operation::touches::{Command, CommandText};
 use cachalot_operation::{Operation, UNKNOWN, Workspace, named_paths};
 
 /// Names of folders and files that are protected in every directory, in lower case.
-const ANYWHERE: [&str; 10] = [
+const PROTECTED_NAMES: [&str; 10] = [
     ".gitconfig",
     ".cachalot",
     ".codex",
@@ -23,7 +23,7 @@ const ANYWHERE: [&str; 10] = [
 ];
 
 /// Protected entries of a `.git` folder, as prefixes of their names.
-const IN_GIT: [&str; 6] = [
+const PROTECTED_IN_GIT: [&str; 6] = [
     "config",
     "hooks",
     "info",
@@ -33,21 +33,21 @@ const IN_GIT: [&str; 6] = [
 ];
 
 /// Protected entries of a `.claude` folder, as prefixes of their names.
-const IN_CLAUDE: [&str; 4] = ["settings", "hooks", "plugins", "managed"];
+const PROTECTED_IN_CLAUDE: [&str; 4] = ["settings", "hooks", "plugins", "managed"];
 
 /// Programs that write nothing, with any arguments. A command that consists only of these may name a
 /// protected file.
-const READERS: [&str; 21] = [
+const READ_ONLY_PROGRAMS: [&str; 21] = [
     "[", "cat", "cd", "cmp", "cut", "du", "echo", "egrep", "fgrep", "find", "grep", "head", "ls",
     "nl", "printf", "pwd", "rg", "stat", "tail", "test", "wc",
 ];
 
 /// Arguments with which one of these programs writes or runs something after all, as prefixes.
-const NOT_READING: [&str; 6] = ["-delete", "-exec", "-fls", "-fprint", "-ok", "--pre"];
+const WRITING_ARGUMENTS: [&str; 6] = ["-delete", "-exec", "-fls", "-fprint", "-ok", "--pre"];
 
 /// A protected file that a call writes or a command names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct ProtectedFile {
     /// The path as written in the call.
     pub(crate) path: String,
     /// The name, in lower case, that a rule must contain to allow the call.
@@ -56,23 +56,23 @@ pub(crate) struct Named {
 
 /// Returns the first protected file that a call writes or one of its commands names. `own` are protected
 /// files and folders in addition to those known by name.
-pub(crate) fn named(
+pub(crate) fn find_protected(
     operation: &Operation<'_>,
     workspace: &Workspace,
     own: &[PathBuf],
-) -> Option<Named> {
+) -> Option<ProtectedFile> {
     let protected = Protected { workspace, own };
     let touches = operation.touches;
     let written = touches.writes.iter().find_map(|path| {
         let name = protected.name_of(path)?;
-        Some(Named {
+        Some(ProtectedFile {
             path: path.display().to_string(),
             name,
         })
     });
     written.or_else(|| {
         let mut commands = touches.commands.iter();
-        commands.find_map(|command| protected.named_in(command))
+        commands.find_map(|command| protected.find_in_command(command))
     })
 }
 
@@ -85,19 +85,20 @@ impl Protected<'_> {
     /// Returns the name by which a path is protected, if it is. Checks the path as written and with all links
     /// followed.
     fn name_of(&self, path: &Path) -> Option<String> {
-        let lies = lexical(&self.workspace.root().join(path));
-        let real = followed(&lies);
-        [&lies, &real]
+        let normalized = normalize(&self.workspace.root().join(path));
+        let real = resolve_links(&normalized);
+        [&normalized, &real]
             .into_iter()
-            .find_map(|path| by_name(path).or_else(|| self.among_own(path)))
+            .find_map(|path| protected_name(path).or_else(|| self.own_name_of(path)))
     }
 
-    fn among_own(&self, path: &Path) -> Option<String> {
-        let path = lower(path);
+    fn own_name_of(&self, path: &Path) -> Option<String> {
+        let path = to_lowercase_path(path);
         let mut own = self.own.iter();
         let found = own.find(|own| {
-            let (lies, real) = (lexical(own), followed(own));
-            path.starts_with(lower(&lies)) || path.starts_with(lower(&real))
+            let (normalized, real) = (normalize(own), resolve_links(own));
+            path.starts_with(to_lowercase_path(&normalized))
+                || path.starts_with(to_lowercase_path(&real))
         })?;
         let name = found.file_name().unwrap_or(found.as_os_str());
         Some(name.to_string_lossy().to_lowercase())
@@ -105,12 +106,12 @@ impl Protected<'_> {
 
     /// Returns the protected file that a command names, from any directory in which it may run, and therefore
     /// may write.
-    fn named_in(&self, command: &Command) -> Option<Named> {
-        if only_reads(&command.text) {
+    fn find_in_command(&self, command: &Command) -> Option<ProtectedFile> {
+        if is_read_only(&command.text) {
             return None;
         }
         let Some(paths) = named_paths(command, self.workspace) else {
-            return Some(Named {
+            return Some(ProtectedFile {
                 path: "too many words to look at".to_owned(),
                 name: "too many words".to_owned(),
             });
@@ -121,10 +122,10 @@ impl Protected<'_> {
                 return None;
             }
             let name = match named.word.contains(UNKNOWN) {
-                true => by_name(&lexical(&named.path)),
+                true => protected_name(&normalize(&named.path)),
                 false => self.name_of(&named.path),
             };
-            Some(Named {
+            Some(ProtectedFile {
                 path: named.word.replace(UNKNOWN, "…"),
                 name: name?,
             })
@@ -132,14 +133,16 @@ impl Protected<'_> {
     }
 }
 
-/// True if a command runs only [`READERS`] and redirects no output.
-fn only_reads(text: &CommandText) -> bool {
+/// True if a command runs only [`READ_ONLY_PROGRAMS`] and redirects no output.
+fn is_read_only(text: &CommandText) -> bool {
     let reads = |words: &[&str]| {
-        let program = words.first().is_some_and(|word| READERS.contains(word));
+        let program = words
+            .first()
+            .is_some_and(|word| READ_ONLY_PROGRAMS.contains(word));
         program
             && !words
                 .iter()
-                .any(|word| NOT_READING.iter().any(|not| word.starts_with(not)))
+                .any(|word| WRITING_ARGUMENTS.iter().any(|not| word.starts_with(not)))
     };
     match text {
         CommandText::Program(words) => reads(&words.iter().map(String::as_str).collect::<Vec<_>>()),
@@ -161,7 +164,7 @@ fn only_reads(text: &CommandText) -> bool {
 
 /// Returns the name by which a path is protected in every directory. A shell pattern counts as every name
 /// that it may match.
-fn by_name(path: &Path) -> Option<String> {
+fn protected_name(path: &Path) -> Option<String> {
     let parts: Vec<String> = path
         .components()
         .filter_map(|part| match part {
@@ -177,22 +180,24 @@ fn by_name(path: &Path) -> Option<String> {
     parts.iter().enumerate().find_map(|(at, part)| {
         let next = parts.get(at + 1).map(String::as_str);
         let begins = |names: &[&str]| {
-            next.is_none_or(|next| names.iter().any(|name| stands_for_prefix(next, name)))
+            next.is_none_or(|next| names.iter().any(|name| may_match_prefix(next, name)))
         };
-        let anywhere = ANYWHERE.iter().find(|name| stands_for(part, name));
+        let anywhere = PROTECTED_NAMES.iter().find(|name| may_match(part, name));
         match anywhere {
             Some(name) => Some((*name).to_owned()),
-            None if stands_for(part, ".git") && begins(&IN_GIT) => Some(".git".to_owned()),
-            None if stands_for(part, ".claude") && begins(&IN_CLAUDE) => Some(".claude".to_owned()),
+            None if may_match(part, ".git") && begins(&PROTECTED_IN_GIT) => Some(".git".to_owned()),
+            None if may_match(part, ".claude") && begins(&PROTECTED_IN_CLAUDE) => {
+                Some(".claude".to_owned())
+            }
             // `$(git rev-parse --git-dir)/hooks/x`: an unknown part may be `.git`.
             None if part.contains(UNKNOWN)
                 && next.is_some()
                 && may_be(part, ".git")
-                && begins(&IN_GIT) =>
+                && begins(&PROTECTED_IN_GIT) =>
             {
                 Some(".git".to_owned())
             }
-            None if part == ".config" && next.is_some_and(|next| stands_for(next, "git")) => {
+            None if part == ".config" && next.is_some_and(|next| may_match(next, "git")) => {
                 Some(".config/git".to_owned())
             }
             // A directory with a `HEAD` file is a repository, whose configuration can name programs.
@@ -214,7 +219,7 @@ fn may_be(part: &str, name: &str) -> bool {
 
 /// True if a name, or a shell pattern, may match `name`. A pattern that begins with a wildcard (`*`, `*.rs`)
 /// is too general and does not count.
-fn stands_for(pattern: &str, name: &str) -> bool {
+fn may_match(pattern: &str, name: &str) -> bool {
     if !pattern.contains(['*', '?', '[']) {
         return pattern == name;
     }
@@ -224,7 +229,7 @@ fn stands_for(pattern: &str, name: &str) -> bool {
     matches(pattern.as_bytes(), name.as_bytes())
 }
 
-fn stands_for_prefix(pattern: &str, name: &str) -> bool {
+fn may_match_prefix(pattern: &str, name: &str) -> bool {
     match pattern.contains(['*', '?', '[']) {
         true => matches(format!("{pattern}*").as_bytes(), name.as_bytes()),
         false => pattern.starts_with(name),
@@ -249,22 +254,22 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Removes `.` and `..` from a path, without access to the file system.
-fn lexical(path: &Path) -> PathBuf {
-    let mut lies = PathBuf::new();
+fn normalize(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
-                lies.pop();
+                normalized.pop();
             }
-            part => lies.push(part),
+            part => normalized.push(part),
         }
     }
-    lies
+    normalized
 }
 
 /// Resolves all links of a path, as far as it exists.
-fn followed(path: &Path) -> PathBuf {
+fn resolve_links(path: &Path) -> PathBuf {
     let mut rest: Vec<OsString> = Vec::new();
     let mut above = path;
     loop {
@@ -275,7 +280,7 @@ fn followed(path: &Path) -> PathBuf {
         if let Ok(target) = above.read_link() {
             let beside = above.parent().unwrap_or(Path::new("")).join(target);
             let there = rest.iter().rev().fold(beside, |path, name| path.join(name));
-            return lexical(&there);
+            return normalize(&there);
         }
         let (Some(parent), Some(name)) = (above.parent(), above.file_name()) else {
             return path.to_owned();
@@ -285,7 +290,7 @@ fn followed(path: &Path) -> PathBuf {
     }
 }
 
-fn lower(path: &Path) -> PathBuf {
+fn to_lowercase_path(path: &Path) -> PathBuf {
     PathBuf::from(path.to_string_lossy().to_lowercase())
 }
 
@@ -316,7 +321,11 @@ mod tests {
             ("home/.config/git/config", ".config/git"),
             ("docs/x/HEAD", "head"),
         ] {
-            assert_eq!(by_name(Path::new(path)).as_deref(), Some(name), "{path}");
+            assert_eq!(
+                protected_name(Path::new(path)).as_deref(),
+                Some(name),
+                "{path}"
+            );
         }
         for path in [
             ".git/HEAD",
@@ -331,13 +340,13 @@ mod tests {
             "\u{fffc}/x",
             "HEAD/x",
         ] {
-            assert_eq!(by_name(Path::new(path)), None, "{path}");
+            assert_eq!(protected_name(Path::new(path)), None, "{path}");
         }
     }
 
     #[test]
     fn commands_that_only_read_are_told_from_others() {
-        let reads = |line: &str| only_reads(&CommandText::Line(line.to_owned()));
+        let reads = |line: &str| is_read_only(&CommandText::Line(line.to_owned()));
         for line in [
             "cat .git/config",
             "grep -rn 'a b' --exclude-dir=.git . | head -5",

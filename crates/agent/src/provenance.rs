@@ -28,7 +28,7 @@ pub struct Provenance {
 impl Provenance {
     /// Reads the origin of a session's message; `None` if a model or the user wrote it.
     #[must_use]
-    pub fn of(message: &Message) -> Option<Self> {
+    pub fn from_message(message: &Message) -> Option<Self> {
         let field = message.extra.get(FIELD)?;
         // A marked message is never a model's, even if its mark cannot be parsed.
         Some(serde_json::from_value(field.clone()).unwrap_or_default())

@@ -11,7 +11,7 @@ pub(crate) struct Repetition {
 
 impl Repetition {
     /// Returns how many times in a row this batch was made, including this time. Call IDs are ignored.
-    pub(crate) fn note(&mut self, calls: &[Call]) -> u32 {
+    pub(crate) fn count(&mut self, calls: &[Call]) -> u32 {
         let is_same = self.last.len() == calls.len()
             && self
                 .last

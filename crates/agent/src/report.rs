@@ -59,7 +59,7 @@ pub struct TurnReport {
     /// The reason why the turn ended.
     pub stop: Stop,
     /// Usage of the turn, including sub-agents.
-    pub sum: Sum,
+    pub sum: UsageTotals,
     /// The origin of the text, if no model gave it.
     pub synthetic: Option<Provenance>,
     /// Prefix breaks: requests whose beginning the provider could not read from its cache although it was
@@ -69,7 +69,7 @@ pub struct TurnReport {
 
 /// Usage, cost and savings of turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct UsageTotals {
     /// Answered model calls.
     pub model_calls: u32,
     /// Number of these that a fallback answered in place of the first model.
@@ -86,7 +86,7 @@ pub struct Sum {
     pub saved: Spend,
 }
 
-impl std::ops::AddAssign for Sum {
+impl std::ops::AddAssign for UsageTotals {
     fn add_assign(&mut self, other: Self) {
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
         self.fallback_calls = self.fallback_calls.saturating_add(other.fallback_calls);

@@ -2,7 +2,7 @@
 //! runs beside the chat, whose next turns do not wait for it.
 
 mod digest;
-mod words;
+mod prompt;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,14 +14,14 @@ use cachalot_tools::{Answer, Call};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use crate::conversation::Remains;
+use crate::active_session::{self, ActiveSession};
+use crate::chat_state::ChatState;
+use crate::conversation::InterruptedTurn;
 use crate::definition::{Notify, ReviewDefinition, ReviewKind};
-use crate::desk::{self, Desk};
 use crate::event::{Event, Listener};
-use crate::fork::{Fork, ForkSpec, Inherit, Outcome};
-use crate::report::{Stop, Sum};
-use crate::shared::Shared;
-use crate::{Cancel, Chat, Error, ErrorKind, Provenance};
+use crate::fork::{Fork, ForkOutcome, ForkSpec, Inherit};
+use crate::report::{Stop, UsageTotals};
+use crate::{CancellationToken, Chat, Error, ErrorKind, Provenance};
 
 /// Maximum time that a cancelled review may take to end in order.
 const GRACE: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ pub struct ReviewReport {
     /// The reason why it did not complete.
     pub failure: Option<String>,
     /// Its usage.
-    pub sum: Sum,
+    pub sum: UsageTotals,
     /// Usage of its first request, if the provider reported it.
     pub first: Option<Usage>,
     /// Usage of the chat's last request before the review; `None` if the review does not inherit all of that
@@ -55,7 +55,7 @@ pub struct ReviewReport {
 }
 
 impl ReviewReport {
-    fn take(&mut self, fork: Outcome) {
+    fn take(&mut self, fork: ForkOutcome) {
         match fork.ended {
             Ok(ended) => {
                 self.failure = match &ended.stop {
@@ -91,14 +91,14 @@ impl ReviewReport {
 /// The reviews of a chat; at most one runs at a time.
 #[derive(Default)]
 pub(crate) struct Reviews {
-    running: Option<Running>,
+    running: Option<RunningReview>,
     /// Turns completed since the last review, as far as known.
     completed: u32,
 }
 
-struct Running {
+struct RunningReview {
     task: JoinHandle<()>,
-    cancel: Cancel,
+    cancel: CancellationToken,
     /// Set before the end of the review is reported, so that a listener may start the next one at once.
     is_over: Arc<AtomicBool>,
 }
@@ -106,32 +106,35 @@ struct Running {
 impl Reviews {
     /// Continues the count from the turns of a resumed session, assuming that a review started after every
     /// `every_turns` turns in the other process.
-    pub(crate) fn going_on(definition: Option<&ReviewDefinition>, desk: &Desk) -> Self {
+    pub(crate) fn from_session(
+        definition: Option<&ReviewDefinition>,
+        active_session: &ActiveSession,
+    ) -> Self {
         let turns = definition.map_or(0, |review| review.every_turns);
         Self {
             running: None,
             completed: match turns {
                 0 => 0,
-                turns => completed_turns(&desk.conversation.prompt().messages()) % turns,
+                turns => completed_turns(&active_session.conversation.prompt().messages()) % turns,
             },
         }
     }
 
     /// Resets the count for a new session.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.completed = 0;
     }
 
     fn is_running(&self) -> bool {
         let running = self.running.as_ref();
-        let is_over = |running: &Running| {
+        let is_over = |running: &RunningReview| {
             running.task.is_finished() || running.is_over.load(Ordering::Acquire)
         };
         running.is_some_and(|running| !is_over(running))
     }
 
     /// Waits until no review runs.
-    async fn ended(&mut self) {
+    async fn wait(&mut self) {
         if let Some(running) = &mut self.running {
             // A review that panicked has ended, too.
             let _ = (&mut running.task).await;
@@ -144,7 +147,7 @@ impl Reviews {
         if let Some(running) = &self.running {
             running.cancel.cancel();
         }
-        let _ = tokio::time::timeout(GRACE, self.ended()).await;
+        let _ = tokio::time::timeout(GRACE, self.wait()).await;
         if let Some(running) = self.running.take() {
             running.task.abort();
         }
@@ -163,15 +166,15 @@ impl Chat {
         if self.reviews.is_running() {
             return refused("a review is running; wait for its end");
         }
-        if self.desk().conversation.is_new() {
+        if self.active_session().conversation.is_new() {
             return refused("nothing was said yet that could be reviewed");
         }
         let definition = self.agent().review.clone().unwrap_or_default();
-        let review = Review::of(self, &definition, focus)?;
-        let cancel = Cancel::default();
+        let review = Review::new(self, &definition, focus)?;
+        let cancel = CancellationToken::default();
         let is_over = Arc::new(AtomicBool::new(false));
         self.reviews = Reviews {
-            running: Some(Running {
+            running: Some(RunningReview {
                 task: tokio::spawn(review.run(cancel.clone(), Arc::clone(&is_over))),
                 cancel,
                 is_over,
@@ -188,8 +191,8 @@ impl Chat {
     }
 
     /// Waits until no review is running. Dropping the future does not stop the review.
-    pub async fn reviewed(&mut self) {
-        self.reviews.ended().await;
+    pub async fn wait_for_review(&mut self) {
+        self.reviews.wait().await;
     }
 
     /// Counts a completed turn, and starts a review if one is due: at least `every_turns` turns were
@@ -215,8 +218,8 @@ impl Chat {
             let warning = format!("no review, although one is due: {error}");
             self.shared().warn(&self.agent().name, &warning);
             // The turn is answered, and hooks may be slow: do not wait for them.
-            let herald = self.desk().herald.clone();
-            tokio::spawn(async move { herald.notify("warning", None, &warning).await });
+            let hook_emitter = self.active_session().hook_emitter.clone();
+            tokio::spawn(async move { hook_emitter.notify("warning", None, &warning).await });
         }
     }
 
@@ -228,14 +231,14 @@ impl Chat {
         let model = review.model.as_ref().map(|model| model.name.as_str());
         let model = model.unwrap_or(&self.agent().model);
         // A model that does not exist is reported when it is called.
-        let found = self.shared().house.models.find(model);
+        let found = self.shared().dependencies.models.find(model);
         let options = found.map_or_else(|_| Vec::new(), |model| model.server_tools());
         if !options.is_empty() {
-            let warning = desk::server_tools_message("the review", model, &options);
-            self.desk().herald.warn(&warning).await;
+            let warning = active_session::server_tools_message("the review", model, &options);
+            self.active_session().hook_emitter.warn(&warning).await;
         }
-        for warning in warnings(review, self.desk(), self.shared()) {
-            self.desk().herald.warn(&warning).await;
+        for warning in warnings(review, self.active_session(), self.shared()) {
+            self.active_session().hook_emitter.warn(&warning).await;
         }
     }
 }
@@ -244,9 +247,9 @@ impl Chat {
 fn completed_turns(messages: &[Arc<Message>]) -> u32 {
     let (mut completed, mut is_open) = (0_u32, false);
     for message in messages {
-        if digest::is_said_by_user(message) {
+        if digest::is_user_message(message) {
             is_open = true;
-        } else if is_open && is_last_word(message) {
+        } else if is_open && is_final_answer(message) {
             is_open = false;
             completed = completed.saturating_add(1);
         }
@@ -255,16 +258,20 @@ fn completed_turns(messages: &[Arc<Message>]) -> u32 {
 }
 
 /// True if the message is a complete answer of a model without tool calls.
-fn is_last_word(message: &Message) -> bool {
+fn is_final_answer(message: &Message) -> bool {
     let is_call = |block: &Block| matches!(block, Block::ToolUse(_));
     message.role == Role::Assistant
         && !message.content.iter().any(is_call)
-        && Provenance::of(message).is_none()
-        && !Remains::is_in(message)
+        && Provenance::from_message(message).is_none()
+        && !InterruptedTurn::is_placeholder(message)
 }
 
-fn warnings(review: &ReviewDefinition, desk: &Desk, shared: &Shared) -> Vec<String> {
-    let (allowed, missing) = tools(review, desk);
+fn warnings(
+    review: &ReviewDefinition,
+    active_session: &ActiveSession,
+    shared: &ChatState,
+) -> Vec<String> {
+    let (allowed, missing) = tools(review, active_session);
     let named = if review.tools.is_some() {
         missing
     } else {
@@ -276,9 +283,9 @@ fn warnings(review: &ReviewDefinition, desk: &Desk, shared: &Shared) -> Vec<Stri
             format!("the review may use `{tool}`, which the agent does not have: correct `review.tools`, or give the agent that tool")
         })
         .collect();
-    let mut storing = allowed.iter().filter(|tool| stores(tool).is_some());
+    let mut storing = allowed.iter().filter(|tool| stored_kind(tool).is_some());
     if review.tools.is_none() && storing.clone().next().is_some() {
-        if storing.all(|tool| would_be_asked_about(tool, shared)) {
+        if storing.all(|tool| needs_approval(tool, shared)) {
             warnings.push(
                 "a review keeps only what the agent may keep without being asked about, and here that is nothing: allow `memory` under `permissions.allow`, or list it in `review.tools`"
                     .to_owned(),
@@ -294,7 +301,7 @@ fn warnings(review: &ReviewDefinition, desk: &Desk, shared: &Shared) -> Vec<Stri
 }
 
 /// True if a call of this storing tool would need the user's approval.
-fn would_be_asked_about(tool: &str, shared: &Shared) -> bool {
+fn needs_approval(tool: &str, shared: &ChatState) -> bool {
     let arguments = serde_json::Map::from_iter([("action".to_owned(), Value::from("store"))]);
     let operation = Operation {
         tool,
@@ -305,13 +312,13 @@ fn would_be_asked_about(tool: &str, shared: &Shared) -> bool {
     let judged = shared
         .team
         .permissions
-        .judge(&operation, &shared.house.tools.workspace);
+        .judge(&operation, &shared.dependencies.tools.workspace);
     judged != Decision::Allow
 }
 
 /// Returns the tools that a review may use, and the listed ones that the agent lacks.
-fn tools(review: &ReviewDefinition, desk: &Desk) -> (Vec<String>, Vec<String>) {
-    let known = desk.toolbox.definitions();
+fn tools(review: &ReviewDefinition, active_session: &ActiveSession) -> (Vec<String>, Vec<String>) {
+    let known = active_session.toolbox.definitions();
     let is_known = |name: &&str| known.iter().any(|tool| tool.name == **name);
     let (allowed, missing): (Vec<&str>, Vec<&str>) = review.tools().into_iter().partition(is_known);
     let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
@@ -319,7 +326,7 @@ fn tools(review: &ReviewDefinition, desk: &Desk) -> (Vec<String>, Vec<String>) {
 }
 
 /// The kind of content that a tool stores.
-fn stores(tool: &str) -> Option<ReviewKind> {
+fn stored_kind(tool: &str) -> Option<ReviewKind> {
     match tool {
         "memory" => Some(ReviewKind::Memory),
         "skill_manage" => Some(ReviewKind::Skill),
@@ -331,7 +338,7 @@ fn stores(tool: &str) -> Option<ReviewKind> {
 struct Review {
     fork: Fork,
     message: String,
-    kept: Arc<Kept>,
+    listener: Arc<ReviewListener>,
     agent: String,
     kind: ReviewKind,
     notify: Notify,
@@ -339,9 +346,9 @@ struct Review {
 }
 
 impl Review {
-    fn of(chat: &Chat, definition: &ReviewDefinition, focus: Option<&str>) -> Result<Self, Error> {
-        let desk = chat.desk();
-        let (tools, _) = tools(definition, desk);
+    fn new(chat: &Chat, definition: &ReviewDefinition, focus: Option<&str>) -> Result<Self, Error> {
+        let active_session = chat.active_session();
+        let (tools, _) = tools(definition, active_session);
         let mut fork = chat.fork(ForkSpec {
             holder: "the review".to_owned(),
             tools: Some(tools),
@@ -353,23 +360,25 @@ impl Review {
             max_output_tokens: None,
         })?;
         if let Some(model) = &definition.model {
-            fork = fork.asking(&model.name)?;
+            fork = fork.with_model(&model.name)?;
         }
-        let wish = words::message(definition.kind, focus);
-        let message = match fork.inherits() {
+        let instruction = prompt::message(definition.kind, focus);
+        let message = match fork.inherited_parts() {
             Inherit::None => {
-                let said = digest::digest(&desk.conversation.prompt().messages());
-                format!("{said}\n{wish}")
+                let said = digest::digest(&active_session.conversation.prompt().messages());
+                format!("{said}\n{instruction}")
             }
-            Inherit::Full | Inherit::Prompt | Inherit::Session => wish,
+            Inherit::Full | Inherit::Prompt | Inherit::Session => instruction,
         };
-        let inherit = fork.inherits();
-        let kept = Arc::new(Kept::new(Arc::clone(&chat.shared().house.listener)));
+        let inherit = fork.inherited_parts();
+        let listener = Arc::new(ReviewListener::new(Arc::clone(
+            &chat.shared().dependencies.listener,
+        )));
         Ok(Self {
             inherit,
-            fork: fork.heard_by(Arc::clone(&kept) as _),
+            fork: fork.with_listener(Arc::clone(&listener) as _),
             message,
-            kept,
+            listener,
             agent: chat.agent().name.clone(),
             kind: definition.kind,
             notify: definition.notify,
@@ -377,17 +386,17 @@ impl Review {
     }
 
     /// Runs the review to its end and reports it.
-    async fn run(self, cancel: Cancel, is_over: Arc<AtomicBool>) {
+    async fn run(self, cancel: CancellationToken, is_over: Arc<AtomicBool>) {
         let began = Instant::now();
         let outcome = self.fork.outcome(&self.message, &cancel).await;
-        let (memories, skills) = self.kept.counts();
+        let (memories, skills) = self.listener.counts();
         let mut report = ReviewReport {
             kind: self.kind,
             memories,
             skills,
             text: String::new(),
             failure: None,
-            sum: Sum::default(),
+            sum: UsageTotals::default(),
             first: None,
             parent: None,
             denied: Vec::new(),
@@ -399,7 +408,7 @@ impl Review {
         report.parent = report.parent.filter(|_| self.inherit == Inherit::Full);
         is_over.store(true, Ordering::Release);
         if self.notify != Notify::Off || report.failure.is_some() {
-            self.kept.outer.tell(&Event::Reviewed {
+            self.listener.outer.on_event(&Event::Reviewed {
                 agent: &self.agent,
                 report: &report,
                 notify: self.notify,
@@ -409,13 +418,13 @@ impl Review {
 }
 
 /// Counts what a review stores, and forwards its events.
-struct Kept {
+struct ReviewListener {
     outer: Arc<dyn Listener>,
     memories: AtomicU32,
     skills: AtomicU32,
 }
 
-impl Kept {
+impl ReviewListener {
     fn new(outer: Arc<dyn Listener>) -> Self {
         Self {
             outer,
@@ -429,11 +438,11 @@ impl Kept {
         (count(&self.memories), count(&self.skills))
     }
 
-    fn note(&self, answer: &Answer) {
+    fn count_stored(&self, answer: &Answer) {
         if answer.output.is_error {
             return;
         }
-        let counter = match stores(&answer.call.name) {
+        let counter = match stored_kind(&answer.call.name) {
             Some(ReviewKind::Memory) if !is_search(&answer.call) => &self.memories,
             Some(ReviewKind::Skill) => &self.skills,
             _ => return,
@@ -442,14 +451,14 @@ impl Kept {
     }
 }
 
-impl Listener for Kept {
-    fn tell(&self, event: &Event<'_>) {
+impl Listener for ReviewListener {
+    fn on_event(&self, event: &Event<'_>) {
         if let Event::Fork { event, .. } = event
             && let Event::ToolEnded { answer, .. } = event
         {
-            self.note(answer);
+            self.count_stored(answer);
         }
-        self.outer.tell(event);
+        self.outer.on_event(event);
     }
 }
 

@@ -1,14 +1,14 @@
 //! The turn loop: assemble a request, call the model, run tools, repeat.
 
-mod ask;
 mod calls;
+mod cancellation;
 mod compact;
-mod ending;
-mod halt;
-mod open;
+mod end;
+mod model_call;
 mod overflow;
 mod permit;
 mod phases;
+mod prompt;
 mod results;
 mod send;
 
@@ -20,70 +20,70 @@ use cachalot_model::budget::Reservation;
 use cachalot_model::{Model, Reply, StopReason};
 use cachalot_prefix::diagnosis::Diagnosis;
 
+use crate::active_session::ActiveSession;
+use crate::chat_state::ChatState;
 use crate::conversation::Progress;
 use crate::definition::AgentDefinition;
-use crate::desk::Desk;
-use crate::fork::Reserved;
+use crate::fork::ForkReservation;
+use crate::normalized_reply::{NormalizedReply, is_visible};
 use crate::provenance::Provenance;
 use crate::repetition::Repetition;
 use crate::report::Stop;
-use crate::said::{Said, is_visible};
-use crate::shared::Shared;
-use crate::{Cancel, Error, ErrorKind};
-use halt::Halt;
-use open::Opened;
-use send::Sent;
+use crate::{CancellationToken, Error, ErrorKind};
+use cancellation::TurnCancellation;
+use prompt::PromptOutcome;
+use send::SendOutcome;
 
 /// Maximum consecutive answers that are cut off in the middle of a call; then the turn ends.
-const MOST_CUT_OFF: u32 = 3;
+const MAX_CUT_OFF_ANSWERS: u32 = 3;
 
 /// Input of a turn.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Task<'a> {
+pub(crate) struct TurnInput<'a> {
     /// The user's message.
-    pub(crate) said: &'a str,
+    pub(crate) text: &'a str,
     /// Set when the message comes from another agent or a fork, not from the user.
-    pub(crate) is_implicit: bool,
+    pub(crate) from_agent: bool,
     /// Set when stored answers must not be replayed.
-    pub(crate) is_fresh: bool,
+    pub(crate) bypass_cache: bool,
 }
 
 /// State of one turn: from the user's message to the final answer, over any number of model calls.
 pub(crate) struct Turn<'a> {
-    shared: &'a Shared,
+    shared: &'a ChatState,
     agent: &'a AgentDefinition,
-    desk: &'a mut Desk,
-    task: Task<'a>,
-    halt: Halt,
+    session: &'a mut ActiveSession,
+    input: TurnInput<'a>,
+    cancellation: TurnCancellation,
     /// Last complete text shown to the user.
-    text: String,
+    last_text: String,
     /// Text of the answer that is streaming, as far as it was shown.
-    partial: String,
+    partial_text: String,
     /// Progress of the running calls.
     progress: Arc<Mutex<Option<Progress>>>,
     /// `prompt` field of hook events in this turn.
-    prompt: Prompt,
+    hook_prompt: Prompt,
     /// Paragraphs that follow the user's text in the message.
-    paragraphs: Vec<String>,
+    appended: Vec<String>,
     /// Names of hooks and sources that added something to this turn's messages, other than through
     /// [`Prompt::context`].
-    added_by: Vec<String>,
+    appended_by: Vec<String>,
     /// Calls of this turn, in the form used in hook events.
-    calls: Vec<TurnCall>,
+    hook_calls: Vec<TurnCall>,
     /// Stop reason of the last model answer.
-    finish: Option<StopReason>,
+    stop_reason: Option<StopReason>,
     /// Origin of the last answer, if no model gave it.
     synthetic: Option<Provenance>,
     /// Prefix breaks of this turn, oldest first.
     breaks: Vec<Diagnosis>,
     /// Prefix break of the last answer, until it is reported.
-    broken: Option<Diagnosis>,
+    unreported_break: Option<Diagnosis>,
     /// Number of answers that stop hooks rejected, so that the turn continued.
     continuations: u32,
     /// Set when the model refused the conversation as too long, and it was to be compacted.
-    has_overflowed: bool,
+    overflowed: bool,
     /// Spend before the turn, and spend within it that is not part of answering.
-    before: Spend,
+    baseline: Spend,
     /// Model calls answered by fallbacks before the turn.
     fallback_calls_before: u32,
     /// The fallback model that gave the last answer, if it was not the agent's own model.
@@ -91,7 +91,7 @@ pub(crate) struct Turn<'a> {
 }
 
 /// The outcome of a turn.
-pub(crate) struct Ended {
+pub(crate) struct TurnOutcome {
     pub(crate) text: String,
     pub(crate) stop: Stop,
     /// Stop reason of the last model answer.
@@ -102,9 +102,9 @@ pub(crate) struct Ended {
 }
 
 /// The outcome of the rounds of a turn.
-enum Round {
+enum RoundOutcome {
     /// The last message is the model's (or a hook's in its place), or no message was added.
-    Over(Ended),
+    Finished(TurnOutcome),
     /// The last answer is missing or incomplete: the conversation must be repaired.
     Stopped(Stop),
 }
@@ -114,84 +114,89 @@ enum Next {
     /// Another model call.
     Call,
     /// The end of the turn.
-    End(Box<Round>),
+    End(Box<RoundOutcome>),
 }
 
 impl Next {
-    fn end(round: Round) -> Self {
+    fn end(round: RoundOutcome) -> Self {
         Self::End(Box::new(round))
     }
 }
 
 impl<'a> Turn<'a> {
     pub(crate) fn new(
-        shared: &'a Shared,
+        shared: &'a ChatState,
         agent: &'a AgentDefinition,
-        desk: &'a mut Desk,
-        task: Task<'a>,
+        session: &'a mut ActiveSession,
+        input: TurnInput<'a>,
     ) -> Self {
         Self {
-            before: ending::spent(shared),
-            fallback_calls_before: shared.sum().fallback_calls,
+            baseline: end::spent(shared),
+            fallback_calls_before: shared.totals().fallback_calls,
             fallback: None,
             shared,
             agent,
-            desk,
-            task,
-            halt: Halt::default(),
-            text: String::new(),
-            partial: String::new(),
+            session,
+            input,
+            cancellation: TurnCancellation::default(),
+            last_text: String::new(),
+            partial_text: String::new(),
             progress: Arc::default(),
-            prompt: Prompt::default(),
-            paragraphs: Vec::new(),
-            added_by: Vec::new(),
-            calls: Vec::new(),
-            finish: None,
+            hook_prompt: Prompt::default(),
+            appended: Vec::new(),
+            appended_by: Vec::new(),
+            hook_calls: Vec::new(),
+            stop_reason: None,
             synthetic: None,
             breaks: Vec::new(),
-            broken: None,
+            unreported_break: None,
             continuations: 0,
-            has_overflowed: false,
+            overflowed: false,
         }
     }
 
     /// Runs the turn until it ends, is cancelled, or exceeds the time budget. In every case the conversation
     /// can continue afterwards.
-    pub(crate) async fn run_until(mut self, cancel: &Cancel) -> Result<Ended, Error> {
-        self.halt = Halt::when(cancel, &self.shared.meter);
+    pub(crate) async fn run_until(
+        mut self,
+        cancel: &CancellationToken,
+    ) -> Result<TurnOutcome, Error> {
+        self.cancellation = TurnCancellation::new(cancel, &self.shared.meter);
         self.run().await
     }
 
     /// Runs the turn.
-    pub(crate) async fn run(mut self) -> Result<Ended, Error> {
-        if !is_visible(self.task.said) {
+    pub(crate) async fn run(mut self) -> Result<TurnOutcome, Error> {
+        if !is_visible(self.input.text) {
             let nothing = "nothing was said: the message is empty";
             return Err(Error::new(ErrorKind::Input, nothing));
         }
-        self.desk.herald.begin_turn(self.task.said);
+        self.session.hook_emitter.begin_turn(self.input.text);
         let ended = match Box::pin(self.rounds()).await {
-            Ok(Round::Over(ended)) => Ok(ended),
-            Ok(Round::Stopped(stop)) => Box::pin(self.stopped(stop)).await,
+            Ok(RoundOutcome::Finished(ended)) => Ok(ended),
+            Ok(RoundOutcome::Stopped(stop)) => Box::pin(self.stop_turn(stop)).await,
             Err(error) => Err(error),
         };
-        Box::pin(self.farewell(&ended)).await;
+        Box::pin(self.emit_turn_end(&ended)).await;
         ended
     }
 
-    async fn rounds(&mut self) -> Result<Round, Error> {
+    async fn rounds(&mut self) -> Result<RoundOutcome, Error> {
         if let Err(over) = self.reserve() {
-            return Ok(Round::Over(self.ended(over)));
+            return Ok(RoundOutcome::Finished(self.outcome(over)));
         }
-        self.settle().await?;
+        self.repair_conversation().await?;
         if let Err(stop) = self.compact_if_full().await? {
-            return Ok(Round::Stopped(stop));
+            return Ok(RoundOutcome::Stopped(stop));
         }
-        match Box::pin(self.open()).await? {
-            Opened::Held => {}
-            Opened::Denied(why) => return Ok(Round::Over(self.ended(Stop::Hook(why)))),
-            Opened::Stopped(stop) => return Ok(Round::Stopped(stop)),
-            Opened::Answered => {
-                if let Next::End(round) = self.unless_done(Stop::End).await {
+        match Box::pin(self.submit_prompt()).await? {
+            PromptOutcome::Held => {}
+            PromptOutcome::Denied(why) => {
+                return Ok(RoundOutcome::Finished(self.outcome(Stop::Hook(why))));
+            }
+            PromptOutcome::Stopped(stop) => return Ok(RoundOutcome::Stopped(stop)),
+            PromptOutcome::Answered => {
+                if let Next::End(round) = self.end_unless_continued(Stop::End).await {
                     return Ok(*round);
                 }
             }
@@ -199,7 +204,7 @@ impl<'a> Turn<'a> {
         let mut repetition = Repetition::default();
         let mut cut_off = 0;
         for iteration in 1..=self.agent.max_iterations {
-            self.desk.herald.iterate(iteration);
+            self.session.hook_emitter.iterate(iteration);
             let round = self.round(iteration, &mut repetition, &mut cut_off);
             let next = Box::pin(round).await?;
             if let Next::End(round) = next {
@@ -207,8 +212,8 @@ impl<'a> Turn<'a> {
             }
         }
         let most = self.agent.max_iterations;
-        self.limit_reached(most).await;
-        Ok(Round::Stopped(Stop::Iterations(most)))
+        self.emit_max_iterations(most).await;
+        Ok(RoundOutcome::Stopped(Stop::Iterations(most)))
     }
 
     /// Makes one model call and runs the tool calls of its answer.
@@ -218,43 +223,48 @@ impl<'a> Turn<'a> {
         repetition: &mut Repetition,
         cut_off: &mut u32,
     ) -> Result<Next, Error> {
-        let stopped = |stop| Ok(Next::end(Round::Stopped(stop)));
+        let stopped = |stop| Ok(Next::end(RoundOutcome::Stopped(stop)));
         let reply = match Box::pin(self.reply(iteration)).await? {
             Ok(reply) => reply,
             Err(next) => return Ok(next),
         };
-        let (reason, mut heard) = (reply.stop.clone(), self.heard_of(&reply));
-        let conversation = &self.desk.conversation;
-        let said = Said::of(reply, conversation.calls(), conversation.may_call());
+        let (reason, mut heard) = (reply.stop.clone(), self.answer_report(&reply));
+        let conversation = &self.session.conversation;
+        let said =
+            NormalizedReply::from_reply(reply, conversation.calls(), conversation.accepts_calls());
         heard.text.clone_from(&said.text);
         if is_visible(&said.text) {
-            self.text = said.text;
+            self.last_text = said.text;
         }
-        self.desk.conversation.say(said.message).await?;
-        self.partial.clear();
-        self.finish = Some(reason.clone());
+        self.session.conversation.append(said.message).await?;
+        self.partial_text.clear();
+        self.stop_reason = Some(reason.clone());
         self.synthetic = None;
-        self.tell_of_break().await;
-        let heard = self.heard(&heard).await;
+        self.report_break().await;
+        let heard = self.emit_after_llm_call(&heard).await;
         if said.calls.is_empty() {
-            let stop = self.answered(&reason, said.is_empty, iteration).await?;
+            let stop = self
+                .stop_of_answer(&reason, said.is_empty, iteration)
+                .await?;
             return Ok(match heard {
-                Ok(()) => self.unless_done(stop).await,
-                Err(stop) => Next::end(Round::Over(self.ended(stop))),
+                Ok(()) => self.end_unless_continued(stop).await,
+                Err(stop) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
             });
         }
         if let Err(Stop::Hook(why)) = heard {
             // The calls need results in the session; otherwise providers refuse it.
-            let stop = self.run_calls(calls::ended(said.calls)).await;
+            let stop = self
+                .run_calls(calls::reject_after_turn_end(said.calls))
+                .await;
             return stopped(stop.err().unwrap_or(Stop::Hook(why)));
         }
         let is_cut_off = reason == StopReason::Length;
         *cut_off = if is_cut_off { *cut_off + 1 } else { 0 };
-        let times = repetition.note(&said.calls);
+        let times = repetition.count(&said.calls);
         let is_stuck = times >= self.agent.max_repetitions;
         let calls = match is_stuck {
-            true => calls::repeated(said.calls, times),
-            false => calls::complete(said.calls, is_cut_off),
+            true => calls::reject_repeated(said.calls, times),
+            false => calls::accept_complete(said.calls, is_cut_off),
         };
         if let Err(stop) = self.run_calls(calls).await {
             return stopped(stop);
@@ -262,7 +272,7 @@ impl<'a> Turn<'a> {
         if is_stuck {
             return stopped(Stop::Repetition(times));
         }
-        if *cut_off >= MOST_CUT_OFF {
+        if *cut_off >= MAX_CUT_OFF_ANSWERS {
             return stopped(Stop::Length);
         }
         Ok(Next::Call)
@@ -270,41 +280,47 @@ impl<'a> Turn<'a> {
 
     /// Sends the held message and returns the model's answer, or the next step if there is none.
     async fn reply(&mut self, iteration: u32) -> Result<Result<Reply, Next>, Error> {
-        let stopped = |stop| Ok(Err(Next::end(Round::Stopped(stop))));
+        let stopped = |stop| Ok(Err(Next::end(RoundOutcome::Stopped(stop))));
         loop {
             let reserved = match self.reserve() {
                 Ok(reserved) => reserved,
                 Err(over) => {
                     if let Stop::Iterations(most) = over {
-                        self.limit_reached(most).await;
+                        self.emit_max_iterations(most).await;
                     }
                     return stopped(over);
                 }
             };
             match self.send(iteration).await? {
-                Sent::Asking => {}
-                Sent::Answered => return Ok(Err(self.unless_done(Stop::End).await)),
-                Sent::Stopped(stop) => return stopped(stop),
+                SendOutcome::Ready => {}
+                SendOutcome::Answered => {
+                    return Ok(Err(self.end_unless_continued(Stop::End).await));
+                }
+                SendOutcome::Stopped(stop) => return stopped(stop),
             }
-            let asked = self.halt.clone().unless(self.ask(iteration)).await;
+            let asked = self
+                .cancellation
+                .clone()
+                .run_until_cancelled(self.call_model(iteration))
+                .await;
             drop(reserved);
             let error = match asked {
                 Ok(Ok(reply)) => return Ok(Ok(reply)),
                 Ok(Err(error)) => error,
                 Err(stop) => return stopped(stop),
             };
-            if let Err(stop) = self.make_room(error).await? {
+            if let Err(stop) = self.compact_after_overflow(error).await? {
                 return stopped(stop);
             }
         }
     }
 
     /// Ends a turn whose last answer is complete, unless a stop hook continues it.
-    async fn unless_done(&mut self, stop: Stop) -> Next {
-        match self.goes_on(&stop).await {
+    async fn end_unless_continued(&mut self, stop: Stop) -> Next {
+        match self.emit_stop(&stop).await {
             Ok(true) => Next::Call,
-            Ok(false) => Next::end(Round::Over(self.ended(stop))),
-            Err(stop) => Next::end(Round::Over(self.ended(stop))),
+            Ok(false) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
+            Err(stop) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
         }
     }
 
@@ -314,21 +330,21 @@ impl<'a> Turn<'a> {
     ///
     /// # Errors
     /// The limit that prevents another model call.
-    fn reserve(&self) -> Result<(Reservation, Option<Reserved>), Stop> {
-        let next = self.next_input();
-        let model = self.desk.conversation.model();
+    fn reserve(&self) -> Result<(Reservation, Option<ForkReservation>), Stop> {
+        let next = self.estimate_next_input();
+        let model = self.session.conversation.model();
         let reserved = self.shared.meter.reserve(model, next);
         let of_chat = reserved.map_err(|over| Stop::Budget(over.message))?;
-        let allowance = self.shared.allowance.as_ref();
-        let of_fork = allowance.map(|it| it.reserve(next)).transpose()?;
+        let limits = self.shared.limits.as_ref();
+        let of_fork = limits.map(|it| it.reserve(next)).transpose()?;
         Ok((of_chat, of_fork))
     }
 
-    fn ended(&mut self, stop: Stop) -> Ended {
-        Ended {
-            text: std::mem::take(&mut self.text),
+    fn outcome(&mut self, stop: Stop) -> TurnOutcome {
+        TurnOutcome {
+            text: std::mem::take(&mut self.last_text),
             stop,
-            finish: self.finish.clone(),
+            finish: self.stop_reason.clone(),
             synthetic: self.synthetic.clone(),
             breaks: std::mem::take(&mut self.breaks),
         }

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_core::{Problem, Seals};
-use cachalot_hooks::builtin::cache_response::{CacheResponse, Opener};
-use cachalot_hooks::builtin::{Builtins, Parts};
-use cachalot_hooks::source::{self, Read};
-use cachalot_hooks::{AgentLookup, Dialect, Entry, Event};
+use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
+use cachalot_hooks::builtin::{BuiltinDependencies, Builtins};
+use cachalot_hooks::source::{self, ParsedHooks};
+use cachalot_hooks::{AgentLookup, Dialect, Event, HookEntry};
 
 use crate::arguments::HookFlags;
 use crate::outcome::{Result, Sources, Trouble};
@@ -26,9 +26,9 @@ pub(crate) fn builtins(
     surroundings: &Surroundings,
     lookup: Arc<dyn AgentLookup>,
     seals: &Arc<Seals>,
-    opener: Opener,
+    opener: StoreOpener,
 ) -> Result<Builtins> {
-    let mut builtins = Builtins::standard(&Parts {
+    let mut builtins = Builtins::standard(&BuiltinDependencies {
         lookup: Arc::clone(&lookup),
         clock: Arc::clone(&surroundings.clock),
         http: surroundings.storage()?.http().clone(),
@@ -48,7 +48,7 @@ pub(crate) fn builtins(
 /// # Errors
 /// The HTTP client cannot be created.
 pub(crate) fn for_reading(surroundings: &Surroundings) -> Result<Builtins> {
-    let opener: Opener = Arc::new(|_| Err("nothing is kept while a file is read".to_owned()));
+    let opener: StoreOpener = Arc::new(|_| Err("nothing is kept while a file is read".to_owned()));
     builtins(surroundings, Arc::new(()), &Arc::new(Seals::none()), opener)
 }
 
@@ -62,16 +62,17 @@ pub(crate) fn entries(
     flags: &HookFlags,
     builtins: &Builtins,
     warn: &Warn,
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<HookEntry>> {
     let mut entries = Vec::new();
-    let mut take = |read: Read| {
+    let mut take = |read: ParsedHooks| {
         let warnings = read.warnings.iter();
         warnings.for_each(|warning| warn(&warning.to_string()));
         entries.extend(read.entries);
     };
     if let Some(configuration) = surroundings.configuration() {
         let own = configuration.join("hooks.yaml");
-        let of_folder = source::files_of(&configuration.join("hooks.d")).map_err(Trouble::usage)?;
+        let of_folder =
+            source::list_hook_files(&configuration.join("hooks.d")).map_err(Trouble::usage)?;
         // A dangling link counts as a file that cannot be read.
         let own = own.symlink_metadata().is_ok().then_some(own);
         let files: Vec<PathBuf> = own.into_iter().chain(of_folder).collect();
@@ -92,8 +93,8 @@ pub(crate) fn read_files(
     dialect: Option<Dialect>,
     surroundings: &Surroundings,
     builtins: &Builtins,
-) -> Result<Read> {
-    let mut all = Read::default();
+) -> Result<ParsedHooks> {
+    let mut all = ParsedHooks::default();
     let mut problems: Vec<Problem> = Vec::new();
     let mut sources: Sources = BTreeMap::new();
     for file in files {
@@ -111,7 +112,7 @@ pub(crate) fn read_files(
     }
 }
 
-fn of_flags(flags: &HookFlags) -> impl Iterator<Item = Entry> {
+fn of_flags(flags: &HookFlags) -> impl Iterator<Item = HookEntry> {
     let HookFlags {
         hooks: _,
         dialect: _,
@@ -142,11 +143,11 @@ fn of_flags(flags: &HookFlags) -> impl Iterator<Item = Entry> {
         ),
         ("--hook-stop", Event::Stop, hook_stop),
     ];
-    let entries: Vec<Entry> = flags
+    let entries: Vec<HookEntry> = flags
         .into_iter()
         .flat_map(|(flag, event, lines)| {
             let entries = lines.iter();
-            entries.filter_map(move |line| source::of_flag(flag, event, line))
+            entries.filter_map(move |line| source::from_flag(flag, event, line))
         })
         .collect();
     entries.into_iter()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_agent::{Team, Written};
+use cachalot_agent::{SourceFile, Team};
 use cachalot_cache::Limits;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
@@ -51,7 +51,7 @@ pub(crate) fn load(file: &Path, surroundings: &Surroundings) -> Result<Team> {
 /// All problems of the file.
 pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) -> Result<Team> {
     let builtins = hooks::for_reading(surroundings)?;
-    let written = Written {
+    let written = SourceFile {
         text: &source.text,
         directory: source.path.parent().unwrap_or(Path::new("")),
         environment: &surroundings.environment,

@@ -12,7 +12,8 @@ use cachalot_core::{Cost, Digest, Millis};
 use cachalot_model::marking::Style;
 use cachalot_model::{Catalog, Format, Limits, Marking, Price, Usage, wire};
 use cachalot_prompt::{
-    Keep, Level, NodeId, Occasion, Pauses, Plan, Prompt, Rules, contiguous, normal, plan,
+    Level, NodeId, Pauses, Plan, PlanContext, PrefixLifetime, Prompt, Rules, contiguous, normal,
+    plan,
 };
 use cachalot_simulator::accounting::Rules as Published;
 use cachalot_simulator::{Accountant, Accounted, Format as Api};
@@ -41,7 +42,7 @@ pub(crate) enum Scheme {
     /// With the original markers.
     AsSent,
     /// With the markers of Cachalot's planner and this cache lifetime.
-    Planned(Keep),
+    Planned(PrefixLifetime),
     /// Without markers: the provider caches automatically.
     Automatic,
     /// Without reading the provider's cache.
@@ -52,9 +53,9 @@ impl Scheme {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::AsSent => "as sent",
-            Self::Planned(Keep::FiveMinutes) => "5m",
-            Self::Planned(Keep::OneHour) => "1h",
-            Self::Planned(Keep::Auto) => "auto",
+            Self::Planned(PrefixLifetime::FiveMinutes) => "5m",
+            Self::Planned(PrefixLifetime::OneHour) => "1h",
+            Self::Planned(PrefixLifetime::Auto) => "auto",
             Self::Automatic => "automatic",
             Self::Without => "without",
         }
@@ -62,14 +63,16 @@ impl Scheme {
 
     /// Returns the schemes that are possible with this kind of markers.
     fn all(marking: &Marking, are_marks_known: bool) -> Vec<Self> {
-        let planned: &[Keep] = match marking.style {
+        let planned: &[PrefixLifetime] = match marking.style {
             Style::None => return vec![Self::Automatic, Self::Without],
-            Style::CacheControl | Style::CachePoint if marking.one_hour => {
-                &[Keep::FiveMinutes, Keep::OneHour, Keep::Auto]
-            }
-            Style::CacheControl | Style::CachePoint => &[Keep::FiveMinutes],
+            Style::CacheControl | Style::CachePoint if marking.one_hour => &[
+                PrefixLifetime::FiveMinutes,
+                PrefixLifetime::OneHour,
+                PrefixLifetime::Auto,
+            ],
+            Style::CacheControl | Style::CachePoint => &[PrefixLifetime::FiveMinutes],
             // Requests cannot set the lifetime of breakpoints.
-            Style::Breakpoints => &[Keep::Auto],
+            Style::Breakpoints => &[PrefixLifetime::Auto],
         };
         let sent = are_marks_known.then_some(Self::AsSent);
         let planned = planned.iter().copied().map(Self::Planned);
@@ -233,14 +236,14 @@ impl Column {
             Scheme::Planned(keep) => keep,
         };
         let ends = prompt.backwards().map(|node| self.ends.get(&node.id));
-        let occasion = Occasion {
+        let plan_context = PlanContext {
             previous_end: ends.flatten().next().copied(),
             human_paced: true,
             pauses: self.pauses(prompt, step.at),
             is_last: false,
             keep,
         };
-        let planned = plan(prompt, rules, &occasion).plan;
+        let planned = plan(prompt, rules, &plan_context).plan;
         if let (Some(tip), Some(end)) = (prompt.tip(), planned.end()) {
             self.ends.insert(tip, end);
         }

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
-use cachalot_agent::{Approver, ContextSource, HookSetup, House, Listener, Roster, Team};
+use cachalot_agent::{
+    AgentDirectory, Approver, ContextSource, Dependencies, HookSetup, Listener, Team,
+};
 use cachalot_cache::{Cache, Mode};
 use cachalot_core::Seals;
 use cachalot_hooks::{AgentLookup, Builtins};
@@ -87,7 +89,7 @@ struct Kept {
     holder: Option<String>,
 }
 
-/// Returns the files that agents must not write without the user's permission: see [`House::protected`].
+/// Returns the files that agents must not write without the user's permission: see [`Dependencies::protected`].
 fn protected(
     surroundings: &Surroundings,
     home: &Home,
@@ -184,7 +186,7 @@ impl Workbench {
         team: &Team,
         listener: Arc<dyn Listener>,
         approver: Arc<dyn Approver>,
-    ) -> Result<House> {
+    ) -> Result<Dependencies> {
         let inner = &self.0;
         let mut context: Vec<Arc<dyn ContextSource>> = Vec::new();
         if let Some(memory) = &inner.memory {
@@ -200,7 +202,7 @@ impl Workbench {
             bench: self.clone(),
             next: listener,
         });
-        Ok(House {
+        Ok(Dependencies {
             hooks: Some(self.hook_setup(&models)?),
             models,
             toolboxes: Arc::new(self.clone()),
@@ -212,7 +214,7 @@ impl Workbench {
             approver,
             protected: inner.protected.clone(),
             strict_forks: false,
-            name_session: Arc::new(run_id),
+            new_session_id: Arc::new(run_id),
             human_paced: false,
             single_turn: false,
         })
@@ -221,12 +223,12 @@ impl Workbench {
     /// Creates the hooks of a team; its builtins see only its agents.
     fn hook_setup(&self, models: &Models) -> Result<HookSetup> {
         let inner = &self.0;
-        let roster = Arc::new(Roster::default());
-        let lookup = Arc::clone(&roster) as Arc<dyn AgentLookup>;
+        let agent_directory = Arc::new(AgentDirectory::default());
+        let lookup = Arc::clone(&agent_directory) as Arc<dyn AgentLookup>;
         let builtins = self.builtins_for(lookup)?;
         let entries = hooks::entries(&inner.surroundings, &inner.hooks, &builtins, &inner.warn)?;
         Ok(HookSetup {
-            surroundings: cachalot_hooks::Surroundings {
+            dependencies: cachalot_hooks::HookDependencies {
                 builtins: Arc::new(builtins),
                 models: models.clone(),
                 http: inner.context.http.clone(),
@@ -234,7 +236,7 @@ impl Workbench {
                 clock: Arc::clone(&inner.context.clock),
                 directory: inner.context.workspace.root().to_owned(),
             },
-            roster,
+            agent_directory,
             entries,
         })
     }
@@ -310,8 +312,8 @@ impl Houses for Workbench {
         &self,
         team: &Arc<Team>,
         listener: Arc<dyn Listener>,
-    ) -> std::result::Result<House, String> {
-        self.furnish(team, listener, Arc::new(cachalot_agent::event::Nobody))
+    ) -> std::result::Result<Dependencies, String> {
+        self.furnish(team, listener, Arc::new(cachalot_agent::event::DenyAll))
             .map_err(|trouble| trouble.to_string())
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cachalot_hooks::input::ToolUse;
-use cachalot_hooks::{Builtin, Builtins, Entry, Event, Fault, Hooks, Input, Matcher, Output};
+use cachalot_hooks::{Builtin, Builtins, Event, Fault, HookEntry, Hooks, Input, Matcher, Output};
 use criterion::{Criterion, criterion_group, criterion_main};
 use tokio::runtime::Runtime;
 
@@ -43,14 +43,14 @@ impl Builtin for Silent {
     }
 }
 
-fn matched(event: Event, number: usize) -> Entry {
-    Entry {
-        matcher: Matcher::of("shell|edit_.*").unwrap(),
+fn matched(event: Event, number: usize) -> HookEntry {
+    HookEntry {
+        matcher: Matcher::new("shell|edit_.*").unwrap(),
         ..entry(event, "silent", &[&number.to_string()])
     }
 }
 
-fn hooks(entries: Vec<Entry>) -> Hooks {
+fn hooks(entries: Vec<HookEntry>) -> Hooks {
     let mut builtins = Builtins::default();
     builtins.register(Arc::new(Silent)).unwrap();
     Hooks::assemble(entries, &Nobody, &surroundings(builtins))
@@ -93,12 +93,12 @@ fn dispatch(criterion: &mut Criterion) {
     let four = hooks(four.chain([matched(Event::TurnEnd, 0)]).collect());
     let mut group = criterion.benchmark_group("an event");
     group.bench_function("nobody: asked whether anybody wants it", |bencher| {
-        bencher.iter(|| black_box(&four).want(black_box(Event::Stop)));
+        bencher.iter(|| black_box(&four).handles(black_box(Event::Stop)));
     });
     group.bench_function(
         "nobody: asked whether anybody wants it of this tool",
         |bencher| {
-            bencher.iter(|| black_box(&four).want_tool(black_box(Event::PostToolUse), "shell"));
+            bencher.iter(|| black_box(&four).handles_tool(black_box(Event::PostToolUse), "shell"));
         },
     );
     for (name, event) in [

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Digest, Seals, Spend, SystemClock};
-use cachalot_hooks::builtin::cache_response::{CacheResponse, Store};
+use cachalot_hooks::builtin::cache_response::{CacheResponse, ResponseStore};
 use cachalot_hooks::input::{Answer, Prompt};
 use cachalot_hooks::{AgentLookup, AgentView, Builtin as _, Event, Input};
 use cachalot_memory::Memory;
@@ -58,7 +58,7 @@ fn builtin(memory: Arc<dyn Memory>, home: &Path) -> CacheResponse {
     });
     let section = tree::parse("agent.yaml", "cache: {enabled: true, ttl: 1h}").unwrap();
     let opener = Arc::new(move |_: &_| {
-        Ok(Store {
+        Ok(ResponseStore {
             cache: cache.clone(),
             mode: Mode::On,
             user: "user".to_owned(),

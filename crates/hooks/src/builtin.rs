@@ -12,9 +12,9 @@ mod http_post;
 mod limit_large_tool_results;
 mod max_iterations;
 pub(crate) mod paragraph;
-mod plain;
 mod redact_secrets;
 mod request;
+mod simple;
 mod strip_unsupported_modalities;
 mod unload;
 
@@ -112,7 +112,7 @@ pub struct Injection {
 impl Injection {
     /// A hook for `event`, for all tools, without arguments.
     #[must_use]
-    pub fn of(event: Event) -> Self {
+    pub fn for_event(event: Event) -> Self {
         Self {
             event,
             matcher: Matcher::ALL,
@@ -130,7 +130,7 @@ pub struct Builtins {
 }
 
 /// Dependencies of the standard builtins.
-pub struct Parts {
+pub struct BuiltinDependencies {
     /// Access to the agents of the runtime.
     pub lookup: Arc<dyn AgentLookup>,
     /// The clock.
@@ -144,26 +144,28 @@ pub struct Parts {
 }
 
 impl Builtins {
-    /// Returns a registry with the builtins that need no dependencies beyond `parts`.
+    /// Returns a registry with the builtins that need no dependencies beyond `dependencies`.
     #[must_use]
-    pub fn standard(parts: &Parts) -> Self {
+    pub fn standard(dependencies: &BuiltinDependencies) -> Self {
         let all: Vec<Arc<dyn Builtin>> = vec![
-            Arc::new(add_date::AddDate::new(parts)),
+            Arc::new(add_date::AddDate::new(dependencies)),
             Arc::new(add_environment_info::AddEnvironmentInfo),
-            Arc::new(add_prompt_files::AddPromptFiles::new(parts)),
+            Arc::new(add_prompt_files::AddPromptFiles::new(dependencies)),
             Arc::new(add_directory_listing::AddDirectoryListing),
-            Arc::new(add_git_status::AddGitStatus::new(parts)),
-            Arc::new(http_post::HttpPost::new(parts)),
+            Arc::new(add_git_status::AddGitStatus::new(dependencies)),
+            Arc::new(http_post::HttpPost::new(dependencies)),
             Arc::new(max_iterations::MaxIterations),
-            Arc::new(unload::Unload::new(parts)),
-            Arc::new(strip_unsupported_modalities::StripUnsupportedModalities::new(parts)),
+            Arc::new(unload::Unload::new(dependencies)),
+            Arc::new(strip_unsupported_modalities::StripUnsupportedModalities::new(dependencies)),
             // Order of injection: redact secrets, then elide repeated results (compared in full), and
             // truncate last.
-            Arc::new(redact_secrets::RedactSecrets::new(parts)),
+            Arc::new(redact_secrets::RedactSecrets::new(dependencies)),
             Arc::new(elide_repeated_tool_results::ElideRepeatedToolResults::new(
-                parts,
+                dependencies,
             )),
-            Arc::new(limit_large_tool_results::LimitLargeToolResults::new(parts)),
+            Arc::new(limit_large_tool_results::LimitLargeToolResults::new(
+                dependencies,
+            )),
         ];
         let mut builtins = Self::default();
         for builtin in all {

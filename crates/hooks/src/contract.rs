@@ -7,8 +7,8 @@ use crate::event::EVENTS;
 mod keys;
 mod kinds;
 
-pub use keys::{Field, Honoured};
-pub use kinds::{ANSWERS, INPUTS, Key, Kind};
+pub use keys::{Field, SpecificOutput};
+pub use kinds::{INPUT_KEYS, Key, Kind, OUTPUT_KEYS};
 
 /// The contract of an event.
 #[derive(Debug)]
@@ -22,11 +22,11 @@ pub struct Contract {
     /// The order in which handlers run.
     pub order: Order,
     /// The effect of a handler that blocks.
-    pub blocks: Blocks,
+    pub blocks: BlockEffect,
     /// The effect of a handler that fails.
-    pub failure: Failure,
+    pub failure: FailureEffect,
     /// The outputs that take effect, in addition to a message for the user.
-    pub honours: &'static [Honoured],
+    pub honours: &'static [SpecificOutput],
     /// The input fields, in addition to those of all events ([`Field::COMMON`]).
     pub fields: &'static [Field],
 }
@@ -34,7 +34,7 @@ pub struct Contract {
 impl Contract {
     /// True if the output takes effect at this event.
     #[must_use]
-    pub fn honours(&self, what: Honoured) -> bool {
+    pub fn honours(&self, what: SpecificOutput) -> bool {
         self.honours.contains(&what)
     }
 }
@@ -50,19 +50,19 @@ pub enum Order {
 
 /// The effect of a handler that blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blocks {
+pub enum BlockEffect {
     /// Only a message: it is too late, or there is nothing to deny.
     Nothing,
     /// The operation is not carried out.
     Refusal,
     /// The agent continues and receives the reason. Only for handlers of a dialect with this meaning
-    /// ([`crate::Dialect::stop_goes_on`]); for others, a message.
-    GoingOn,
+    /// ([`crate::Dialect::continues_on_stop_block`]); for others, a message.
+    Continue,
 }
 
 /// The effect of a handler that fails, unless its definition overrides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum FailureEffect {
     /// A warning.
     Warning,
     /// A denial, unless the definition has `on_error: warn` or `ignore`, or the handler is a builtin
@@ -73,18 +73,18 @@ pub enum Failure {
     Denial,
 }
 
-use Blocks::{GoingOn, Nothing, Refusal};
-use Failure::{Denial, DenialByDefault, Warning};
-use Honoured as H;
+use BlockEffect::{Continue, Nothing, Refusal};
+use FailureEffect::{Denial, DenialByDefault, Warning};
 use Order::{Parallel, Sequential};
+use SpecificOutput as H;
 
 /// The contract of an event without a tool matcher.
 const fn contract(
     event: Event,
     fires: &'static str,
     order: Order,
-    blocks: Blocks,
-    honours: &'static [Honoured],
+    blocks: BlockEffect,
+    honours: &'static [SpecificOutput],
     fields: &'static [Field],
 ) -> Contract {
     Contract {
@@ -100,12 +100,12 @@ const fn contract(
 }
 
 /// The contract of an event without a tool matcher whose hooks are guards.
-const fn of_guards(
+const fn guard_contract(
     event: Event,
     fires: &'static str,
     order: Order,
-    blocks: Blocks,
-    honours: &'static [Honoured],
+    blocks: BlockEffect,
+    honours: &'static [SpecificOutput],
     fields: &'static [Field],
 ) -> Contract {
     Contract {
@@ -115,13 +115,13 @@ const fn of_guards(
 }
 
 /// The contract of an event with a tool matcher.
-const fn of_tools(
+const fn tool_contract(
     event: Event,
     fires: &'static str,
     order: Order,
-    blocks: Blocks,
-    failure: Failure,
-    honours: &'static [Honoured],
+    blocks: BlockEffect,
+    failure: FailureEffect,
+    honours: &'static [SpecificOutput],
     fields: &'static [Field],
 ) -> Contract {
     Contract {
@@ -141,7 +141,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::AdditionalContext, H::InstructionContext],
         &[Field::Source, Field::Parent],
     ),
-    of_guards(
+    guard_contract(
         Event::UserPromptSubmit,
         "when the user has said something, once a turn; not for tasks that agents give to sub-agents",
         Parallel,
@@ -149,7 +149,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::AdditionalContext, H::SyntheticResponse],
         &[Field::Prompt],
     ),
-    of_guards(
+    guard_contract(
         Event::PreUserTurn,
         "behind user_prompt_submit, also for tasks of sub-agents: the last moment at which the turn can be answered without a model",
         Parallel,
@@ -165,7 +165,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::AdditionalContext, H::InstructionContext],
         &[Field::Prompt],
     ),
-    of_guards(
+    guard_contract(
         Event::BeforeLlmCall,
         "before each model call; only what was not sent yet can be rewritten",
         Sequential,
@@ -181,7 +181,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[],
         &[Field::Usage, Field::Text],
     ),
-    of_tools(
+    tool_contract(
         Event::ToolInputTransform,
         "when the model calls a tool, before anything else",
         Sequential,
@@ -190,7 +190,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::UpdatedInput],
         &[Field::Tool],
     ),
-    of_tools(
+    tool_contract(
         Event::ToolGuard,
         "when the arguments of a call are rewritten, before permissions are looked at",
         Parallel,
@@ -199,7 +199,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::PermissionDecision, H::Metadata],
         &[Field::Tool],
     ),
-    of_tools(
+    tool_contract(
         Event::PreToolUse,
         "before every call, whatever the permissions say; allowing does not overrule a rule that denies or asks",
         Sequential,
@@ -208,7 +208,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::UpdatedInput, H::PermissionDecision, H::AdditionalContext],
         &[Field::Tool],
     ),
-    of_tools(
+    tool_contract(
         Event::PermissionRequest,
         "before the user is asked whether a call may be made, instead of whom a hook may answer",
         Parallel,
@@ -217,7 +217,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::PermissionDecision, H::UpdatedInput, H::Metadata],
         &[Field::Tool],
     ),
-    of_tools(
+    tool_contract(
         Event::ToolResponseTransform,
         "when a tool has answered or failed, before the model sees it",
         Sequential,
@@ -226,7 +226,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::UpdatedToolResponse],
         &[Field::Tool, Field::ToolResponse],
     ),
-    of_tools(
+    tool_contract(
         Event::PostToolUse,
         "when the result of a call is final; blocking ends the turn behind the calls of the same answer",
         Parallel,
@@ -247,7 +247,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         Event::Stop,
         "when the model has nothing more to do, or a hook has answered",
         Parallel,
-        GoingOn,
+        Continue,
         &[],
         &[Field::Answer, Field::Prompt],
     ),

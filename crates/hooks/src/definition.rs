@@ -42,9 +42,9 @@ mod claude;
 mod options;
 mod read;
 
-pub(crate) use action::quoted;
+pub(crate) use action::quote;
 pub(crate) use claude::Plugin;
-pub(crate) use read::Reading;
+pub(crate) use read::HooksParser;
 pub use read::read;
 
 /// The timeout of a handler without a `timeout`.
@@ -52,15 +52,15 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A handler for an event, configured by a file, a flag or a builtin.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct HookEntry {
     /// The event.
     pub event: Event,
     /// The name of the event in the dialect: `PreToolUse`.
-    pub spoken: Arc<str>,
+    pub event_name: Arc<str>,
     /// The tools that the hook applies to.
     pub matcher: Matcher,
     /// Restricts the hook of a tool event to failed or to successful calls.
-    pub only: Option<Only>,
+    pub only: Option<ResultFilter>,
     /// The handler to run.
     pub definition: Definition,
     /// The dialect of its input and output.
@@ -73,7 +73,7 @@ pub struct Entry {
 
 /// A restriction to tool calls with this result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Only {
+pub enum ResultFilter {
     /// Failed calls.
     Failures,
     /// Successful calls.
@@ -120,7 +120,7 @@ pub enum Background {
 impl Definition {
     /// A definition with default options.
     #[must_use]
-    pub fn of(action: Action) -> Self {
+    pub fn new(action: Action) -> Self {
         Self {
             name: None,
             action,

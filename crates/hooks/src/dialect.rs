@@ -8,26 +8,26 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::definition::Entry;
+use crate::definition::HookEntry;
 use crate::input::{Input, ToolUse};
 use crate::output::{Fault, Output};
 use crate::{Event, Matcher};
 
-mod answer;
 mod claude;
 mod codex;
 mod condition;
 mod docker_agent;
 mod environment;
+mod exit_status;
+mod extra_text;
 mod first_line;
 mod gemini;
-mod heard;
 mod instructions;
 mod messages;
+mod output;
+mod output_object;
 mod parse;
 mod repeated;
-mod said;
-mod stray;
 mod strict;
 mod synthetic;
 mod tools;
@@ -37,7 +37,7 @@ mod vocabulary;
 pub use condition::Condition;
 pub(crate) use first_line::FirstLine;
 pub use parse::parse_input;
-pub(crate) use vocabulary::{Spoken, Unheard, Vocabulary};
+pub(crate) use vocabulary::{NamedEvent, UnsupportedEvent, Vocabulary};
 
 /// The dialect of a handler's input and output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -78,20 +78,20 @@ impl Dialect {
     }
 
     /// Resolves the name of an event in this dialect; our own names are always accepted.
-    pub(crate) fn event(self, name: &str) -> Option<Spoken> {
+    pub(crate) fn event(self, name: &str) -> Option<NamedEvent> {
         let known = self.vocabulary().events.iter();
-        let known = known.copied().find(|spoken| spoken.name == name);
-        known.or_else(|| name.parse().ok().map(|event| self.speak(event)))
+        let known = known.copied().find(|event_name| event_name.name == name);
+        known.or_else(|| name.parse().ok().map(|event| self.named_event(event)))
     }
 
     /// Returns the name of an event in this dialect; our own name if it has none.
-    pub(crate) fn speak(self, event: Event) -> Spoken {
+    pub(crate) fn named_event(self, event: Event) -> NamedEvent {
         let known = self.vocabulary().events.iter();
         let name = known
-            .filter(|spoken| spoken.event == event)
-            .map(|spoken| spoken.name)
+            .filter(|event_name| event_name.event == event)
+            .map(|event_name| event_name.name)
             .next();
-        Spoken {
+        NamedEvent {
             name: name.unwrap_or(event.name()),
             event,
             only: None,
@@ -102,7 +102,7 @@ impl Dialect {
     /// The name of an event in this dialect.
     #[must_use]
     pub fn event_name(self, event: Event) -> &'static str {
-        self.speak(event).name
+        self.named_event(event).name
     }
 }
 
@@ -131,7 +131,7 @@ impl FromStr for Dialect {
 
 /// The result of a process or a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct HandlerResponse {
     /// The exit code; 0 for a successful request.
     pub code: i32,
     /// The standard output or the response body.
@@ -145,12 +145,12 @@ impl Dialect {
     ///
     /// # Errors
     /// The input cannot be serialized.
-    pub fn write(self, entry: &Entry, input: &Input) -> Result<Vec<u8>, Fault> {
+    pub fn write(self, entry: &HookEntry, input: &Input) -> Result<Vec<u8>, Fault> {
         let told = match self {
-            Self::DockerAgent => docker_agent::told(entry, input),
-            Self::Claude => claude::told(entry, input),
-            Self::Codex => codex::told(entry, input),
-            Self::Gemini => gemini::told(entry, input),
+            Self::DockerAgent => docker_agent::write_input(entry, input),
+            Self::Claude => claude::write_input(entry, input),
+            Self::Codex => codex::write_input(entry, input),
+            Self::Gemini => gemini::write_input(entry, input),
         };
         serde_json::to_vec(&told).map_err(|error| {
             Fault::new(format!("what the hook is told cannot be written: {error}"))
@@ -164,12 +164,12 @@ impl Dialect {
     }
 
     /// True if its handlers may set environment variables for all later commands at this event.
-    pub(crate) fn takes_exports(self, event: Event) -> bool {
+    pub(crate) fn accepts_exports(self, event: Event) -> bool {
         self == Self::Claude && event == Event::SessionStart
     }
 
     /// True if the first line of a command's output may move the command to the background.
-    pub(crate) fn runs_on(self) -> bool {
+    pub(crate) fn may_move_to_background(self) -> bool {
         self == Self::Claude
     }
 
@@ -177,8 +177,13 @@ impl Dialect {
     ///
     /// # Errors
     /// The handler failed, or its output is invalid in this dialect.
-    pub fn read(self, entry: &Entry, input: &Input, ended: &Ended) -> Result<Output, Fault> {
-        heard::read(self, entry, input, ended)
+    pub fn read(
+        self,
+        entry: &HookEntry,
+        input: &Input,
+        ended: &HandlerResponse,
+    ) -> Result<Output, Fault> {
+        exit_status::read(self, entry, input, ended)
     }
 
     /// True if a matcher matches a tool, by our name of the tool or by one of the dialect's.
@@ -197,28 +202,28 @@ impl Dialect {
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "_-| ,".contains(c));
         match self {
-            Self::DockerAgent => Matcher::of(written),
+            Self::DockerAgent => Matcher::new(written),
             _ if is_list => {
                 let names = written.split(['|', ',']).map(str::trim);
                 let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-                Matcher::of(&names.join("|"))
+                Matcher::new(&names.join("|"))
             }
             _ if written.trim() == "*" => Ok(Matcher::ALL),
             _ => {
                 regex::Regex::new(written)?;
-                Matcher::of(&format!("(?s:.*)(?:{written})(?s:.*)"))
+                Matcher::new(&format!("(?s:.*)(?:{written})(?s:.*)"))
             }
         }
     }
 
     /// Adds a block to an output, in the form of the dialect.
     pub(crate) fn refuse(self, event: Event, reason: Option<String>, output: &mut Output) {
-        answer::refuse(self, event, reason, output);
+        output::refuse(self, event, reason, output);
     }
 
     /// True if a handler that blocks `stop` makes the agent continue.
     #[must_use]
-    pub fn stop_goes_on(self) -> bool {
+    pub fn continues_on_stop_block(self) -> bool {
         self != Self::DockerAgent
     }
 

@@ -11,7 +11,7 @@ use futures_util::future::{BoxFuture, join_all};
 
 use crate::Event;
 use crate::builtin::Builtins;
-use crate::definition::Entry;
+use crate::definition::HookEntry;
 use crate::event::EVENTS;
 use crate::handler::Handler;
 use crate::handler::exports;
@@ -20,19 +20,19 @@ use crate::lookup::AgentView;
 use crate::verdict::Verdict;
 
 mod assemble;
-mod hear;
 mod rewrite;
+mod run;
 mod select;
 mod sessions;
-mod tally;
+mod verdict_builder;
 mod writes;
 
-pub(crate) use sessions::{Left, Sessions};
-use tally::Tally;
+pub(crate) use sessions::{BackgroundReport, Sessions};
+use verdict_builder::VerdictBuilder;
 
 /// Dependencies of handlers.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct HookDependencies {
     /// The builtins.
     pub builtins: Arc<Builtins>,
     /// The models that hooks may call.
@@ -49,14 +49,14 @@ pub struct Surroundings {
 
 /// The hooks of an agent, ready to run. Cheap to clone; clones share their state.
 #[derive(Clone, Default)]
-pub struct Hooks(Arc<Assembled>);
+pub struct Hooks(Arc<HookSet>);
 
 #[derive(Default)]
-struct Assembled {
+struct HookSet {
     /// The hooks, by event.
-    ready: [Vec<Ready>; EVENTS],
+    ready: [Vec<ReadyHook>; EVENTS],
     /// True for events that have a hook or deliver background output.
-    wanted: [bool; EVENTS],
+    has_hooks: [bool; EVENTS],
     sessions: Arc<Sessions>,
     /// The environment variables, and the working directory of commands.
     environment: Arc<BTreeMap<String, String>>,
@@ -64,8 +64,8 @@ struct Assembled {
 }
 
 /// A hook that is ready to run.
-struct Ready {
-    entry: Entry,
+struct ReadyHook {
+    entry: HookEntry,
     handler: Arc<dyn Handler>,
     /// The index of the first equal hook of the event (same definition and dialect): only one of them
     /// runs.
@@ -85,11 +85,11 @@ impl Hooks {
     /// All problems: an unknown builtin, an unknown model, `on_error: block` at an event that cannot be
     /// blocked, or a builtin that injects itself into an event that it does not support.
     pub fn assemble(
-        entries: Vec<Entry>,
+        entries: Vec<HookEntry>,
         agent: &dyn AgentView,
-        surroundings: &Surroundings,
+        dependencies: &HookDependencies,
     ) -> Result<Self, Vec<Problem>> {
-        assemble::assemble(entries, agent, surroundings).map(|all| Self(Arc::new(all)))
+        assemble::assemble(entries, agent, dependencies).map(|all| Self(Arc::new(all)))
     }
 
     /// A digest of all hooks and their order. Hooks with different digests may produce different
@@ -98,10 +98,10 @@ impl Hooks {
     pub fn identity(&self) -> Digest {
         let ready = self.0.ready.iter().flatten();
         let told: Vec<String> = ready
-            .map(|Ready { entry, .. }| {
-                let Entry {
+            .map(|ReadyHook { entry, .. }| {
+                let HookEntry {
                     event,
-                    spoken,
+                    event_name,
                     matcher,
                     only,
                     definition,
@@ -110,7 +110,7 @@ impl Hooks {
                     place: _,
                 } = entry;
                 let matcher = matcher.pattern();
-                format!("{event} {spoken} {matcher:?} {only:?} {dialect} {definition:?}")
+                format!("{event} {event_name} {matcher:?} {only:?} {dialect} {definition:?}")
             })
             .collect();
         let told: Vec<&[u8]> = told.iter().map(String::as_bytes).collect();
@@ -120,14 +120,14 @@ impl Hooks {
     /// True if an event has hooks. Callers check this before they build an [`Input`].
     #[must_use]
     #[inline]
-    pub fn want(&self, event: Event) -> bool {
-        self.0.wanted[event as usize]
+    pub fn handles(&self, event: Event) -> bool {
+        self.0.has_hooks[event as usize]
     }
 
     /// True if an event may have hooks for this tool. May return true without a match: dialects have
     /// names of their own, and tools of MCP servers are matched by more than their name.
     #[must_use]
-    pub fn want_tool(&self, event: Event, tool: &str) -> bool {
+    pub fn handles_tool(&self, event: Event, tool: &str) -> bool {
         self.0.ready[event as usize]
             .iter()
             .any(|ready| select::may_be_for(ready, tool))
@@ -139,13 +139,13 @@ impl Hooks {
     #[inline]
     pub fn fire(&self, input: Input) -> impl Future<Output = Verdict> + Send {
         // Without hooks, the input is not moved into a future.
-        let telling = match self.want(input.event) {
-            true => Some(self.telling(input)),
+        let running = match self.handles(input.event) {
+            true => Some(self.dispatch(input)),
             false => None,
         };
         async move {
-            match telling {
-                Some(telling) => telling.await,
+            match running {
+                Some(running) => running.await,
                 None => Verdict::default(),
             }
         }
@@ -153,49 +153,56 @@ impl Hooks {
 
     /// Boxed, to keep the futures of callers small.
     #[inline(never)]
-    fn telling(&self, input: Input) -> BoxFuture<'_, Verdict> {
-        Box::pin(self.tell(input))
+    fn dispatch(&self, input: Input) -> BoxFuture<'_, Verdict> {
+        Box::pin(self.run(input))
     }
 
     /// Runs the handlers wave by wave. The handlers of a wave run concurrently and see the rewrites of
     /// earlier waves. Outputs are combined in the order of the configuration, independent of the order
     /// of completion.
-    async fn tell(&self, mut input: Input) -> Verdict {
+    async fn run(&self, mut input: Input) -> Verdict {
         let sessions = &self.0.sessions;
-        let told = select::told(&self.0.ready[input.event as usize], &input, sessions);
-        let mut tally = Tally::new(&input, told.len());
+        let told = select::select(&self.0.ready[input.event as usize], &input, sessions);
+        let mut builder = VerdictBuilder::new(&input, told.len());
         if input.event == Event::TurnStart {
-            for left in sessions.take_left(&input.session_id) {
+            for background_report in sessions.take_background_reports(&input.session_id) {
                 // It is too late to deny anything.
-                tally.add(&left.entry, true, left.report, &mut input);
+                builder.add(
+                    &background_report.entry,
+                    true,
+                    background_report.report,
+                    &mut input,
+                );
             }
         }
         for wave in select::waves(input.event.contract(), &told) {
-            let heard = wave.iter().map(|ready| hear::hear(ready, &input, sessions));
+            let heard = wave
+                .iter()
+                .map(|ready| run::run_handler(ready, &input, sessions));
             let reports = join_all(heard).await;
             for (ready, report) in wave.iter().zip(reports) {
-                tally.add(&ready.entry, ready.fails_open, report, &mut input);
+                builder.add(&ready.entry, ready.fails_open, report, &mut input);
             }
         }
         match input.event {
-            Event::SessionStart => self.take_exports(&input.session_id, &mut tally).await,
-            Event::SessionEnd => sessions.forget(&input.session_id),
+            Event::SessionStart => self.take_exports(&input.session_id, &mut builder).await,
+            Event::SessionEnd => sessions.remove(&input.session_id),
             _ => {}
         }
-        tally.verdict()
+        builder.verdict()
     }
 
     /// Reads the environment variables that `session_start` hooks have set.
-    async fn take_exports(&self, session: &str, tally: &mut Tally) {
+    async fn take_exports(&self, session: &str, builder: &mut VerdictBuilder) {
         let Some(file) = self.0.sessions.exported(session) else {
             return;
         };
         match exports::read(&file, &self.0.environment, &self.0.directory).await {
             Ok(environment) => {
                 self.0.sessions.set(session, &environment);
-                tally.set(environment);
+                builder.set(environment);
             }
-            Err(fault) => tally.tell(Some(&fault.message)),
+            Err(fault) => builder.add_message(Some(&fault.message)),
         }
     }
 }

@@ -9,7 +9,7 @@ mod judgement;
 mod model;
 mod process;
 mod prompt;
-mod question;
+mod question_template;
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_model::Model;
 
-use crate::definition::{Action, Entry};
-use crate::dispatch::{Sessions, Surroundings};
+use crate::definition::{Action, HookEntry};
+use crate::dispatch::{HookDependencies, Sessions};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
 /// The maximum output of a command or a server in bytes; for a command, stdout and stderr each.
-const LONGEST: usize = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// A handler of an event. Dropping the future of [`Handler::handle`] cancels it, including everything
 /// that it started. Timeouts and the effects of failures are implemented by the dispatcher.
@@ -37,7 +37,7 @@ pub trait Handler: Send + Sync {
 }
 
 /// Dependencies that the handlers of one agent share.
-pub(crate) struct Shared {
+pub(crate) struct HandlerContext {
     /// The agent's own model.
     pub(crate) model: Option<Model>,
     pub(crate) sessions: Arc<Sessions>,
@@ -48,33 +48,33 @@ pub(crate) struct Shared {
 /// # Errors
 /// Errors that would occur on every run: an unknown builtin or model, invalid arguments, a missing API
 /// key, a malformed template or URL.
-pub(crate) fn ready(
-    entry: &Entry,
-    surroundings: &Surroundings,
-    shared: &Shared,
+pub(crate) fn create(
+    entry: &HookEntry,
+    dependencies: &HookDependencies,
+    shared: &HandlerContext,
 ) -> Result<Arc<dyn Handler>, Problem> {
     let ready: Result<Arc<dyn Handler>, Problem> = match &entry.definition.action {
-        Action::Command { line } => command::ready(line, entry, surroundings, shared),
+        Action::Command { line } => command::create(line, entry, dependencies, shared),
         Action::Builtin { name, arguments } => {
-            builtin::ready(name, arguments, entry.event, surroundings)
+            builtin::create(name, arguments, entry.event, dependencies)
         }
-        Action::Http { url, headers } => http::ready(url, headers, entry, surroundings),
+        Action::Http { url, headers } => http::create(url, headers, entry, dependencies),
         Action::Model {
             model,
             prompt,
             system_prompt,
             schema,
         } => {
-            let wanted = model::Wanted {
+            let options = model::ModelOptions {
                 model,
                 prompt,
                 system_prompt: system_prompt.as_deref(),
                 schema: *schema,
             };
-            model::ready(&wanted, entry, surroundings)
+            model::create(&options, entry, dependencies)
         }
         Action::Prompt { model, prompt } => {
-            prompt::ready(model.as_deref(), prompt, entry, surroundings, shared)
+            prompt::create(model.as_deref(), prompt, entry, dependencies, shared)
         }
     };
     ready.map_err(|problem| match &entry.place {

@@ -23,9 +23,9 @@ mod verdict;
 
 pub use builtin::{Builtin, Builtins, Injection};
 pub use contract::{CONTRACTS, Contract};
-pub use definition::{Action, Definition, Entry};
+pub use definition::{Action, Definition, HookEntry};
 pub use dialect::Dialect;
-pub use dispatch::{Hooks, Surroundings};
+pub use dispatch::{HookDependencies, Hooks};
 pub use event::{Event, UnknownEvent};
 pub use handler::Handler;
 pub use input::Input;
@@ -33,4 +33,4 @@ pub use lookup::{AgentLookup, AgentView};
 pub use matcher::Matcher;
 pub use output::{Decision, Fault, Output, Synthetic};
 pub use transcript::Transcript;
-pub use verdict::{Report, Verdict};
+pub use verdict::{HandlerReport, Verdict};

@@ -21,7 +21,7 @@ impl Matcher {
     ///
     /// # Errors
     /// `pattern` is no regular expression.
-    pub fn of(pattern: &str) -> Result<Self, regex::Error> {
+    pub fn new(pattern: &str) -> Result<Self, regex::Error> {
         if pattern.is_empty() || pattern == "*" {
             return Ok(Self::ALL);
         }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::Event;
-use crate::contract::{ANSWERS, Contract, Field, INPUTS, Key, Kind};
+use crate::contract::{Contract, Field, INPUT_KEYS, Key, Kind, OUTPUT_KEYS};
 
 mod files;
 mod tables;
@@ -16,7 +16,7 @@ pub use tables::tables;
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// The keys that every input has.
-const ALWAYS: [&str; 3] = ["session_id", "cwd", "hook_event_name"];
+const REQUIRED_KEYS: [&str; 3] = ["session_id", "cwd", "hook_event_name"];
 
 /// The JSON Schema (2020-12) of the input at an event, in our own dialect.
 #[must_use]
@@ -31,7 +31,7 @@ pub fn input_schema(event: Event) -> Value {
         "title": format!("What hooks are told at {event}"),
         "description": sentence(event.contract().fires),
         "type": "object",
-        "required": ALWAYS,
+        "required": REQUIRED_KEYS,
         "properties": properties,
     })
 }
@@ -48,7 +48,7 @@ pub fn output_schema(event: Event) -> Value {
         "hook_event_name".to_owned(),
         json!({ "const": event.name() }),
     );
-    let mut properties: Map<String, Value> = ANSWERS.iter().map(property).collect();
+    let mut properties: Map<String, Value> = OUTPUT_KEYS.iter().map(property).collect();
     properties["hook_specific_output"]["properties"] = Value::Object(specific);
     properties["hook_specific_output"]["additionalProperties"] = json!(false);
     json!({
@@ -63,7 +63,7 @@ pub fn output_schema(event: Event) -> Value {
 /// The input keys of an event, each once.
 fn inputs(contract: &Contract) -> impl Iterator<Item = &'static Key> {
     let fields = contract.fields;
-    INPUTS.iter().filter(move |key| {
+    INPUT_KEYS.iter().filter(move |key| {
         Field::COMMON.contains(&key.name)
             || fields.iter().any(|field| field.keys().contains(&key.name))
     })

@@ -17,18 +17,18 @@ use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{self, Kind, Node};
 
 use crate::builtin::Builtins;
-use crate::definition::{Action, Definition, Entry, Plugin, Reading};
+use crate::definition::{Action, Definition, HookEntry, HooksParser, Plugin};
 use crate::{Dialect, Event, Matcher};
 
+mod detect;
 mod json;
-mod recognized;
 mod toml;
 
 /// The parsed hooks of files.
 #[derive(Debug, Clone, Default)]
-pub struct Read {
+pub struct ParsedHooks {
     /// The hooks, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HookEntry>,
     /// Warnings: valid configuration that is ignored.
     pub warnings: Vec<Problem>,
 }
@@ -40,12 +40,12 @@ pub fn read_file(
     dialect: Option<Dialect>,
     builtins: &Builtins,
     problems: &mut Vec<Problem>,
-) -> Read {
+) -> ParsedHooks {
     match text_of(path) {
         Ok(text) => read_text(path, &text, dialect, builtins, problems),
         Err(problem) => {
             problems.push(problem);
-            Read::default()
+            ParsedHooks::default()
         }
     }
 }
@@ -57,7 +57,7 @@ pub fn read_text(
     dialect: Option<Dialect>,
     builtins: &Builtins,
     problems: &mut Vec<Problem>,
-) -> Read {
+) -> ParsedHooks {
     let name = path.display().to_string();
     let extension = path.extension().and_then(|extension| extension.to_str());
     let node = match extension {
@@ -68,21 +68,21 @@ pub fn read_text(
     let recognized = node.and_then(|node| {
         let dialect = match dialect {
             Some(dialect) => dialect,
-            None => recognized::dialect(path, &node).map_err(|problem| vec![problem])?,
+            None => detect::dialect(path, &node).map_err(|problem| vec![problem])?,
         };
         Ok((node, dialect))
     });
     match recognized {
         Ok((node, dialect)) => {
             let is_foreign = dialect != Dialect::DockerAgent;
-            let mut reading = Reading::new(&name, builtins, is_foreign);
-            reading.plugin = Plugin::of(path);
-            read_node(&node, dialect, &mut reading);
-            reading.read(problems)
+            let mut parser = HooksParser::new(&name, builtins, is_foreign);
+            parser.plugin = Plugin::from_file(path);
+            read_node(&node, dialect, &mut parser);
+            parser.read(problems)
         }
         Err(mut why) => {
             problems.append(&mut why);
-            Read::default()
+            ParsedHooks::default()
         }
     }
 }
@@ -92,21 +92,21 @@ pub fn read_text(
 ///
 /// # Errors
 /// The directory cannot be read. This is an error because it may contain a guard.
-pub fn files_of(directory: &Path) -> Result<Vec<PathBuf>, Problem> {
+pub fn list_hook_files(directory: &Path) -> Result<Vec<PathBuf>, Problem> {
     files(directory).map_err(|error| unreadable(directory, &error))
 }
 
 /// Creates the hook of a flag: a shell command for an event, for all tools. `None` if the command is
 /// blank.
 #[must_use]
-pub fn of_flag(flag: &str, event: Event, line: &str) -> Option<Entry> {
+pub fn from_flag(flag: &str, event: Event, line: &str) -> Option<HookEntry> {
     let line = line.trim();
-    (!line.is_empty()).then(|| Entry {
+    (!line.is_empty()).then(|| HookEntry {
         event,
-        spoken: event.name().into(),
+        event_name: event.name().into(),
         matcher: Matcher::ALL,
         only: None,
-        definition: Definition::of(Action::Command {
+        definition: Definition::new(Action::Command {
             line: line.to_owned(),
         }),
         dialect: Dialect::DockerAgent,
@@ -116,24 +116,22 @@ pub fn of_flag(flag: &str, event: Event, line: &str) -> Option<Entry> {
 }
 
 /// Parses the hooks of a file: under `hooks`, or at the top level if the file contains only events.
-fn read_node(node: &Node, dialect: Dialect, reading: &mut Reading<'_>) {
+fn read_node(node: &Node, dialect: Dialect, parser: &mut HooksParser<'_>) {
     let is_foreign = dialect != Dialect::DockerAgent;
     match node.get("hooks") {
-        Some(hooks) if is_foreign => foreign(node, hooks, dialect, reading),
-        Some(hooks) => own(node, hooks, reading),
-        None if is_foreign && recognized::has_events(node, dialect) => {
-            reading.section(node, dialect)
-        }
-        None if is_foreign && node.as_map().is_some() => without_hooks(node, reading),
-        None => reading.section(node, dialect),
+        Some(hooks) if is_foreign => foreign(node, hooks, dialect, parser),
+        Some(hooks) => own(node, hooks, parser),
+        None if is_foreign && detect::has_events(node, dialect) => parser.section(node, dialect),
+        None if is_foreign && node.as_map().is_some() => without_hooks(node, parser),
+        None => parser.section(node, dialect),
     }
 }
 
 /// Accepts settings without hooks, but reports a probable typo of `hooks`.
-fn without_hooks(node: &Node, reading: &mut Reading<'_>) {
+fn without_hooks(node: &Node, parser: &mut HooksParser<'_>) {
     let mut entries = node.as_map().unwrap_or_default().iter();
     if let Some(slip) = entries.find(|entry| nearest(&entry.key, ["hooks"]).is_some()) {
-        reading.problems.push(
+        parser.problems.push(
             Problem::new(
                 "unknown-key",
                 format!("`{}` is no key of settings", slip.key),
@@ -145,27 +143,26 @@ fn without_hooks(node: &Node, reading: &mut Reading<'_>) {
 }
 
 /// Parses one of our files with `hooks`, `dialect` and descriptive keys.
-fn own(node: &Node, hooks: &Node, reading: &mut Reading<'_>) {
-    let Some(mut section) = tree::Section::of(node, "a file of hooks", &mut reading.problems)
-    else {
+fn own(node: &Node, hooks: &Node, parser: &mut HooksParser<'_>) {
+    let Some(mut section) = tree::Section::of(node, "a file of hooks", &mut parser.problems) else {
         return;
     };
     for key in ["version", "name", "description", "metadata", "hooks"] {
         section.claim(key);
     }
     let dialect = section.present("dialect");
-    section.finish(&mut reading.problems);
+    section.finish(&mut parser.problems);
     let dialect = match dialect {
-        Some(named) => reading.dialect(named),
+        Some(named) => parser.dialect(named),
         None => Some(Dialect::DockerAgent),
     };
     if let Some(dialect) = dialect {
-        reading.section(hooks, dialect);
+        parser.section(hooks, dialect);
     }
 }
 
 /// Parses settings of another runtime, including the settings that disable hooks.
-fn foreign(node: &Node, hooks: &Node, dialect: Dialect, reading: &mut Reading<'_>) {
+fn foreign(node: &Node, hooks: &Node, dialect: Dialect, parser: &mut HooksParser<'_>) {
     let is = |node: Option<&Node>, truth| node.and_then(Node::as_boolean) == Some(truth);
     let config = node.get("hooksConfig");
     let features = node.get("features");
@@ -176,7 +173,7 @@ fn foreign(node: &Node, hooks: &Node, dialect: Dialect, reading: &mut Reading<'_
         || is(config.and_then(|config| config.get("enabled")), false)
         || is(hooks.get("enabled"), false);
     if is_off {
-        reading.warnings.push(
+        parser.warnings.push(
             Problem::new(
                 "hooks-switched-off",
                 "the file switches its hooks off: none run",
@@ -196,14 +193,14 @@ fn foreign(node: &Node, hooks: &Node, dialect: Dialect, reading: &mut Reading<'_
     if let Kind::Map(entries) = &mut events.kind {
         entries.retain(|entry| !others.contains(&entry.key.as_str()));
     }
-    reading.section(&events, dialect);
+    parser.section(&events, dialect);
     let disabled = [
         hooks.get("disabled"),
         config.and_then(|config| config.get("disabled")),
     ];
     let disabled = disabled.into_iter().flatten().filter_map(Node::as_list);
     let disabled: Vec<&str> = disabled.flatten().filter_map(Node::as_text).collect();
-    reading.entries.retain(|entry| {
+    parser.entries.retain(|entry| {
         let line = match &entry.definition.action {
             Action::Command { line } => line,
             _ => "",

@@ -11,10 +11,10 @@ use tempfile::NamedTempFile;
 /// The messages of a session. The file is created when a handler first asks for its path; it then
 /// contains all messages and is readable by its owner only. It is deleted with the last clone.
 #[derive(Clone, Default)]
-pub struct Transcript(Arc<Mutex<Said>>);
+pub struct Transcript(Arc<Mutex<TranscriptState>>);
 
 #[derive(Default)]
-struct Said {
+struct TranscriptState {
     messages: Vec<Arc<Message>>,
     /// The number of messages in the file.
     written: usize,
@@ -22,22 +22,22 @@ struct Said {
 }
 
 impl Transcript {
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn state(&self) -> MutexGuard<'_, TranscriptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a message.
     pub fn add(&self, message: &Arc<Message>) {
-        self.said().messages.push(Arc::clone(message));
+        self.state().messages.push(Arc::clone(message));
     }
 
     /// Clears the transcript, for a conversation that was rewritten.
-    pub fn forget(&self) {
-        let mut said = self.said();
-        said.messages.clear();
-        said.written = 0;
+    pub fn clear(&self) {
+        let mut state = self.state();
+        state.messages.clear();
+        state.written = 0;
         // The old file is obsolete: deletes it.
-        said.file = None;
+        state.file = None;
     }
 
     /// Updates the file and returns its path. `line` formats a message and its index as a line, without
@@ -46,12 +46,12 @@ impl Transcript {
     /// # Errors
     /// Errors of the file system.
     pub(crate) fn file(&self, line: impl Fn(&Message, usize) -> String) -> io::Result<PathBuf> {
-        let mut said = self.said();
-        let Said {
+        let mut state = self.state();
+        let TranscriptState {
             messages,
             written,
             file,
-        } = &mut *said;
+        } = &mut *state;
         let file = match file {
             Some(file) => file,
             None => {
@@ -82,6 +82,6 @@ impl Transcript {
 
 impl fmt::Debug for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Transcript({})", self.said().messages.len())
+        write!(f, "Transcript({})", self.state().messages.len())
     }
 }

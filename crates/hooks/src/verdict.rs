@@ -7,7 +7,7 @@ use cachalot_core::Spend;
 use cachalot_model::Message;
 use serde_json::{Map, Value};
 
-use crate::definition::{Action, Entry};
+use crate::definition::{Action, HookEntry};
 use crate::input::ToolUse;
 use crate::output::{Decision, Fault, Output, Synthetic};
 
@@ -18,8 +18,8 @@ pub struct Verdict {
     /// The strongest decision, with the first reason for it. A block is a denial.
     pub decision: Option<(Decision, String)>,
     /// The reasons why the turn continues although the model has finished, one per line
-    /// ([`crate::contract::Blocks::GoingOn`]).
-    pub goes_on: Option<String>,
+    /// ([`crate::contract::BlockEffect::Continue`]).
+    pub continue_reason: Option<String>,
     /// The first reason to end the turn. Overrides all other decisions.
     pub ends_turn: Option<String>,
     /// Messages for the user, in order: those of handlers, and reports of failures.
@@ -48,7 +48,7 @@ pub struct Verdict {
     /// The cost of the handlers themselves.
     pub spent: Spend,
     /// The report of each handler, in the order of the configuration.
-    pub reports: Vec<Report>,
+    pub reports: Vec<HandlerReport>,
 }
 
 impl Verdict {
@@ -72,14 +72,14 @@ impl Verdict {
     }
 }
 
-impl Report {
+impl HandlerReport {
     /// Creates the report of a handler that started at `began`.
-    pub(crate) fn new(entry: &Entry, began: Instant, said: Result<Output, Fault>) -> Self {
+    pub(crate) fn new(entry: &HookEntry, began: Instant, result: Result<Output, Fault>) -> Self {
         Self {
             handler: entry.definition.title().into_owned(),
             is_builtin: matches!(entry.definition.action, Action::Builtin { .. }),
             elapsed: began.elapsed(),
-            said,
+            result,
         }
     }
 
@@ -94,13 +94,13 @@ impl Report {
                 || output.updated_tool_response.is_some()
                 || output.synthetic.is_some()
         };
-        !self.is_builtin && self.said.as_ref().is_ok_and(changes)
+        !self.is_builtin && self.result.as_ref().is_ok_and(changes)
     }
 }
 
 /// The report of one handler.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct HandlerReport {
     /// The title of the hook.
     pub handler: String,
     /// Set if it is a builtin: its output depends only on its input, except for context that it adds.
@@ -108,5 +108,5 @@ pub struct Report {
     /// The running time.
     pub elapsed: Duration,
     /// The output, or the failure.
-    pub said: Result<Output, Fault>,
+    pub result: Result<Output, Fault>,
 }

@@ -24,18 +24,18 @@ use serde::Serialize;
 
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Plan;
-use cachalot_prompt::continuation::{Break, divergence};
+use cachalot_prompt::continuation::{PrefixBreak, divergence};
 use cachalot_prompt::{Level, Prompt};
 
 pub use causes::LikelyCause;
-pub use lint::{Finding, Suspect, lint, lint_text};
-pub(crate) use messages::said_by_user;
+pub use lint::{LintFinding, SuspectText, lint, lint_text};
+pub(crate) use messages::user_text;
 pub use rules::Rules;
-pub use verdict::Verdict;
+pub use verdict::ProviderVerdict;
 
 /// A request as the provider's cache sees it.
 #[derive(Debug, Clone, Copy)]
-pub struct Sending<'a> {
+pub struct RequestView<'a> {
     /// The pieces.
     pub prompt: &'a Prompt,
     /// The parameters that the provider's cache depends on.
@@ -48,29 +48,29 @@ pub struct Sending<'a> {
 
 /// Facts about a request in addition to its bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Observed<'a> {
+pub struct Observations<'a> {
     /// Indexes of the pieces that the previous request, and those that it continued, marked as ends of cached
     /// prefixes. Ignored for providers that cache without markers.
     pub written: &'a [u32],
     /// Prefixes of the previous request whose tokens the provider has counted.
-    pub known: &'a [Known],
+    pub known: &'a [CountedPrefix],
     /// Usage of the previous request.
     pub previous: Option<Usage>,
     /// Usage of this request.
     pub usage: Option<Usage>,
     /// The provider's own comparison of the two requests.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<ProviderVerdict>,
     /// True if the provider has ever reported, for this request or an earlier one, that it read from a cache
     /// or wrote to one. If false, a report of no cache read is not evidence of a break: the provider may not
     /// report cache reads at all.
-    pub tells: bool,
+    pub reports_cache_reads: bool,
     /// Time between the previous request and this one.
     pub elapsed: Option<Duration>,
 }
 
 /// A prefix whose tokens the provider has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct CountedPrefix {
     /// Its length in bytes of its pieces.
     pub bytes: u64,
     /// Its tokens.
@@ -80,15 +80,15 @@ pub struct Known {
 /// The prefixes of a conversation whose tokens the provider has counted, from the usage of its answers.
 /// Tools, system text and messages differ in bytes per token, so each stretch is measured separately.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counted(Vec<Known>);
+pub struct CountedPrefixes(Vec<CountedPrefix>);
 
-impl Counted {
+impl CountedPrefixes {
     /// Maximum number of prefixes.
-    const MOST: usize = 256;
+    const MAX_PREFIXES: usize = 256;
 
     /// The prefixes, shortest first.
     #[must_use]
-    pub fn known(&self) -> &[Known] {
+    pub fn known(&self) -> &[CountedPrefix] {
         &self.0
     }
 
@@ -98,7 +98,7 @@ impl Counted {
     }
 
     /// Adds the counts that an answer to this request reports.
-    pub fn add(&mut self, request: &Sending<'_>, usage: Usage) {
+    pub fn add(&mut self, request: &RequestView<'_>, usage: Usage) {
         let bytes = request.prompt.bytes();
         let frozen = request.prompt.frozen().bytes();
         self.insert(bytes, usage.total_input());
@@ -125,11 +125,11 @@ impl Counted {
     }
 
     fn insert(&mut self, bytes: u64, tokens: u64) {
-        if bytes == 0 || tokens == 0 || self.0.len() == Self::MOST {
+        if bytes == 0 || tokens == 0 || self.0.len() == Self::MAX_PREFIXES {
             return;
         }
         let at = self.0.partition_point(|known| known.bytes < bytes);
-        let known = Known { bytes, tokens };
+        let known = CountedPrefix { bytes, tokens };
         match self.0.get_mut(at).filter(|other| other.bytes == bytes) {
             Some(other) => *other = known,
             None => self.0.insert(at, known),
@@ -194,7 +194,7 @@ impl fmt::Display for Reason {
 
 /// The first place where two requests differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct At {
+pub struct BreakPosition {
     /// `tools`, `system`, `messages` or `parameters`.
     pub level: &'static str,
     /// Index of the piece within its level, from 0; always 0 for a parameter.
@@ -208,7 +208,7 @@ pub struct At {
     pub parameter: Option<String>,
 }
 
-impl fmt::Display for At {
+impl fmt::Display for BreakPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { level, index, .. } = self;
         match &self.parameter {
@@ -221,7 +221,7 @@ impl fmt::Display for At {
 /// The text at the place where two requests differ, before and after: at most 80 characters each, with
 /// secrets masked. Empty if there was or is no text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct TextChange {
     /// Before.
     pub before: String,
     /// After.
@@ -234,11 +234,11 @@ pub struct Diagnosis {
     /// The reason why not everything could be read.
     pub reason: Reason,
     /// The first difference; `None` if this request continues the previous one.
-    pub at: Option<At>,
+    pub at: Option<BreakPosition>,
     /// The likely cause.
     pub cause: Option<LikelyCause>,
     /// The difference itself.
-    pub change: Option<Change>,
+    pub change: Option<TextChange>,
     /// Tokens that the provider might have read if the prefix had stayed the same.
     pub expected_read_tokens: u64,
     /// Tokens that the provider reports as read.
@@ -294,7 +294,7 @@ impl fmt::Display for Diagnosis {
         if let Some(cause) = self.cause {
             write!(f, ": {}", cause.what())?;
         }
-        if let Some(Change { before, after }) = &self.change {
+        if let Some(TextChange { before, after }) = &self.change {
             write!(f, " (`{before}` became `{after}`)")?;
         }
         write!(f, "; {} tokens were paid for anew", self.lost_tokens)?;
@@ -315,13 +315,13 @@ impl fmt::Display for Diagnosis {
 /// that it reports counts if tokens were lost.
 #[must_use]
 pub fn diagnose(
-    previous: &Sending<'_>,
-    next: &Sending<'_>,
-    observed: &Observed<'_>,
+    previous: &RequestView<'_>,
+    next: &RequestView<'_>,
+    observed: &Observations<'_>,
     rules: &Rules,
     seals: &Seals,
 ) -> Diagnosis {
-    let reach = reach::Reach {
+    let reach = reach::ReadEstimator {
         previous,
         next,
         observed,
@@ -335,8 +335,8 @@ pub fn diagnose(
 }
 
 /// Compares the two requests, without the provider's comparison.
-fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
-    let reach::Reach {
+fn compare(reach: &reach::ReadEstimator<'_>, seals: &Seals) -> Diagnosis {
+    let reach::ReadEstimator {
         previous,
         next,
         rules,
@@ -351,12 +351,12 @@ fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
             .as_ref()
             .is_none_or(|broken| field.level <= broken.level)
     });
-    let goes_on = parameter.is_none() && broken.is_none();
-    if rules.images_apart && goes_on && messages::images_differ(previous, next) {
+    let is_continuation = parameter.is_none() && broken.is_none();
+    if rules.images_apart && is_continuation && messages::images_differ(previous, next) {
         let read = reach.before_level(Level::Message);
-        let found = Found {
+        let found = PartialDiagnosis {
             reason: Reason::MessagesChanged,
-            at: Some(At {
+            at: Some(BreakPosition {
                 level: "messages",
                 index: 0,
                 offset: 0,
@@ -379,9 +379,9 @@ fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
     });
     if let Some(dropped) = dropped {
         let read = reach.before_piece(dropped.depth);
-        let found = Found {
+        let found = PartialDiagnosis {
             reason: Reason::MessagesChanged,
-            at: Some(At {
+            at: Some(BreakPosition {
                 level: "messages",
                 index: dropped.index,
                 offset: 0,
@@ -395,12 +395,12 @@ fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
     }
     if let Some(field) = parameter {
         let read = reach.before_level(field.level);
-        let found = Found {
+        let found = PartialDiagnosis {
             reason: match field.name.as_str() {
                 "model" => Reason::ModelChanged,
                 _ => Reason::ParametersChanged,
             },
-            at: Some(At {
+            at: Some(BreakPosition {
                 level: "parameters",
                 index: 0,
                 offset: 0,
@@ -413,15 +413,15 @@ fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
         return found.with(reach, &read);
     }
     match broken {
-        Some(broken) => of_bytes(&broken, reach, seals),
+        Some(broken) => diagnose_difference(&broken, reach, seals),
         None => without_break(reach),
     }
 }
 
 /// True if the only difference is that the request ends earlier.
-fn is_shorter(next: &Prompt, broken: &Break) -> bool {
+fn is_shorter(next: &Prompt, broken: &PrefixBreak) -> bool {
     broken.level == Level::Message
-        && broken.cause == cachalot_prompt::continuation::Cause::Missing
+        && broken.cause == cachalot_prompt::continuation::BreakCause::Missing
         && next
             .backwards()
             .take_while(|node| node.level == Level::Message)
@@ -431,15 +431,15 @@ fn is_shorter(next: &Prompt, broken: &Break) -> bool {
 }
 
 /// A diagnosis before its tokens and costs are computed.
-struct Found {
+struct PartialDiagnosis {
     reason: Reason,
-    at: Option<At>,
+    at: Option<BreakPosition>,
     cause: Option<LikelyCause>,
-    change: Option<Change>,
+    change: Option<TextChange>,
 }
 
-impl Found {
-    fn with(self, reach: &reach::Reach<'_>, read: &reach::Readable) -> Diagnosis {
+impl PartialDiagnosis {
+    fn with(self, reach: &reach::ReadEstimator<'_>, read: &reach::Readable) -> Diagnosis {
         let Self {
             reason,
             at,
@@ -479,16 +479,20 @@ impl Found {
     }
 }
 
-fn of_bytes(broken: &Break, reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
-    let site = detect::Site::of(broken, reach.previous.prompt, reach.next.prompt);
+fn diagnose_difference(
+    broken: &PrefixBreak,
+    reach: &reach::ReadEstimator<'_>,
+    seals: &Seals,
+) -> Diagnosis {
+    let site = detect::DifferenceSite::of(broken, reach.previous.prompt, reach.next.prompt);
     let read = reach.up_to(&site);
-    let found = Found {
+    let found = PartialDiagnosis {
         reason: match broken.level {
             Level::Tool => Reason::ToolsChanged,
             Level::System => Reason::SystemChanged,
             Level::Message => Reason::MessagesChanged,
         },
-        at: Some(At {
+        at: Some(BreakPosition {
             level: match broken.level {
                 Level::Tool => "tools",
                 Level::System => "system",
@@ -506,10 +510,10 @@ fn of_bytes(broken: &Break, reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosi
 }
 
 /// Diagnoses two requests whose bytes do not differ, by the rules and the provider's report.
-fn without_break(reach: &reach::Reach<'_>) -> Diagnosis {
+fn without_break(reach: &reach::ReadEstimator<'_>) -> Diagnosis {
     let all = reach.everything();
-    let (reason, cause) = reach.silent_loss();
-    let found = Found {
+    let (reason, cause) = reach.reason_without_change();
+    let found = PartialDiagnosis {
         reason,
         at: None,
         cause,
@@ -527,7 +531,7 @@ fn without_break(reach: &reach::Reach<'_>) -> Diagnosis {
         _ => {
             let lost = match diagnosis.actual_read {
                 Some(_) => diagnosis.lost_tokens,
-                None => reach.lost_silently(reason),
+                None => reach.lost_without_change(reason),
             };
             Diagnosis {
                 lost_tokens: lost,

@@ -9,10 +9,10 @@
 mod analysis;
 mod answer;
 mod envelope;
-mod moment;
 mod order;
 mod relation;
 mod threads;
+mod timestamp;
 mod transcript;
 mod turns;
 
@@ -22,22 +22,22 @@ use cachalot_core::Millis;
 use cachalot_core::json::Malformed;
 use cachalot_model::Usage;
 
-use crate::diagnosis::Verdict;
+use crate::diagnosis::ProviderVerdict;
 use crate::request::{self, NormalForms, Request};
 use cachalot_prompt::Session;
 
-pub use analysis::{Analysis, Analyzer, Breaks, Broken};
-pub use order::InOrder;
-pub use threads::{MOST_OPEN, MOST_OPEN_BYTES};
+pub use analysis::{Analysis, Analyzer, BreakGroup, LoggedBreak};
+pub use order::SortedRequests;
+pub use threads::{MAX_OPEN_BYTES, MAX_OPEN_CONVERSATIONS};
 pub use transcript::TranscriptLine;
 
 /// Maximum length of a line in bytes.
-pub const LONGEST_LINE: usize = 64 << 20;
+pub const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// A request of a log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Logged {
+pub struct LoggedRequest {
     /// The number of its line, from 1; 0 if it is from another source.
     pub line: u64,
     /// The request.
@@ -53,19 +53,19 @@ pub struct Logged {
     /// The ID of the earlier answer that the client named, so that the provider compares the two requests.
     pub compared_with: Option<String>,
     /// The result of that comparison.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<ProviderVerdict>,
     /// True if it was answered with an error: nothing was cached for it.
     pub failed: bool,
 }
 
-impl Logged {
+impl LoggedRequest {
     /// Creates an entry from the last request of one of our sessions, of which only the pieces are stored.
     #[must_use]
-    pub fn of_session(session: &Session) -> Self {
+    pub fn from_session(session: &Session) -> Self {
         let head = &session.head;
         Self {
             line: 0,
-            request: Request::of_session(session),
+            request: Request::from_session(session),
             at: None,
             session: Some(head.id.clone()),
             usage: None,
@@ -98,8 +98,8 @@ pub enum Reason {
     /// It is a line of a transcript, which contains no requests.
     #[error("it is a line of a transcript, which has answers and no requests")]
     Transcript(Box<TranscriptLine>),
-    /// It is longer than [`LONGEST_LINE`], and was skipped.
-    #[error("it is longer than {} MiB", LONGEST_LINE >> 20)]
+    /// It is longer than [`MAX_LINE_BYTES`], and was skipped.
+    #[error("it is longer than {} MiB", MAX_LINE_BYTES >> 20)]
     TooLong,
     /// It cannot be read, and neither can the lines after it.
     #[error("it cannot be read: {0}")]
@@ -117,7 +117,7 @@ pub struct LogReader<R> {
     from: R,
     line: Vec<u8>,
     number: u64,
-    over: bool,
+    is_at_end: bool,
     forms: NormalForms,
 }
 
@@ -128,14 +128,14 @@ impl<R: BufRead> LogReader<R> {
             from,
             line: Vec::new(),
             number: 0,
-            over: false,
+            is_at_end: false,
             forms: NormalForms::default(),
         }
     }
 
     /// Returns an iterator that sorts the requests by the time when they were sent.
-    pub fn in_order(self) -> InOrder<R> {
-        InOrder::new(self)
+    pub fn in_order(self) -> SortedRequests<R> {
+        SortedRequests::new(self)
     }
 
     /// Returns the next line that is not empty; `None` at the end.
@@ -143,11 +143,11 @@ impl<R: BufRead> LogReader<R> {
         loop {
             self.line.clear();
             self.number += 1;
-            let mut bounded = (&mut self.from).take(LONGEST_LINE as u64 + 1);
+            let mut bounded = (&mut self.from).take(MAX_LINE_BYTES as u64 + 1);
             if bounded.read_until(b'\n', &mut self.line)? == 0 {
                 return Ok(None);
             }
-            if self.line.len() > LONGEST_LINE && self.line.last() != Some(&b'\n') {
+            if self.line.len() > MAX_LINE_BYTES && self.line.last() != Some(&b'\n') {
                 self.line = Vec::new();
                 pass_line(&mut self.from)?;
                 return Err(Reason::TooLong);
@@ -163,17 +163,17 @@ impl<R: BufRead> LogReader<R> {
 }
 
 impl<R: BufRead> Iterator for LogReader<R> {
-    type Item = Result<Logged, LogError>;
+    type Item = Result<LoggedRequest, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.over {
+        if self.is_at_end {
             return None;
         }
         // The line borrows from the reader, so the forms are taken out meanwhile.
         let mut forms = std::mem::take(&mut self.forms);
         let read = match self.next_line() {
             Ok(None) => {
-                self.over = true;
+                self.is_at_end = true;
                 return None;
             }
             Ok(Some(line)) => {
@@ -185,10 +185,10 @@ impl<R: BufRead> Iterator for LogReader<R> {
             Err(reason) => Err(reason),
         };
         self.forms = forms;
-        self.over = matches!(read, Err(Reason::Unreadable(_)));
+        self.is_at_end = matches!(read, Err(Reason::Unreadable(_)));
         let line = self.number;
         Some(match read {
-            Ok(logged) => Ok(Logged { line, ..logged }),
+            Ok(logged) => Ok(LoggedRequest { line, ..logged }),
             Err(reason) => Err(LogError { line, reason }),
         })
     }

@@ -6,8 +6,10 @@ use bytes::Bytes;
 use cachalot_core::{Millis, Seals};
 use cachalot_model::{Comparison, Format, Reply, Usage};
 
-use crate::diagnosis::{Counted, Diagnosis, Observed, Rules, Sending, Verdict, diagnose};
-use crate::request::Compared;
+use crate::diagnosis::{
+    CountedPrefixes, Diagnosis, Observations, ProviderVerdict, RequestView, Rules, diagnose,
+};
+use crate::request::ComparedRequest;
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Plan;
 use cachalot_prompt::Prompt;
@@ -33,7 +35,8 @@ pub struct SentRequest {
 impl SentRequest {
     /// Returns the request in the form that the provider compares.
     fn normal(&self) -> Self {
-        let Compared { prompt, plan } = Compared::new(self.format, &self.prompt, &self.plan);
+        let ComparedRequest { prompt, plan } =
+            ComparedRequest::new(self.format, &self.prompt, &self.plan);
         Self {
             prompt,
             plan,
@@ -41,8 +44,8 @@ impl SentRequest {
         }
     }
 
-    fn sending(&self) -> Sending<'_> {
-        Sending {
+    fn sending(&self) -> RequestView<'_> {
+        RequestView {
             prompt: &self.prompt,
             namespace: &self.namespace,
             plan: &self.plan,
@@ -63,11 +66,11 @@ pub struct PrefixMonitor {
     /// The request in flight.
     asked: Option<SentRequest>,
     /// Prefixes whose tokens the provider has counted.
-    counted: Counted,
+    counted: CountedPrefixes,
     /// Indexes of the pieces that were marked by the last request and by those that it continued.
     written: Vec<u32>,
     /// True if the provider has ever reported a cache read or write.
-    tells: bool,
+    reports_cache_reads: bool,
 }
 
 impl PrefixMonitor {
@@ -79,9 +82,9 @@ impl PrefixMonitor {
             last: Some((last, None)),
             answer: None,
             asked: None,
-            counted: Counted::default(),
+            counted: CountedPrefixes::default(),
             written,
-            tells: false,
+            reports_cache_reads: false,
         }
     }
 
@@ -110,24 +113,26 @@ impl PrefixMonitor {
         let asked = self.asked.take()?;
         let usage = reply.usage;
         let before = std::mem::replace(&mut self.answer, reply.id.clone());
-        let is_named =
-            |_: &Verdict| before.is_some() && Comparison::named_in_tail(&asked.tail) == before;
-        let verdict = Verdict::read(&reply.extra).filter(is_named);
-        self.tells |= usage.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
+        let is_named = |_: &ProviderVerdict| {
+            before.is_some() && Comparison::named_in_tail(&asked.tail) == before
+        };
+        let verdict = ProviderVerdict::read(&reply.extra).filter(is_named);
+        self.reports_cache_reads |=
+            usage.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
         let diagnosis = self.last.as_ref().map(|(last, used)| {
             let elapsed = last.at.zip(asked.at).map(|(before, now)| {
                 Duration::from_millis(now.saturating_sub(before).max(0).unsigned_abs())
             });
-            let observed = Observed {
+            let observed = Observations {
                 written: &self.written,
                 known: self.counted.known(),
                 previous: *used,
                 usage,
                 verdict,
-                tells: self.tells,
+                reports_cache_reads: self.reports_cache_reads,
                 elapsed,
             };
-            let rules = &rules.clone().asked_by(&asked.tail);
+            let rules = &rules.clone().with_request_options(&asked.tail);
             if divergence(&last.prompt, &asked.prompt).is_none() {
                 return diagnose(&last.sending(), &asked.sending(), &observed, rules, seals);
             }
@@ -138,7 +143,7 @@ impl PrefixMonitor {
         if diagnosis.as_ref().is_some_and(|found| found.at.is_some()) {
             // Cached parts of the old prefix are not useful for the new one, as far as known.
             self.written.clear();
-            self.counted = Counted::default();
+            self.counted = CountedPrefixes::default();
         }
         if let Some(usage) = usage {
             self.counted.add(&asked.sending(), usage);

@@ -3,12 +3,12 @@
 //! The pieces are the bytes of the body: each tool, each block of the system text, each message (or item) as
 //! the client wrote it, without cache markers. A string in place of a list (`system`, `instructions` or
 //! `input`) is one piece. Leading messages with the role `system` or `developer` belong to the system text,
-//! as in our own prompts. Requests are compared in the form of [`Compared`], which has the same pieces in
+//! as in our own prompts. Requests are compared in the form of [`ComparedRequest`], which has the same pieces in
 //! their normal form. In the Messages format, a content that is a string is rewritten as the equivalent list
 //! with one text: the provider treats both alike, and clients write the list only to mark it. The pieces are
 //! in the order in which providers hash them, which may differ from the order in the body.
 
-mod forms;
+mod normal_forms;
 mod piece;
 
 use std::borrow::Cow;
@@ -19,12 +19,12 @@ use cachalot_model::marking::Style;
 use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Format, Marking};
 
-use crate::diagnosis::Sending;
+use crate::diagnosis::RequestView;
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Session;
 use cachalot_prompt::{Level, Prompt};
 use cachalot_prompt::{Mark, Plan};
-pub(crate) use forms::NormalForms;
+pub(crate) use normal_forms::NormalForms;
 pub use piece::MarkerPlace;
 use piece::Piece;
 
@@ -45,12 +45,12 @@ pub struct Request {
     /// The parameters of the body that the provider's cache depends on.
     pub namespace: Namespace,
     /// The form that the provider compares.
-    pub compared: Compared,
+    pub compared: ComparedRequest,
     /// All other members, in the form of [`Wire::tail`](cachalot_model::wire::Wire::tail): begins with a
     /// comma unless it is empty, ends with the closing brace.
     pub tail: Bytes,
     /// Fingerprints of the messages, independent of their form, in order.
-    pub(crate) prints: Vec<u64>,
+    pub(crate) fingerprints: Vec<u64>,
 }
 
 impl Request {
@@ -72,8 +72,8 @@ impl Request {
 
     /// Returns the input of a diagnosis.
     #[must_use]
-    pub fn sending(&self) -> Sending<'_> {
-        Sending {
+    pub fn sending(&self) -> RequestView<'_> {
+        RequestView {
             prompt: &self.compared.prompt,
             namespace: &self.namespace,
             plan: &self.compared.plan,
@@ -82,14 +82,14 @@ impl Request {
     }
 
     /// Creates a request from the last request of one of our sessions, as far as that is stored.
-    pub(crate) fn of_session(session: &Session) -> Self {
+    pub(crate) fn from_session(session: &Session) -> Self {
         let head = &session.head;
         Self {
             format: head.format,
             model: head.model.clone(),
             prompt: session.prompt.clone(),
             plan: Plan::none(),
-            compared: Compared {
+            compared: ComparedRequest {
                 prompt: session.prompt.clone(),
                 plan: Plan::none(),
             },
@@ -99,7 +99,7 @@ impl Request {
                 .clone()
                 .unwrap_or_else(|| Namespace::of_members(head.format, &head.model, &[])),
             tail: Bytes::from_static(b"}"),
-            prints: Vec::new(),
+            fingerprints: Vec::new(),
         }
     }
 }
@@ -108,14 +108,14 @@ impl Request {
 /// form](cachalot_prompt::normal), without tools whose loading is deferred. Anthropic's search and fetch
 /// tools precede the system text, where that provider renders them.
 #[derive(Debug, Clone)]
-pub struct Compared {
+pub struct ComparedRequest {
     /// The pieces.
     pub prompt: Prompt,
     /// The cache markers of the request, relative to these pieces.
     pub plan: Plan,
 }
 
-impl Compared {
+impl ComparedRequest {
     /// Creates the compared form from the pieces as they were sent, and their markers.
     #[must_use]
     pub fn new(format: Format, prompt: &Prompt, plan: &Plan) -> Self {
@@ -354,8 +354,8 @@ impl<'a> Body<'a> {
             node: marker.node,
             time: marker.time,
         }));
-        let compared = Compared::with(forms, format, &chain.prompt, &plan);
-        let prints = prints(&compared.prompt);
+        let compared = ComparedRequest::with(forms, format, &chain.prompt, &plan);
+        let fingerprints = fingerprints(&compared.prompt);
         Ok(Request {
             format,
             model,
@@ -365,7 +365,7 @@ impl<'a> Body<'a> {
             markers: chain.markers,
             namespace,
             tail,
-            prints,
+            fingerprints,
         })
     }
 
@@ -393,15 +393,15 @@ impl<'a> Body<'a> {
 }
 
 /// Computes fingerprints of a prompt's messages, each from the longest string of the message.
-fn prints(prompt: &Prompt) -> Vec<u64> {
+fn fingerprints(prompt: &Prompt) -> Vec<u64> {
     let nodes = prompt.nodes();
     let messages = nodes.iter().filter(|node| node.level == Level::Message);
-    let prints = messages.filter_map(|node| {
+    let fingerprints = messages.filter_map(|node| {
         let mut scanner = Scanner::new(&node.bytes);
         pass_words(&mut scanner, 0).ok()?;
-        piece::print(scanner.take_longest())
+        piece::fingerprint(scanner.take_longest())
     });
-    prints.collect()
+    fingerprints.collect()
 }
 
 /// Scans a message for strings. Skips roles and types, which do not distinguish messages.

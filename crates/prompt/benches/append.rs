@@ -17,7 +17,8 @@ use cachalot_model::{
 };
 use cachalot_prefix::{PrefixMonitor, SentRequest, diagnosis};
 use cachalot_prompt::{
-    Head, Namespace, Occasion, Plan, Prompt, Rules, Session, Sessions, contiguous, plan, segments,
+    Namespace, Plan, PlanContext, Prompt, Rules, Session, SessionHead, Sessions, contiguous, plan,
+    segments,
 };
 use serde_json::json;
 
@@ -66,11 +67,11 @@ fn conversation(messages: usize) -> Prompt {
 }
 
 /// Where the request before ended, which had all but the last two messages.
-fn following(prompt: &Prompt) -> Occasion {
+fn following(prompt: &Prompt) -> PlanContext {
     let end = prompt.len().checked_sub(3);
-    Occasion {
+    PlanContext {
         previous_end: end.and_then(|end| end.try_into().ok()),
-        ..Occasion::default()
+        ..PlanContext::default()
     }
 }
 
@@ -108,8 +109,8 @@ fn bodies(prompt: &Prompt, tail: &Bytes) {
     let next = message(MESSAGES);
     let rendered = pieces(&next);
     let longer = || prompt.append(&rendered, Arc::clone(&next));
-    let occasion = following(prompt);
-    let plan_of = |prompt: &Prompt| plan(prompt, &RULES, &occasion).plan;
+    let plan_context = following(prompt);
+    let plan_of = |prompt: &Prompt| plan(prompt, &RULES, &plan_context).plan;
     let body = contiguous(&longer(), &Messages, &plan_of(&longer()), tail);
     let plain = contiguous(&longer(), &Messages, &Plan::none(), tail);
     let value: serde_json::Value = serde_json::from_slice(&plain).unwrap();
@@ -185,7 +186,7 @@ fn watched(messages: usize) {
     let mut before = PrefixMonitor::default();
     before.ask(asked(&prompt.without_last(2)));
     before.answer(&usage(0), &rules, &seals);
-    let (occasion, next) = (following(&prompt), asked(&prompt));
+    let (plan_context, next) = (following(&prompt), asked(&prompt));
     let after = |read: u64| {
         let mut watch = before.clone();
         watch.ask(next.clone());
@@ -195,7 +196,7 @@ fn watched(messages: usize) {
         2_001,
         20,
         [
-            &mut || drop(black_box(plan(&prompt, &RULES, &occasion))),
+            &mut || drop(black_box(plan(&prompt, &RULES, &plan_context))),
             &mut || drop(black_box((before.clone(), next.clone()))),
             &mut || drop(black_box(after(u64::MAX))),
             &mut || drop(black_box(after(0))),
@@ -221,7 +222,7 @@ fn saved(prompt: &Prompt) {
         .enable_all()
         .build()
         .unwrap();
-    let head = |id: &str| Head::new(id, "root", "anthropic", "m", Format::Messages);
+    let head = |id: &str| SessionHead::new(id, "root", "anthropic", "m", Format::Messages);
     let create = |id: &str| {
         let created = sessions.create_from(head(id), prompt.clone());
         runtime.block_on(created).unwrap()

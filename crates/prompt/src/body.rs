@@ -16,7 +16,7 @@ use crate::plan::Plan;
 /// `tail` is the result of [`Wire::tail`].
 #[must_use]
 pub fn segments(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -> Vec<Bytes> {
-    let mut segments = Segments(Vec::with_capacity(prompt.len() + MORE));
+    let mut segments = Segments(Vec::with_capacity(prompt.len() + MAX_EXTRA_SEGMENTS));
     assemble(&prompt.nodes(), wire, &marks(wire, plan), &mut segments);
     segments.0.push(tail.clone());
     segments.0
@@ -39,14 +39,14 @@ pub fn contiguous(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -
 /// made from it by appending.
 #[must_use]
 pub fn prefix(prompt: &Prompt, wire: &dyn Wire) -> Vec<Bytes> {
-    let mut segments = Segments(Vec::with_capacity(prompt.len() + MORE));
+    let mut segments = Segments(Vec::with_capacity(prompt.len() + MAX_EXTRA_SEGMENTS));
     join(&prompt.nodes(), wire.layout(), &[], &mut segments);
     segments.0
 }
 
 /// Maximum number of segments beyond one per piece: the delimiters of the body and its three arrays, two
 /// more for each marked piece, and the tail.
-const MORE: usize = 32;
+const MAX_EXTRA_SEGMENTS: usize = 32;
 
 /// A marker, and the index of the piece that contains it.
 type Mark = (u32, Bytes);
@@ -144,7 +144,7 @@ fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -
         before = Some(member);
         let comma = usize::from(goes_on);
         let bytes = if goes_on {
-            &node.behind_comma
+            &node.with_comma
         } else {
             &node.bytes
         };

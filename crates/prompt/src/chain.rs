@@ -10,8 +10,8 @@ use cachalot_model::wire::Rendered;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
-use crate::plan::places::{Place, Places};
-use crate::record::Stored;
+use crate::plan::marker_positions::{MarkerPosition, MarkerPositions};
+use crate::record::StoredPiece;
 
 /// The level of a piece. Providers hash the levels in this order, so a change at one level invalidates
 /// this level and the following ones.
@@ -85,9 +85,9 @@ pub struct Node {
     /// The total bytes of the pieces up to the end of this one, without separators.
     pub total: u64,
     /// The candidate places for markers up to this piece.
-    pub(crate) places: Places,
+    pub(crate) marker_positions: MarkerPositions,
     /// A comma and the bytes, in one buffer: halves the number of segments.
-    pub(crate) behind_comma: Bytes,
+    pub(crate) with_comma: Bytes,
     /// The key of its record in the store, once known.
     pub(crate) record: OnceLock<Digest>,
 }
@@ -170,32 +170,32 @@ impl Prompt {
         source: Option<Arc<Message>>,
     ) -> Self {
         let parent = self.tip.clone();
-        let mut behind_comma = BytesMut::with_capacity(bytes.len() + 1);
-        behind_comma.put_u8(b',');
-        behind_comma.put_slice(bytes);
-        let behind_comma = behind_comma.freeze();
+        let mut with_comma = BytesMut::with_capacity(bytes.len() + 1);
+        with_comma.put_u8(b',');
+        with_comma.put_slice(bytes);
+        let with_comma = with_comma.freeze();
         let depth = parent.as_ref().map_or(0, |node| node.depth + 1);
         let mark_at = mark_at.filter(|at| (*at as usize) < bytes.len());
         let total = self.bytes() + bytes.len() as u64;
-        let here = mark_at.map(|_| Place {
+        let here = mark_at.map(|_| MarkerPosition {
             node: depth,
             bytes: total,
         });
         let before = parent
             .as_ref()
-            .map_or_else(Places::default, |node| node.places);
-        let places = before.with(level, here, source.as_deref());
+            .map_or_else(MarkerPositions::default, |node| node.marker_positions);
+        let marker_positions = before.with(level, here, source.as_deref());
         Self {
             tip: Some(Arc::new(Node {
                 level,
-                bytes: behind_comma.slice(1..),
+                bytes: with_comma.slice(1..),
                 mark_at,
                 source,
                 id: NodeId::of(self.tip(), level, bytes),
                 depth,
                 total,
-                places,
-                behind_comma,
+                marker_positions,
+                with_comma,
                 record: OnceLock::new(),
                 parent,
             })),
@@ -203,7 +203,7 @@ impl Prompt {
     }
 
     /// Returns this prompt with one more piece, loaded from the store.
-    pub(crate) fn restored(&self, piece: Stored) -> Self {
+    pub(crate) fn restored(&self, piece: StoredPiece) -> Self {
         let longer = self.with(piece.level, &piece.bytes, piece.mark_at, piece.source);
         if let Some(node) = longer.last() {
             node.record.get_or_init(|| piece.key);

@@ -10,7 +10,7 @@ use crate::namespace::Namespace;
 
 /// The parts of a sent request that the provider's cache depends on.
 #[derive(Debug, Clone)]
-pub struct Sent {
+pub struct SentPrompt {
     /// The pieces.
     pub prompt: Prompt,
     /// The parameters that the provider's cache depends on.
@@ -20,19 +20,19 @@ pub struct Sent {
 /// The position at which a request stops being a continuation of an earlier one. From there on, the
 /// provider cannot read the cached prefix of the earlier request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Break {
+pub struct PrefixBreak {
     /// The level of the first invalidated piece.
     pub level: Level,
     /// The index of the piece within the level, from 0.
     pub index: usize,
     /// The cause.
-    pub cause: Cause,
+    pub cause: BreakCause,
 }
 
 /// The cause of a prefix break.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum BreakCause {
     /// The piece's bytes differ.
     Changed {
         /// The first byte that differs, from 0.
@@ -56,7 +56,7 @@ pub enum Cause {
     },
 }
 
-impl fmt::Display for Break {
+impl fmt::Display for PrefixBreak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             level,
@@ -65,14 +65,14 @@ impl fmt::Display for Break {
         } = self;
         write!(f, "the prefix breaks at {level}[{index}]: ")?;
         match cause {
-            Cause::Changed { offset } => write!(f, "its bytes differ from byte {offset} on"),
-            Cause::Missing => f.write_str("what was sent there is gone"),
-            Cause::Inserted => f.write_str("a new piece stands before what had been sent"),
-            Cause::Parameter { name } => write!(f, "the parameter `{name}` changed"),
-            Cause::Rerendered { from, to } if from == to => {
+            BreakCause::Changed { offset } => write!(f, "its bytes differ from byte {offset} on"),
+            BreakCause::Missing => f.write_str("what was sent there is gone"),
+            BreakCause::Inserted => f.write_str("a new piece stands before what had been sent"),
+            BreakCause::Parameter { name } => write!(f, "the parameter `{name}` changed"),
+            BreakCause::Rerendered { from, to } if from == to => {
                 f.write_str("the conversation goes to another provider or model")
             }
-            Cause::Rerendered { from, to } => write!(
+            BreakCause::Rerendered { from, to } => write!(
                 f,
                 "the conversation was rendered anew, from the format {from:?} to {to:?}"
             ),
@@ -80,7 +80,7 @@ impl fmt::Display for Break {
     }
 }
 
-impl std::error::Error for Break {}
+impl std::error::Error for PrefixBreak {}
 
 /// Checks that `next` continues `previous`: the segments of `previous`, without markers and up to the
 /// end of its messages, are a prefix of those of `next`, and all parameters that the provider's cache
@@ -88,13 +88,13 @@ impl std::error::Error for Break {}
 ///
 /// # Errors
 /// The first difference, in the order in which providers hash.
-pub fn extends(previous: &Sent, next: &Sent) -> Result<(), Break> {
+pub fn extends(previous: &SentPrompt, next: &SentPrompt) -> Result<(), PrefixBreak> {
     let piece = divergence(&previous.prompt, &next.prompt);
     let parameter = previous.namespace.difference(&next.namespace);
-    let parameter = parameter.map(|field| Break {
+    let parameter = parameter.map(|field| PrefixBreak {
         level: field.level,
         index: 0,
-        cause: Cause::Parameter {
+        cause: BreakCause::Parameter {
             name: field.name.clone(),
         },
     });
@@ -108,7 +108,7 @@ pub fn extends(previous: &Sent, next: &Sent) -> Result<(), Break> {
 
 /// Returns the first piece of `previous` that `next` does not have at its position.
 #[must_use]
-pub fn divergence(previous: &Prompt, next: &Prompt) -> Option<Break> {
+pub fn divergence(previous: &Prompt, next: &Prompt) -> Option<PrefixBreak> {
     let tip = previous.last()?;
     let same = next.backwards().find(|node| node.depth <= tip.depth);
     if same.is_some_and(|node| node.id == tip.id) {
@@ -118,19 +118,19 @@ pub fn divergence(previous: &Prompt, next: &Prompt) -> Option<Break> {
     let at = (0..previous.len()).find(|&at| !alike(previous.get(at), next.get(at)))?;
     let ours = previous.get(at)?;
     let (level, cause) = match next.get(at) {
-        None => (ours.level, Cause::Missing),
-        Some(theirs) if theirs.level < ours.level => (theirs.level, Cause::Inserted),
-        Some(theirs) if theirs.level > ours.level => (ours.level, Cause::Missing),
+        None => (ours.level, BreakCause::Missing),
+        Some(theirs) if theirs.level < ours.level => (theirs.level, BreakCause::Inserted),
+        Some(theirs) if theirs.level > ours.level => (ours.level, BreakCause::Missing),
         Some(theirs) => {
             let offset = common(&ours.bytes, &theirs.bytes);
-            (ours.level, Cause::Changed { offset })
+            (ours.level, BreakCause::Changed { offset })
         }
     };
     let index = previous[..at]
         .iter()
         .filter(|node| node.level == level)
         .count();
-    Some(Break {
+    Some(PrefixBreak {
         level,
         index,
         cause,

@@ -28,7 +28,7 @@ pub enum ErrorKind {
     /// The prompt does not begin with the saved one: pieces that were sent would be rewritten.
     NotAnExtension,
     /// A message contains something that the format cannot express and that must not be lost.
-    Unsayable,
+    Inexpressible,
     /// The store failed. The outcome of the last change is unknown; repeating it is safe.
     Memory,
 }

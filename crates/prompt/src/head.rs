@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind};
 
 /// Maximum length of a session name, in bytes.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// Maximum length of OpenAI's routing key, in characters.
-const LONGEST_KEY: usize = 64;
+const MAX_ROUTING_KEY_CHARS: usize = 64;
 
 /// The metadata of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Head {
+pub struct SessionHead {
     /// The name: 1 to 128 bytes without white space, control characters and `/`.
     pub id: String,
     /// The agent.
@@ -43,7 +43,7 @@ pub struct Head {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// The routing key of its requests, derived from its tools and system text when it was created.
-    /// Without one, requests are routed by the name of their [`Head::lineage`].
+    /// Without one, requests are routed by the name of their [`SessionHead::lineage`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing_key: Option<String>,
     /// The time of creation; set by [`crate::Sessions`].
@@ -63,7 +63,7 @@ pub struct Origin {
     pub created: Millis,
 }
 
-impl Head {
+impl SessionHead {
     /// Creates a head with the required fields only.
     pub fn new(
         id: impl Into<String>,
@@ -108,7 +108,7 @@ impl Head {
         if parameters.cache_key.is_none() && is_routed(&self.provider) {
             let id = self.origin.as_ref().map_or(&self.id, |it| &it.session);
             let of_session = || match id.len() {
-                0..=LONGEST_KEY => id.clone(),
+                0..=MAX_ROUTING_KEY_CHARS => id.clone(),
                 _ => Digest::of(id.as_bytes()).to_hex(),
             };
             parameters.cache_key = Some(self.routing_key.clone().unwrap_or_else(of_session));
@@ -119,7 +119,7 @@ impl Head {
 
 /// The usage of a session so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
+pub struct SessionTotals {
     /// The number of model answers.
     pub answers: u64,
     /// The tokens.
@@ -128,10 +128,10 @@ pub struct Totals {
     pub spent: Spend,
 }
 
-impl Totals {
+impl SessionTotals {
     /// True if the provider has ever reported a cache read or a cache write for this session.
     #[must_use]
-    pub fn has_kept_prefix(&self) -> bool {
+    pub fn has_cached_prefix(&self) -> bool {
         self.usage.cache_read > 0 || self.usage.cache_write() > 0
     }
 
@@ -146,14 +146,14 @@ impl Totals {
 /// Checks the syntax of a session name.
 pub(crate) fn check_name(id: &str) -> Result<(), Error> {
     let wrong = |c: char| c.is_whitespace() || c.is_control() || c == '/';
-    if !id.is_empty() && id.len() <= LONGEST_NAME && !id.contains(wrong) {
+    if !id.is_empty() && id.len() <= MAX_NAME_BYTES && !id.contains(wrong) {
         return Ok(());
     }
     Err(Error::new(
         ErrorKind::BadName,
         id,
         format!(
-            "{id:.140?} is no name for a session: 1 to {LONGEST_NAME} bytes, without white space, \
+            "{id:.140?} is no name for a session: 1 to {MAX_NAME_BYTES} bytes, without white space, \
              control characters and `/`"
         ),
     ))

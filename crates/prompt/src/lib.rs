@@ -10,7 +10,7 @@
 //! markers and tail; [`extends`] checks this.
 //!
 //! [`Sessions`] save prompts in a store, so that another process can continue with the identical prefix.
-//! A [`Tree`] shows the common prefixes of prompts.
+//! A [`PrefixTree`] shows the common prefixes of prompts.
 
 mod body;
 mod chain;
@@ -32,17 +32,17 @@ mod tree;
 
 pub use body::{contiguous, prefix, segments};
 pub use chain::{Level, Node, NodeId, Prompt};
-pub use continuation::{Break, Cause, Sent, extends};
+pub use continuation::{BreakCause, PrefixBreak, SentPrompt, extends};
 pub use error::{Error, ErrorKind};
-pub use head::{Head, Origin, Totals};
+pub use head::{Origin, SessionHead, SessionTotals};
 pub use namespace::{Field, Namespace};
 pub use plan::{
-    FIVE_MINUTES, Keep, MOST_MARKS, Mark, Note, Occasion, Part, Pauses, Plan, Planned,
-    PrefixSettings, Rules, plan,
+    FIVE_MINUTES, MAX_MARKERS, Mark, Note, Part, Pauses, Plan, PlanContext, PlannedMarkers,
+    PrefixLifetime, PrefixSettings, Rules, plan,
 };
-pub use removal::Swept;
+pub use removal::SweepReport;
 pub use session::{Session, Target};
-pub use sessions::{Listing, Overview, Sessions, Summary};
+pub use sessions::{SessionFilter, SessionOverview, SessionSummary, Sessions};
 pub use store::{PIECES, SESSIONS};
 pub use tail::Tail;
-pub use tree::{End, Forest, Run, Sharing, Tree};
+pub use tree::{PrefixTree, PrefixTreeBuilder, PromptEnd, TreeRun, TreeSharing};

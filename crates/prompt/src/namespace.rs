@@ -76,7 +76,7 @@ impl Namespace {
         let ours = ours
             .into_iter()
             // An omitted parameter and its default value are equivalent: no field for either.
-            .filter(|(name, value)| !is_unsaid(name, value, format, model))
+            .filter(|(name, value)| !is_default_value(name, value, format, model))
             .filter_map(|(name, value)| Some((our_level(name, format)?, name.to_owned(), value)));
         let theirs = extra.iter().filter_map(|(name, value)| {
             let level = extra_level(name, format)?;
@@ -160,7 +160,7 @@ fn value(of: &impl Serialize) -> Value {
 }
 
 /// True if one of our parameters is absent or has its default value.
-fn is_unsaid(name: &str, value: &Value, format: Format, model: &str) -> bool {
+fn is_default_value(name: &str, value: &Value, format: Format, model: &str) -> bool {
     let effort = value.get("effort").and_then(Value::as_str);
     match (name, value) {
         (_, Value::Null) => true,

@@ -19,7 +19,7 @@ use crate::chain::Level;
 
 /// A piece in its normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Normal {
+pub struct NormalPiece {
     /// Compact JSON.
     pub bytes: Vec<u8>,
     /// The offset at which a cache marker may be inserted; `None` if markers are not allowed.
@@ -97,7 +97,7 @@ const PARTS: [&str; 7] = [
 
 /// Returns a piece in its normal form; `None` if the format does not know it.
 #[must_use]
-pub fn piece(format: Format, level: Level, bytes: &[u8]) -> Option<Normal> {
+pub fn piece(format: Format, level: Level, bytes: &[u8]) -> Option<NormalPiece> {
     let value: Value = serde_json::from_slice(bytes).ok()?;
     let (shape, object) = match (level, value) {
         (Level::Tool, Value::Object(tool)) => (Shape::Tool, tool),
@@ -106,7 +106,7 @@ pub fn piece(format: Format, level: Level, bytes: &[u8]) -> Option<Normal> {
         }
         // The `instructions` of Responses.
         (Level::System, Value::String(text)) => {
-            return Some(Normal {
+            return Some(NormalPiece {
                 bytes: serde_json::to_vec(&text).ok()?,
                 mark_at: None,
             });
@@ -131,7 +131,7 @@ pub fn piece(format: Format, level: Level, bytes: &[u8]) -> Option<Normal> {
     };
     let bytes = serde_json::to_vec(&object).ok()?;
     let mark_at = place.and_then(|behind| u32::try_from(bytes.len() - behind).ok());
-    Some(Normal { bytes, mark_at })
+    Some(NormalPiece { bytes, mark_at })
 }
 
 fn text_block(kind: &str, text: String) -> Map<String, Value> {

@@ -4,23 +4,23 @@
 //! reads it from the cache at a fraction of the price. Writing the cache has a price, too, so a marker
 //! is placed only where the same bytes will be sent again.
 
-mod keep;
+mod lifetime;
+pub(crate) mod marker_positions;
 mod note;
 mod pauses;
-pub(crate) mod places;
 mod planner;
 mod rules;
 
 use cachalot_model::wire::MarkerTime;
 
-pub use keep::{Keep, PrefixSettings};
+pub use lifetime::{PrefixLifetime, PrefixSettings};
 pub use note::{Note, Part};
 pub use pauses::{FIVE_MINUTES, Pauses};
-pub use planner::{Occasion, Planned, plan};
+pub use planner::{PlanContext, PlannedMarkers, plan};
 pub use rules::Rules;
 
 /// The maximum number of markers that providers accept in one request.
-pub const MOST_MARKS: usize = 4;
+pub const MAX_MARKERS: usize = 4;
 
 /// A marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Mark {
     pub time: MarkerTime,
 }
 
-/// The markers of one request: at most [`MOST_MARKS`], each in another piece, in the order of the
+/// The markers of one request: at most [`MAX_MARKERS`], each in another piece, in the order of the
 /// pieces. Never part of a piece.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -52,7 +52,7 @@ impl Plan {
         let mut marks: Vec<Mark> = marks.into_iter().collect();
         marks.sort_by_key(|mark| mark.node);
         marks.dedup_by_key(|mark| mark.node);
-        marks.drain(..marks.len().saturating_sub(MOST_MARKS));
+        marks.drain(..marks.len().saturating_sub(MAX_MARKERS));
         Self { marks }
     }
 
@@ -62,7 +62,7 @@ impl Plan {
         &self.marks
     }
 
-    /// The piece of the last marker, for [`Occasion::previous_end`] of the next request.
+    /// The piece of the last marker, for [`PlanContext::previous_end`] of the next request.
     #[must_use]
     pub fn end(&self) -> Option<u32> {
         self.marks.last().map(|mark| mark.node)

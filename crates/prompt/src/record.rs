@@ -13,7 +13,7 @@ use cachalot_model::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::{Level, Node, NodeId};
-use crate::head::{Head, Totals};
+use crate::head::{SessionHead, SessionTotals};
 use crate::hex_digest;
 use crate::namespace::Namespace;
 
@@ -21,7 +21,7 @@ use crate::namespace::Namespace;
 const FORMAT: u8 = 1;
 
 /// The number of digest bytes stored with a head: enough to detect damage.
-const SEAL: usize = 16;
+const CHECKSUM_BYTES: usize = 16;
 
 const HAS_PARENT: u8 = 1;
 const HAS_MARK: u8 = 2;
@@ -40,13 +40,13 @@ impl From<&str> for Unreadable {
 }
 
 /// A piece to store.
-pub(crate) struct Fresh {
+pub(crate) struct EncodedPiece {
     pub(crate) key: Digest,
     pub(crate) parent: Option<Digest>,
     pub(crate) value: Bytes,
 }
 
-impl Fresh {
+impl EncodedPiece {
     /// Encodes a piece whose parent's key is known, and caches its key in the piece.
     pub(crate) fn of(node: &Node) -> Result<Self, serde_json::Error> {
         let parent = node.parent.as_ref().and_then(|node| node.record.get());
@@ -88,7 +88,7 @@ fn encode(node: &Node, parent: Option<&Digest>) -> Result<Bytes, serde_json::Err
 }
 
 /// A stored piece.
-pub(crate) struct Stored {
+pub(crate) struct StoredPiece {
     pub(crate) key: Digest,
     pub(crate) parent: Option<Digest>,
     pub(crate) level: Level,
@@ -98,14 +98,14 @@ pub(crate) struct Stored {
     pub(crate) source: Option<Arc<Message>>,
 }
 
-impl Stored {
+impl StoredPiece {
     /// Decodes the record stored under `key`.
     pub(crate) fn decode(key: Digest, value: &Bytes) -> Result<Self, Unreadable> {
         readable_format(value)?;
         if Digest::of(value) != key {
             return Err("the bytes of a piece are not those that were stored".into());
         }
-        let mut rest = Reader(&value[1..]);
+        let mut rest = ByteReader(&value[1..]);
         let level = match rest.array::<1>()? {
             [0] => Level::Tool,
             [1] => Level::System,
@@ -140,9 +140,9 @@ impl Stored {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     fn take(&mut self, length: u64) -> Result<&'a [u8], Unreadable> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let (taken, rest) = self
@@ -174,8 +174,8 @@ fn readable_format(value: &[u8]) -> Result<(), Unreadable> {
 
 /// The content of a session's own record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Saved {
-    pub(crate) head: Head,
+pub(crate) struct SessionRecord {
+    pub(crate) head: SessionHead,
     /// The key of the last piece's record.
     #[serde(with = "hex_digest::optional", default)]
     pub(crate) tip: Option<Digest>,
@@ -187,7 +187,7 @@ pub(crate) struct Saved {
     pub(crate) pieces: u64,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    pub(crate) totals: Totals,
+    pub(crate) totals: SessionTotals,
     #[serde(default)]
     pub(crate) namespace: Option<Namespace>,
     /// True if a known secret was in the session when it was written.
@@ -198,13 +198,13 @@ pub(crate) struct Saved {
     pub(crate) saved: Millis,
 }
 
-impl Saved {
+impl SessionRecord {
     /// Encodes the record: format, truncated digest of the JSON, JSON.
     pub(crate) fn encode(&self) -> Result<Bytes, serde_json::Error> {
         let json = serde_json::to_vec(self)?;
-        let mut value = BytesMut::with_capacity(1 + SEAL + json.len());
+        let mut value = BytesMut::with_capacity(1 + CHECKSUM_BYTES + json.len());
         value.put_u8(FORMAT);
-        value.put_slice(&seal_of(&json));
+        value.put_slice(&checksum(&json));
         value.put_slice(&json);
         Ok(value.freeze())
     }
@@ -212,9 +212,9 @@ impl Saved {
     pub(crate) fn decode(value: &[u8]) -> Result<Self, Unreadable> {
         readable_format(value)?;
         let (seal, json) = value[1..]
-            .split_first_chunk::<SEAL>()
+            .split_first_chunk::<CHECKSUM_BYTES>()
             .ok_or("its record is cut short")?;
-        if seal_of(json) != *seal {
+        if checksum(json) != *seal {
             return Err("the bytes of its record are not those that were stored".into());
         }
         serde_json::from_slice(json)
@@ -226,9 +226,9 @@ impl Saved {
     }
 }
 
-fn seal_of(bytes: &[u8]) -> [u8; SEAL] {
-    let mut seal = [0; SEAL];
-    seal.copy_from_slice(&Digest::of(bytes).as_bytes()[..SEAL]);
+fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut seal = [0; CHECKSUM_BYTES];
+    seal.copy_from_slice(&Digest::of(bytes).as_bytes()[..CHECKSUM_BYTES]);
     seal
 }
 
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::chain::Prompt;
 
-    fn piece() -> Fresh {
+    fn piece() -> EncodedPiece {
         let message = Message::user("a \"question\"");
         let first = Prompt::default().with(Level::System, b"{}", Some(1), None);
         let second = first.with(
@@ -247,14 +247,14 @@ mod tests {
             Some(6),
             Some(Arc::new(message)),
         );
-        Fresh::of(first.last().unwrap()).unwrap();
-        Fresh::of(second.last().unwrap()).unwrap()
+        EncodedPiece::of(first.last().unwrap()).unwrap();
+        EncodedPiece::of(second.last().unwrap()).unwrap()
     }
 
     #[test]
     fn a_piece_is_read_back_as_written() {
         let fresh = piece();
-        let stored = Stored::decode(fresh.key, &fresh.value).ok().unwrap();
+        let stored = StoredPiece::decode(fresh.key, &fresh.value).ok().unwrap();
         assert_eq!(stored.parent, fresh.parent);
         assert!(stored.parent.is_some());
         assert_eq!(stored.level, Level::Message);
@@ -268,17 +268,17 @@ mod tests {
         let fresh = piece();
         for cut in 0..fresh.value.len() {
             let cut = fresh.value.slice(..cut);
-            assert!(Stored::decode(fresh.key, &cut).is_err());
+            assert!(StoredPiece::decode(fresh.key, &cut).is_err());
             // Must fail even if the key matches.
-            assert!(Stored::decode(Digest::of(&cut), &cut).is_err());
+            assert!(StoredPiece::decode(Digest::of(&cut), &cut).is_err());
         }
         for at in 0..fresh.value.len() {
             let mut other = fresh.value.to_vec();
             other[at] ^= 1;
             let other = Bytes::from(other);
-            assert!(Stored::decode(fresh.key, &other).is_err());
+            assert!(StoredPiece::decode(fresh.key, &other).is_err());
             // Must not panic for any content.
-            let _ = Stored::decode(Digest::of(&other), &other);
+            let _ = StoredPiece::decode(Digest::of(&other), &other);
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
         value[0] = 9;
         let value = Bytes::from(value);
         assert!(matches!(
-            Stored::decode(Digest::of(&value), &value),
+            StoredPiece::decode(Digest::of(&value), &value),
             Err(Unreadable::TooNew(9))
         ));
     }

@@ -3,26 +3,28 @@
 use cachalot_memory::{Filter, Label, Lease, Match, Page, Record};
 
 use crate::error::{Error, ErrorKind};
-use crate::record::Saved;
-use crate::store::{DOOMED, HOLD, ID, PARENT, PIECE, PIECES, PIN, SESSIONS, Store, label, pin_key};
+use crate::record::SessionRecord;
+use crate::store::{
+    DOOMED, ID, LEASE_DURATION, PARENT, PIECE, PIECES, PIN, SESSIONS, SessionStore, label, pin_key,
+};
 
 /// The erased pieces that no session needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     /// The number of pieces.
     pub pieces: u64,
     /// Their total bytes.
     pub bytes: u64,
 }
 
-impl std::ops::AddAssign for Swept {
+impl std::ops::AddAssign for SweepReport {
     fn add_assign(&mut self, other: Self) {
         self.pieces += other.pieces;
         self.bytes += other.bytes;
     }
 }
 
-impl Store {
+impl SessionStore {
     /// Erases only one pin, which must be void.
     pub(crate) async fn unpin(&self, id: &str, pin: u64) -> Result<(), Error> {
         let key = pin_key(id, pin);
@@ -42,16 +44,16 @@ impl Store {
     }
 
     /// Erases the void pins of a session, and the pieces that only they held.
-    pub(crate) async fn clear(&self, id: &str) -> Result<Swept, Error> {
+    pub(crate) async fn clear(&self, id: &str) -> Result<SweepReport, Error> {
         if self.pins(id, Page::keys(1)).await?.is_empty() {
-            return Ok(Swept::default());
+            return Ok(SweepReport::default());
         }
         let lease = self.reserve(id).await?;
         let void = self.void_pins(id, &lease).await;
         self.release(lease).await?;
         let void = void?;
         let keys: Vec<&str> = void.iter().map(|pin| pin.key.as_str()).collect();
-        let mut swept = Swept::default();
+        let mut swept = SweepReport::default();
         for pin in &void {
             if let Some(target) = label(pin, PARENT) {
                 swept += self.collect(id, target.to_owned(), &keys).await?;
@@ -65,14 +67,14 @@ impl Store {
     async fn void_pins(&self, id: &str, lease: &Lease) -> Result<Vec<Record>, Error> {
         let kept = match self.head(id).await? {
             None => None,
-            Some(record) => match Saved::decode(&record.value) {
+            Some(record) => match SessionRecord::decode(&record.value) {
                 Ok(saved) => Some(pin_key(id, saved.pin)),
                 // The pin that the session needs is unknown.
                 Err(_) => return Ok(Vec::new()),
             },
         };
         let mut pins = self.pins(id, Page::first(u32::MAX)).await?;
-        let renewed = self.memory.renew(lease, HOLD);
+        let renewed = self.memory.renew(lease, LEASE_DURATION);
         if !self.ask(id, "writing", renewed).await? {
             return Ok(Vec::new());
         }
@@ -82,8 +84,8 @@ impl Store {
 
     /// Erases a piece if it is not needed, then the previous one, and so on. Pins in `void` do not count
     /// as a need.
-    async fn collect(&self, id: &str, target: String, void: &[&str]) -> Result<Swept, Error> {
-        let mut swept = Swept::default();
+    async fn collect(&self, id: &str, target: String, void: &[&str]) -> Result<SweepReport, Error> {
+        let mut swept = SweepReport::default();
         let mut removal: Option<String> = None;
         let mut next = Some(target);
         while let Some(target) = next.take() {
@@ -115,7 +117,7 @@ impl Store {
                 value: removal,
             };
             if self.erase_exactly(id, &key, &[marked]).await? {
-                swept += Swept {
+                swept += SweepReport {
                     pieces: 1,
                     bytes: bytes as u64,
                 };
@@ -178,8 +180,8 @@ impl Store {
 
     /// Clears all sessions, and erases all pieces that are not needed. The cost is proportional to the
     /// number of pieces.
-    pub(crate) async fn sweep(&self) -> Result<Swept, Error> {
-        let mut swept = Swept::default();
+    pub(crate) async fn sweep(&self) -> Result<SweepReport, Error> {
+        let mut swept = SweepReport::default();
         let pins = self.keys(PIN).await?;
         let mut ids: Vec<&str> = pins.iter().filter_map(|key| id_of_pin(key)).collect();
         ids.dedup();

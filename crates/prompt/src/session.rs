@@ -11,13 +11,13 @@ use futures_util::future::{join, try_join};
 use serde_json::{Map, Value};
 
 use crate::chain::{Node, Prompt};
-use crate::continuation::{Break, Cause, divergence};
+use crate::continuation::{BreakCause, PrefixBreak, divergence};
 use crate::error::{Error, ErrorKind};
-use crate::head::{Head, Totals};
+use crate::head::{SessionHead, SessionTotals};
 use crate::namespace::Namespace;
-use crate::pins::Numbers;
-use crate::record::{Fresh, Saved};
-use crate::store::Store;
+use crate::pins::PinNumbers;
+use crate::record::{EncodedPiece, SessionRecord};
+use crate::store::SessionStore;
 use crate::tail::Tail;
 
 /// A conversation, saved in a store as the bytes that are sent.
@@ -35,12 +35,12 @@ use crate::tail::Tail;
 /// it, for programs that show or export it.
 pub struct Session {
     /// The metadata. Changes are saved with the next append or save; the name does not change.
-    pub head: Head,
+    pub head: SessionHead,
     /// The conversation. May be replaced by a prompt made from it by appending; [`Session::save`] saves
     /// it.
     pub prompt: Prompt,
     /// The usage so far. Changes are saved with the next append or save.
-    pub totals: Totals,
+    pub totals: SessionTotals,
     /// The cache-relevant parameters of the last request, to check if the next one continues it. Saved
     /// with the next append or save.
     pub namespace: Option<Namespace>,
@@ -55,16 +55,16 @@ pub struct Session {
     pub(crate) saves: u64,
     /// The number of the pin that holds the saved prompt; 0 if the prompt is empty.
     pub(crate) pin: u64,
-    pub(crate) numbers: Numbers,
-    pub(crate) untidy: Untidy,
+    pub(crate) numbers: PinNumbers,
+    pub(crate) pending_cleanup: PendingCleanup,
     pub(crate) holds_secrets: bool,
     pub(crate) lease: Option<Lease>,
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Arc<SessionStore>,
 }
 
-/// Data that may have to be erased, in addition to the pins in [`Numbers`].
+/// Data that may have to be erased, in addition to the pins in [`PinNumbers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Untidy {
+pub(crate) enum PendingCleanup {
     Unknown,
     /// Void pins and the pieces that only they hold: a change was not completed, or it replaced the
     /// prompt.
@@ -136,8 +136,8 @@ impl Session {
             .await
     }
 
-    fn head_with(&self, notes: Map<String, Value>) -> Head {
-        Head {
+    fn head_with(&self, notes: Map<String, Value>) -> SessionHead {
+        SessionHead {
             notes,
             ..self.head.clone()
         }
@@ -173,12 +173,12 @@ impl Session {
     /// sent again if the conversation returns to that format.
     ///
     /// # Errors
-    /// Those of [`Session::append`], and [`ErrorKind::Unsayable`]; the session is then unchanged.
+    /// Those of [`Session::append`], and [`ErrorKind::Inexpressible`]; the session is then unchanged.
     pub async fn rerender(
         &mut self,
         wire: &dyn Wire,
         target: Target<'_>,
-    ) -> Result<Option<Break>, Error> {
+    ) -> Result<Option<PrefixBreak>, Error> {
         self.rerender_all(self.prompt.messages(), wire, target)
             .await
     }
@@ -193,7 +193,7 @@ impl Session {
         messages: Vec<Message>,
         wire: &dyn Wire,
         target: Target<'_>,
-    ) -> Result<Option<Break>, Error> {
+    ) -> Result<Option<PrefixBreak>, Error> {
         let messages = messages.into_iter().map(Arc::new).collect();
         self.rerender_all(messages, wire, target).await
     }
@@ -203,12 +203,12 @@ impl Session {
         messages: Vec<Arc<Message>>,
         wire: &dyn Wire,
         target: Target<'_>,
-    ) -> Result<Option<Break>, Error> {
+    ) -> Result<Option<PrefixBreak>, Error> {
         let mut prompt = Prompt::begin(target.tools, target.system);
         for message in messages {
             let pieces = wire
                 .message(&message)
-                .map_err(|error| self.unsayable(wire, error))?;
+                .map_err(|error| self.inexpressible(wire, error))?;
             prompt = prompt.append(&pieces, message);
         }
         let mut head = self.head.clone();
@@ -216,10 +216,10 @@ impl Session {
         head.provider = target.provider.to_owned();
         head.model = target.model.to_owned();
         head.base_url = target.base_url.map(str::to_owned);
-        let broken = if goes_elsewhere(&self.head, &head) {
-            first_of(
+        let broken = if uses_other_cache(&self.head, &head) {
+            break_at_start(
                 &self.prompt,
-                Cause::Rerendered {
+                BreakCause::Rerendered {
                     from: self.head.format,
                     to: head.format,
                 },
@@ -273,7 +273,7 @@ impl Session {
             .await
     }
 
-    fn unsayable(&self, wire: &dyn Wire, error: cachalot_model::Error) -> Error {
+    fn inexpressible(&self, wire: &dyn Wire, error: cachalot_model::Error) -> Error {
         let (id, format) = (&self.id, wire.format());
         let message = format!(
             "the session `{id}` cannot go on in the format {format:?}: {error}; go on with the \
@@ -281,7 +281,7 @@ impl Session {
         );
         Error {
             source: Some(Arc::new(error)),
-            ..Error::new(ErrorKind::Unsayable, id, message)
+            ..Error::new(ErrorKind::Inexpressible, id, message)
         }
     }
 
@@ -289,7 +289,7 @@ impl Session {
     pub(crate) async fn commit(
         &mut self,
         prompt: Prompt,
-        head: Head,
+        head: SessionHead,
         change: Change,
     ) -> Result<(), Error> {
         let fresh = self.fresh(&prompt, change)?;
@@ -326,24 +326,24 @@ impl Session {
             return Err(error);
         }
         self.lease = None;
-        self.tidy().await;
+        self.clean_up().await;
         Ok(())
     }
 
     /// Erases void data after a change was saved. A failure is ignored: the next change tries again.
-    async fn tidy(&mut self) {
-        let tidied = match self.untidy {
-            Untidy::Unknown | Untidy::No => return,
-            Untidy::Yes => self.store.clear(&self.id).await.map(drop),
-            Untidy::Pin(pin) => self.store.unpin(&self.id, pin).await,
+    async fn clean_up(&mut self) {
+        let tidied = match self.pending_cleanup {
+            PendingCleanup::Unknown | PendingCleanup::No => return,
+            PendingCleanup::Yes => self.store.clear(&self.id).await.map(drop),
+            PendingCleanup::Pin(pin) => self.store.unpin(&self.id, pin).await,
         };
         if tidied.is_ok() {
-            self.untidy = Untidy::No;
+            self.pending_cleanup = PendingCleanup::No;
         }
     }
 
     /// The records of the pieces that may be missing in the store.
-    fn fresh(&self, prompt: &Prompt, change: Change) -> Result<Vec<Fresh>, Error> {
+    fn fresh(&self, prompt: &Prompt, change: Change) -> Result<Vec<EncodedPiece>, Error> {
         let base = match change {
             Change::Extend => &self.saved,
             Change::Replace => &Prompt::default(),
@@ -361,7 +361,7 @@ impl Session {
         })?;
         nodes
             .into_iter()
-            .map(|node: &Arc<Node>| Fresh::of(node))
+            .map(|node: &Arc<Node>| EncodedPiece::of(node))
             .collect::<Result<_, _>>()
             .map_err(|error| self.unwritable(error))
     }
@@ -371,7 +371,7 @@ impl Session {
         let message = format!("the session `{id}` cannot be written as JSON: {error}");
         Error {
             source: Some(Arc::new(error)),
-            ..Error::new(ErrorKind::Unsayable, id, message)
+            ..Error::new(ErrorKind::Inexpressible, id, message)
         }
     }
 
@@ -379,12 +379,16 @@ impl Session {
     async fn write(&mut self, write: Write, lease: &Lease) -> Result<(), Error> {
         let store = Arc::clone(&self.store);
         self.check().await?;
-        if self.untidy == Untidy::Unknown {
+        if self.pending_cleanup == PendingCleanup::Unknown {
             let others = store.has_other_pins(&self.id, self.pin).await?;
-            self.untidy = if others { Untidy::Yes } else { Untidy::No };
+            self.pending_cleanup = if others {
+                PendingCleanup::Yes
+            } else {
+                PendingCleanup::No
+            };
         }
         // An incomplete write leaves data behind.
-        let untidy = std::mem::replace(&mut self.untidy, Untidy::Yes);
+        let pending_cleanup = std::mem::replace(&mut self.pending_cleanup, PendingCleanup::Yes);
         if let (true, Some(tip)) = (write.repin, write.prompt.record()) {
             self.write_pieces(&write, tip, lease).await?;
         }
@@ -394,12 +398,12 @@ impl Session {
         if !store.put_head(&saved, record.clone(), lease).await? {
             // The lease was lost. Reports the removal of the session if that was the cause.
             self.check().await?;
-            return Err(store.overtaken(&self.id));
+            return Err(store.lease_lost(&self.id));
         }
         self.attempted = None;
         self.record = Some(record);
-        self.untidy = untidy;
-        self.take_over(saved, write);
+        self.pending_cleanup = pending_cleanup;
+        self.adopt(saved, write);
         Ok(())
     }
 
@@ -427,15 +431,15 @@ impl Session {
     }
 
     /// Updates this session to the written state.
-    fn take_over(&mut self, saved: Saved, write: Write) {
+    fn adopt(&mut self, saved: SessionRecord, write: Write) {
         if write.repin {
             // Pieces that only the old pin held have to be erased, too. The pin of the opened session
             // was not allocated here, so it is erased separately.
-            let foreign = self.pin != 0 && !self.numbers.gave(self.pin);
+            let foreign = self.pin != 0 && !self.numbers.was_allocated(self.pin);
             if write.change == Change::Replace {
-                self.untidy = Untidy::Yes;
-            } else if foreign && self.untidy == Untidy::No {
-                self.untidy = Untidy::Pin(self.pin);
+                self.pending_cleanup = PendingCleanup::Yes;
+            } else if foreign && self.pending_cleanup == PendingCleanup::No {
+                self.pending_cleanup = PendingCleanup::Pin(self.pin);
             }
             self.pin = write.pin;
         }
@@ -447,15 +451,15 @@ impl Session {
         self.prompt = write.prompt;
     }
 
-    fn saved(&self, write: &Write) -> Saved {
+    fn saved(&self, write: &Write) -> SessionRecord {
         let prompt = &write.prompt;
         let seals = &self.store.seals;
-        let secret = |piece: &Fresh| seals.occur_in(&piece.value);
+        let secret = |piece: &EncodedPiece| seals.occur_in(&piece.value);
         let holds_secrets =
             self.holds_secrets || (!seals.is_empty() && write.fresh.iter().any(secret));
         let mut head = write.head.clone();
         head.id.clone_from(&self.id);
-        Saved {
+        SessionRecord {
             head,
             tip: prompt.record(),
             prompt: prompt.tip().map(|id| id.0),
@@ -480,7 +484,7 @@ impl Session {
             (Some(found), Some(ours)) if found == *ours => return Ok(()),
             (Some(found), _) if self.attempted.as_ref() == Some(&found) => {
                 self.record = Some(found);
-                self.untidy = Untidy::Yes;
+                self.pending_cleanup = PendingCleanup::Yes;
                 return Ok(());
             }
             (Some(_), None) => (
@@ -513,8 +517,8 @@ fn with_all(prompt: Prompt, messages: &[(Arc<Message>, Vec<Rendered>)]) -> Promp
 /// A change to write.
 struct Write {
     prompt: Prompt,
-    head: Head,
-    fresh: Vec<Fresh>,
+    head: SessionHead,
+    fresh: Vec<EncodedPiece>,
     /// True if a new pin is needed.
     repin: bool,
     pin: u64,
@@ -522,15 +526,15 @@ struct Write {
 }
 
 /// True if the target has another provider cache.
-fn goes_elsewhere(from: &Head, to: &Head) -> bool {
+fn uses_other_cache(from: &SessionHead, to: &SessionHead) -> bool {
     (from.format, &from.provider, &from.model, &from.base_url)
         != (to.format, &to.provider, &to.model, &to.base_url)
 }
 
 /// Returns a break at the first piece; `None` if nothing was sent.
-fn first_of(prompt: &Prompt, cause: Cause) -> Option<Break> {
+fn break_at_start(prompt: &Prompt, cause: BreakCause) -> Option<PrefixBreak> {
     let first = prompt.backwards().last()?;
-    Some(Break {
+    Some(PrefixBreak {
         level: first.level,
         index: 0,
         cause,

@@ -8,39 +8,39 @@ use cachalot_memory::{Filter, Match, Memory, Order, Page, Record};
 
 use crate::chain::{NodeId, Prompt};
 use crate::error::{Error, ErrorKind};
-use crate::head::{Head, Totals, check_name};
-use crate::pins::Numbers;
-use crate::record::{Saved, Stored};
-use crate::removal::Swept;
-use crate::session::{Change, Session, Untidy};
-use crate::store::{SESSIONS, Store};
-use crate::tree::{Forest, Tree};
+use crate::head::{SessionHead, SessionTotals, check_name};
+use crate::pins::PinNumbers;
+use crate::record::{SessionRecord, StoredPiece};
+use crate::removal::SweepReport;
+use crate::session::{Change, PendingCleanup, Session};
+use crate::store::{SESSIONS, SessionStore};
+use crate::tree::{PrefixTree, PrefixTreeBuilder};
 
 /// Maximum number of candidates in an error message.
-const CANDIDATES: u32 = 10;
+const MAX_CANDIDATES: u32 = 10;
 
 /// Maximum number of reads of a session that changes while it is read.
-const READINGS: usize = 8;
+const MAX_READ_ATTEMPTS: usize = 8;
 
-/// Keys of pieces that were already read, and their indexes in a [`Forest`].
+/// Keys of pieces that were already read, and their indexes in a [`PrefixTreeBuilder`].
 type Known = HashMap<Digest, usize>;
 
 /// A session that was read.
-struct Reading {
+struct ReadSession {
     record: Record,
-    saved: Saved,
-    pieces: Vec<Stored>,
+    saved: SessionRecord,
+    pieces: Vec<StoredPiece>,
 }
 
 /// The sessions in a store, which may be shared with other processes.
 #[derive(Clone)]
 pub struct Sessions {
-    store: Arc<Store>,
+    store: Arc<SessionStore>,
 }
 
 /// Selects the sessions to list.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Listing<'a> {
+pub struct SessionFilter<'a> {
     /// Only sessions of this agent.
     pub agent: Option<&'a str>,
     /// Only sessions of this workspace.
@@ -53,22 +53,22 @@ pub struct Listing<'a> {
 
 /// A session in a list.
 #[derive(Debug, Clone)]
-pub struct Summary {
+pub struct SessionSummary {
     /// The name.
     pub id: String,
     /// The time of the last save.
     pub saved: Millis,
     /// The overview, or the reason why the session cannot be read; such a session can still be removed.
-    pub state: Result<Overview, Error>,
+    pub state: Result<SessionOverview, Error>,
 }
 
 /// A session without its conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Overview {
+pub struct SessionOverview {
     /// The metadata.
-    pub head: Head,
+    pub head: SessionHead,
     /// The usage so far.
-    pub totals: Totals,
+    pub totals: SessionTotals,
     /// The number of messages.
     pub messages: u64,
     /// The number of pieces of its prompt.
@@ -93,7 +93,7 @@ impl Sessions {
     /// Opens the sessions in `memory`. `seals` only serve to record which sessions contain secrets.
     #[must_use]
     pub fn new(memory: Arc<dyn Memory>, clock: Arc<dyn Clock>, seals: Arc<Seals>) -> Self {
-        let store = Store {
+        let store = SessionStore {
             memory,
             clock,
             seals,
@@ -107,7 +107,7 @@ impl Sessions {
     ///
     /// # Errors
     /// [`ErrorKind::Exists`], [`ErrorKind::BadName`], or an error of the store.
-    pub async fn create(&self, head: Head) -> Result<Session, Error> {
+    pub async fn create(&self, head: SessionHead) -> Result<Session, Error> {
         self.create_from(head, Prompt::default()).await
     }
 
@@ -116,14 +116,18 @@ impl Sessions {
     ///
     /// # Errors
     /// Those of [`Sessions::create`].
-    pub async fn create_from(&self, mut head: Head, prompt: Prompt) -> Result<Session, Error> {
+    pub async fn create_from(
+        &self,
+        mut head: SessionHead,
+        prompt: Prompt,
+    ) -> Result<Session, Error> {
         check_name(&head.id)?;
         head.created = self.store.clock.now();
         let mut session = Session {
             id: head.id.clone(),
             head: head.clone(),
             prompt: Prompt::default(),
-            totals: Totals::default(),
+            totals: SessionTotals::default(),
             namespace: None,
             saved: Prompt::default(),
             saved_at: head.created,
@@ -131,8 +135,8 @@ impl Sessions {
             attempted: None,
             saves: 0,
             pin: 0,
-            numbers: Numbers::default(),
-            untidy: Untidy::Unknown,
+            numbers: PinNumbers::default(),
+            pending_cleanup: PendingCleanup::Unknown,
             holds_secrets: false,
             lease: None,
             store: Arc::clone(&self.store),
@@ -151,7 +155,7 @@ impl Sessions {
         let Some(id) = self.resolve(id).await? else {
             return Ok(None);
         };
-        let Some(Reading {
+        let Some(ReadSession {
             record,
             saved,
             pieces,
@@ -168,9 +172,9 @@ impl Sessions {
 
     /// Reads a consistent state of the session with exactly this name; `None` if there is none. Only
     /// reads the pieces after the `known` ones.
-    async fn read(&self, id: &str, known: &Known) -> Result<Option<Reading>, Error> {
+    async fn read(&self, id: &str, known: &Known) -> Result<Option<ReadSession>, Error> {
         let mut missing = None;
-        for _ in 0..READINGS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let Some(record) = self.store.head(id).await? else {
                 return Ok(None);
             };
@@ -179,11 +183,11 @@ impl Sessions {
             if missing.as_ref() == Some(&record.value) {
                 break;
             }
-            let saved = Saved::decode(&record.value);
+            let saved = SessionRecord::decode(&record.value);
             let saved = saved.map_err(|why| self.store.unreadable(id, why))?;
             match self.pieces(id, &saved, known).await? {
                 Some(pieces) => {
-                    return Ok(Some(Reading {
+                    return Ok(Some(ReadSession {
                         record,
                         saved,
                         pieces,
@@ -199,7 +203,7 @@ impl Sessions {
         Error::damaged(id, self.store.location(), what)
     }
 
-    fn session(&self, id: String, saved: Saved, record: Record, prompt: Prompt) -> Session {
+    fn session(&self, id: String, saved: SessionRecord, record: Record, prompt: Prompt) -> Session {
         Session {
             id,
             head: saved.head,
@@ -212,8 +216,8 @@ impl Sessions {
             attempted: None,
             saves: saved.saves,
             pin: saved.pin,
-            numbers: Numbers::default(),
-            untidy: Untidy::Unknown,
+            numbers: PinNumbers::default(),
+            pending_cleanup: PendingCleanup::Unknown,
             holds_secrets: saved.holds_secrets,
             lease: None,
             store: Arc::clone(&self.store),
@@ -224,10 +228,10 @@ impl Sessions {
     async fn pieces(
         &self,
         id: &str,
-        saved: &Saved,
+        saved: &SessionRecord,
         known: &Known,
-    ) -> Result<Option<Vec<Stored>>, Error> {
-        let mut pieces: Vec<Stored> = Vec::new();
+    ) -> Result<Option<Vec<StoredPiece>>, Error> {
+        let mut pieces: Vec<StoredPiece> = Vec::new();
         let mut next: Option<Digest> = saved.tip;
         while let Some(key) = next.filter(|key| !known.contains_key(key)) {
             let Some(piece) = self.store.piece(id, key).await? else {
@@ -250,7 +254,7 @@ impl Sessions {
     fn is_named(
         &self,
         id: &str,
-        saved: &Saved,
+        saved: &SessionRecord,
         tip: Option<NodeId>,
         pieces: u64,
     ) -> Result<(), Error> {
@@ -276,7 +280,7 @@ impl Sessions {
             prefix: id,
             ..Filter::default()
         };
-        let page = Page::keys(CANDIDATES + 1);
+        let page = Page::keys(MAX_CANDIDATES + 1);
         let found = self.store.memory.find(SESSIONS, &filter, page);
         let found = self.store.ask(id, "looking for", found).await?.records;
         let mut names = found.into_iter().map(|record| record.key);
@@ -291,7 +295,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn list(&self, listing: &Listing<'_>) -> Result<Vec<Summary>, Error> {
+    pub async fn list(&self, listing: &SessionFilter<'_>) -> Result<Vec<SessionSummary>, Error> {
         let criteria = [
             ("agent", listing.agent),
             ("workspace", listing.workspace),
@@ -310,7 +314,7 @@ impl Sessions {
             labels: &labels,
             ..Filter::default()
         };
-        let mut summaries: Vec<Summary> = Vec::new();
+        let mut summaries: Vec<SessionSummary> = Vec::new();
         loop {
             let after = summaries.last().map(|summary| summary.id.clone());
             let page = Page {
@@ -336,7 +340,7 @@ impl Sessions {
     /// An error of the store, or that session is damaged.
     pub async fn has_recent(
         &self,
-        head: &Head,
+        head: &SessionHead,
         prompt: &Prompt,
         within: Millis,
     ) -> Result<bool, Error> {
@@ -354,8 +358,8 @@ impl Sessions {
         let Some(last) = found.records.into_iter().next() else {
             return Ok(false);
         };
-        let Summary { id, saved, state } = self.summary(last);
-        let asked = |head: &Head| (head.provider.clone(), head.model.clone(), head.format);
+        let SessionSummary { id, saved, state } = self.summary(last);
+        let asked = |head: &SessionHead| (head.provider.clone(), head.model.clone(), head.format);
         let is_alike = state.is_ok_and(|last| asked(&last.head) == asked(head));
         if !is_alike || self.store.clock.now().saturating_sub(saved) > within {
             return Ok(false);
@@ -366,12 +370,12 @@ impl Sessions {
             .is_some_and(|it| frozen(&it.prompt).is_some() && frozen(&it.prompt) == frozen(prompt)))
     }
 
-    fn summary(&self, record: Record) -> Summary {
-        match Saved::decode(&record.value) {
-            Ok(saved) => Summary {
+    fn summary(&self, record: Record) -> SessionSummary {
+        match SessionRecord::decode(&record.value) {
+            Ok(saved) => SessionSummary {
                 id: record.key,
                 saved: saved.saved,
-                state: Ok(Overview {
+                state: Ok(SessionOverview {
                     prompt: saved.prompt_id(),
                     head: saved.head,
                     totals: saved.totals,
@@ -381,7 +385,7 @@ impl Sessions {
                     holds_secrets: saved.holds_secrets,
                 }),
             },
-            Err(why) => Summary {
+            Err(why) => SessionSummary {
                 state: Err(self.store.unreadable(&record.key, why)),
                 id: record.key,
                 saved: record.updated,
@@ -395,15 +399,19 @@ impl Sessions {
     ///
     /// # Errors
     /// Errors of the store. A damaged session is listed with its error.
-    pub async fn tree(&self, listing: &Listing<'_>) -> Result<Tree, Error> {
+    pub async fn tree(&self, listing: &SessionFilter<'_>) -> Result<PrefixTree, Error> {
         let mut listed = self.list(listing).await?;
-        let created = |summary: &Summary| summary.state.as_ref().map_or(0, |it| it.head.created);
+        let created =
+            |summary: &SessionSummary| summary.state.as_ref().map_or(0, |it| it.head.created);
         listed.sort_by(|one, other| (created(one), &one.id).cmp(&(created(other), &other.id)));
-        let (mut forest, mut known) = (Forest::new(Arc::clone(&self.store.seals)), Known::new());
+        let (mut tree_builder, mut known) = (
+            PrefixTreeBuilder::new(Arc::clone(&self.store.seals)),
+            Known::new(),
+        );
         let mut unreadable = Vec::new();
-        for Summary { id, state, .. } in listed {
+        for SessionSummary { id, state, .. } in listed {
             let planted = match state {
-                Ok(_) => self.plant(&id, &mut forest, &mut known).await,
+                Ok(_) => self.add_to_tree(&id, &mut tree_builder, &mut known).await,
                 Err(error) => Err(error),
             };
             match planted {
@@ -414,20 +422,25 @@ impl Sessions {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Tree {
+        Ok(PrefixTree {
             unreadable,
-            ..forest.tree()
+            ..tree_builder.tree()
         })
     }
 
     /// Adds a session to a forest, if it still exists. `known` are the records that are already in it.
-    async fn plant(&self, id: &str, forest: &mut Forest, known: &mut Known) -> Result<(), Error> {
-        let Some(Reading { saved, pieces, .. }) = self.read(id, known).await? else {
+    async fn add_to_tree(
+        &self,
+        id: &str,
+        tree_builder: &mut PrefixTreeBuilder,
+        known: &mut Known,
+    ) -> Result<(), Error> {
+        let Some(ReadSession { saved, pieces, .. }) = self.read(id, known).await? else {
             return Ok(());
         };
         let root = pieces.first().map_or(saved.tip, |piece| piece.parent);
         let root = root.and_then(|key| known.get(&key).copied());
-        let before = root.map(|root| forest.piece(root));
+        let before = root.map(|root| tree_builder.piece(root));
         let in_order = match (before, pieces.first()) {
             (Some(before), Some(first)) => before.level <= first.level,
             _ => true,
@@ -447,11 +460,11 @@ impl Sessions {
         let mut end = root;
         for (piece, id) in pieces.iter().zip(ids) {
             let (bytes, source) = (piece.bytes.len(), piece.source.as_ref());
-            let at = forest.add(end, id, piece.level, bytes, source);
+            let at = tree_builder.add(end, id, piece.level, bytes, source);
             known.insert(piece.key, at);
             end = Some(at);
         }
-        forest.end(id, end);
+        tree_builder.end(id, end);
         Ok(())
     }
 
@@ -476,7 +489,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn sweep(&self) -> Result<Swept, Error> {
+    pub async fn sweep(&self) -> Result<SweepReport, Error> {
         self.store.sweep().await
     }
 }
@@ -491,7 +504,7 @@ impl std::fmt::Debug for Sessions {
 
 fn ambiguous(id: &str, names: impl Iterator<Item = String>) -> Error {
     let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    if names.len() > CANDIDATES as usize {
+    if names.len() > MAX_CANDIDATES as usize {
         names.pop();
         names.push("…".to_owned());
     }

@@ -34,7 +34,7 @@ use cachalot_memory::{Answer, Filter, Label, Lease, Memory, Page, Put, Record, R
 use futures_util::future::{Either, join_all, select, try_join};
 
 use crate::error::{Error, ErrorKind};
-use crate::record::{Fresh, Saved, Stored, Unreadable};
+use crate::record::{EncodedPiece, SessionRecord, StoredPiece, Unreadable};
 
 /// The space of the sessions' own records.
 pub const SESSIONS: &str = "sessions";
@@ -47,19 +47,19 @@ const NUMBERS: &str = "numbers";
 
 /// The duration of a session's lease for one change, which takes milliseconds; the lease is renewed if
 /// the change takes longer.
-pub(crate) const HOLD: Duration = Duration::from_secs(5);
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(5);
 
 /// The maximum wait for another writer: longer than a lease.
-const WAIT: Duration = Duration::from_secs(8);
+const MAX_LEASE_WAIT: Duration = Duration::from_secs(8);
 
 /// The timeout of a store operation.
-const PATIENCE: Duration = Duration::from_secs(30);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The number of pieces that are stored concurrently.
-const AT_A_TIME: usize = 64;
+const MAX_CONCURRENT_PIECES: usize = 64;
 
 /// A store with sessions.
-pub(crate) struct Store {
+pub(crate) struct SessionStore {
     pub(crate) memory: Arc<dyn Memory>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seals: Arc<Seals>,
@@ -68,7 +68,7 @@ pub(crate) struct Store {
 /// The session's stored record, if there is one.
 pub(crate) type Found = Option<Record>;
 
-impl Store {
+impl SessionStore {
     /// Awaits a store operation with a timeout; `doing` begins the message of an error.
     pub(crate) async fn ask<T: Send>(
         &self,
@@ -77,7 +77,7 @@ impl Store {
         answer: Answer<'_, T>,
     ) -> Result<T, Error> {
         answer
-            .within(PATIENCE)
+            .within(OPERATION_TIMEOUT)
             .await
             .map_err(|error| Error::memory(id, doing, error))
     }
@@ -120,18 +120,18 @@ impl Store {
         let labels = [id_label(id)];
         let mut pause = Duration::from_millis(1);
         loop {
-            let reserving = self.memory.reserve(SESSIONS, id, &labels, HOLD);
+            let reserving = self.memory.reserve(SESSIONS, id, &labels, LEASE_DURATION);
             let left = match self.ask(id, "writing", reserving).await? {
                 Reserved::Held(lease) => return Ok(lease),
                 Reserved::Busy { left, .. } => left,
             };
-            if began.elapsed() >= WAIT {
+            if began.elapsed() >= MAX_LEASE_WAIT {
                 return Err(Error::new(
                     ErrorKind::Busy,
                     id,
                     format!(
                         "another process has been writing to the session `{id}` for \
-                         {WAIT:?}: try again"
+                         {MAX_LEASE_WAIT:?}: try again"
                     ),
                 ));
             }
@@ -149,11 +149,11 @@ impl Store {
         let id = lease.key.as_str();
         let renewing = async {
             loop {
-                tokio::time::sleep(HOLD / 3).await;
-                let renewed = self.memory.renew(lease, HOLD);
+                tokio::time::sleep(LEASE_DURATION / 3).await;
+                let renewed = self.memory.renew(lease, LEASE_DURATION);
                 match self.ask(id, "writing", renewed).await {
                     Ok(true) => {}
-                    Ok(false) => return self.overtaken(id),
+                    Ok(false) => return self.lease_lost(id),
                     Err(error) => return error,
                 }
             }
@@ -165,7 +165,7 @@ impl Store {
     }
 
     /// The error for a lost lease.
-    pub(crate) fn overtaken(&self, id: &str) -> Error {
+    pub(crate) fn lease_lost(&self, id: &str) -> Error {
         Error::new(
             ErrorKind::Busy,
             id,
@@ -185,7 +185,7 @@ impl Store {
     /// before.
     pub(crate) async fn put_head(
         &self,
-        saved: &Saved,
+        saved: &SessionRecord,
         value: bytes::Bytes,
         lease: &Lease,
     ) -> Result<bool, Error> {
@@ -207,27 +207,27 @@ impl Store {
         id: &str,
         pin: u64,
         tip: Digest,
-        fresh: &[Fresh],
+        fresh: &[EncodedPiece],
     ) -> Result<(), Error> {
         let labels = vec![parent_label(tip)];
         let pin = new_record(pin_key(id, pin), bytes::Bytes::new(), labels);
         let pinning = self.memory.put(PIECES, pin, None, &[]);
         let storing = async {
-            for some in fresh.chunks(AT_A_TIME) {
-                let all = join_all(some.iter().map(|piece| self.make_sure(id, piece))).await;
+            for some in fresh.chunks(MAX_CONCURRENT_PIECES) {
+                let all = join_all(some.iter().map(|piece| self.ensure_stored(id, piece))).await;
                 all.into_iter().collect::<Result<(), Error>>()?;
             }
             Ok(())
         };
         try_join(self.ask(id, "writing", pinning), storing).await?;
         for piece in fresh.iter().rev() {
-            self.make_sure(id, piece).await?;
+            self.ensure_stored(id, piece).await?;
         }
         Ok(())
     }
 
     /// Stores a piece unless it is present and not marked for removal.
-    async fn make_sure(&self, id: &str, piece: &Fresh) -> Result<(), Error> {
+    async fn ensure_stored(&self, id: &str, piece: &EncodedPiece) -> Result<(), Error> {
         let key = piece_key(piece.key);
         let found = self.memory.get(PIECES, &key, &[]);
         let found = self.ask(id, "writing", found).await?.record;
@@ -243,13 +243,13 @@ impl Store {
     }
 
     /// Reads a piece.
-    pub(crate) async fn piece(&self, id: &str, key: Digest) -> Result<Option<Stored>, Error> {
+    pub(crate) async fn piece(&self, id: &str, key: Digest) -> Result<Option<StoredPiece>, Error> {
         let text = piece_key(key);
         let found = self.memory.get(PIECES, &text, &[]);
         let Some(record) = self.ask(id, "reading", found).await?.record else {
             return Ok(None);
         };
-        let stored = Stored::decode(key, &record.value);
+        let stored = StoredPiece::decode(key, &record.value);
         stored.map(Some).map_err(|why| self.unreadable(id, why))
     }
 

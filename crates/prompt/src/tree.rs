@@ -1,6 +1,6 @@
 //! The tree of prompts: common prefixes are stored once.
 //!
-//! A [`Forest`] collects prompts and stores a few numbers for each piece, never its bytes. A [`Tree`] is
+//! A [`PrefixTreeBuilder`] collects prompts and stores a few numbers for each piece, never its bytes. A [`PrefixTree`] is
 //! the result: runs of pieces without branches, and the prompts that end in each. Pieces are compared by
 //! their [`NodeId`], as a provider's cache does: prompts share the pieces whose bytes are equal from the
 //! first piece on. Sharing in a provider's cache also depends on the model and the parameters.
@@ -19,15 +19,15 @@ use crate::error::Error;
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// Maximum characters of a label, which is the beginning of the user's message.
-const LABEL: usize = 60;
+const MAX_LABEL_CHARS: usize = 60;
 
 /// The number of bytes of the user's message in which secrets are masked before the label is cut off.
-const SEARCHED: usize = 2_048;
+const MAX_MASKED_BYTES: usize = 2_048;
 
-/// A collection of prompts that is converted to a [`Tree`]. Memory is proportional to the number of
+/// A collection of prompts that is converted to a [`PrefixTree`]. Memory is proportional to the number of
 /// different pieces, not to their bytes.
 #[derive(Debug, Clone, Default)]
-pub struct Forest {
+pub struct PrefixTreeBuilder {
     /// Each piece comes after the previous one in its prompt.
     pieces: Vec<Piece>,
     index: HashMap<NodeId, usize>,
@@ -51,7 +51,7 @@ pub(crate) struct Piece {
     words: Option<Box<str>>,
 }
 
-impl Forest {
+impl PrefixTreeBuilder {
     /// Creates an empty forest. The secrets in `seals`, and everything that looks like a credential, are
     /// masked in labels.
     #[must_use]
@@ -152,9 +152,9 @@ impl Forest {
 
     /// Builds the tree. Siblings are in the order of insertion.
     #[must_use]
-    pub fn tree(&self) -> Tree {
-        let behind = Behind::of(&self.pieces);
-        let mut runs: Vec<Run> = Vec::new();
+    pub fn tree(&self) -> PrefixTree {
+        let behind = Children::of(&self.pieces);
+        let mut runs: Vec<TreeRun> = Vec::new();
         let mut waiting: Vec<(usize, Option<usize>)> = Vec::new();
         let wait = |waiting: &mut Vec<(usize, Option<usize>)>, before, run| {
             let from = waiting.len();
@@ -178,7 +178,7 @@ impl Forest {
                 runs[parent].prompts += prompts;
             }
         }
-        Tree {
+        PrefixTree {
             sharing: self.sharing(&runs),
             runs,
             empty: self.ends.get(&None).cloned().unwrap_or_default(),
@@ -191,11 +191,11 @@ impl Forest {
         &self,
         first: usize,
         parent: Option<usize>,
-        runs: &[Run],
-        behind: &Behind,
-    ) -> (Run, usize) {
+        runs: &[TreeRun],
+        behind: &Children,
+    ) -> (TreeRun, usize) {
         let before = parent.map(|parent| &runs[parent]);
-        let mut run = Run {
+        let mut run = TreeRun {
             parent,
             children: Vec::new(),
             levels: (self.pieces[first].level, self.pieces[first].level),
@@ -221,7 +221,7 @@ impl Forest {
                 run.words = piece.words.as_deref().map(str::to_owned);
             }
             let names = self.ends.get(&Some(at)).map_or(&[][..], Vec::as_slice);
-            run.ends.extend(names.iter().map(|name| End {
+            run.ends.extend(names.iter().map(|name| PromptEnd {
                 name: name.clone(),
                 pieces: u64::from(piece.depth) + 1,
                 bytes: piece.total,
@@ -233,9 +233,9 @@ impl Forest {
         }
     }
 
-    fn sharing(&self, runs: &[Run]) -> Sharing {
+    fn sharing(&self, runs: &[TreeRun]) -> TreeSharing {
         let ends = runs.iter().flat_map(|run| &run.ends);
-        Sharing {
+        TreeSharing {
             prompts: self.ends.values().map(|names| names.len() as u64).sum(),
             leaves: runs.iter().filter(|run| run.children.is_empty()).count() as u64,
             pieces: self.pieces.len() as u64,
@@ -247,13 +247,13 @@ impl Forest {
 
 /// The children of each piece in the order of insertion: the first child of a piece, and the next
 /// sibling of each piece.
-struct Behind {
+struct Children {
     root: Option<usize>,
     first: Vec<Option<usize>>,
     next: Vec<Option<usize>>,
 }
 
-impl Behind {
+impl Children {
     fn of(pieces: &[Piece]) -> Self {
         let mut this = Self {
             root: None,
@@ -282,22 +282,22 @@ impl Behind {
 
 /// The common prefixes of prompts.
 #[derive(Debug, Clone, Default)]
-pub struct Tree {
+pub struct PrefixTree {
     /// The runs in depth-first order: each after its parent, siblings in the order of insertion.
-    pub runs: Vec<Run>,
+    pub runs: Vec<TreeRun>,
     /// The names of the empty prompts.
     pub empty: Vec<String>,
     /// The names of sessions that could not be read, with the errors. They are not part of any number.
     pub unreadable: Vec<(String, Error)>,
     /// The totals.
-    pub sharing: Sharing,
+    pub sharing: TreeSharing,
 }
 
 /// A maximal sequence of pieces without a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Run {
-    /// The parent run: an index into [`Tree::runs`], less than the run's own.
+pub struct TreeRun {
+    /// The parent run: an index into [`PrefixTree::runs`], less than the run's own.
     pub parent: Option<usize>,
     /// The child runs; none, or at least two.
     pub children: Vec<usize>,
@@ -320,13 +320,13 @@ pub struct Run {
     /// The number of prompts that contain this run or end in it.
     pub prompts: u64,
     /// The prompts that end in it, the shortest first.
-    pub ends: Vec<End>,
+    pub ends: Vec<PromptEnd>,
 }
 
 /// The end of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct End {
+pub struct PromptEnd {
     /// The name of the prompt.
     pub name: String,
     /// The number of its pieces.
@@ -338,7 +338,7 @@ pub struct End {
 /// The amount of sharing among prompts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Sharing {
+pub struct TreeSharing {
     /// The number of prompts.
     pub prompts: u64,
     /// The number of conversations that no other prompt continues.
@@ -351,7 +351,7 @@ pub struct Sharing {
     pub stored_bytes: u64,
 }
 
-impl Sharing {
+impl TreeSharing {
     /// The bytes that are saved by storing shared pieces once.
     #[must_use]
     pub fn shared_bytes(&self) -> u64 {
@@ -368,10 +368,10 @@ impl Sharing {
     }
 }
 
-impl Tree {
+impl PrefixTree {
     /// The prompts that no other one continues, in the order of the tree: for each such conversation,
     /// all identical prompts (at least one).
-    pub fn leaves(&self) -> impl Iterator<Item = &[End]> {
+    pub fn leaves(&self) -> impl Iterator<Item = &[PromptEnd]> {
         let leaves = self.runs.iter().filter(|run| run.children.is_empty());
         leaves.map(|run| {
             let all = run.pieces_before + run.pieces;
@@ -394,7 +394,7 @@ fn words(message: &Message, seals: &Seals) -> Option<Box<str>> {
 fn label(text: &str, seals: &Seals) -> Option<Box<str>> {
     let mut said = String::new();
     for word in text.split_whitespace() {
-        if said.len() > SEARCHED {
+        if said.len() > MAX_MASKED_BYTES {
             break;
         }
         if !said.is_empty() {
@@ -403,7 +403,7 @@ fn label(text: &str, seals: &Seals) -> Option<Box<str>> {
         said.push_str(word);
     }
     let mut label = mask_credentials(&seals.redact(&said)).into_owned();
-    if let Some((cut, _)) = label.char_indices().nth(LABEL) {
+    if let Some((cut, _)) = label.char_indices().nth(MAX_LABEL_CHARS) {
         label.truncate(cut);
         label.truncate(label.trim_end().len());
         label.push('…');

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_agent::definition::Builtins;
-use cachalot_agent::{House, Listener, Team};
+use cachalot_agent::{Dependencies, Listener, Team};
 use cachalot_cache::Cache;
 use cachalot_core::{Clock, Seals};
 use cachalot_memory::Memory;
@@ -34,7 +34,11 @@ pub trait Houses: Send + Sync {
     ///
     /// # Errors
     /// The reason why the team cannot be prepared, and what to do.
-    async fn house(&self, team: &Arc<Team>, listener: Arc<dyn Listener>) -> Result<House, String>;
+    async fn house(
+        &self,
+        team: &Arc<Team>,
+        listener: Arc<dyn Listener>,
+    ) -> Result<Dependencies, String>;
 
     /// True if the user's configuration adds hooks to every agent.
     fn adds_hooks(&self) -> bool;

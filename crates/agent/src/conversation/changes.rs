@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use cachalot_model::Format;
 use cachalot_model::wire::Rendered;
-use cachalot_prompt::{Head, Level, Prompt, Session};
+use cachalot_prompt::{Level, Prompt, Session, SessionHead};
 use serde_json::Value;
 
-use super::{Frozen, needs_tools_for_calls};
+use super::{RenderedPrompt, needs_tools_for_calls};
 use crate::{Error, ErrorKind};
 
 /// Returns a notice if the working directory has changed.
-pub(super) fn workspace(head: &Head, now: &str) -> Option<String> {
+pub(super) fn workspace(head: &SessionHead, now: &str) -> Option<String> {
     let before = head.workspace.as_deref().filter(|before| *before != now)?;
     Some(format!(
         "the session was held in {before}; its tools work in {now} now"
@@ -20,7 +20,7 @@ pub(super) fn workspace(head: &Head, now: &str) -> Option<String> {
 }
 
 /// Returns notices of changed tools and system text. The session keeps the old ones.
-pub(super) fn shown(prompt: &Prompt, now: &Frozen) -> Vec<String> {
+pub(super) fn prompt(prompt: &Prompt, now: &RenderedPrompt) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(which) = tools(prompt, now) {
         notices.push(format!(
@@ -37,7 +37,7 @@ pub(super) fn shown(prompt: &Prompt, now: &Frozen) -> Vec<String> {
 }
 
 /// Describes which tools were added, removed or changed; `None` if they are the same.
-pub(super) fn tools(prompt: &Prompt, now: &Frozen) -> Option<String> {
+pub(super) fn tools(prompt: &Prompt, now: &RenderedPrompt) -> Option<String> {
     difference(&of_level(prompt, Level::Tool), &now.tools)
 }
 
@@ -103,7 +103,11 @@ pub(super) fn needs_tools(said: &Prompt, format: Format) -> bool {
 }
 
 /// Fails if the conversation contains tool calls, the format then requires tools, and the agent has none.
-pub(super) fn check_tools(session: &Session, now: &Frozen, format: Format) -> Result<(), Error> {
+pub(super) fn check_tools(
+    session: &Session,
+    now: &RenderedPrompt,
+    format: Format,
+) -> Result<(), Error> {
     if !now.tools.is_empty() || !needs_tools(&session.prompt, format) {
         return Ok(());
     }

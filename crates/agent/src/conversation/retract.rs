@@ -25,11 +25,14 @@ impl Conversation {
         // A held message belongs to an earlier turn whose future was dropped.
         self.hold(None);
         let messages = self.session.prompt.messages();
-        let Some(at) = messages.iter().rposition(|message| is_said(message)) else {
+        let Some(at) = messages
+            .iter()
+            .rposition(|message| is_user_message(message))
+        else {
             return Ok(None);
         };
         let retracted = Retracted {
-            text: words(&messages[at]),
+            text: user_text(&messages[at]),
             others: messages.len() - at - 1,
         };
         let removed = messages.len() - at;
@@ -44,21 +47,21 @@ impl Conversation {
             self.session.head.title = title;
             return Err(Error::session(&error));
         }
-        self.forget_and_note();
-        self.plans.go_on_from(None);
-        self.watch = PrefixMonitor::default();
+        self.rebuild_indexes();
+        self.planner.continue_from(None);
+        self.monitor = PrefixMonitor::default();
         Ok(Some(retracted))
     }
 }
 
 /// True if the message is from the user and does not only hold tool results, which have the same role.
-fn is_said(message: &Message) -> bool {
+fn is_user_message(message: &Message) -> bool {
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     message.role == Role::User && !message.content.iter().all(is_result)
 }
 
 /// The user's text in a message. A summary may precede it, and context may follow it.
-fn words(message: &Message) -> String {
+fn user_text(message: &Message) -> String {
     let texts = message.content.iter().filter_map(|block| match block {
         Block::Text { text, .. } => Some(text),
         _ => None,

@@ -11,16 +11,16 @@ use cachalot_model::{Block, Extra, Message, Role, ToolResult, needs_notes, prepa
 use cachalot_prompt::Tail;
 use serde_json::{Map, Value};
 
-use super::{CHANGED, Conversation, Remains};
-use crate::said::is_visible;
+use super::{CHANGED_FIELD, Conversation, InterruptedTurn};
+use crate::normalized_reply::is_visible;
 use crate::{Error, media};
 
 /// The session note that holds the number of unsent messages at the end.
-const UNSENT: &str = "unsent";
+const UNSENT_NOTE: &str = "unsent";
 
 /// Notes that all messages were sent.
 pub(super) fn all_sent(notes: &mut Map<String, Value>) {
-    notes.shift_remove(UNSENT);
+    notes.shift_remove(UNSENT_NOTE);
 }
 
 /// Notes that the last `messages` messages were not sent.
@@ -28,7 +28,7 @@ pub(super) fn not_sent(notes: &mut Map<String, Value>, messages: usize) {
     match messages {
         0 => all_sent(notes),
         messages => {
-            notes.insert(UNSENT.to_owned(), Value::from(messages));
+            notes.insert(UNSENT_NOTE.to_owned(), Value::from(messages));
         }
     }
 }
@@ -60,24 +60,32 @@ impl Conversation {
 
     /// The number of unsent messages at the end of the session.
     pub(super) fn unsent(&self) -> usize {
-        let noted = self.session.head.notes.get(UNSENT).and_then(Value::as_u64);
+        let noted = self
+            .session
+            .head
+            .notes
+            .get(UNSENT_NOTE)
+            .and_then(Value::as_u64);
         usize::try_from(noted.unwrap_or(0)).unwrap_or(0)
     }
 
     /// Appends the held message, to be sent now. `rewritten` replaces it and the unsent messages before it.
-    pub(crate) async fn say_held(&mut self, rewritten: Option<Vec<Message>>) -> Result<(), Error> {
+    pub(crate) async fn append_held(
+        &mut self,
+        rewritten: Option<Vec<Message>>,
+    ) -> Result<(), Error> {
         let Some(held) = self.release() else {
             return Ok(());
         };
         let Some(mut rewritten) = rewritten else {
-            return self.say_to_be_sent(held).await;
+            return self.append_to_send(held).await;
         };
-        let left_over = self.unsent();
-        if left_over == 0 {
-            return self.say_to_be_sent(rewritten.pop().unwrap_or(held)).await;
+        let unsent = self.unsent();
+        if unsent == 0 {
+            return self.append_to_send(rewritten.pop().unwrap_or(held)).await;
         }
-        let before = || self.session.prompt.without_last(left_over).messages();
-        let mut rewritten = media::fit(rewritten, before, self.model.media()).await;
+        let before = || self.session.prompt.without_last(unsent).messages();
+        let mut rewritten = media::fit_to_limits(rewritten, before, self.model.media()).await;
         let wire = self.model.wire();
         if needs_notes(wire.format()) {
             prepare(wire.format(), &before(), &mut rewritten);
@@ -89,48 +97,48 @@ impl Conversation {
         }
         let mut notes = self.session.head.notes.clone();
         all_sent(&mut notes);
-        let amended = self.session.amend(left_over, &messages, notes).await;
+        let amended = self.session.amend(unsent, &messages, notes).await;
         amended.map_err(|error| Error::session(&error))?;
-        self.forget_and_note();
+        self.rebuild_indexes();
         Ok(())
     }
 
-    async fn say_to_be_sent(&mut self, message: Message) -> Result<(), Error> {
+    async fn append_to_send(&mut self, message: Message) -> Result<(), Error> {
         let mut notes = self.session.head.notes.clone();
         all_sent(&mut notes);
-        self.say_all(vec![message], notes).await
+        self.append_all(vec![message], notes).await
     }
 
     /// Appends the held message, which is not sent now.
-    pub(crate) async fn say_held_back(&mut self) -> Result<(), Error> {
+    pub(crate) async fn append_held_unsent(&mut self) -> Result<(), Error> {
         match self.release() {
-            Some(held) => self.say_unsent(held).await,
+            Some(held) => self.append_unsent(held).await,
             None => Ok(()),
         }
     }
 
     /// Appends a message that is not sent now.
-    pub(crate) async fn say_unsent(&mut self, message: Message) -> Result<(), Error> {
-        self.say_all_unsent(vec![message]).await
+    pub(crate) async fn append_unsent(&mut self, message: Message) -> Result<(), Error> {
+        self.append_all_unsent(vec![message]).await
     }
 
     /// Appends messages that are not sent now: all in one write, or none.
-    pub(crate) async fn say_all_unsent(&mut self, messages: Vec<Message>) -> Result<(), Error> {
+    pub(crate) async fn append_all_unsent(&mut self, messages: Vec<Message>) -> Result<(), Error> {
         let mut notes = self.session.head.notes.clone();
         not_sent(&mut notes, self.unsent() + messages.len());
-        self.say_all(messages, notes).await
+        self.append_all(messages, notes).await
     }
 
     /// Repairs the conversation after an interrupted turn, so that it can continue: appends the held message,
-    /// adds results to calls without results and an answer to an unanswered message. Uses `remains` where it
+    /// adds results to calls without results and an answer to an unanswered message. Uses `interrupted` where it
     /// has content. Nothing that was sent is changed.
-    pub(crate) async fn mend(&mut self, remains: Remains) -> Result<(), Error> {
-        self.say_held_back().await?;
+    pub(crate) async fn repair(&mut self, interrupted: InterruptedTurn) -> Result<(), Error> {
+        self.append_held_unsent().await?;
         if let Tail::OpenCalls(ids) = self.session.tail() {
-            self.say_unsent(remains.results(ids)).await?;
+            self.append_unsent(interrupted.results(ids)).await?;
         }
         if self.session.tail() == Tail::Unanswered {
-            self.say_unsent(remains.answer()).await?;
+            self.append_unsent(interrupted.answer()).await?;
         }
         Ok(())
     }
@@ -142,12 +150,12 @@ impl Conversation {
 ///
 /// # Errors
 /// A description of the defect.
-pub(crate) fn is_as_good(
+pub(crate) fn validate_rewrite(
     before: &[Arc<Message>],
     rewritten: Vec<Message>,
 ) -> Result<Vec<Message>, &'static str> {
     let mut rewritten = match before {
-        [_] => vec![joined(rewritten)?],
+        [_] => vec![join_messages(rewritten)?],
         _ => rewritten,
     };
     if rewritten.len() != before.len() {
@@ -160,16 +168,16 @@ pub(crate) fn is_as_good(
         if ids(message) != ids(before) {
             return Err("the calls and the results of tools must be the same as before");
         }
-        if !message.content.iter().any(says_something) {
+        if !message.content.iter().any(has_content) {
             return Err("a message must say something");
         }
-        mark(message, before);
+        mark_changes(message, before);
     }
     Ok(rewritten)
 }
 
 /// Joins messages of the user into one, tool results first.
-fn joined(messages: Vec<Message>) -> Result<Message, &'static str> {
+fn join_messages(messages: Vec<Message>) -> Result<Message, &'static str> {
     let mut messages = messages.into_iter();
     let mut joined = messages.next().ok_or("there must be a message")?;
     for message in messages {
@@ -196,7 +204,7 @@ fn id(block: &Block) -> Option<(bool, &str)> {
     }
 }
 
-fn says_something(block: &Block) -> bool {
+fn has_content(block: &Block) -> bool {
     match block {
         Block::Text { text, .. } => is_visible(text),
         _ => true,
@@ -205,7 +213,7 @@ fn says_something(block: &Block) -> bool {
 
 /// Marks changed results: later calls cannot refer to them. Restores our marks of the message, because
 /// handlers may have received it without them.
-fn mark(message: &mut Message, before: &Message) {
+fn mark_changes(message: &mut Message, before: &Message) {
     let results = before.content.iter().filter_map(|block| match block {
         Block::ToolResult(result) => Some(result),
         _ => None,
@@ -215,19 +223,21 @@ fn mark(message: &mut Message, before: &Message) {
         _ => None,
     });
     for (now, before) in now.zip(results) {
-        if now.content != before.content || before.extra.contains_key(CHANGED) {
-            changed(now);
+        if now.content != before.content || before.extra.contains_key(CHANGED_FIELD) {
+            mark_changed(now);
         }
     }
-    keep_notes(&mut message.extra, &before.extra);
+    restore_marks(&mut message.extra, &before.extra);
 }
 
 /// Marks a result as what hooks have made of it.
-pub(crate) fn changed(result: &mut ToolResult) {
-    result.extra.insert(CHANGED.to_owned(), Value::Bool(true));
+pub(crate) fn mark_changed(result: &mut ToolResult) {
+    result
+        .extra
+        .insert(CHANGED_FIELD.to_owned(), Value::Bool(true));
 }
 
-fn keep_notes(now: &mut Extra, before: &Extra) {
+fn restore_marks(now: &mut Extra, before: &Extra) {
     let notes = before.iter().filter(|(name, _)| name.starts_with('@'));
     for (name, value) in notes {
         now.insert(name.clone(), value.clone());

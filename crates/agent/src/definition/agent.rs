@@ -5,8 +5,8 @@ use std::path::Path;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Entry, Node, Section};
 use cachalot_core::{Place, Problem};
-use cachalot_hooks::source::Read as Hooks;
-use cachalot_hooks::{Builtins, Entry as Hook};
+use cachalot_hooks::source::ParsedHooks as Hooks;
+use cachalot_hooks::{Builtins, HookEntry};
 use cachalot_prompt::PrefixSettings;
 
 use super::review::{self, ReviewDefinition};
@@ -66,7 +66,7 @@ pub struct AgentDefinition {
     /// Lifetime of the prefix in the provider's cache, and the limits for warnings about prefix breaks.
     pub prefix: PrefixSettings,
     /// The agent's own hooks, in the order of the file.
-    pub hooks: Vec<Hook>,
+    pub hooks: Vec<HookEntry>,
     /// Other keys, in the order of the file; each belongs to a builtin.
     pub sections: Vec<Entry>,
 }
@@ -91,7 +91,7 @@ pub struct SubAgent {
 }
 
 /// An agent with its places in the file.
-pub(super) struct Written {
+pub(super) struct ParsedAgent {
     pub(super) definition: AgentDefinition,
     /// The place of the model name.
     pub(super) model: Place,
@@ -104,13 +104,13 @@ pub(super) struct Written {
 /// Reads an agent; `None` if it has no model.
 pub(super) fn read(
     entry: &Entry,
-    written: &super::Written<'_>,
+    source: &super::SourceFile<'_>,
     problems: &mut Vec<Problem>,
-) -> Option<Written> {
+) -> Option<ParsedAgent> {
     let mut section = Section::of(&entry.value, "an agent", problems)?;
     let model = section.required_text("model", problems);
     let (sub_agents, places) = sub_agents(&mut section, problems).into_iter().unzip();
-    let hooks = hooks(&mut section, written.builtins, problems);
+    let hooks = hooks(&mut section, source.builtins, problems);
     let definition = AgentDefinition {
         name: entry.key.clone(),
         model: model.unwrap_or_default().to_owned(),
@@ -118,7 +118,7 @@ pub(super) fn read(
             .text("description", problems)
             .unwrap_or_default()
             .to_owned(),
-        instruction: instruction(&mut section, written.directory, problems),
+        instruction: instruction(&mut section, source.directory, problems),
         toolsets: section.present("toolsets").cloned(),
         sub_agents,
         max_iterations: limit(&mut section, "max_iterations", 1, problems)
@@ -126,7 +126,7 @@ pub(super) fn read(
         max_repetitions: limit(&mut section, "max_consecutive_tool_calls", 2, problems)
             .unwrap_or(DEFAULT_REPETITIONS),
         recall: section
-            .integer("recall", 0..=MOST, problems)
+            .integer("recall", 0..=MAX_RECALL, problems)
             .and_then(|number| u32::try_from(number).ok())
             .unwrap_or(0),
         compaction_threshold: threshold(&mut section, problems),
@@ -136,11 +136,11 @@ pub(super) fn read(
             None => PrefixSettings::default(),
         },
         hooks: hooks.entries,
-        sections: sections(&mut section, written.builtins, problems),
+        sections: sections(&mut section, source.builtins, problems),
     };
     let place = section.node("model").map(|node| node.place.clone());
     section.finish(problems);
-    model.map(|_| Written {
+    model.map(|_| ParsedAgent {
         definition,
         model: place.unwrap_or_else(|| entry.key_place.clone()),
         sub_agents: places,
@@ -148,25 +148,25 @@ pub(super) fn read(
     })
 }
 
-const MOST: u64 = u32::MAX as u64;
+const MAX_RECALL: u64 = u32::MAX as u64;
 
-/// Claims `key`: a limit of at least `least`, or 0 for none.
+/// Claims `key`: a limit of at least `min`, or 0 for none.
 pub(super) fn limit(
     section: &mut Section<'_>,
     key: &'static str,
-    least: u32,
+    min: u32,
     problems: &mut Vec<Problem>,
 ) -> Option<u32> {
-    let number = section.integer(key, 0..=MOST, problems)?;
+    let number = section.integer(key, 0..=MAX_RECALL, problems)?;
     match u32::try_from(number).ok()? {
         0 => Some(u32::MAX),
-        limit if limit >= least => Some(limit),
+        limit if limit >= min => Some(limit),
         limit => {
             let mut problem = Problem::new(
                 "out-of-range",
-                format!("`{key}` must be at least {least}, or 0 for no limit, but it is {limit}"),
+                format!("`{key}` must be at least {min}, or 0 for no limit, but it is {limit}"),
             )
-            .help(format!("write {least} or more, or 0"));
+            .help(format!("write {min} or more, or 0"));
             if let Some(node) = section.node(key) {
                 problem = problem.at(&node.place);
             }

@@ -38,7 +38,7 @@ pub enum Notify {
 
 /// A name in the file, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct LocatedName {
     /// The name.
     pub name: String,
     /// The place of the name.
@@ -54,9 +54,9 @@ pub struct ReviewDefinition {
     /// The subject of the review.
     pub kind: ReviewKind,
     /// The `tools` list, if there is one; see [`ReviewDefinition::tools`].
-    pub tools: Option<Vec<Named>>,
+    pub tools: Option<Vec<LocatedName>>,
     /// The model, if it differs from the agent's.
-    pub model: Option<Named>,
+    pub model: Option<LocatedName>,
     /// Maximum input tokens, including those read from the provider's cache; `None`: no limit.
     pub max_input_tokens: Option<u64>,
     /// Maximum model calls.
@@ -131,7 +131,7 @@ pub(super) fn read(
             .integer("every_turns", 0..=u64::from(u32::MAX), problems)
             .and_then(|turns| u32::try_from(turns).ok())
             .unwrap_or(default.every_turns),
-        kind: one_of(&mut review, "kind", &KINDS, problems).unwrap_or(default.kind),
+        kind: one_of(&mut review, "kind", &KIND_VALUES, problems).unwrap_or(default.kind),
         tools: tools(&mut review, problems),
         model: named(&mut review, "model", problems),
         max_input_tokens: match review.integer("max_input_tokens", 0..=u64::MAX, problems) {
@@ -141,8 +141,9 @@ pub(super) fn read(
         },
         max_iterations: limit(&mut review, "max_iterations", 1, problems)
             .unwrap_or(default.max_iterations),
-        inherit: one_of(&mut review, "inherit", &INHERITED, problems).unwrap_or(default.inherit),
-        notify: one_of(&mut review, "notify", &NOTICES, problems).unwrap_or(default.notify),
+        inherit: one_of(&mut review, "inherit", &INHERIT_VALUES, problems)
+            .unwrap_or(default.inherit),
+        notify: one_of(&mut review, "notify", &NOTIFY_VALUES, problems).unwrap_or(default.notify),
     };
     if let Some(model) = &definition.model
         && own_model != Some(model.name.as_str())
@@ -163,18 +164,18 @@ pub(super) fn read(
     Some(definition)
 }
 
-const KINDS: [(&str, ReviewKind); 3] = [
+const KIND_VALUES: [(&str, ReviewKind); 3] = [
     ("memory", ReviewKind::Memory),
     ("skill", ReviewKind::Skill),
     ("combined", ReviewKind::Combined),
 ];
-const INHERITED: [(&str, Inherit); 4] = [
+const INHERIT_VALUES: [(&str, Inherit); 4] = [
     ("full", Inherit::Full),
     ("prompt", Inherit::Prompt),
     ("session", Inherit::Session),
     ("none", Inherit::None),
 ];
-const NOTICES: [(&str, Notify); 3] = [
+const NOTIFY_VALUES: [(&str, Notify); 3] = [
     ("off", Notify::Off),
     ("on", Notify::On),
     ("verbose", Notify::Verbose),
@@ -208,19 +209,19 @@ fn named(
     section: &mut Section<'_>,
     key: &'static str,
     problems: &mut Vec<Problem>,
-) -> Option<Named> {
+) -> Option<LocatedName> {
     let name = section.text(key, problems)?.to_owned();
     let place = section.node(key)?.place.clone();
-    Some(Named { name, place })
+    Some(LocatedName { name, place })
 }
 
 /// Claims `tools`: a list of names, without duplicates.
-fn tools(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Named>> {
-    let mut named: Vec<Named> = Vec::new();
+fn tools(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec<LocatedName>> {
+    let mut named: Vec<LocatedName> = Vec::new();
     for item in section.list("tools", problems)? {
         match item.as_text() {
             Some(name) if named.iter().any(|known| known.name == name) => {}
-            Some(name) => named.push(Named {
+            Some(name) => named.push(LocatedName {
                 name: name.to_owned(),
                 place: item.place.clone(),
             }),

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use cachalot_model::{Block, Message, Role};
 
 /// Number of newest messages that are included verbatim.
-const VERBATIM: usize = 24;
+const VERBATIM_MESSAGES: usize = 24;
 /// Maximum characters of each earlier message of the user, and bytes of all of them together.
-const OF_EACH: usize = 240;
-const OF_ALL: usize = 8_000;
+const MAX_MESSAGE_CHARS: usize = 240;
+const MAX_TOTAL_BYTES: usize = 8_000;
 
 /// Returns the newest messages verbatim, preceded by a shortened list of earlier messages of the user. Quoted
 /// lines have a margin, so that no text in them can pass for another speaker.
 pub(super) fn digest(messages: &[Arc<Message>]) -> String {
-    let (earlier, newest) = messages.split_at(messages.len().saturating_sub(VERBATIM));
+    let (earlier, newest) = messages.split_at(messages.len().saturating_sub(VERBATIM_MESSAGES));
     let mut text = String::from(
         "Below is a conversation between a user and an assistant, in which you had no part. Lines with a margin are what was said.\n",
     );
-    let earlier = earlier_words(earlier);
+    let earlier = earlier_user_messages(earlier);
     if !earlier.is_empty() {
         text.push_str("\nThe user, earlier, in short:\n");
         for words in earlier {
@@ -27,18 +27,18 @@ pub(super) fn digest(messages: &[Arc<Message>]) -> String {
         }
     }
     for message in newest {
-        tell(message, &mut text);
+        write_message(message, &mut text);
     }
     text
 }
 
 /// Shortened messages of the user, oldest first; if they exceed the limit, the oldest are dropped.
-fn earlier_words(messages: &[Arc<Message>]) -> Vec<String> {
-    let mut left = OF_ALL;
-    let said = messages.iter().filter(|message| is_said_by_user(message));
+fn earlier_user_messages(messages: &[Arc<Message>]) -> Vec<String> {
+    let mut left = MAX_TOTAL_BYTES;
+    let said = messages.iter().filter(|message| is_user_message(message));
     let mut words: Vec<String> = said
         .rev()
-        .map(|message| in_short(&message.text()))
+        .map(|message| shorten(&message.text()))
         .take_while(|words| {
             let fits = words.len() <= left;
             left = left.saturating_sub(words.len());
@@ -50,27 +50,27 @@ fn earlier_words(messages: &[Arc<Message>]) -> Vec<String> {
 }
 
 /// True if the message is from the user and holds no tool results.
-pub(super) fn is_said_by_user(message: &Message) -> bool {
+pub(super) fn is_user_message(message: &Message) -> bool {
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     message.role == Role::User && !message.content.iter().any(is_result)
 }
 
-fn in_short(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(OF_EACH) {
+    match line.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
 }
 
-fn tell(message: &Message, text: &mut String) {
-    let who = match message.role {
+fn write_message(message: &Message, text: &mut String) {
+    let speaker = match message.role {
         Role::User => "The user",
         Role::Assistant => "The assistant",
     };
     for block in &message.content {
         match block {
-            Block::Text { text: said, .. } => paragraph(text, who, said),
+            Block::Text { text: said, .. } => paragraph(text, speaker, said),
             Block::ToolUse(call) => {
                 let call = format!("{} {}", call.name, call.arguments);
                 paragraph(text, "The assistant calls a tool", &call);
@@ -80,21 +80,21 @@ fn tell(message: &Message, text: &mut String) {
                     Block::Text { text, .. } => Some(text.as_str()),
                     _ => None,
                 });
-                let who = match result.is_error {
+                let speaker = match result.is_error {
                     true => "The tool fails",
                     false => "The tool answers",
                 };
-                paragraph(text, who, &said.collect::<String>());
+                paragraph(text, speaker, &said.collect::<String>());
             }
-            Block::Image(_) => paragraph(text, who, "(a picture)"),
+            Block::Image(_) => paragraph(text, speaker, "(a picture)"),
             // Reasoning belongs to the model, and opaque blocks to their provider.
             Block::Reasoning(_) | Block::Other { .. } => {}
         }
     }
 }
 
-fn paragraph(text: &mut String, who: &str, said: &str) {
-    let _ = writeln!(text, "\n{who}:");
+fn paragraph(text: &mut String, speaker: &str, said: &str) {
+    let _ = writeln!(text, "\n{speaker}:");
     for line in said.lines() {
         let _ = writeln!(text, "  | {line}");
     }

@@ -8,17 +8,17 @@ use cachalot_tools::{Answer, Answered, Batch, Call, Watcher};
 
 use super::Turn;
 use super::phases::Candidate;
+use crate::chat_state::ChatState;
 use crate::conversation::{Progress, results};
 use crate::event::Event;
-use crate::herald::Herald;
+use crate::hook_emitter::HookEmitter;
 use crate::report::Stop;
-use crate::shared::Shared;
 
 /// A call, with the reason if it must not be made.
-pub(super) type Judged = (Call, Option<String>);
+pub(super) type JudgedCall = (Call, Option<String>);
 
 /// Rejects all calls of a batch that was repeated too often.
-pub(super) fn repeated(calls: Vec<Call>, times: u32) -> Vec<Judged> {
+pub(super) fn reject_repeated(calls: Vec<Call>, times: u32) -> Vec<JudgedCall> {
     let why = format!(
         "The call was not made: it is the same as before, {times} times in a row, and its result would not change."
     );
@@ -29,8 +29,8 @@ pub(super) fn repeated(calls: Vec<Call>, times: u32) -> Vec<Judged> {
 }
 
 /// Accepts the calls of an answer. Rejects the last call of an answer that was cut off: it may be incomplete.
-pub(super) fn complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<Judged> {
-    let mut calls: Vec<Judged> = calls.into_iter().map(|call| (call, None)).collect();
+pub(super) fn accept_complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<JudgedCall> {
+    let mut calls: Vec<JudgedCall> = calls.into_iter().map(|call| (call, None)).collect();
     if let Some((_, why)) = calls.last_mut().filter(|_| is_cut_off) {
         *why = Some(
             "The call was not made: the answer reached the limit of its tokens (max_tokens) before the call was complete. Make it shorter, or do it in several calls."
@@ -41,16 +41,16 @@ pub(super) fn complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<Judged> {
 }
 
 /// The result of calls after a hook has ended the turn.
-const ENDED: &str = "The call was not made: a hook has ended the turn.";
+const TURN_ENDED_BY_HOOK: &str = "The call was not made: a hook has ended the turn.";
 
 /// Rejects all calls of an answer after which a hook ended the turn.
-pub(super) fn ended(calls: Vec<Call>) -> Vec<Judged> {
-    let judged = |call| (call, Some(ENDED.to_owned()));
+pub(super) fn reject_after_turn_end(calls: Vec<Call>) -> Vec<JudgedCall> {
+    let judged = |call| (call, Some(TURN_ENDED_BY_HOOK.to_owned()));
     calls.into_iter().map(judged).collect()
 }
 
 /// The outcome of the calls of an answer.
-struct Made {
+struct CallsOutcome {
     answers: Vec<Answer>,
     /// The calls, in the form used in hook events.
     calls: Vec<TurnCall>,
@@ -62,29 +62,32 @@ struct Made {
 
 impl Turn<'_> {
     /// Makes the permitted calls and holds the results of all calls, unless the turn must end.
-    pub(super) async fn run_calls(&mut self, calls: Vec<Judged>) -> Result<(), Stop> {
+    pub(super) async fn run_calls(&mut self, calls: Vec<JudgedCall>) -> Result<(), Stop> {
         self.set_progress(Some(Progress::default()));
         let ids: Vec<String> = calls.iter().map(|(call, _)| call.id.clone()).collect();
-        let made = self.halt.unless(Box::pin(self.make(calls))).await?;
+        let made = self
+            .cancellation
+            .run_until_cancelled(Box::pin(self.execute(calls)))
+            .await?;
         let changed = self.with_progress(|progress| std::mem::take(&mut progress.changed));
         let message = results(&ids, &made.answers, &changed.unwrap_or_default());
-        self.desk.conversation.hold(Some(message));
-        self.shared.add_answers(&made.answers);
+        self.session.conversation.hold(Some(message));
+        self.shared.count_answers(&made.answers);
         self.set_progress(None);
-        self.calls.extend(made.calls);
-        self.added_by.extend(made.added_by);
+        self.hook_calls.extend(made.calls);
+        self.appended_by.extend(made.added_by);
         match made.denial {
             Some(why) => Err(Stop::Hook(why)),
             None => Ok(()),
         }
     }
 
-    async fn make(&self, calls: Vec<Judged>) -> Made {
+    async fn execute(&self, calls: Vec<JudgedCall>) -> CallsOutcome {
         let mut prepared = Vec::with_capacity(calls.len());
         let mut permitted = Vec::with_capacity(calls.len());
         let mut ends_turn: Option<String> = None;
         for (call, why) in calls {
-            let ended = ends_turn.as_ref().map(|_| ENDED.to_owned());
+            let ended = ends_turn.as_ref().map(|_| TURN_ENDED_BY_HOOK.to_owned());
             let candidate = match why.or(ended) {
                 Some(why) => Candidate::refused(call, why),
                 None => Box::pin(self.permit(call)).await,
@@ -94,23 +97,29 @@ impl Turn<'_> {
             permitted.push(candidate);
         }
         if self.agent.sub_agents.iter().any(|agent| agent.fork) {
-            self.desk.trunk.grow(self.desk.branch());
+            self.session
+                .current_fork_point
+                .set(self.session.fork_point());
         }
-        let context = self.desk.context(&self.shared.house.tools);
+        let context = self.session.context(&self.shared.dependencies.tools);
         let batch = Batch {
             context,
-            verbatim: self.desk.conversation.results(),
-            watcher: Arc::new(Told {
+            verbatim: self.session.conversation.results(),
+            watcher: Arc::new(ProgressWatcher {
                 shared: self.shared.clone(),
-                herald: self.desk.herald.clone(),
+                hook_emitter: self.session.hook_emitter.clone(),
                 agent: self.agent.name.clone(),
                 progress: Arc::clone(&self.progress),
             }),
         };
-        let mut answers = self.desk.toolbox.run(prepared, &batch).await;
-        let shown = Box::pin(self.show(&mut answers, permitted)).await;
-        Made {
-            calls: answers.iter().zip(&shown.read_only).map(told).collect(),
+        let mut answers = self.session.toolbox.run(prepared, &batch).await;
+        let shown = Box::pin(self.run_result_hooks(&mut answers, permitted)).await;
+        CallsOutcome {
+            calls: answers
+                .iter()
+                .zip(&shown.read_only)
+                .map(turn_call)
+                .collect(),
             answers,
             added_by: shown.added_by,
             denial: ends_turn.or(shown.denial),
@@ -129,7 +138,7 @@ impl Turn<'_> {
 }
 
 /// A call in the form used in hook events at the end of the turn.
-fn told((answer, read_only): (&Answer, &bool)) -> TurnCall {
+fn turn_call((answer, read_only): (&Answer, &bool)) -> TurnCall {
     TurnCall {
         name: answer.call.name.clone(),
         read_only: *read_only,
@@ -140,38 +149,43 @@ fn told((answer, read_only): (&Answer, &bool)) -> TurnCall {
 }
 
 /// Records the progress of the calls, and reports it to the listener.
-struct Told {
-    shared: Shared,
-    herald: Herald,
+struct ProgressWatcher {
+    shared: ChatState,
+    hook_emitter: HookEmitter,
     agent: String,
     progress: Arc<Mutex<Option<Progress>>>,
 }
 
-impl Told {
-    fn note(&self, note: impl FnOnce(&mut Progress)) {
+impl ProgressWatcher {
+    fn update(&self, update: impl FnOnce(&mut Progress)) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(progress) = progress.as_mut() {
-            note(progress);
+            update(progress);
         }
     }
 }
 
-impl Watcher for Told {
+impl Watcher for ProgressWatcher {
     fn began(&self, call: &Call) {
-        self.note(|progress| {
-            progress.began.insert(call.id.clone());
+        self.update(|progress| {
+            progress.started.insert(call.id.clone());
         });
-        self.shared.house.listener.tell(&Event::ToolBegan {
-            agent: &self.agent,
-            call,
-        });
+        self.shared
+            .dependencies
+            .listener
+            .on_event(&Event::ToolStarted {
+                agent: &self.agent,
+                call,
+            });
     }
 
     fn ended(&self, answer: &Answer) {
         let tool = &answer.call.name;
         let is_unseen = answer.how != Answered::Refused
-            && self.herald.wants_of(When::ToolResponseTransform, tool);
-        self.note(|progress| {
+            && self
+                .hook_emitter
+                .wants_tool(When::ToolResponseTransform, tool);
+        self.update(|progress| {
             progress.ended.push(answer.clone());
             if is_unseen {
                 progress.unseen.insert(answer.call.id.clone());
@@ -181,9 +195,12 @@ impl Watcher for Told {
             // The result is reported after hooks have seen it.
             return;
         }
-        self.shared.house.listener.tell(&Event::ToolEnded {
-            agent: &self.agent,
-            answer,
-        });
+        self.shared
+            .dependencies
+            .listener
+            .on_event(&Event::ToolEnded {
+                agent: &self.agent,
+                answer,
+            });
     }
 }

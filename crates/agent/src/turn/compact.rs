@@ -5,20 +5,20 @@ use cachalot_hooks::input::Compaction;
 use cachalot_model::{ErrorKind as ModelErrorKind, StopReason};
 
 use super::Turn;
-use super::ending::spent;
-use crate::conversation::Material;
+use super::end::spent;
+use crate::conversation::SummaryInput;
 use crate::event::Event;
+use crate::normalized_reply::is_visible;
 use crate::report::Stop;
-use crate::said::is_visible;
-use crate::{Cancel, Error};
+use crate::{CancellationToken, Error};
 
 /// The instruction that asks the model for a summary. It follows the conversation, so that the provider reads
 /// that from its cache.
-const WISH: &str = "This conversation is about to be continued from a summary alone. Write that summary now: what the user wants, what was decided and why, what was done (with the names of files, commands and values that matter), what is known to be true, what failed, and what is still to be done. Leave out what no longer matters. Write plain text, call no tool, and write nothing but the summary.";
+const SUMMARY_INSTRUCTION: &str = "This conversation is about to be continued from a summary alone. Write that summary now: what the user wants, what was decided and why, what was done (with the names of files, commands and values that matter), what is known to be true, what failed, and what is still to be done. Leave out what no longer matters. Write plain text, call no tool, and write nothing but the summary.";
 
 /// The trigger of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum CompactionTrigger {
     /// The user requested it.
     Manual,
     /// The conversation reached `compaction_threshold`.
@@ -27,7 +27,7 @@ pub(super) enum Why {
     Overflow,
 }
 
-impl Why {
+impl CompactionTrigger {
     fn source(self) -> &'static str {
         match self {
             Self::Manual => "manual",
@@ -45,35 +45,35 @@ impl Why {
 }
 
 /// The outcome of a request for a summary.
-enum Summary {
-    Is(String),
+enum SummaryOutcome {
+    Done(String),
     /// There is no summary, for this reason.
-    Not(String),
+    Failed(String),
 }
 
 /// The outcome of a compaction.
-pub(super) enum Compacted {
-    Is,
+pub(super) enum CompactionOutcome {
+    Done,
     /// The conversation is unchanged, for this reason.
-    Not(String),
+    Failed(String),
 }
 
 impl Turn<'_> {
     /// Compacts the conversation at the user's request. Returns true if it did.
-    pub(crate) async fn compact(mut self, cancel: &Cancel) -> Result<bool, Error> {
-        self.halt = super::Halt::when(cancel, &self.shared.meter);
-        self.settle().await?;
-        if self.desk.conversation.is_new() {
+    pub(crate) async fn compact(mut self, cancel: &CancellationToken) -> Result<bool, Error> {
+        self.cancellation = super::TurnCancellation::new(cancel, &self.shared.meter);
+        self.repair_conversation().await?;
+        if self.session.conversation.is_new() {
             let nothing = "nothing was said yet that could be summarized";
             self.warn(nothing).await;
             return Ok(false);
         }
         let compacted = match self.reserve().err() {
             Some(over) => Err(over),
-            None => self.compact_now(Why::Manual).await?,
+            None => self.compact_now(CompactionTrigger::Manual).await?,
         };
         match compacted {
-            Ok(compacted) => Ok(self.told_of(compacted).await),
+            Ok(compacted) => Ok(self.report_compaction(compacted).await),
             Err(stop) => {
                 let notice = stop.notice().unwrap_or_default();
                 self.warn(&format!("nothing was summarized: {notice}"))
@@ -86,27 +86,30 @@ impl Turn<'_> {
     /// Compacts the conversation if it has reached the agent's threshold.
     pub(super) async fn compact_if_full(&mut self) -> Result<Result<(), Stop>, Error> {
         let threshold = self.agent.compaction_threshold;
-        let takes = self.desk.conversation.model().limits().context;
-        let (Some(usage), Some(takes)) = (self.desk.usage, takes) else {
+        let context_window = self.session.conversation.model().limits().context;
+        let (Some(usage), Some(context_window)) = (self.session.usage, context_window) else {
             return Ok(Ok(()));
         };
         let used = usage.total_input().saturating_add(usage.output);
-        if self.desk.gave_up || threshold <= 0.0 || !is_beyond(used, takes, threshold) {
+        if self.session.compaction_failed
+            || threshold <= 0.0
+            || !exceeds_fraction(used, context_window, threshold)
+        {
             return Ok(Ok(()));
         }
-        match Box::pin(self.compact_now(Why::Threshold)).await? {
-            Ok(compacted) => self.told_of(compacted).await,
+        match Box::pin(self.compact_now(CompactionTrigger::Threshold)).await? {
+            Ok(compacted) => self.report_compaction(compacted).await,
             Err(stop) => return Ok(Err(stop)),
         };
         Ok(Ok(()))
     }
 
     /// Returns true if the conversation was compacted; otherwise warns the user with the reason.
-    async fn told_of(&mut self, compacted: Compacted) -> bool {
-        let Compacted::Not(reason) = compacted else {
+    async fn report_compaction(&mut self, compacted: CompactionOutcome) -> bool {
+        let CompactionOutcome::Failed(reason) = compacted else {
             return true;
         };
-        self.desk.gave_up = true;
+        self.session.compaction_failed = true;
         let warning =
             format!("the conversation was not summarized, and goes on as it was: {reason}");
         self.warn(&warning).await;
@@ -114,139 +117,165 @@ impl Turn<'_> {
     }
 
     /// Summarizes the conversation, and restarts it with the summary if there is one.
-    pub(super) async fn compact_now(&mut self, why: Why) -> Result<Result<Compacted, Stop>, Error> {
+    pub(super) async fn compact_now(
+        &mut self,
+        trigger: CompactionTrigger,
+    ) -> Result<Result<CompactionOutcome, Stop>, Error> {
         let before = spent(self.shared);
-        let summary = self.summarize(why).await;
+        let summary = self.summarize(trigger).await;
         // Replaying this turn's answer later does not save this spend.
-        self.leave_out_of_worth(before);
+        self.exclude_from_worth(before);
         match summary {
-            Ok(Summary::Is(summary)) => self.begin_anew(why, summary).await,
-            Ok(Summary::Not(reason)) => Ok(Ok(Compacted::Not(reason))),
+            Ok(SummaryOutcome::Done(summary)) => self.restart_with_summary(trigger, summary).await,
+            Ok(SummaryOutcome::Failed(reason)) => Ok(Ok(CompactionOutcome::Failed(reason))),
             Err(stop) => Ok(Err(stop)),
         }
     }
 
-    async fn begin_anew(
+    async fn restart_with_summary(
         &mut self,
-        why: Why,
+        trigger: CompactionTrigger,
         summary: String,
-    ) -> Result<Result<Compacted, Stop>, Error> {
+    ) -> Result<Result<CompactionOutcome, Stop>, Error> {
         let before = spent(self.shared);
-        let mut compaction = self.compaction(why);
-        self.desk.conversation.restart(&summary).await?;
-        self.desk.emptied();
-        if why == Why::Overflow {
-            self.stand_behind_summary();
+        let mut compaction = self.compaction(trigger);
+        self.session.conversation.restart(&summary).await?;
+        self.session.reset_usage();
+        if trigger == CompactionTrigger::Overflow {
+            self.hold_message_after_summary();
         }
-        self.shared.house.listener.tell(&Event::Compacted {
-            agent: &self.agent.name,
-            tokens: compaction
-                .input_tokens
-                .saturating_add(compaction.output_tokens),
-            summary: &summary,
-        });
+        self.shared
+            .dependencies
+            .listener
+            .on_event(&Event::Compacted {
+                agent: &self.agent.name,
+                tokens: compaction
+                    .input_tokens
+                    .saturating_add(compaction.output_tokens),
+                summary: &summary,
+            });
         compaction.summary = Some(summary);
-        let told = self.tell(When::AfterCompaction, |input| {
+        let told = self.emit(When::AfterCompaction, |input| {
             input.compaction = Some(compaction);
         });
         // The compaction is complete; the verdict of hooks has no effect.
         let _ = told.await;
-        let started = self.halt.clone().unless(self.desk.started("compact")).await;
-        if why == Why::Overflow {
+        let started = self
+            .cancellation
+            .clone()
+            .run_until_cancelled(self.session.emit_session_start("compact"))
+            .await;
+        if trigger == CompactionTrigger::Overflow {
             self.hold_message();
         }
-        self.leave_out_of_worth(before);
-        Ok(started.map(|()| Compacted::Is))
+        self.exclude_from_worth(before);
+        Ok(started.map(|()| CompactionOutcome::Done))
     }
 
     /// Returns a summary by a hook or by the model.
-    async fn summarize(&mut self, why: Why) -> Result<Summary, Stop> {
-        let compaction = self.compaction(why);
-        let told = self.tell(When::PreCompact, |input| {
-            input.source = Some(why.source().to_owned());
+    async fn summarize(&mut self, trigger: CompactionTrigger) -> Result<SummaryOutcome, Stop> {
+        let compaction = self.compaction(trigger);
+        let told = self.emit(When::PreCompact, |input| {
+            input.source = Some(trigger.source().to_owned());
             input.compaction = Some(compaction.clone());
         });
         let first = told.await?;
         if let Some(reason) = first.denial() {
-            return Ok(unwanted(reason));
+            return Ok(denied_by_hook(reason));
         }
-        let told = self.tell(When::BeforeCompaction, |input| {
+        let told = self.emit(When::BeforeCompaction, |input| {
             input.compaction = Some(compaction);
         });
         let second = told.await?;
         if let Some(reason) = second.denial() {
-            return Ok(unwanted(reason));
+            return Ok(denied_by_hook(reason));
         }
         match second.summary.filter(|summary| is_visible(summary)) {
-            Some(summary) => Ok(Summary::Is(summary)),
-            None => self.ask_for_summary(why, &first.context).await,
+            Some(summary) => Ok(SummaryOutcome::Done(summary)),
+            None => self.ask_for_summary(trigger, &first.context).await,
         }
     }
 
     /// Returns the input of the summary.
-    pub(super) fn material(&self, why: Why) -> Material {
-        let conversation = &self.desk.conversation;
-        match why {
-            Why::Manual | Why::Threshold => conversation.material(0),
+    pub(super) fn summary_input(&self, trigger: CompactionTrigger) -> SummaryInput {
+        let conversation = &self.session.conversation;
+        match trigger {
+            CompactionTrigger::Manual | CompactionTrigger::Threshold => {
+                conversation.summary_input(0)
+            }
             // The current message is sent again after the summary.
-            Why::Overflow if !self.has_begun() => conversation.material(1),
-            Why::Overflow => {
-                let mut material = conversation.material(0);
+            CompactionTrigger::Overflow if !self.has_begun() => conversation.summary_input(1),
+            CompactionTrigger::Overflow => {
+                let mut summary_input = conversation.summary_input(0);
                 // The unshortened material is known to be too long.
-                material.shorten();
-                material
+                summary_input.shorten();
+                summary_input
             }
         }
     }
 
-    async fn ask_for_summary(&mut self, why: Why, wishes: &[String]) -> Result<Summary, Stop> {
-        let wish = [&[WISH.to_owned()], wishes].concat().join("\n\n");
-        let mut material = self.material(why);
+    async fn ask_for_summary(
+        &mut self,
+        trigger: CompactionTrigger,
+        extra_instructions: &[String],
+    ) -> Result<SummaryOutcome, Stop> {
+        let instruction = [&[SUMMARY_INSTRUCTION.to_owned()], extra_instructions]
+            .concat()
+            .join("\n\n");
+        let mut summary_input = self.summary_input(trigger);
         let reply = loop {
-            let body = match self.desk.conversation.body_about(&material, &wish) {
+            let body = match self
+                .session
+                .conversation
+                .summary_request_body(&summary_input, &instruction)
+            {
                 Ok(body) => body,
-                Err(error) => return Ok(Summary::Not(error.message)),
+                Err(error) => return Ok(SummaryOutcome::Failed(error.message)),
             };
             let reserved = self.reserve()?;
-            let asked = self.halt.clone().unless(self.ask_aside(body)).await?;
+            let asked = self
+                .cancellation
+                .clone()
+                .run_until_cancelled(self.call_model_aside(body))
+                .await?;
             drop(reserved);
             match asked {
                 Ok(reply) => break reply,
-                Err(error) if error.kind == ModelErrorKind::TooLong && material.shorten() => {}
-                Err(error) => return Ok(Summary::Not(error.to_string())),
+                Err(error) if error.kind == ModelErrorKind::TooLong && summary_input.shorten() => {}
+                Err(error) => return Ok(SummaryOutcome::Failed(error.to_string())),
             }
         };
         let text = reply.message.text();
         Ok(match reply.stop {
-            StopReason::Length => Summary::Not("the summary was cut off".to_owned()),
-            StopReason::Refusal => Summary::Not("the model refused".to_owned()),
-            _ if !is_visible(&text) => Summary::Not("the model said nothing".to_owned()),
-            _ => Summary::Is(text.trim().to_owned()),
+            StopReason::Length => SummaryOutcome::Failed("the summary was cut off".to_owned()),
+            StopReason::Refusal => SummaryOutcome::Failed("the model refused".to_owned()),
+            _ if !is_visible(&text) => SummaryOutcome::Failed("the model said nothing".to_owned()),
+            _ => SummaryOutcome::Done(text.trim().to_owned()),
         })
     }
 
-    fn compaction(&self, why: Why) -> Compaction {
-        let usage = self.desk.usage.unwrap_or_default();
-        let takes = self.desk.conversation.model().limits().context;
+    fn compaction(&self, trigger: CompactionTrigger) -> Compaction {
+        let usage = self.session.usage.unwrap_or_default();
+        let context_window = self.session.conversation.model().limits().context;
         Compaction {
             input_tokens: usage.total_input(),
             output_tokens: usage.output,
-            context_limit: takes.unwrap_or(0),
-            reason: why.reason(),
+            context_limit: context_window.unwrap_or(0),
+            reason: trigger.reason(),
             summary: None,
         }
     }
 }
 
-fn unwanted(reason: &str) -> Summary {
-    Summary::Not(format!("a hook does not want it: {reason}"))
+fn denied_by_hook(reason: &str) -> SummaryOutcome {
+    SummaryOutcome::Failed(format!("a hook does not want it: {reason}"))
 }
 
-/// True if `used` tokens are at least the fraction `part` of the context window `takes`.
+/// True if `used` tokens are at least the fraction `part` of the context window `context_window`.
 #[expect(
     clippy::cast_precision_loss,
     reason = "no model takes so many tokens that a float could not count them"
 )]
-fn is_beyond(used: u64, takes: u64, part: f64) -> bool {
-    takes > 0 && used as f64 >= takes as f64 * part
+fn exceeds_fraction(used: u64, context_window: u64, part: f64) -> bool {
+    context_window > 0 && used as f64 >= context_window as f64 * part
 }

@@ -4,19 +4,19 @@
 use cachalot_model::{Error as ModelError, ErrorKind};
 
 use super::Turn;
-use super::compact::{Compacted, Why};
+use super::compact::{CompactionOutcome, CompactionTrigger};
 use crate::Error;
+use crate::normalized_reply::is_visible;
 use crate::report::Stop;
-use crate::said::is_visible;
 
 /// A note for the model on a message that it had begun to answer before the compaction.
-const UNDER_WAY: &str = "This message was said before the summary above was written: what was done for it until then stands in the summary, and need not be done again.";
+const RESUMED_MESSAGE_NOTE: &str = "This message was said before the summary above was written: what was done for it until then stands in the summary, and need not be done again.";
 
 /// The name under which hook events report the added summary.
-const SUMMARY: &str = "a summary of a conversation that was too long";
+const SUMMARY_SOURCE: &str = "a summary of a conversation that was too long";
 
 /// Estimated bytes per token.
-const TOKEN: u64 = 4;
+const BYTES_PER_TOKEN: u64 = 4;
 
 impl Turn<'_> {
     /// Compacts the conversation if the model refused it as too long, at most once per turn. The user's
@@ -24,29 +24,32 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// The model's error, if it is another one or compaction does not help.
-    pub(super) async fn make_room(&mut self, error: ModelError) -> Result<Result<(), Stop>, Error> {
-        if error.kind != ErrorKind::TooLong || is_visible(&self.partial) {
-            return Err(self.broken_off(error).await);
+    pub(super) async fn compact_after_overflow(
+        &mut self,
+        error: ModelError,
+    ) -> Result<Result<(), Stop>, Error> {
+        if error.kind != ErrorKind::TooLong || is_visible(&self.partial_text) {
+            return Err(self.keep_partial_answer(error).await);
         }
-        let why = if self.desk.is_unread {
+        let why = if self.session.awaits_first_answer {
             "a fork is sent what it inherits as it was sent before, and not a summary of it"
                 .to_owned()
         } else if self.agent.compaction_threshold <= 0.0 {
             "it is not summarized by itself (`compaction_threshold: 0`; `/compact` does it)"
                 .to_owned()
-        } else if std::mem::replace(&mut self.has_overflowed, true) {
+        } else if std::mem::replace(&mut self.overflowed, true) {
             "it was summarized already: what is said at once is too much".to_owned()
-        } else if self.material(Why::Overflow).is_empty() {
+        } else if self.summary_input(CompactionTrigger::Overflow).is_empty() {
             "nothing stands before the message that could be summarized".to_owned()
         } else {
-            match Box::pin(self.compact_now(Why::Overflow)).await? {
-                Ok(Compacted::Is) => return Ok(Ok(())),
-                Ok(Compacted::Not(why)) => format!("it could not be summarized: {why}"),
+            match Box::pin(self.compact_now(CompactionTrigger::Overflow)).await? {
+                Ok(CompactionOutcome::Done) => return Ok(Ok(())),
+                Ok(CompactionOutcome::Failed(why)) => format!("it could not be summarized: {why}"),
                 Err(stop) => return Ok(Err(stop)),
             }
         };
-        let length = self.length();
-        let mut error = self.broken_off(error).await;
+        let length = self.describe_length();
+        let mut error = self.keep_partial_answer(error).await;
         error.message.push_str(&format!(
             "; the conversation has {length}, and {why}. Say less at once, begin a new session, or go on with a model that takes more"
         ));
@@ -54,43 +57,46 @@ impl Turn<'_> {
     }
 
     /// Describes the length of the conversation and its limit, as far as known.
-    fn length(&self) -> String {
-        let conversation = &self.desk.conversation;
+    fn describe_length(&self) -> String {
+        let conversation = &self.session.conversation;
         let bytes = conversation.prompt().bytes();
         let takes = match conversation.model().limits().context {
             Some(takes) => format!(" of the {takes} that the model takes"),
             None => String::new(),
         };
-        format!("{bytes} bytes, about {} tokens{takes}", bytes / TOKEN)
+        format!(
+            "{bytes} bytes, about {} tokens{takes}",
+            bytes / BYTES_PER_TOKEN
+        )
     }
 
     /// Estimated input tokens of the next request: those of the last request, or an estimate from its bytes
     /// if that is unknown.
-    pub(super) fn next_input(&self) -> u64 {
-        if let Some(last) = self.desk.last_input() {
+    pub(super) fn estimate_next_input(&self) -> u64 {
+        if let Some(last) = self.session.last_input() {
             return last;
         }
-        let conversation = &self.desk.conversation;
+        let conversation = &self.session.conversation;
         let said = match conversation.held() {
             Some(message) => serde_json::to_vec(message).map_or(0, |bytes| bytes.len()),
-            None => self.task.said.len(),
+            None => self.input.text.len(),
         };
         let said = u64::try_from(said).unwrap_or(u64::MAX);
-        conversation.prompt().bytes().saturating_add(said) / TOKEN
+        conversation.prompt().bytes().saturating_add(said) / BYTES_PER_TOKEN
     }
 
     /// Holds the user's message again, after the summary.
-    pub(super) fn stand_behind_summary(&mut self) {
+    pub(super) fn hold_message_after_summary(&mut self) {
         if self.has_begun() {
-            self.paragraphs.push(UNDER_WAY.to_owned());
+            self.appended.push(RESUMED_MESSAGE_NOTE.to_owned());
         }
-        self.prompt.prefix = Some(self.desk.conversation.prefix());
-        self.added_by.push(SUMMARY.to_owned());
+        self.hook_prompt.prefix = Some(self.session.conversation.prefix());
+        self.appended_by.push(SUMMARY_SOURCE.to_owned());
         self.hold_message();
     }
 
     /// True if something was answered in this turn.
     pub(super) fn has_begun(&self) -> bool {
-        self.finish.is_some() || self.synthetic.is_some()
+        self.stop_reason.is_some() || self.synthetic.is_some()
     }
 }

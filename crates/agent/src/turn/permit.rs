@@ -1,6 +1,6 @@
 //! Permission of a call: by the rules, the hooks' decisions, and the user.
 
-use cachalot_hooks::{Decision as Heard, Event as When};
+use cachalot_hooks::{Decision as HookDecision, Event as When};
 
 use cachalot_operation::permissions::Remembered;
 use cachalot_operation::{Decision, Operation, Permissions};
@@ -8,10 +8,10 @@ use cachalot_tools::{Origin, Verdict};
 
 use super::Turn;
 use super::phases::Candidate;
+use crate::chat_state::ChatPermission;
 use crate::delegate::is_delegation;
-use crate::event::{Approval, Concern, ConcernKind, Question};
+use crate::event::{Approval, ApprovalRequest, Concern, ConcernKind};
 use crate::protected;
-use crate::shared::Always;
 
 /// The reason why the user must be asked.
 struct Reason {
@@ -24,7 +24,7 @@ struct Reason {
 }
 
 impl Reason {
-    fn of(rule: Option<String>, concern: Option<Concern>) -> Self {
+    fn new(rule: Option<String>, concern: Option<Concern>) -> Self {
         Self {
             rule,
             doubt: None,
@@ -34,7 +34,7 @@ impl Reason {
 
     /// The scope of an "always" approval: calls for which the same rule, or else the same concern, requires
     /// an approval.
-    fn asked_for(&self) -> Option<String> {
+    fn grant_scope(&self) -> Option<String> {
         let concern = self.concern.as_ref().map(ToString::to_string);
         self.rule.clone().or(concern)
     }
@@ -47,20 +47,22 @@ impl Turn<'_> {
     /// # Errors
     /// The reason why the call must not be made.
     pub(super) async fn judge(&self, candidate: &mut Candidate) -> Result<(), String> {
-        let Some(asked) = self.question(candidate)? else {
+        let Some(reason) = self.approval_reason(candidate)? else {
             return Ok(());
         };
-        let heard = self.tell_of(When::PermissionRequest, candidate).await;
-        let is_allowed = matches!(heard.decision, Some((Heard::Allow, _)));
-        candidate.decide(&heard)?;
-        if self.rewrite(candidate, &heard) {
+        let verdict = self
+            .emit_tool_event(When::PermissionRequest, candidate)
+            .await;
+        let is_allowed = matches!(verdict.decision, Some((HookDecision::Allow, _)));
+        candidate.decide(&verdict)?;
+        if self.rewrite(candidate, &verdict) {
             self.guard_anew(candidate).await?;
             // The rewritten call may be denied or invalid.
-            self.question(candidate)?;
+            self.approval_reason(candidate)?;
         }
         match is_allowed || candidate.ready().is_none() {
             true => Ok(()),
-            false => self.approve(candidate, asked).await,
+            false => self.approve(candidate, reason).await,
         }
     }
 
@@ -68,12 +70,12 @@ impl Turn<'_> {
     ///
     /// # Errors
     /// The reason why the call must not be made.
-    fn question(&self, candidate: &Candidate) -> Result<Option<Reason>, String> {
+    fn approval_reason(&self, candidate: &Candidate) -> Result<Option<Reason>, String> {
         let Some(operation) = candidate.ready() else {
             return Ok(None);
         };
         let name = operation.tool;
-        let workspace = &self.shared.house.tools.workspace;
+        let workspace = &self.shared.dependencies.tools.workspace;
         let permissions = &self.shared.team.permissions;
         let concern = self.concern(candidate);
         let kind = concern.as_ref().map(|concern| concern.kind);
@@ -95,31 +97,33 @@ impl Turn<'_> {
                     concern,
                 }));
             }
-            Decision::Ask(rule) if candidate.is(Heard::Ask) => {
-                return Ok(Some(Reason::of(rule, concern)));
+            Decision::Ask(rule) if candidate.is(HookDecision::Ask) => {
+                return Ok(Some(Reason::new(rule, concern)));
             }
-            Decision::Allow if candidate.is(Heard::Ask) => {
-                return Ok(Some(Reason::of(None, concern)));
+            Decision::Allow if candidate.is(HookDecision::Ask) => {
+                return Ok(Some(Reason::new(None, concern)));
             }
-            Decision::Ask(Some(rule)) => Reason::of(Some(rule), concern),
-            _ if kind == Some(ConcernKind::WritesProtected) => Reason::of(None, concern),
+            Decision::Ask(Some(rule)) => Reason::new(Some(rule), concern),
+            _ if kind == Some(ConcernKind::WritesProtected) => Reason::new(None, concern),
             Decision::Allow => return Ok(None),
-            Decision::Ask(None) if candidate.is(Heard::Allow) => return Ok(None),
-            Decision::Ask(None) => Reason::of(None, concern),
+            Decision::Ask(None) if candidate.is(HookDecision::Allow) => return Ok(None),
+            Decision::Ask(None) => Reason::new(None, concern),
         };
         let agent = &self.agent.name;
-        let is_always = self
+        let is_granted = self
             .shared
-            .is_always(agent, reason.asked_for().as_deref(), &operation);
-        Ok((!is_always).then_some(reason))
+            .is_granted(agent, reason.grant_scope().as_deref(), &operation);
+        Ok((!is_granted).then_some(reason))
     }
 
     /// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
     fn concern(&self, candidate: &Candidate) -> Option<Concern> {
         let operation = candidate.ready()?;
-        let house = &self.shared.house;
-        let workspace = &house.tools.workspace;
-        if let Some(named) = protected::named(&operation, workspace, &house.protected) {
+        let dependencies = &self.shared.dependencies;
+        let workspace = &dependencies.tools.workspace;
+        if let Some(named) =
+            protected::find_protected(&operation, workspace, &dependencies.protected)
+        {
             let permissions = &self.shared.team.permissions;
             // A rule for the tool `skill_manage` covers the files that it writes.
             let names = [named.name.as_str(), "skill_manage"];
@@ -141,7 +145,7 @@ impl Turn<'_> {
                 });
             }
         }
-        if !operation.touches.sends_data() || self.is_typed(candidate) {
+        if !operation.touches.sends_data() || self.sends_only_typed_urls(candidate) {
             return None;
         }
         let mut hosts: Vec<String> = operation
@@ -172,7 +176,7 @@ impl Turn<'_> {
 
     /// True if the call sends only URLs that the user typed. Calls of MCP tools never qualify, because the
     /// server receives all arguments.
-    fn is_typed(&self, candidate: &Candidate) -> bool {
+    fn sends_only_typed_urls(&self, candidate: &Candidate) -> bool {
         let Verdict::Ready {
             origin: Origin::BuiltIn,
             touches,
@@ -182,51 +186,51 @@ impl Turn<'_> {
             return false;
         };
         let mut urls = touches.urls.iter();
-        !touches.urls.is_empty() && urls.all(|url| self.shared.typed.holds(url))
+        !touches.urls.is_empty() && urls.all(|url| self.shared.typed_urls.contains(url))
     }
 
     /// Requests the user's approval.
     ///
     /// # Errors
     /// The reason why the call must not be made.
-    async fn approve(&self, candidate: &Candidate, asked: Reason) -> Result<(), String> {
+    async fn approve(&self, candidate: &Candidate, reason: Reason) -> Result<(), String> {
         let Some(operation) = candidate.ready() else {
             return Ok(());
         };
         let call = &candidate.prepared.call;
         let why = candidate.decision.as_ref();
-        let workspace = &self.shared.house.tools.workspace;
+        let workspace = &self.shared.dependencies.tools.workspace;
         // Approvals for doubtful denials and for hooks that ask cannot be remembered.
-        let calls = match asked.doubt.is_none() && !candidate.is(Heard::Ask) {
+        let calls = match reason.doubt.is_none() && !candidate.is(HookDecision::Ask) {
             true => Permissions::remember(&operation, workspace),
             false => None,
         };
-        let question = Question {
+        let request = ApprovalRequest {
             agent: &self.agent.name,
             call,
             arguments: operation.arguments,
-            rule: asked.rule.as_deref(),
-            doubt: asked.doubt.as_deref(),
+            rule: reason.rule.as_deref(),
+            doubt: reason.doubt.as_deref(),
             pattern: calls.as_ref().map(Remembered::rule),
             why: why
-                .filter(|(is, _)| *is == Heard::Ask)
+                .filter(|(is, _)| *is == HookDecision::Ask)
                 .map(|(_, why)| why.as_str()),
-            concern: asked.concern.as_ref(),
+            concern: reason.concern.as_ref(),
             notes: &candidate.notes,
         };
-        let herald = &self.desk.herald;
+        let hook_emitter = &self.session.hook_emitter;
         let notice = format!("`{}` wants to call `{}`", self.agent.name, call.name);
-        herald
+        hook_emitter
             .notify("info", Some("permission_prompt"), &notice)
             .await;
-        herald.tell(When::OnUserInput, |_| {}).await;
-        match self.shared.house.approver.approve(&question).await {
+        hook_emitter.emit(When::OnUserInput, |_| {}).await;
+        match self.shared.dependencies.approver.approve(&request).await {
             Approval::Yes => Ok(()),
             Approval::Always => {
                 if let Some(calls) = calls {
-                    self.shared.allow_always(Always {
+                    self.shared.grant(ChatPermission {
                         agent: self.agent.name.clone(),
-                        rule: asked.asked_for(),
+                        rule: reason.grant_scope(),
                         calls,
                     });
                 }

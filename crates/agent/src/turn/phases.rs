@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use cachalot_hooks::input::ToolUse;
-use cachalot_hooks::{Decision, Event as When, Verdict as Heard};
+use cachalot_hooks::{Decision, Event as When, Verdict as HookVerdict};
 use cachalot_operation::{Operation, Touches};
 use cachalot_tools::{Call, Origin, Output, Prepared, Verdict};
 use serde_json::{Map, Value};
 
 use super::Turn;
-use crate::herald::Added;
+use crate::hook_emitter::HookContext;
 
 /// A call that is being judged.
 pub(super) struct Candidate {
     pub(super) prepared: Prepared,
     /// Paragraphs that hooks add to the result for the model.
-    pub(super) added: Added,
+    pub(super) added: HookContext,
     /// The strongest decision of hooks so far, with its reason.
     pub(super) decision: Option<(Decision, String)>,
     /// Names and values that hooks supply to the approver.
@@ -26,10 +26,10 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// Creates a candidate from a call that was looked up.
-    pub(super) fn of(prepared: Prepared) -> Self {
+    pub(super) fn new(prepared: Prepared) -> Self {
         Self {
             prepared,
-            added: Added::default(),
+            added: HookContext::default(),
             decision: None,
             notes: BTreeMap::new(),
             ends_turn: None,
@@ -38,7 +38,7 @@ impl Candidate {
 
     /// Creates a candidate that is refused.
     pub(super) fn refused(call: Call, why: String) -> Self {
-        Self::of(Prepared {
+        Self::new(Prepared {
             call,
             verdict: Verdict::Refused(Output::error(why)),
         })
@@ -46,7 +46,7 @@ impl Candidate {
 
     /// The call in the form used in hook events. `None` if the call is invalid and its arguments cannot be
     /// parsed.
-    pub(super) fn told(&self) -> Option<ToolUse> {
+    pub(super) fn hook_tool_use(&self) -> Option<ToolUse> {
         let call = &self.prepared.call;
         let (input, origin, read_only, touches) = match &self.prepared.verdict {
             Verdict::Ready {
@@ -64,7 +64,7 @@ impl Candidate {
             name: call.name.clone(),
             id: call.id.clone(),
             category: category(origin).to_owned(),
-            mcp: of_server(origin, &call.name),
+            mcp: mcp_tool(origin, &call.name),
             read_only,
             input,
             touches,
@@ -93,21 +93,21 @@ impl Candidate {
     ///
     /// # Errors
     /// The reason why the call must not be made.
-    pub(super) fn decide(&mut self, heard: &Heard) -> Result<(), String> {
-        if let Some(why) = &heard.ends_turn {
+    pub(super) fn decide(&mut self, verdict: &HookVerdict) -> Result<(), String> {
+        if let Some(why) = &verdict.ends_turn {
             self.ends_turn.get_or_insert_with(|| why.clone());
         }
-        if let Some(why) = heard.denial() {
+        if let Some(why) = verdict.denial() {
             return Err(format!(
                 "The call of `{}` is denied by a hook: {why}\nDo not try it again; find another way or tell the user.",
                 self.prepared.call.name
             ));
         }
         let strength = |decision: &Option<(Decision, String)>| decision.as_ref().map(|(is, _)| *is);
-        if strength(&heard.decision) > strength(&self.decision) {
-            self.decision.clone_from(&heard.decision);
+        if strength(&verdict.decision) > strength(&self.decision) {
+            self.decision.clone_from(&verdict.decision);
         }
-        self.notes.extend(heard.metadata.clone());
+        self.notes.extend(verdict.metadata.clone());
         Ok(())
     }
 
@@ -127,7 +127,7 @@ fn category(origin: &Origin) -> &'static str {
 }
 
 /// Returns the server of a tool, and the tool's name there as far as its name here reveals it.
-fn of_server(origin: &Origin, name: &str) -> Option<(String, String)> {
+fn mcp_tool(origin: &Origin, name: &str) -> Option<(String, String)> {
     let Origin::Mcp(server) = origin else {
         return None;
     };
@@ -144,13 +144,13 @@ impl Turn<'_> {
     /// Permits a call, or builds an error result with the reason. Calls that the gate denies reach no hook,
     /// rule or approver. Hooks can rewrite the arguments of other calls, but not the name of the tool.
     pub(super) async fn permit(&self, call: Call) -> Candidate {
-        if let Some(denial) = self.shared.house.tools.denial(&call.name) {
-            return Candidate::of(Prepared {
+        if let Some(denial) = self.shared.dependencies.tools.denial(&call.name) {
+            return Candidate::new(Prepared {
                 call,
                 verdict: Verdict::Refused(denial),
             });
         }
-        let mut candidate = Candidate::of(self.desk.toolbox.prepare(call));
+        let mut candidate = Candidate::new(self.session.toolbox.prepare(call));
         if let Err(why) = self.phases(&mut candidate).await {
             candidate.prepared.verdict = Verdict::Refused(Output::error(why));
         }
@@ -170,9 +170,11 @@ impl Turn<'_> {
 
     /// Lets hooks rewrite the arguments, including invalid ones.
     async fn transform(&self, candidate: &mut Candidate) -> Result<(), String> {
-        let heard = self.tell_of(When::ToolInputTransform, candidate).await;
-        candidate.decide(&heard)?;
-        self.rewrite(candidate, &heard);
+        let verdict = self
+            .emit_tool_event(When::ToolInputTransform, candidate)
+            .await;
+        candidate.decide(&verdict)?;
+        self.rewrite(candidate, &verdict);
         Ok(())
     }
 
@@ -181,23 +183,23 @@ impl Turn<'_> {
         if candidate.ready().is_none() {
             return Ok(());
         }
-        let heard = self.tell_of(When::ToolGuard, candidate).await;
+        let verdict = self.emit_tool_event(When::ToolGuard, candidate).await;
         // A guard's "allow" has no effect: later phases still decide.
-        let heard = Heard {
-            decision: heard.decision.filter(|(is, _)| *is != Decision::Allow),
-            ..heard
+        let verdict = HookVerdict {
+            decision: verdict.decision.filter(|(is, _)| *is != Decision::Allow),
+            ..verdict
         };
-        candidate.decide(&heard)
+        candidate.decide(&verdict)
     }
 
     async fn before_use(&self, candidate: &mut Candidate) -> Result<(), String> {
         if candidate.ready().is_none() {
             return Ok(());
         }
-        let heard = self.tell_of(When::PreToolUse, candidate).await;
-        candidate.decide(&heard)?;
-        let is_rewritten = self.rewrite(candidate, &heard);
-        candidate.added.add(heard);
+        let verdict = self.emit_tool_event(When::PreToolUse, candidate).await;
+        candidate.decide(&verdict)?;
+        let is_rewritten = self.rewrite(candidate, &verdict);
+        candidate.added.add(verdict);
         match is_rewritten {
             true => self.guard_anew(candidate).await,
             false => Ok(()),
@@ -211,35 +213,35 @@ impl Turn<'_> {
         if candidate.ready().is_none() {
             return Ok(());
         }
-        let heard = self.tell_of(When::PreToolUse, candidate).await;
-        candidate.decide(&heard)
+        let verdict = self.emit_tool_event(When::PreToolUse, candidate).await;
+        candidate.decide(&verdict)
     }
 
     /// Emits an event about a call.
-    pub(super) async fn tell_of(&self, when: When, candidate: &Candidate) -> Heard {
-        let herald = &self.desk.herald;
-        if !herald.wants_of(when, &candidate.prepared.call.name) {
-            return Heard::default();
+    pub(super) async fn emit_tool_event(&self, when: When, candidate: &Candidate) -> HookVerdict {
+        let hook_emitter = &self.session.hook_emitter;
+        if !hook_emitter.wants_tool(when, &candidate.prepared.call.name) {
+            return HookVerdict::default();
         }
-        match candidate.told() {
-            Some(tool) => herald.tell_of(when, &tool, |_| {}).await,
-            None => Heard::default(),
+        match candidate.hook_tool_use() {
+            Some(tool) => hook_emitter.emit_tool_event(when, &tool, |_| {}).await,
+            None => HookVerdict::default(),
         }
     }
 
     /// Rewrites the arguments as hooks request, and validates them again. Returns true if they changed.
-    pub(super) fn rewrite(&self, candidate: &mut Candidate, heard: &Heard) -> bool {
-        let Some(mut tool) = candidate.told() else {
+    pub(super) fn rewrite(&self, candidate: &mut Candidate, verdict: &HookVerdict) -> bool {
+        let Some(mut tool) = candidate.hook_tool_use() else {
             return false;
         };
-        if !heard.rewrite(&mut tool) {
+        if !verdict.rewrite(&mut tool) {
             return false;
         }
         let call = Call {
             arguments: Value::Object(tool.input).to_string(),
             ..candidate.prepared.call.clone()
         };
-        candidate.prepared = self.desk.toolbox.prepare(call);
+        candidate.prepared = self.session.toolbox.prepare(call);
         if let Verdict::Refused(output) = &mut candidate.prepared.verdict {
             let note = "(The arguments were rewritten by a hook before they were checked.)";
             output.content.push(cachalot_model::Block::text(note));

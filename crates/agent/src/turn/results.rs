@@ -10,11 +10,11 @@ use super::phases::Candidate;
 use crate::context;
 use crate::conversation::Progress;
 use crate::event::Event;
-use crate::herald::Added;
+use crate::hook_emitter::HookContext;
 
 /// The outcome of hooks for the results of calls.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct ResultsOutcome {
     /// For each call, true if its tool is read-only.
     pub(super) read_only: Vec<bool>,
     /// Names of hooks that added something.
@@ -26,81 +26,92 @@ pub(super) struct Shown {
 impl Turn<'_> {
     /// Passes the results of calls to hooks, one at a time. Results of refused calls are not passed, because
     /// the runtime itself made them.
-    pub(super) async fn show(&self, answers: &mut [Answer], calls: Vec<Candidate>) -> Shown {
-        let mut shown = Shown::default();
+    pub(super) async fn run_result_hooks(
+        &self,
+        answers: &mut [Answer],
+        calls: Vec<Candidate>,
+    ) -> ResultsOutcome {
+        let mut outcome = ResultsOutcome::default();
         for (answer, mut call) in answers.iter_mut().zip(calls) {
             let read_only = call.ready().is_some_and(|operation| operation.read_only);
-            shown.read_only.push(read_only);
+            outcome.read_only.push(read_only);
             let mut added = std::mem::take(&mut call.added);
             let before = answer.output.content.clone();
             if answer.how != Answered::Refused {
-                self.show_one(answer, &call, &mut added, &mut shown.denial)
+                self.run_hooks_on_result(answer, &call, &mut added, &mut outcome.denial)
                     .await;
             }
             answer
                 .output
                 .content
                 .extend(context::block(&added.paragraphs));
-            shown.added_by.extend(added.by);
+            outcome.added_by.extend(added.by);
             let is_changed = answer.output.content != before;
-            self.with_progress(|progress| progress.seen(answer, is_changed));
+            self.with_progress(|progress| progress.record_seen(answer, is_changed));
         }
-        shown
+        outcome
     }
 
-    async fn show_one(
+    async fn run_hooks_on_result(
         &self,
         answer: &mut Answer,
         call: &Candidate,
-        added: &mut Added,
+        added: &mut HookContext,
         denial: &mut Option<String>,
     ) {
-        let herald = &self.desk.herald;
-        let wants = |when| herald.wants_of(when, &answer.call.name);
-        let is_untold = wants(When::ToolResponseTransform);
-        if !is_untold && !wants(When::PostToolUse) {
+        let hook_emitter = &self.session.hook_emitter;
+        let wants = |when| hook_emitter.wants_tool(when, &answer.call.name);
+        let is_transformed = wants(When::ToolResponseTransform);
+        if !is_transformed && !wants(When::PostToolUse) {
             return;
         }
-        let Some(tool) = call.told() else {
+        let Some(tool) = call.hook_tool_use() else {
             return;
         };
-        if is_untold {
+        if is_transformed {
             self.transform_result(answer, &tool).await;
-            self.tell_ended(answer);
+            self.report_ended(answer);
         }
         let response = response(&answer.output);
-        let told = herald.tell_of(When::PostToolUse, &tool, |input| {
+        let told = hook_emitter.emit_tool_event(When::PostToolUse, &tool, |input| {
             input.tool_response = Some(response);
         });
-        let heard = told.await;
-        if let Some(text) = &heard.updated_tool_response {
+        let verdict = told.await;
+        if let Some(text) = &verdict.updated_tool_response {
             replace_text(&mut answer.output, text);
         }
-        if let Some(why) = heard.denial() {
+        if let Some(why) = verdict.denial() {
             denial.get_or_insert_with(|| why.to_owned());
         }
-        added.add(heard);
+        added.add(verdict);
     }
 
     async fn transform_result(&self, answer: &mut Answer, tool: &ToolUse) {
         let response = response(&answer.output);
-        let told = (self.desk.herald).tell_of(When::ToolResponseTransform, tool, |input| {
-            input.tool_response = Some(response);
-        });
+        let told = (self.session.hook_emitter).emit_tool_event(
+            When::ToolResponseTransform,
+            tool,
+            |input| {
+                input.tool_response = Some(response);
+            },
+        );
         if let Some(text) = told.await.updated_tool_response {
             replace_text(&mut answer.output, &text);
         }
     }
 
-    fn tell_ended(&self, answer: &Answer) {
-        self.shared.house.listener.tell(&Event::ToolEnded {
-            agent: &self.agent.name,
-            answer,
-        });
+    fn report_ended(&self, answer: &Answer) {
+        self.shared
+            .dependencies
+            .listener
+            .on_event(&Event::ToolEnded {
+                agent: &self.agent.name,
+                answer,
+            });
     }
 
     /// Passes to hooks the results that arrived before the turn had to end, within the grace period.
-    pub(super) async fn show_unseen(&self, progress: &mut Progress) {
+    pub(super) async fn run_hooks_on_unseen(&self, progress: &mut Progress) {
         if progress.unseen.is_empty() {
             return;
         }
@@ -111,18 +122,18 @@ impl Turn<'_> {
                     continue;
                 }
                 let call = answer.call.clone();
-                let candidate = Candidate::of(self.desk.toolbox.prepare(call));
-                let Some(tool) = candidate.told() else {
+                let candidate = Candidate::new(self.session.toolbox.prepare(call));
+                let Some(tool) = candidate.hook_tool_use() else {
                     continue;
                 };
                 let before = answer.output.content.clone();
                 self.transform_result(&mut answer, &tool).await;
-                self.tell_ended(&answer);
+                self.report_ended(&answer);
                 let is_changed = answer.output.content != before;
-                progress.seen(&answer, is_changed);
+                progress.record_seen(&answer, is_changed);
             }
         };
-        let _ = self.halt.with_grace(showing).await;
+        let _ = self.cancellation.run_with_grace(showing).await;
     }
 }
 

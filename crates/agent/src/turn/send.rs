@@ -5,14 +5,14 @@ use cachalot_hooks::Event as When;
 use cachalot_model::Message;
 
 use super::Turn;
-use crate::conversation::is_as_good;
+use crate::conversation::validate_rewrite;
 use crate::report::Stop;
 use crate::{Error, ErrorKind};
 
 /// The outcome of the messages that were about to be sent.
-pub(super) enum Sent {
+pub(super) enum SendOutcome {
     /// They are part of the session, and the model is called.
-    Asking,
+    Ready,
     /// A hook has answered.
     Answered,
     /// The turn must end.
@@ -21,12 +21,12 @@ pub(super) enum Sent {
 
 impl Turn<'_> {
     /// Emits `before_llm_call`, and adds the held message to the session as hooks have rewritten it.
-    pub(super) async fn send(&mut self, iteration: u32) -> Result<Sent, Error> {
+    pub(super) async fn send(&mut self, iteration: u32) -> Result<SendOutcome, Error> {
         match self.send_once().await {
             // Only the user's message can follow another writer's messages.
             Err((error, Some(held))) if error.kind == ErrorKind::Conflict && iteration == 1 => {
-                self.reopened_behind_hooks().await?;
-                self.desk.conversation.hold(Some(held));
+                self.reopen_after_conflict().await?;
+                self.session.conversation.hold(Some(held));
                 self.send_once().await.map_err(|(error, _)| error)
             }
             sent => sent.map_err(|(error, _)| error),
@@ -34,54 +34,54 @@ impl Turn<'_> {
     }
 
     /// Sends once. An error carries the held message.
-    async fn send_once(&mut self) -> Result<Sent, (Error, Option<Message>)> {
-        match self.desk.herald.wants(When::BeforeLlmCall) {
-            true => Box::pin(self.send_as_wanted()).await,
-            false => self.say_held(None).await.map(|()| Sent::Asking),
+    async fn send_once(&mut self) -> Result<SendOutcome, (Error, Option<Message>)> {
+        match self.session.hook_emitter.wants(When::BeforeLlmCall) {
+            true => Box::pin(self.send_through_hooks()).await,
+            false => self.append_held(None).await.map(|()| SendOutcome::Ready),
         }
     }
 
-    async fn send_as_wanted(&mut self) -> Result<Sent, (Error, Option<Message>)> {
-        let (messages, unsent) = self.desk.conversation.with_held();
+    async fn send_through_hooks(&mut self) -> Result<SendOutcome, (Error, Option<Message>)> {
+        let (messages, unsent) = self.session.conversation.with_held();
         let last = messages[messages.len() - unsent..].to_vec();
-        let told = self.tell(When::BeforeLlmCall, |input| {
+        let told = self.emit(When::BeforeLlmCall, |input| {
             input.messages = messages;
             input.unsent = unsent;
         });
         let verdict = match told.await {
             Ok(verdict) => verdict,
-            Err(stop) => return Ok(Sent::Stopped(stop)),
+            Err(stop) => return Ok(SendOutcome::Stopped(stop)),
         };
         let denial = verdict.denial().map(str::to_owned);
         let mut rewritten = None;
         if let Some(messages) = verdict.updated_messages {
-            match is_as_good(&last, messages) {
+            match validate_rewrite(&last, messages) {
                 Ok(messages) => rewritten = Some(messages),
                 Err(why) => {
                     let warning = format!("what a hook made of the messages is left out: {why}");
-                    self.desk.herald.warn(&warning).await;
+                    self.session.hook_emitter.warn(&warning).await;
                 }
             }
         }
-        self.say_held(rewritten).await?;
+        self.append_held(rewritten).await?;
         if let Some(why) = denial {
-            return Ok(Sent::Stopped(Stop::Hook(why)));
+            return Ok(SendOutcome::Stopped(Stop::Hook(why)));
         }
-        if let Some(synthetic) = self.usable(verdict.synthetic).await {
+        if let Some(synthetic) = self.usable_answer(verdict.synthetic).await {
             let answered = self.answer(None, &synthetic).await;
             answered.map_err(|error| (error, None))?;
-            return Ok(Sent::Answered);
+            return Ok(SendOutcome::Answered);
         }
-        Ok(Sent::Asking)
+        Ok(SendOutcome::Ready)
     }
 
-    async fn say_held(
+    async fn append_held(
         &mut self,
         rewritten: Option<Vec<Message>>,
     ) -> Result<(), (Error, Option<Message>)> {
-        let conversation = &mut self.desk.conversation;
+        let conversation = &mut self.session.conversation;
         let held = conversation.held().cloned();
-        let said = conversation.say_held(rewritten).await;
+        let said = conversation.append_held(rewritten).await;
         said.map_err(|error| (error, held))
     }
 }

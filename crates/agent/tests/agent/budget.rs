@@ -137,7 +137,7 @@ async fn a_new_session_has_no_new_budget() {
     let world = World::new(Wire::Chat, &file, replies).await;
     let mut chat = world.chat().await;
     assert_eq!(world.turn(&mut chat, "go").await.stop, Stop::End);
-    chat.renew().await.unwrap();
+    chat.start_new_session().await.unwrap();
     assert!(stopped(&world.turn(&mut chat, "go").await.stop).contains("max_tokens"));
     world.check();
 }

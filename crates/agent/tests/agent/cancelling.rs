@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_agent::{Cancel, ContextSource, Stop};
+use cachalot_agent::{CancellationToken, ContextSource, Stop};
 use cachalot_simulator::{Fault, ScriptedReply};
 use cachalot_tools::{About, Arguments, Context, Output, Tool};
 use serde_json::json;
@@ -77,7 +77,7 @@ async fn in_the_middle_of_an_answer() {
         ];
         let world = World::new(wire, TALKER, replies).await;
         let mut chat = world.chat().await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         world
             .told
             .cancel_when(&cancel, |note| matches!(note, Note::Text(..)));
@@ -118,7 +118,7 @@ async fn before_anything_has_come() {
         ];
         let world = World::new(wire, TALKER, replies).await;
         let mut chat = world.chat().await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         let waiting = async {
             world
                 .until("a request", |world| world.simulator.received().len() == 1)
@@ -149,7 +149,7 @@ async fn in_a_tool_with_one_done_and_one_to_come() {
         let forever = Arc::new(Forever::new("forever"));
         world.tools = vec![Arc::clone(&forever) as _];
         let mut chat = world.chat().await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         let began = |note: &Note| *note == Note::Began("forever".to_owned());
         world.told.cancel_when(&cancel, began);
         let report = chat.turn("go", &cancel).await.unwrap();
@@ -180,7 +180,7 @@ async fn while_somebody_is_asked() {
             .and_call("apply_patch", json!({"patch": "x"}));
         let world = World::new(wire, CODER, vec![calls, ScriptedReply::text("yes")]).await;
         let mut chat = world.chat().await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         world.answers.cancel_instead(&cancel);
         let report = chat.turn("go", &cancel).await.unwrap();
         assert_eq!((report.stop, report.sum.tool_calls), (Stop::Interrupted, 0));
@@ -197,7 +197,7 @@ async fn while_somebody_is_asked() {
 async fn before_it_begins() {
     let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
     let mut chat = world.chat().await;
-    let cancel = Cancel::default();
+    let cancel = CancellationToken::default();
     cancel.cancel();
     let report = chat.turn("hello", &cancel).await.unwrap();
     assert_eq!(report.stop, Stop::Interrupted);
@@ -231,7 +231,7 @@ async fn while_its_context_is_gathered() {
     let mut world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
     world.sources = vec![Arc::new(Never)];
     let mut chat = world.chat().await;
-    let cancel = Cancel::default();
+    let cancel = CancellationToken::default();
     let soon = async {
         tokio::task::yield_now().await;
         cancel.cancel();
@@ -252,7 +252,7 @@ async fn by_dropping_the_turn() {
         let forever = Arc::new(Forever::new("forever"));
         world.tools = vec![Arc::clone(&forever) as _];
         let mut chat = world.chat().await;
-        let never = Cancel::default();
+        let never = CancellationToken::default();
         tokio::select! {
             _ = chat.turn("go", &never) => panic!("it never ends"),
             () = world.until("the tool", |world| {
@@ -290,7 +290,7 @@ async fn wherever_it_is_the_next_request_is_accepted() {
             let world = World::new(wire, CODER, replies()).await;
             world.write("a", "A");
             let mut chat = world.chat().await;
-            let cancel = Cancel::default();
+            let cancel = CancellationToken::default();
             let left = std::sync::atomic::AtomicUsize::new(moment);
             world.told.cancel_when(&cancel, move |_| {
                 left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {

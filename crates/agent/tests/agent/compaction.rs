@@ -1,6 +1,6 @@
 //! Conversations that become too long, and go on from a summary.
 
-use cachalot_agent::Cancel;
+use cachalot_agent::CancellationToken;
 use cachalot_core::Spend;
 use cachalot_hooks::{Event, Output};
 use cachalot_simulator::{ScriptedReply, ScriptedUsage};
@@ -37,7 +37,7 @@ async fn a_conversation_is_summarized_and_goes_on() {
         world.turn(&mut chat, "What does a say?").await;
         world.ear.forget();
         let before = chat.total();
-        assert!(chat.compact(&Cancel::default()).await.unwrap());
+        assert!(chat.compact(&CancellationToken::default()).await.unwrap());
         assert_eq!(chat.total().model_calls, before.model_calls + 1);
         assert!(chat.total().paid.cost.picodollars > before.paid.cost.picodollars);
         assert_eq!(
@@ -205,7 +205,7 @@ async fn a_hook_brings_a_summary() {
     world.ear.say(Event::BeforeCompaction, summary);
     let mut chat = world.chat().await;
     world.turn(&mut chat, "one").await;
-    assert!(chat.compact(&Cancel::default()).await.unwrap());
+    assert!(chat.compact(&CancellationToken::default()).await.unwrap());
     assert_eq!(chat.total().model_calls, 1);
     world.turn(&mut chat, "two").await;
     assert!(first(&world).starts_with("<summary>\nmine\n</summary>"));
@@ -225,9 +225,9 @@ async fn without_a_summary_the_conversation_goes_on_as_it_was() {
             world.ear.say(event, blocks("not now"));
         }
         let mut chat = world.chat().await;
-        assert!(!chat.compact(&Cancel::default()).await.unwrap());
+        assert!(!chat.compact(&CancellationToken::default()).await.unwrap());
         world.turn(&mut chat, "one").await;
-        assert!(!chat.compact(&Cancel::default()).await.unwrap());
+        assert!(!chat.compact(&CancellationToken::default()).await.unwrap());
         let warnings = world.told.warnings();
         assert!(warnings[0].contains("nothing was said yet"), "{warnings:?}");
         assert!(warnings[1].contains("was not summarized"), "{warnings:?}");
@@ -250,7 +250,7 @@ async fn what_a_hook_adds_is_part_of_the_wish_for_a_summary() {
         .say(Event::PreCompact, adds("Keep the names of files."));
     let mut chat = world.chat().await;
     world.turn(&mut chat, "one").await;
-    chat.compact(&Cancel::default()).await.unwrap();
+    chat.compact(&CancellationToken::default()).await.unwrap();
     let body = world.last_body();
     assert!(body.to_string().contains("Keep the names of files."));
     // The same tools, and everything that was sent before.
@@ -265,7 +265,7 @@ async fn prefixes(summary: &str) -> (cachalot_core::Digest, cachalot_core::Diges
     world.ear.listen([Event::PreUserTurn]);
     let mut chat = world.chat().await;
     world.turn(&mut chat, "a").await;
-    assert!(chat.compact(&Cancel::default()).await.unwrap());
+    assert!(chat.compact(&CancellationToken::default()).await.unwrap());
     world.turn(&mut chat, "a").await;
     let heard = world.ear.heard();
     let told = heard.iter().map(|input| input.prompt.as_ref().unwrap());

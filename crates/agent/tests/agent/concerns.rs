@@ -114,7 +114,7 @@ async fn an_address_that_the_user_typed_is_fetched_and_no_other() {
     ];
     let (world, mut chat) = fetching(FILE, None, &urls).await;
     let message = format!("Summarize {typed}, please.");
-    chat.typed(&message);
+    chat.allow_typed_urls(&message);
     world.turn(&mut chat, &message).await;
     assert_eq!(site.take(), ["/page?q=1"]);
     assert_eq!(world.answers.asked(), []);
@@ -124,7 +124,7 @@ async fn an_address_that_the_user_typed_is_fetched_and_no_other() {
         assert_eq!(world.answers.asked().len(), turn);
     }
     // What a program says in the user's place was not typed, and another session begins anew.
-    chat.renew().await.unwrap();
+    chat.start_new_session().await.unwrap();
     world.turn(&mut chat, &message).await;
     assert_eq!(site.take(), [""; 0]);
     world.check_from(8);
@@ -156,7 +156,7 @@ async fn a_rule_and_a_list_of_hosts_let_fetches_be_made() {
         site.url(&format!("/to/{elsewhere}")),
     ];
     let (world, mut chat) = fetching(FILE, Some("127.0.0.1"), &urls).await;
-    chat.typed(&elsewhere);
+    chat.allow_typed_urls(&elsewhere);
     world.turn(&mut chat, "Go.").await;
     assert_eq!(site.take(), ["/x"]);
     world.turn(&mut chat, "Go.").await;
@@ -227,7 +227,7 @@ async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
         world.tools = vec![Arc::new(Remote(about.clone()))];
         let mut chat = world.chat().await;
         let message = "Search https://a.example/ for it.";
-        chat.typed(message);
+        chat.allow_typed_urls(message);
         world.turn(&mut chat, message).await;
         let questions = world.answers.asked();
         assert_eq!(questions.len(), asked);

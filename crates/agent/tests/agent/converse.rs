@@ -1,6 +1,6 @@
 //! Agents over Amazon Bedrock's Converse.
 
-use cachalot_agent::{Cancel, Chat, ForkSpec, Inherit};
+use cachalot_agent::{CancellationToken, Chat, ForkSpec, Inherit};
 use cachalot_simulator::{Fault, Options, Received, Running, Script, ScriptedReply, Simulator};
 use serde_json::{Value, json};
 
@@ -149,7 +149,9 @@ async fn a_fork_over_bedrock_keeps_the_tools_of_its_definition() {
         max_output_tokens: None,
     };
     let fork = chat.fork(spec).unwrap();
-    fork.run("Look back.", &Cancel::default()).await.unwrap();
+    fork.run("Look back.", &CancellationToken::default())
+        .await
+        .unwrap();
     assert_eq!(bedrock.violations(), [] as [String; 0]);
     let sent = bedrock.received().last().unwrap().json();
     let tools = sent["toolConfig"]["tools"].as_array().unwrap();

@@ -4,7 +4,7 @@ use cachalot_agent::definition::{
     DEFAULT_COMPACTION_THRESHOLD, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS, KEYS, Notify,
     ReviewDefinition, ReviewKind,
 };
-use cachalot_agent::{Inherit, Team, Written};
+use cachalot_agent::{Inherit, SourceFile, Team};
 use cachalot_core::{ManualClock, Problem, tree};
 use cachalot_model::{Catalog, Models, Surroundings};
 use cachalot_storage::HttpOptions;
@@ -160,7 +160,7 @@ fn an_instruction_may_be_in_a_file() {
 fn environment_variables_are_expanded_in_models() {
     let text = "models:\n  m:\n    provider: openai\n    model: '${TEST_KEY}'\n    max_tokens: '${MOST:-5}'\nagents: {root: {model: m, instruction: 'Say ${this}.'}}";
     let environment = environment();
-    let written = Written {
+    let written = SourceFile {
         text,
         directory: std::path::Path::new("."),
         environment: &environment,
@@ -312,7 +312,7 @@ fn models_that_are_not_there_are_told() {
 fn a_team_may_be_part_of_a_larger_file() {
     let text = "agents: {root: {model: gpt-4o}}\nnodes: []\n";
     let environment = environment();
-    let written = Written {
+    let written = SourceFile {
         text,
         directory: std::path::Path::new("."),
         environment: &environment,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_agent::{Approval, Cancel, Stop};
+use cachalot_agent::{Approval, CancellationToken, Stop};
 use cachalot_simulator::{Script, ScriptedReply};
 use cachalot_tools::Answered;
 use serde_json::json;
@@ -285,7 +285,7 @@ agents:
         let forever = Arc::new(Forever::new("forever"));
         world.tools = vec![Arc::clone(&forever) as _];
         let mut chat = world.chat().await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         let began = |note: &Note| *note == Note::Began("forever".to_owned());
         world.told.cancel_when(&cancel, began);
         let report = chat.turn("go", &cancel).await.unwrap();

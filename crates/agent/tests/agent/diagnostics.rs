@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use cachalot_agent::{Cancel, Chat, ForkSpec, Inherit};
+use cachalot_agent::{CancellationToken, Chat, ForkSpec, Inherit};
 use cachalot_prefix::diagnosis::Reason;
 use cachalot_simulator::ScriptedReply;
 use serde_json::{Value, json};
@@ -62,7 +62,10 @@ async fn each_request_names_the_answer_to_the_one_before() {
         world.turn(&mut chat, "Second.").await;
         for _ in 0..2 {
             let aside = chat.fork(fork()).unwrap();
-            aside.run("Aside.", &Cancel::default()).await.unwrap();
+            aside
+                .run("Aside.", &CancellationToken::default())
+                .await
+                .unwrap();
         }
 
         let bodies = world.bodies();
@@ -194,7 +197,10 @@ async fn a_provider_that_refuses_to_compare_is_asked_without_and_not_again() {
             assert_eq!(report.breaks, [], "{model}");
         }
         let aside = chat.fork(fork()).unwrap();
-        aside.run("Aside.", &Cancel::default()).await.unwrap();
+        aside
+            .run("Aside.", &CancellationToken::default())
+            .await
+            .unwrap();
         let warnings = world.told.warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("going on without `prefix.diagnostics`"));

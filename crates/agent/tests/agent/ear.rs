@@ -10,7 +10,7 @@ use cachalot_core::{Clock, Problem};
 use cachalot_hooks::definition::{Action, Definition};
 
 use cachalot_hooks::{
-    AgentView, Builtin, Dialect, Entry, Event, Fault, Injection, Input, Matcher, Output,
+    AgentView, Builtin, Dialect, Event, Fault, HookEntry, Injection, Input, Matcher, Output,
 };
 
 static ALL: LazyLock<Vec<Event>> = LazyLock::new(|| Event::all().collect());
@@ -111,7 +111,7 @@ impl Builtin for Hearing {
 
     fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
         let listens = self.0.listens.lock().unwrap();
-        listens.iter().copied().map(Injection::of).collect()
+        listens.iter().copied().map(Injection::for_event).collect()
     }
 
     async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
@@ -160,7 +160,7 @@ impl Builtin for SpeakingClock {
     fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
         let wish = agent.section("add_date").and_then(Node::as_boolean);
         match wish {
-            Some(true) => vec![Injection::of(Event::TurnStart)],
+            Some(true) => vec![Injection::for_event(Event::TurnStart)],
             _ => Vec::new(),
         }
     }
@@ -171,13 +171,13 @@ impl Builtin for SpeakingClock {
 }
 
 /// A hook that a file names, in these words.
-pub(crate) fn entry(event: Event, dialect: Dialect) -> Entry {
-    Entry {
+pub(crate) fn entry(event: Event, dialect: Dialect) -> HookEntry {
+    HookEntry {
         event,
-        spoken: event.name().into(),
+        event_name: event.name().into(),
         matcher: Matcher::ALL,
         only: None,
-        definition: Definition::of(Action::Builtin {
+        definition: Definition::new(Action::Builtin {
             name: "ear".to_owned(),
             arguments: Vec::new(),
         }),

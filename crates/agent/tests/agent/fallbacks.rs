@@ -1,6 +1,6 @@
 //! Fallbacks: other models that answer when the agent's own does not.
 
-use cachalot_agent::{Cancel, Stop};
+use cachalot_agent::{CancellationToken, Stop};
 use cachalot_simulator::{Fault, FaultKind, Options, Running, Script, ScriptedReply, Simulator};
 
 use crate::told::Note;
@@ -140,7 +140,7 @@ async fn what_another_model_cannot_help_with_is_not_asked_of_it() {
         let other = other(vec![ScriptedReply::text("yes")]).await;
         let world = falling_back(TALKER, Wire::Chat, vec![reply.clone()], Wire::Chat, &other).await;
         let mut chat = world.chat().await;
-        let turn = chat.turn("hello", &Cancel::default()).await;
+        let turn = chat.turn("hello", &CancellationToken::default()).await;
         assert_eq!(turn.is_ok(), is_asked, "{reply:?}: {turn:?}");
         assert_eq!(other.received().len(), usize::from(is_asked), "{reply:?}");
         world.check();
@@ -159,7 +159,10 @@ async fn the_error_is_that_of_the_first_model_and_names_what_its_fallbacks_said(
     )
     .await;
     let mut chat = world.chat().await;
-    let error = chat.turn("hello", &Cancel::default()).await.unwrap_err();
+    let error = chat
+        .turn("hello", &CancellationToken::default())
+        .await
+        .unwrap_err();
     let model = error.model.as_ref().unwrap();
     assert_eq!(model.kind, cachalot_model::ErrorKind::Unavailable);
     let text = error.to_string();

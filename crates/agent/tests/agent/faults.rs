@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_agent::{Cancel, Chat, Error, ErrorKind, Stop};
+use cachalot_agent::{CancellationToken, Chat, Error, ErrorKind, Stop};
 use cachalot_model::ErrorKind as ModelErrorKind;
 use cachalot_simulator::{Fault, FaultKind, Script, ScriptedReply};
 use serde_json::json;
@@ -14,7 +14,10 @@ use crate::world::{WIRES, Wire, World};
 const LONG: &str = "This is an answer that is long enough to come in many pieces, of which the first can be seen before the rest goes wrong. So it goes on, and says the same again in other words, and once more, and has still not come to its end, although nobody listens any longer. It has been told that it should be long, and so it is, and so it stays, until it has been said often enough that it is, and the last of its many pieces has come to whoever reads it.";
 
 async fn fails(chat: &mut Chat, said: &str) -> Error {
-    let error = chat.turn(said, &Cancel::default()).await.unwrap_err();
+    let error = chat
+        .turn(said, &CancellationToken::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Model, "{error}");
     error
 }
@@ -105,7 +108,10 @@ async fn a_wrong_key_says_which() {
     let script = Script::answers(["yes"]).requiring_key("sk-another");
     let world = World::scripted(Wire::Chat, TALKER, script).await;
     let mut chat = world.chat().await;
-    let error = chat.turn("hello", &Cancel::default()).await.unwrap_err();
+    let error = chat
+        .turn("hello", &CancellationToken::default())
+        .await
+        .unwrap_err();
     assert_eq!(kind(&error), ModelErrorKind::Unauthorized);
     assert!(error.message.contains("TEST_KEY"), "{error}");
     assert!(!error.message.contains("sk-test"), "{error}");
@@ -236,7 +242,7 @@ async fn a_conversation_that_is_too_long_says_what_can_be_done() {
     assert!(error.message.contains("nothing stands before"), "{error}");
     assert!(error.message.contains("of the 200000 that"), "{error}");
     assert!(error.message.contains("begin a new session"), "{error}");
-    chat.renew().await.unwrap();
+    chat.start_new_session().await.unwrap();
     assert_eq!(world.turn(&mut chat, "less").await.text, "yes");
     world.check();
 }

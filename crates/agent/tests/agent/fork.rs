@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use cachalot_agent::{Cancel, Chat, ForkReport, ForkSpec, Inherit, ReviewReport};
+use cachalot_agent::{CancellationToken, Chat, ForkReport, ForkSpec, Inherit, ReviewReport};
 use cachalot_core::{Effects, Extent};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
@@ -56,7 +56,9 @@ pub(super) fn spec(tools: &[&str], inherit: Inherit) -> ForkSpec {
 
 pub(super) async fn forked(chat: &Chat, spec: ForkSpec, message: &str) -> ForkReport {
     let fork = chat.fork(spec).unwrap();
-    fork.run(message, &Cancel::default()).await.unwrap()
+    fork.run(message, &CancellationToken::default())
+        .await
+        .unwrap()
 }
 
 /// The first review that was told of.
@@ -263,7 +265,9 @@ async fn a_fork_and_its_chat_go_on_at_the_same_time() {
     world.turn(&mut chat, "How deep?").await;
     let forks: Vec<_> = (0..3)
         .map(|_| chat.fork(spec(&[], Inherit::Full)).unwrap())
-        .map(|fork| tokio::spawn(async move { fork.run("Look back.", &Cancel::default()).await }))
+        .map(|fork| {
+            tokio::spawn(async move { fork.run("Look back.", &CancellationToken::default()).await })
+        })
         .collect();
     assert_eq!(world.turn(&mut chat, "And then?").await.text, "said");
     let mut sessions = BTreeSet::new();

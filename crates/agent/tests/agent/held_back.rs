@@ -1,6 +1,6 @@
 //! The newest message is held until hooks have seen it, and is never lost or sent unseen.
 
-use cachalot_agent::{Cancel, Stop};
+use cachalot_agent::{CancellationToken, Stop};
 use cachalot_hooks::{Event, Input, Output};
 use cachalot_model::{Block, Message};
 use cachalot_simulator::ScriptedReply;
@@ -138,7 +138,7 @@ async fn a_cancelled_turn_keeps_what_was_held_and_hooks_see_it_before_it_is_sent
             };
             let world = World::new(wire, CODER, replies).await;
             world.write("a", "hunter2\n");
-            let cancel = Cancel::default();
+            let cancel = CancellationToken::default();
             let switch = cancel.clone();
             world.ear.on(Event::BeforeLlmCall, move |input| {
                 let is_it = input.iteration == iteration && !switch.is_cancelled();
@@ -214,7 +214,7 @@ async fn a_dropped_turn_keeps_what_was_held() {
         is_last.then_some(Says::Nothing)
     });
     let mut chat = world.chat().await;
-    let cancel = Cancel::default();
+    let cancel = CancellationToken::default();
     {
         let turn = chat.turn("go", &cancel);
         tokio::pin!(turn);
@@ -273,7 +273,9 @@ async fn a_failing_model_leaves_what_was_sent() {
     let world = World::new(Wire::Messages, TALKER, replies).await;
     world.ear.on(Event::BeforeLlmCall, starred);
     let mut chat = world.chat().await;
-    chat.turn("hunter2", &Cancel::default()).await.unwrap_err();
+    chat.turn("hunter2", &CancellationToken::default())
+        .await
+        .unwrap_err();
     assert_eq!(world.turn(&mut chat, "again").await.text, "yes");
     assert!(!all(&world).contains("hunter2"));
     // It was sent: only the stand-in for an answer was not.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_agent::{Cancel, Chat, ContextSource, ErrorKind, Stop};
+use cachalot_agent::{CancellationToken, Chat, ContextSource, ErrorKind, Stop};
 use cachalot_core::{Cost, Spend};
 use cachalot_hooks::{Dialect, Event, Output};
 use cachalot_simulator::{Fault, ScriptedReply};
@@ -46,7 +46,7 @@ async fn a_turn_with_a_tool_tells_of_everything_in_order() {
         world.write("a", "A");
         let mut chat = world.chat().await;
         world.turn(&mut chat, "What does a say?").await;
-        chat.awaits_user().await;
+        chat.notify_waiting_for_user().await;
         let events = world.ear.events();
         assert_eq!(
             events,
@@ -211,7 +211,9 @@ async fn the_name_of_the_prefix_is_another_for_each_turn_and_the_same_elsewhere(
         world.ear.listen([Event::PreUserTurn]);
         let mut chat = world.chat().await;
         world.turn(&mut chat, "a").await;
-        chat.turn_afresh("b", &Cancel::default()).await.unwrap();
+        chat.turn_bypassing_cache("b", &CancellationToken::default())
+            .await
+            .unwrap();
         let fresh = world.ear.heard_of(Event::PreUserTurn)[1]
             .prompt
             .clone()
@@ -269,9 +271,12 @@ async fn a_turn_tells_why_it_ended() {
     let mut chat = world.chat().await;
     assert_eq!(world.turn(&mut chat, "1").await.stop, Stop::Iterations(4));
     assert_eq!(world.turn(&mut chat, "2").await.stop, Stop::Repetition(3));
-    let error = chat.turn("3", &Cancel::default()).await.unwrap_err();
+    let error = chat
+        .turn("3", &CancellationToken::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Model);
-    let cancel = Cancel::default();
+    let cancel = CancellationToken::default();
     let asked = world.bodies().len();
     world
         .told
@@ -471,7 +476,7 @@ async fn a_turn_that_is_cancelled_behind_its_answer_has_one_and_says_what_was_cu
     for event in [Event::AfterLlmCall, Event::Stop] {
         let replies = vec![ScriptedReply::text("a"), ScriptedReply::text("b")];
         let world = World::new(Wire::Chat, TALKER, replies).await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         let switch = cancel.clone();
         world.ear.listen([Event::TurnEnd]);
         world.ear.on(event, move |_| {
@@ -500,7 +505,7 @@ async fn a_turn_that_is_cancelled_behind_its_answer_has_one_and_says_what_was_cu
 #[tokio::test]
 async fn a_hook_that_hangs_at_the_end_of_a_cancelled_turn_is_waited_for_a_little() {
     let world = World::new(Wire::Chat, TALKER, Vec::new()).await;
-    let cancel = Cancel::default();
+    let cancel = CancellationToken::default();
     let switch = cancel.clone();
     world.ear.on(Event::TurnStart, move |_| {
         switch.cancel();
@@ -577,7 +582,7 @@ async fn sessions_tell_how_they_begin_and_why_they_end() {
     world.ear.listen([Event::SessionStart, Event::SessionEnd]);
     let mut chat = world.chat().await;
     world.turn(&mut chat, "1").await;
-    chat.renew().await.unwrap();
+    chat.start_new_session().await.unwrap();
     let session = chat.session().to_owned();
     chat.close().await;
     let mut chat = world.resume(&session).await.unwrap();

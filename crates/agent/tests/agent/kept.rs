@@ -1,6 +1,6 @@
 //! Results that are served again, as a turn sees them.
 
-use cachalot_agent::Cancel;
+use cachalot_agent::CancellationToken;
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::Answered;
 use serde_json::json;
@@ -85,7 +85,7 @@ async fn what_changed_outside_is_read_anew_and_a_new_session_knows_nothing() {
     world.turn(&mut chat, "b").await;
     world.write("a.md", "another text\n");
     world.turn(&mut chat, "c").await;
-    chat.renew().await.unwrap();
+    chat.start_new_session().await.unwrap();
     world.turn(&mut chat, "d").await;
     let how = how(&world);
     assert_eq!(how[1], "hit");
@@ -120,7 +120,7 @@ async fn a_marker_never_refers_to_a_result_that_was_interrupted() {
             &"a line that is long enough to be worth a note\n".repeat(20),
         );
         let mut chat = world.chat().await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         world
             .told
             .cancel_when(&cancel, |note| matches!(note, Note::Ended(_)));

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_agent::{Cancel, Provenance};
+use cachalot_agent::{CancellationToken, Provenance};
 use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::{Clock, ManualClock, Seals};
-use cachalot_hooks::builtin::cache_response::{CacheResponse, Opener, Store};
+use cachalot_hooks::builtin::cache_response::{CacheResponse, ResponseStore, StoreOpener};
 use cachalot_hooks::{Dialect, Event};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_simulator::{Fault, ScriptedReply};
@@ -68,15 +68,20 @@ async fn world(replies: Vec<ScriptedReply>) -> (World, Arc<ManualClock>) {
         bounds: Bounds::default(),
         warn: Arc::new(|line| panic!("{line}")),
     });
-    let opener: Opener = Arc::new(move |_| {
-        Ok(Store {
+    let opener: StoreOpener = Arc::new(move |_| {
+        Ok(ResponseStore {
             cache: cache.clone(),
             mode: Mode::On,
             user: "somebody".to_owned(),
             flat: None,
         })
     });
-    let builtin = CacheResponse::new(world.roster.clone(), opener, world.clock.clone(), seals);
+    let builtin = CacheResponse::new(
+        world.agent_directory.clone(),
+        opener,
+        world.clock.clone(),
+        seals,
+    );
     world.builtins = vec![Arc::new(builtin)];
     (world, clock)
 }
@@ -138,7 +143,9 @@ async fn a_rejected_answer_is_not_given_again_although_the_turn_failed_behind_it
     let (world, is_strict) = judged(replies).await;
     is_strict.store(true, Ordering::SeqCst);
     let mut chat = world.chat().await;
-    chat.turn("Go.", &Cancel::default()).await.unwrap_err();
+    chat.turn("Go.", &CancellationToken::default())
+        .await
+        .unwrap_err();
     is_strict.store(false, Ordering::SeqCst);
     assert!(!is_given_again(&world, "Go.").await);
     assert!(is_given_again(&world, "Go.").await);
@@ -157,7 +164,9 @@ async fn a_rejected_replay_is_not_given_again_although_the_turn_failed_behind_it
     assert!(is_given_again(&world, "Go.").await);
     is_strict.store(true, Ordering::SeqCst);
     let mut chat = world.chat().await;
-    chat.turn("Go.", &Cancel::default()).await.unwrap_err();
+    chat.turn("Go.", &CancellationToken::default())
+        .await
+        .unwrap_err();
     is_strict.store(false, Ordering::SeqCst);
     assert!(!is_given_again(&world, "Go.").await);
     world.check();

@@ -1,6 +1,6 @@
 //! Answers that are not what they should be, and conversations that go on behind them.
 
-use cachalot_agent::{Cancel, ErrorKind, Stop};
+use cachalot_agent::{CancellationToken, ErrorKind, Stop};
 use cachalot_simulator::{ScriptedReply, ScriptedStop};
 use serde_json::{Value, json};
 
@@ -20,7 +20,10 @@ async fn an_empty_answer_is_an_error_and_the_chat_goes_on() {
         let world = World::new(wire, TALKER, replies).await;
         let mut chat = world.chat().await;
         for _ in 0..3 {
-            let error = chat.turn("hello?", &Cancel::default()).await.unwrap_err();
+            let error = chat
+                .turn("hello?", &CancellationToken::default())
+                .await
+                .unwrap_err();
             assert_eq!(error.kind, ErrorKind::Model);
             assert!(error.message.contains("gave an empty answer"), "{error}");
         }

@@ -1,6 +1,6 @@
 //! Conversations that the provider refuses because they are too long.
 
-use cachalot_agent::{Cancel, Chat, Error, Stop};
+use cachalot_agent::{CancellationToken, Chat, Error, Stop};
 use cachalot_hooks::{Event, Output};
 use cachalot_model::ErrorKind;
 use cachalot_simulator::{Script, ScriptedReply};
@@ -33,7 +33,10 @@ fn said(texts: &[String]) -> Vec<ScriptedReply> {
 }
 
 async fn fails(chat: &mut Chat, said: &str) -> Error {
-    let error = chat.turn(said, &Cancel::default()).await.unwrap_err();
+    let error = chat
+        .turn(said, &CancellationToken::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.model.as_ref().unwrap().kind, ErrorKind::TooLong);
     error
 }
@@ -249,7 +252,7 @@ async fn a_turn_that_ends_behind_the_summary_keeps_what_the_user_said() {
     for event in [Event::AfterCompaction, Event::SessionStart] {
         let replies = said(&[text("First", 1_000), "SUM".to_owned(), "on".to_owned()]);
         let world = world(Wire::Messages, TALKER, 1_500, replies).await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         let switch = cancel.clone();
         world.ear.on(event, move |input| {
             let is_now = input.source.as_deref() != Some("startup");
@@ -308,7 +311,7 @@ async fn what_the_user_wants_summarized_may_be_too_long() {
     let mut chat = world.chat().await;
     world.turn(&mut chat, "one").await;
     world.turn(&mut chat, "two").await;
-    assert!(chat.compact(&Cancel::default()).await.unwrap());
+    assert!(chat.compact(&CancellationToken::default()).await.unwrap());
     let about = world.last_body().to_string();
     assert!(about.contains("Newer") && !about.contains("Oldest"));
     let all = (2..world.simulator.received().len()).collect::<Vec<_>>();

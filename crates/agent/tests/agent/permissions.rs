@@ -346,7 +346,7 @@ permissions:
 
 #[tokio::test]
 async fn nobody_there_means_no() {
-    use cachalot_agent::event::Nobody;
+    use cachalot_agent::event::DenyAll;
 
     let replies = vec![
         ScriptedReply::call("write_file", json!({"path": "a", "content": "x"})),
@@ -355,7 +355,7 @@ async fn nobody_there_means_no() {
     let file = CODER.replace("[edit_file, write_file]", "[edit_file]");
     let world = World::new(Wire::Chat, &file, replies).await;
     let mut house = world.house();
-    house.approver = std::sync::Arc::new(Nobody);
+    house.approver = std::sync::Arc::new(DenyAll);
     let mut chat = cachalot_agent::Chat::begin(house, world.team(), None)
         .await
         .unwrap();
@@ -417,7 +417,7 @@ permissions:
         ]
     );
     // In a new session of the same chat it still holds.
-    chat.renew().await.unwrap();
+    chat.start_new_session().await.unwrap();
     world.turn(&mut chat, "again").await;
     let asked: Vec<Value> = world
         .answers

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_agent::{Cancel, Chat, ErrorKind, Stop};
+use cachalot_agent::{CancellationToken, Chat, ErrorKind, Stop};
 use cachalot_simulator::ScriptedReply;
 use serde_json::json;
 
@@ -60,7 +60,7 @@ async fn a_turn_that_was_interrupted_in_one_process_is_mended_in_the_next() {
         world.tools = vec![Arc::new(Forever::new("forever"))];
         let mut chat = world.chat().await;
         let session = chat.session().to_owned();
-        let never = Cancel::default();
+        let never = CancellationToken::default();
         tokio::select! {
             _ = chat.turn("go", &never) => panic!("it never ends"),
             () = world.until("the tool", |world| {
@@ -252,7 +252,7 @@ async fn a_new_session_begins_anew_and_the_old_one_is_kept() {
         .in_file();
     let mut chat = world.chat().await;
     world.turn(&mut chat, "hello").await;
-    chat.renew().await.unwrap();
+    chat.start_new_session().await.unwrap();
     assert_eq!(chat.session(), "session-1");
     world.turn(&mut chat, "hello again").await;
     assert_eq!(turns(&world.last_body()).len(), 1);

@@ -1,6 +1,6 @@
 //! Taking back the end of a conversation.
 
-use cachalot_agent::{Cancel, ErrorKind};
+use cachalot_agent::{CancellationToken, ErrorKind};
 use cachalot_hooks::Event;
 use cachalot_simulator::{Fault, ScriptedReply};
 use serde_json::json;
@@ -41,7 +41,10 @@ async fn a_session_that_its_provider_refuses_goes_on_without_its_end() {
         world.turn(&mut chat, "first").await;
         // What the provider does not take is part of what is sent from now on.
         for text in ["read a", "hello?"] {
-            let error = chat.turn(text, &Cancel::default()).await.unwrap_err();
+            let error = chat
+                .turn(text, &CancellationToken::default())
+                .await
+                .unwrap_err();
             assert_eq!(error.kind, ErrorKind::Model);
         }
         assert!(said(&world).contains(&"1 results".to_owned()));
@@ -124,7 +127,7 @@ async fn a_summary_stays_when_the_message_behind_it_is_taken_back() {
     let world = World::new(Wire::Chat, TALKER, replies.into()).await;
     let mut chat = world.chat().await;
     world.turn(&mut chat, "first").await;
-    assert!(chat.compact(&Cancel::default()).await.unwrap());
+    assert!(chat.compact(&CancellationToken::default()).await.unwrap());
     world.turn(&mut chat, "second").await;
     assert!(said(&world)[0].contains("the summary"));
     let retracted = chat.retract().await.unwrap().unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cachalot_agent::definition::ReviewKind;
-use cachalot_agent::{Cancel, Chat, ErrorKind, ReviewReport, Stop};
+use cachalot_agent::{CancellationToken, Chat, ErrorKind, ReviewReport, Stop};
 use cachalot_core::ManualClock;
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
@@ -24,7 +24,7 @@ use crate::told::Note;
 use crate::world::{NOW, WIRES, Wire, World};
 
 /// An agent that is reviewed as `review` says, with an instruction that providers find worth keeping.
-fn reviewed(review: &str) -> String {
+fn wait_for_review(review: &str) -> String {
     let instruction = "You know whales, and say how deep they dive. ".repeat(200);
     format!(
         "
@@ -128,7 +128,7 @@ impl Desk {
 
     /// The one review, once it has ended.
     async fn review(&self, chat: &mut Chat) -> ReviewReport {
-        chat.reviewed().await;
+        chat.wait_for_review().await;
         let mut reviews = self.reviews();
         assert_eq!(reviews.len(), 1, "{reviews:?}");
         reviews.remove(0)
@@ -156,7 +156,7 @@ async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
         let replies = vec![text("2 km."), shell(), store(), text("I kept one thing.")];
         let desk = desk(
             wire,
-            &reviewed("every_turns: 1, tools: [memory, read_file, grep]"),
+            &wait_for_review("every_turns: 1, tools: [memory, read_file, grep]"),
             replies,
         )
         .await;
@@ -207,7 +207,7 @@ async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
 async fn a_review_that_inherits_nothing_reads_everything_anew_and_is_told_what_was_said() {
     for wire in WIRES {
         let replies = vec![text("2 km."), text("Nothing to keep.")];
-        let file = reviewed("every_turns: 1, inherit: none");
+        let file = wait_for_review("every_turns: 1, inherit: none");
         let desk = desk(wire, &file, replies).await;
         let world = &desk.world;
         let mut chat = world.chat().await;
@@ -229,7 +229,7 @@ async fn a_review_that_inherits_nothing_reads_everything_anew_and_is_told_what_w
 #[tokio::test]
 async fn another_model_inherits_nothing_and_gets_a_digest() {
     let replies = vec![text("2 km."), text("Nothing to keep.")];
-    let file = reviewed("every_turns: 1, model: other");
+    let file = wait_for_review("every_turns: 1, model: other");
     let mut desk = desk(Wire::Messages, &file, replies).await;
     let url = desk.world.simulator.url();
     desk.world.model_keys = format!(
@@ -252,7 +252,12 @@ async fn another_model_inherits_nothing_and_gets_a_digest() {
 
 #[tokio::test]
 async fn a_review_with_tools_that_the_provider_runs_is_warned_of_and_fails() {
-    let mut desk = desk(Wire::Chat, &reviewed("every_turns: 1"), vec![text("2 km.")]).await;
+    let mut desk = desk(
+        Wire::Chat,
+        &wait_for_review("every_turns: 1"),
+        vec![text("2 km.")],
+    )
+    .await;
     desk.world.model_keys = ", provider_opts: {web_search_options: {}}".to_owned();
     let mut chat = desk.world.chat().await;
     let named = |text: &str| text.contains("the review") && text.contains("web_search_options");
@@ -269,7 +274,7 @@ async fn the_session_of_the_chat_stays_as_it_is_byte_for_byte() {
     let replies = vec![text("2 km."), store(), text("I kept one thing.")];
     let mut desk = desk(
         Wire::Messages,
-        &reviewed("every_turns: 0, tools: [memory]"),
+        &wait_for_review("every_turns: 0, tools: [memory]"),
         replies,
     )
     .await;
@@ -304,7 +309,7 @@ async fn an_answer_does_not_wait_and_one_review_runs_at_a_time() {
     let replies = vec![text("2 km."), hanging(), text("Welcome."), text("unused")];
     let desk = desk(
         Wire::Chat,
-        &reviewed("every_turns: 1, tools: [memory]"),
+        &wait_for_review("every_turns: 1, tools: [memory]"),
         replies,
     )
     .await;
@@ -335,7 +340,7 @@ async fn an_answer_does_not_wait_and_one_review_runs_at_a_time() {
 #[tokio::test]
 async fn a_review_is_dropped_with_its_chat() {
     let replies = vec![text("2 km."), hanging()];
-    let desk = desk(Wire::Chat, &reviewed("every_turns: 1"), replies).await;
+    let desk = desk(Wire::Chat, &wait_for_review("every_turns: 1"), replies).await;
     let mut chat = desk.world.chat().await;
     desk.world.turn(&mut chat, "How deep?").await;
     desk.world
@@ -366,7 +371,7 @@ async fn a_review_that_fails_is_told_of_even_where_others_are_not() {
     ];
     let desk = desk(
         Wire::Chat,
-        &reviewed("every_turns: 1, notify: off"),
+        &wait_for_review("every_turns: 1, notify: off"),
         replies,
     )
     .await;
@@ -375,7 +380,7 @@ async fn a_review_that_fails_is_told_of_even_where_others_are_not() {
     let review = desk.review(&mut chat).await;
     assert_eq!((review.result(), review.sum.model_calls), ("error", 0));
     desk.world.turn(&mut chat, "Thanks.").await;
-    chat.reviewed().await;
+    chat.wait_for_review().await;
     assert_eq!((desk.reviews().len(), desk.world.bodies().len()), (1, 4));
     desk.world.check_between(&[2]);
 }
@@ -388,7 +393,7 @@ async fn turns_are_counted_in_the_session_wherever_it_goes_on() {
         text("Nothing to keep."),
         text("three"),
     ];
-    let mut desk = desk(Wire::Messages, &reviewed("every_turns: 2"), replies).await;
+    let mut desk = desk(Wire::Messages, &wait_for_review("every_turns: 2"), replies).await;
     desk.world = desk.world.in_file();
     let mut chat = desk.world.chat().await;
     desk.world.turn(&mut chat, "1").await;
@@ -406,7 +411,7 @@ async fn turns_are_counted_in_the_session_wherever_it_goes_on() {
 
 #[tokio::test]
 async fn what_a_review_cannot_do_is_warned_of_at_the_start() {
-    let mut world = World::new(Wire::Chat, &reviewed("tools: [grep, notes]"), vec![]).await;
+    let mut world = World::new(Wire::Chat, &wait_for_review("tools: [grep, notes]"), vec![]).await;
     let chat = world.chat().await;
     let warnings = world.told.warnings();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
@@ -417,7 +422,7 @@ async fn what_a_review_cannot_do_is_warned_of_at_the_start() {
     assert!(warnings[1].contains("could keep nothing"), "{warnings:?}");
     chat.close().await;
     // Of the usual tools, those that are not there are no slip.
-    world.rewrite(&(reviewed("every_turns: 5") + "permissions: {allow: [memory]}\n"));
+    world.rewrite(&(wait_for_review("every_turns: 5") + "permissions: {allow: [memory]}\n"));
     world.tools = vec![Counting::new("memory") as _];
     world.chat().await.close().await;
     assert_eq!(world.told.warnings().len(), 2);
@@ -426,7 +431,7 @@ async fn what_a_review_cannot_do_is_warned_of_at_the_start() {
 
 #[tokio::test]
 async fn nothing_that_was_said_is_nothing_to_review() {
-    let desk = desk(Wire::Chat, &reviewed("every_turns: 1"), vec![]).await;
+    let desk = desk(Wire::Chat, &wait_for_review("every_turns: 1"), vec![]).await;
     let mut chat = desk.world.chat().await;
     let error = chat.review(None).unwrap_err();
     assert!(error.message.contains("nothing was said yet"), "{error}");
@@ -449,7 +454,7 @@ async fn a_rule_of_the_file_stands_above_what_a_review_may_use() {
         let replies = vec![text("2 km."), store(), text("done")];
         let file = format!(
             "{}permissions: {{{rules}}}\n",
-            reviewed(&format!("every_turns: 1{tools}"))
+            wait_for_review(&format!("every_turns: 1{tools}"))
         );
         let desk = desk(Wire::Chat, &file, replies).await;
         let mut chat = desk.world.chat().await;
@@ -479,12 +484,20 @@ async fn a_side_question_is_answered_on_what_was_said_and_leaves_nothing_behind(
             text("By the way: yes."),
             text("Welcome."),
         ];
-        let desk = desk(wire, &reviewed("every_turns: 0, tools: [memory]"), replies).await;
+        let desk = desk(
+            wire,
+            &wait_for_review("every_turns: 0, tools: [memory]"),
+            replies,
+        )
+        .await;
         let world = &desk.world;
         let mut chat = world.chat().await;
         world.turn(&mut chat, "How deep?").await;
         let messages = world.messages(chat.session()).await;
-        let aside = chat.aside("Really?", &Cancel::default()).await.unwrap();
+        let aside = chat
+            .side_question("Really?", &CancellationToken::default())
+            .await
+            .unwrap();
         assert_eq!(
             (aside.text.as_str(), aside.stop),
             ("By the way: yes.", Stop::End)

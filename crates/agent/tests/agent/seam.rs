@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use cachalot_agent::Roster;
+use cachalot_agent::AgentDirectory;
 use cachalot_core::Digest;
 use cachalot_core::tree::Node;
 use cachalot_hooks::{AgentLookup, AgentView, Builtin, Event, Fault, Injection, Input, Output};
@@ -16,14 +16,14 @@ type Seen = (Option<Digest>, Vec<String>, Option<String>);
 
 /// Looks its agent up at each turn, as builtins do that are handed the roster.
 struct Looking {
-    roster: Arc<Roster>,
+    agent_directory: Arc<AgentDirectory>,
     seen: Mutex<Vec<Seen>>,
 }
 
 impl Looking {
     fn new(world: &World) -> Arc<Self> {
         Arc::new(Self {
-            roster: Arc::clone(&world.roster),
+            agent_directory: Arc::clone(&world.agent_directory),
             seen: Mutex::default(),
         })
     }
@@ -54,13 +54,13 @@ impl Builtin for Looking {
     fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
         let section = agent.section("looking").and_then(Node::as_text);
         section
-            .map(|_| Injection::of(Event::PreUserTurn))
+            .map(|_| Injection::for_event(Event::PreUserTurn))
             .into_iter()
             .collect()
     }
 
     async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
-        let view = self.roster.agent(&input.agent_name).unwrap();
+        let view = self.agent_directory.agent(&input.agent_name).unwrap();
         assert_eq!(view.name(), input.agent_name);
         let models = view
             .models()
@@ -117,9 +117,9 @@ async fn a_builtin_sees_models_sections_and_a_fingerprint() {
     assert_eq!(section.as_deref(), Some("closely"));
     let first = first.unwrap();
     chat.close().await;
-    let view = world.roster.agent("root").unwrap();
+    let view = world.agent_directory.agent("root").unwrap();
     assert_eq!(view.fingerprint(&session), None);
-    assert!(world.roster.agent("nobody").is_none());
+    assert!(world.agent_directory.agent("nobody").is_none());
     // The session goes on with what it began with, also if the file says something else now.
     world.rewrite(&looked_at(&TALKER.replace("You talk.", "You sing.")));
     let mut chat = world.resume(&session).await.unwrap();
@@ -159,7 +159,7 @@ async fn whatever_decides_the_answer_is_in_the_fingerprint() {
         world.rewrite(&looked_at(&file));
         world.model_keys = keys.to_owned();
         let chat = world.chat().await;
-        let view = world.roster.agent("root").unwrap();
+        let view = world.agent_directory.agent("root").unwrap();
         found.push(view.fingerprint(chat.session()).unwrap());
         let again = world.chat().await;
         assert_eq!(view.fingerprint(again.session()), found.last().copied());

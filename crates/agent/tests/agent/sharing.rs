@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_agent::{Cancel, Chat, ErrorKind, House};
+use cachalot_agent::{CancellationToken, Chat, Dependencies, ErrorKind};
 use cachalot_prompt::Sessions;
 use cachalot_simulator::{Fault, ScriptedReply};
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::told::Note;
 use crate::turns::{CODER, TALKER};
 use crate::world::{WIRES, Wire, World};
 
-async fn elsewhere(world: &World, session: &str) -> (Chat, House) {
+async fn elsewhere(world: &World, session: &str) -> (Chat, Dependencies) {
     let house = world.house_over(world.elsewhere());
     let chat = Chat::resume(house.clone(), world.team(), session)
         .await
@@ -57,7 +57,7 @@ async fn who_comes_second_in_the_middle_of_a_turn_ends_and_can_go_on() {
         let mut here = world.chat().await;
         world.turn(&mut here, "a").await;
         let (mut there, _) = elsewhere(&world, here.session()).await;
-        let never = Cancel::default();
+        let never = CancellationToken::default();
         let meanwhile = async {
             let waits =
                 |world: &World| world.told.notes().contains(&Note::Began("wait".to_owned()));
@@ -106,12 +106,15 @@ async fn a_session_that_was_removed_is_told_and_a_new_one_can_begin() {
     let sessions: Sessions = world.house_over(world.elsewhere()).sessions;
     assert!(sessions.remove(here.session()).await.unwrap());
     for _ in 0..2 {
-        let error = here.turn("b", &Cancel::default()).await.unwrap_err();
+        let error = here
+            .turn("b", &CancellationToken::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.kind, ErrorKind::Session);
         assert!(error.message.contains("was removed"), "{error}");
     }
     assert_eq!(world.simulator.received().len(), 1);
-    here.renew().await.unwrap();
+    here.start_new_session().await.unwrap();
     assert_eq!(world.turn(&mut here, "c").await.text, "two");
     world.check();
 }
@@ -125,7 +128,9 @@ async fn a_failure_here_and_a_turn_there_do_not_disturb_each_other() {
     ];
     let world = World::new(Wire::Messages, TALKER, replies).await.in_file();
     let mut here = world.chat().await;
-    here.turn("a", &Cancel::default()).await.unwrap_err();
+    here.turn("a", &CancellationToken::default())
+        .await
+        .unwrap_err();
     let (mut there, _) = elsewhere(&world, here.session()).await;
     assert_eq!(world.turn(&mut there, "b").await.text, "two");
     assert_eq!(world.turn(&mut here, "c").await.text, "three");

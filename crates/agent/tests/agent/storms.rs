@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use cachalot_agent::{Cancel, ErrorKind, Stop};
+use cachalot_agent::{CancellationToken, ErrorKind, Stop};
 use cachalot_simulator::ScriptedReply;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ async fn cancelled_at_any_poll() {
         for polls in (0..).step_by(STRIDE) {
             let (world, _) = world(wire).await;
             let mut chat = world.chat().await;
-            let cancel = Cancel::default();
+            let cancel = CancellationToken::default();
             let turn = chat.turn("go", &cancel);
             let report = after_polls(pin!(turn), polls, || cancel.cancel())
                 .await
@@ -68,7 +68,7 @@ async fn dropped_at_any_poll() {
             let (world, _) = world(wire).await;
             let mut chat = world.chat().await;
             let session = chat.session().to_owned();
-            let cancel = Cancel::default();
+            let cancel = CancellationToken::default();
             let report = at_most(pin!(chat.turn("go", &cancel)), polls).await;
             if polls % 2 == 0 {
                 drop(chat);
@@ -96,7 +96,7 @@ async fn a_memory_that_fails_at_any_call() {
                 let (world, memory) = world(Wire::Messages).await;
                 let mut chat = world.chat().await;
                 memory.fail(first, many, fault);
-                let ended = chat.turn("go", &Cancel::default()).await;
+                let ended = chat.turn("go", &CancellationToken::default()).await;
                 let was_hit = memory.recover();
                 if let Err(error) = &ended {
                     assert_eq!(error.kind, ErrorKind::Session, "{error}");

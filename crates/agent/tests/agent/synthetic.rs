@@ -107,8 +107,10 @@ async fn a_hook_answers_the_whole_turn_and_nobody_is_asked() {
             );
             assert!(matches!(&of_body[1], Turn::Model { text, .. } if text == "It is a whale."));
             let kept = world.messages(&session).await;
-            let marks: Vec<Option<Provenance>> =
-                kept.iter().map(|message| Provenance::of(message)).collect();
+            let marks: Vec<Option<Provenance>> = kept
+                .iter()
+                .map(|message| Provenance::from_message(message))
+                .collect();
             assert_eq!(marks, [None, Some(provenance), None, None]);
             // Hooks that look at what is sent see it before it is sent for the first time.
             assert_eq!(world.ear.heard_of(Event::BeforeLlmCall)[0].unsent, 3);
@@ -210,6 +212,6 @@ async fn the_mark_survives_another_model() {
     world.turn(&mut chat, "Hello!").await;
     assert!(!world.last_body().to_string().contains("@synthetic"));
     let kept = world.messages(&session).await;
-    assert!(Provenance::of(&kept[1]).is_some());
+    assert!(Provenance::from_message(&kept[1]).is_some());
     world.check();
 }

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    Approval, Approver, Cancel, Event, Listener, Provenance, Question, ReviewReport,
+    Approval, ApprovalRequest, Approver, CancellationToken, Event, Listener, Provenance,
+    ReviewReport,
 };
 use cachalot_core::Cost;
 use cachalot_model::Block;
@@ -79,7 +80,7 @@ impl Told {
     /// Throws a switch when this is told.
     pub(crate) fn cancel_when(
         &self,
-        cancel: &Cancel,
+        cancel: &CancellationToken,
         when: impl Fn(&Note) -> bool + Send + Sync + 'static,
     ) {
         let cancel = cancel.clone();
@@ -96,7 +97,7 @@ impl Told {
 }
 
 impl Listener for Told {
-    fn tell(&self, event: &Event<'_>) {
+    fn on_event(&self, event: &Event<'_>) {
         let note = note(event);
         self.notes.lock().unwrap().push(note.clone());
         if let Some(reaction) = &*self.reaction.lock().unwrap() {
@@ -108,11 +109,11 @@ impl Listener for Told {
 fn note(event: &Event<'_>) -> Note {
     let owned = |text: &str| text.to_owned();
     match event {
-        Event::Asked { agent, iteration } => Note::Asked(owned(agent), *iteration),
+        Event::ModelCallStarted { agent, iteration } => Note::Asked(owned(agent), *iteration),
         Event::Text { agent, text } => Note::Text(owned(agent), owned(text)),
         Event::Reasoning { text, .. } => Note::Reasoning(owned(text)),
-        Event::Answered { agent, cost, .. } => Note::Answered(owned(agent), *cost),
-        Event::ToolBegan { call, .. } => Note::Began(call.name.clone()),
+        Event::ModelCallEnded { agent, cost, .. } => Note::Answered(owned(agent), *cost),
+        Event::ToolStarted { call, .. } => Note::Began(call.name.clone()),
         Event::ToolEnded { agent, answer } => Note::Ended(Ended {
             agent: owned(agent),
             tool: answer.call.name.clone(),
@@ -159,7 +160,7 @@ pub(crate) struct Answers {
     next: Mutex<VecDeque<Approval>>,
     asked: Mutex<Vec<Asked>>,
     /// Thrown in place of an answer.
-    cancel: Mutex<Option<Cancel>>,
+    cancel: Mutex<Option<CancellationToken>>,
     /// How many are being answered at the moment, and at most.
     at_once: Mutex<(usize, usize)>,
 }
@@ -169,7 +170,7 @@ impl Answers {
         self.next.lock().unwrap().extend(answers);
     }
 
-    pub(crate) fn cancel_instead(&self, cancel: &Cancel) {
+    pub(crate) fn cancel_instead(&self, cancel: &CancellationToken) {
         *self.cancel.lock().unwrap() = Some(cancel.clone());
     }
 
@@ -185,7 +186,7 @@ impl Answers {
 
 #[async_trait]
 impl Approver for Answers {
-    async fn approve(&self, question: &Question<'_>) -> Approval {
+    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         self.asked.lock().unwrap().push(Asked {
             agent: question.agent.to_owned(),
             tool: question.call.name.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use cachalot_agent::{Approval, Cancel, Stop};
+use cachalot_agent::{Approval, CancellationToken, Stop};
 use cachalot_hooks::{Decision, Event, Input, Output};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::{About, Arguments, Context, Tool};
@@ -425,7 +425,7 @@ async fn an_interrupted_batch_shows_hooks_the_results_that_came() {
             })
         });
         let mut chat = world.chat().await;
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         world.told.cancel_when(
             &cancel,
             |note| matches!(note, Note::Began(tool) if tool == "forever"),

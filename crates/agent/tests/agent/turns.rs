@@ -1,6 +1,6 @@
 //! The basic loop.
 
-use cachalot_agent::{Cancel, Chat, ErrorKind, Stop};
+use cachalot_agent::{CancellationToken, Chat, ErrorKind, Stop};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::Answered;
 use serde_json::json;
@@ -281,7 +281,10 @@ async fn nothing_is_no_message() {
     let world = World::new(Wire::Messages, TALKER, vec![ScriptedReply::text("yes")]).await;
     let mut chat = world.chat().await;
     for nothing in ["", " \n"] {
-        let error = chat.turn(nothing, &Cancel::default()).await.unwrap_err();
+        let error = chat
+            .turn(nothing, &CancellationToken::default())
+            .await
+            .unwrap_err();
         assert_eq!(error.kind, ErrorKind::Input);
     }
     assert_eq!(world.session(chat.session()).await.messages, 0);

@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    AgentDefinition, Cancel, Chat, ContextSource, Error, HookSetup, House, Roster, Team, Toolboxes,
-    TurnReport, Written,
+    AgentDefinition, AgentDirectory, CancellationToken, Chat, ContextSource, Dependencies, Error,
+    HookSetup, SourceFile, Team, Toolboxes, TurnReport,
 };
 use cachalot_cache::{Cache, Ledger, Mode, Witness};
 use cachalot_core::{Clock, ManualClock, Millis, Problem, Seals, tree};
-use cachalot_hooks::{Builtin, Builtins, Entry, Surroundings as HookSurroundings};
+use cachalot_hooks::{Builtin, Builtins, HookDependencies, HookEntry};
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_model::{Catalog, Message, Models, Pauses, Surroundings};
-use cachalot_prompt::{Listing, Overview, Sessions};
+use cachalot_prompt::{SessionFilter, SessionOverview, Sessions};
 use cachalot_simulator::{Options, Running, Script, ScriptedReply, Simulator};
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::builtin::{self, Shell, ShellSettings};
@@ -109,10 +109,10 @@ pub(crate) struct World {
     /// Who hears what hooks are told.
     pub(crate) ear: Arc<Ear>,
     /// Hooks that no agent names.
-    pub(crate) hooks: Vec<Entry>,
+    pub(crate) hooks: Vec<HookEntry>,
     /// Further builtins.
     pub(crate) builtins: Vec<Arc<dyn Builtin>>,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) agent_directory: Arc<AgentDirectory>,
     /// Files that agents do not write.
     pub(crate) protected: Vec<PathBuf>,
     pub(crate) wire: Wire,
@@ -161,7 +161,7 @@ impl World {
             ear: Arc::default(),
             hooks: Vec::new(),
             builtins: Vec::new(),
-            roster: Arc::default(),
+            agent_directory: Arc::default(),
             protected: Vec::new(),
             wire,
             environment: BTreeMap::new(),
@@ -238,11 +238,11 @@ impl World {
         builtins
     }
 
-    pub(crate) fn house(&self) -> House {
+    pub(crate) fn house(&self) -> Dependencies {
         self.house_over(Arc::clone(&self.memory))
     }
 
-    pub(crate) fn house_over(&self, memory: Arc<dyn Memory>) -> House {
+    pub(crate) fn house_over(&self, memory: Arc<dyn Memory>) -> Dependencies {
         let seals = Arc::new(Seals::none());
         let mut environment = environment();
         environment.extend(self.environment.clone());
@@ -258,7 +258,7 @@ impl World {
         .pausing_with(Arc::clone(&self.pauses) as Arc<dyn Pauses>);
         let names = Arc::clone(&self.names);
         let hooks = HookSetup {
-            surroundings: HookSurroundings {
+            dependencies: HookDependencies {
                 builtins: Arc::new(self.all_builtins()),
                 models: models.clone(),
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
@@ -266,10 +266,10 @@ impl World {
                 clock: Arc::clone(&self.clock),
                 directory: self.root.path().to_owned(),
             },
-            roster: Arc::clone(&self.roster),
+            agent_directory: Arc::clone(&self.agent_directory),
             entries: self.hooks.clone(),
         };
-        House {
+        Dependencies {
             hooks: Some(hooks),
             toolboxes: Arc::new(Bench {
                 tools: self.tools.clone(),
@@ -300,7 +300,7 @@ impl World {
             single_turn: false,
             protected: self.protected.clone(),
             strict_forks: true,
-            name_session: Arc::new(move || {
+            new_session_id: Arc::new(move || {
                 format!("session-{}", names.fetch_add(1, Ordering::SeqCst))
             }),
         }
@@ -316,18 +316,20 @@ impl World {
 
     /// A turn that nobody cancels.
     pub(crate) async fn turn(&self, chat: &mut Chat, said: &str) -> TurnReport {
-        chat.turn(said, &Cancel::default()).await.unwrap()
+        chat.turn(said, &CancellationToken::default())
+            .await
+            .unwrap()
     }
 
-    pub(crate) async fn session(&self, id: &str) -> Overview {
+    pub(crate) async fn session(&self, id: &str) -> SessionOverview {
         let sessions = self.sessions().await;
         let found = sessions.into_iter().find(|overview| overview.head.id == id);
         found.unwrap_or_else(|| panic!("no session {id}"))
     }
 
-    pub(crate) async fn sessions(&self) -> Vec<Overview> {
+    pub(crate) async fn sessions(&self) -> Vec<SessionOverview> {
         let sessions = self.house().sessions;
-        let listed = sessions.list(&Listing::default()).await.unwrap();
+        let listed = sessions.list(&SessionFilter::default()).await.unwrap();
         listed
             .into_iter()
             .map(|summary| summary.state.unwrap())
@@ -427,7 +429,7 @@ pub(crate) fn some_builtins() -> Builtins {
 
 fn load_with(text: &str, directory: &Path, builtins: &Builtins) -> Result<Team, Vec<Problem>> {
     let environment = environment();
-    let written = Written {
+    let written = SourceFile {
         text,
         directory,
         environment: &environment,

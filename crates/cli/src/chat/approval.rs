@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, Approver, Cancel, ConcernKind, Question};
+use cachalot_agent::{Approval, ApprovalRequest, Approver, CancellationToken, ConcernKind};
 use cachalot_hooks::input::PermissionMode;
 
 use super::prompt::{Line, Prompt};
@@ -20,7 +20,7 @@ pub(super) struct Everything;
 
 #[async_trait]
 impl Approver for Everything {
-    async fn approve(&self, question: &Question<'_>) -> Approval {
+    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         match (question.concern, question.doubt, question.rule) {
             (_, Some(doubt), Some(rule)) => Approval::No(Some(format!(
                 "`--yes` does not let what the rule `{rule}` under permissions.deny may deny: {doubt}"
@@ -47,11 +47,11 @@ pub(super) struct User {
     pub(super) prompt: Arc<Prompt>,
     pub(super) show: Arc<Show>,
     /// Cancellation of the current turn, used when the user answers a question with Ctrl-C.
-    pub(super) cancel: Arc<Mutex<Cancel>>,
+    pub(super) cancel: Arc<Mutex<CancellationToken>>,
 }
 
 impl User {
-    fn tell(&self, question: &Question<'_>) {
+    fn tell(&self, question: &ApprovalRequest<'_>) {
         let style = Style::of_stderr();
         let label = self.show.label(question.agent, question.call);
         self.prompt.tell(&format!("  {}", style.strong(&label)));
@@ -83,12 +83,12 @@ impl User {
 
     /// Returns true if an approval can be saved. It cannot be saved for a call that a rule asks about: the
     /// rule would ask again in the next chat.
-    fn is_saved(&self, question: &Question<'_>) -> bool {
+    fn is_saved(&self, question: &ApprovalRequest<'_>) -> bool {
         self.saved.is_some() && question.pattern.is_some() && question.rule.is_none()
     }
 
     /// Adds the pattern of a question to the user's own permissions.
-    fn save(&self, question: &Question<'_>) {
+    fn save(&self, question: &ApprovalRequest<'_>) {
         let (Some(file), Some(pattern)) = (&self.saved, question.pattern) else {
             return;
         };
@@ -109,7 +109,7 @@ impl User {
 
 #[async_trait]
 impl Approver for User {
-    async fn approve(&self, question: &Question<'_>) -> Approval {
+    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         self.show.pause();
         self.tell(question);
         loop {

@@ -4,7 +4,10 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, Approver, Cancel, ErrorKind, Question, Stop, Sum, TurnReport};
+use cachalot_agent::{
+    Approval, ApprovalRequest, Approver, CancellationToken, ErrorKind, Stop, TurnReport,
+    UsageTotals,
+};
 use cachalot_core::Problem;
 use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
@@ -41,7 +44,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
             return Err(trouble);
         }
     };
-    let cancel = Cancel::default();
+    let cancel = CancellationToken::default();
     let said = Said {
         text: &question,
         is_fresh: false,
@@ -143,7 +146,7 @@ struct Answered {
     /// `None` if the session is not stored.
     session: Option<String>,
     /// Totals of the whole chat, reviews included.
-    total: Sum,
+    total: UsageTotals,
     cut_off: u32,
     reviews: Vec<Value>,
 }
@@ -200,8 +203,8 @@ struct NobodyThere;
 
 #[async_trait]
 impl Approver for NobodyThere {
-    async fn approve(&self, question: &Question<'_>) -> Approval {
-        let remedy = question.unasked(Some("--yes"));
+    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
+        let remedy = question.refusal_message(Some("--yes"));
         Approval::No(Some(format!("nobody can be asked here; {remedy}")))
     }
 

@@ -93,7 +93,7 @@ fn read(report: &ReviewReport) -> Option<String> {
 mod tests {
     use std::time::Duration;
 
-    use cachalot_agent::Sum;
+    use cachalot_agent::UsageTotals;
     use cachalot_agent::definition::ReviewKind;
     use cachalot_core::{Cost, Spend};
     use cachalot_model::Usage;
@@ -112,7 +112,7 @@ mod tests {
             skills: 0,
             text: "I kept one thing.".to_owned(),
             failure: None,
-            sum: Sum {
+            sum: UsageTotals {
                 model_calls: 2,
                 tool_calls: 2,
                 paid: Spend {
@@ -122,7 +122,7 @@ mod tests {
                     },
                     ..Spend::default()
                 },
-                ..Sum::default()
+                ..UsageTotals::default()
             },
             first: Some(usage(2_400, 100)),
             parent: Some(usage(0, 2_400)),
@@ -156,7 +156,7 @@ mod tests {
         assert!(line(&report).contains(" · 2600 tokens read from the provider's cache · "));
         report.failure = Some("the model\nis away".to_owned());
         report.first = None;
-        report.sum = Sum::default();
+        report.sum = UsageTotals::default();
         assert_eq!(line(&report), "failed: the model is away");
     }
 

@@ -247,9 +247,9 @@ impl Show {
     fn beside(&self, holder: &str, event: &Event<'_>) {
         let waiting = Waiting::Fork(holder);
         match event {
-            Event::Asked { .. } => self.state().awaited.asked(waiting),
+            Event::ModelCallStarted { .. } => self.state().awaited.asked(waiting),
             Event::Text { .. } | Event::Reasoning { .. } => self.heard(waiting),
-            Event::Answered { .. } => self.state().awaited.answered(waiting),
+            Event::ModelCallEnded { .. } => self.state().awaited.answered(waiting),
             Event::Fork { event, .. } => self.beside(holder, event),
             Event::Warning { message, .. } => {
                 self.warn(&format!("{}: {message}", on_one_line(holder)));
@@ -472,9 +472,9 @@ impl Reporter for Show {
 }
 
 impl Listener for Show {
-    fn tell(&self, event: &Event<'_>) {
+    fn on_event(&self, event: &Event<'_>) {
         match event {
-            Event::Asked { agent, .. } => self.asked(agent),
+            Event::ModelCallStarted { agent, .. } => self.asked(agent),
             Event::Text { agent, text } => {
                 self.heard(Waiting::Turn);
                 if self.is_own(agent) {
@@ -489,8 +489,8 @@ impl Listener for Show {
                     self.murmur(&self.owned(agent, "thinking"), text);
                 }
             }
-            Event::Answered { .. } => self.answered(),
-            Event::ToolBegan { agent, call } => self.began(agent, call),
+            Event::ModelCallEnded { .. } => self.answered(),
+            Event::ToolStarted { agent, call } => self.began(agent, call),
             Event::ToolEnded { agent, answer } => self.ended(agent, answer),
             Event::Synthetic { agent, provenance } => {
                 self.answered();

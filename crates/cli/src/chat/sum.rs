@@ -1,6 +1,6 @@
 //! Usage and savings of a turn or a whole chat, as one line or as JSON.
 
-use cachalot_agent::Sum;
+use cachalot_agent::UsageTotals;
 use cachalot_core::Cost;
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::render;
 /// `1204 tokens in (1024 of them cached by the provider), 88 out · $0.0031 · saved 2 tool calls, 12 ms`.
 ///
 /// `cut_off` is the number of incomplete answers, whose usage is unknown.
-pub(crate) fn line(sum: &Sum, cut_off: u32) -> String {
+pub(crate) fn line(sum: &UsageTotals, cut_off: u32) -> String {
     let mut line = format!("{} tokens in", sum.usage.total_input());
     if sum.usage.cache_read > 0 {
         line += &format!(" ({} of them cached by the provider)", sum.usage.cache_read);
@@ -26,7 +26,7 @@ pub(crate) fn line(sum: &Sum, cut_off: u32) -> String {
 }
 
 /// Formats the number of saved calls: `1 answer, 2 tool calls`.
-fn saved(sum: &Sum) -> String {
+fn saved(sum: &UsageTotals) -> String {
     let answers = u64::from(sum.saved_answers);
     let tool_calls = sum.saved.calls.saturating_sub(answers);
     let answers = (answers > 0).then(|| render::count(answers, "answer", "answers"));
@@ -36,7 +36,7 @@ fn saved(sum: &Sum) -> String {
 }
 
 /// Returns the same as JSON.
-pub(crate) fn json(sum: &Sum, cut_off: u32) -> Value {
+pub(crate) fn json(sum: &UsageTotals, cut_off: u32) -> Value {
     json!({
         "model_calls": sum.model_calls,
         "tool_calls": sum.tool_calls,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cachalot_agent::chat::{Reloaded, Retracted};
-use cachalot_agent::{Approver, Cancel, Chat, Stop, Sum};
+use cachalot_agent::{Approver, CancellationToken, Chat, Stop, UsageTotals};
 
 use super::ASIDE;
 use super::approval::{Everything, User};
@@ -35,7 +35,7 @@ pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
     show.animate();
     let mut interrupts = Interrupts::listen()?;
     let bench = setting.workbench(&show)?;
-    let under_way = Arc::new(Mutex::new(Cancel::default()));
+    let under_way = Arc::new(Mutex::new(CancellationToken::default()));
     let approver: Arc<dyn Approver> = match setting.arguments.yes {
         true => Arc::new(Everything),
         false => Arc::new(User {
@@ -75,7 +75,7 @@ struct Talk<'a> {
     show: Arc<Show>,
     prompt: Arc<Prompt>,
     /// Cancellation of the current turn.
-    under_way: Arc<Mutex<Cancel>>,
+    under_way: Arc<Mutex<CancellationToken>>,
     bench: Workbench,
     chat: Chat,
     /// True until the first message in the session.
@@ -144,7 +144,7 @@ impl Talk<'_> {
         let mut was_interrupted = false;
         loop {
             let told = tokio::select! {
-                () = self.chat.awaits_user() => None,
+                () = self.chat.notify_waiting_for_user() => None,
                 signal = interrupts.next() => Some(signal),
             };
             if told == Some(Signal::End) {
@@ -222,7 +222,7 @@ impl Talk<'_> {
 
     /// Replaces the conversation with a summary. On failure, the conversation is unchanged.
     async fn compact(&mut self, interrupts: &mut Interrupts) -> Next {
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         let before = self.chat.total();
         let (compacted, next) = cancellable(self.chat.compact(&cancel), &cancel, interrupts).await;
         self.show.pause();
@@ -249,10 +249,14 @@ impl Talk<'_> {
 
     /// Answers a side question on a fork of the conversation.
     async fn aside(&mut self, question: &str, interrupts: &mut Interrupts) -> Result<Next> {
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         self.show.wait_for("waiting for the model");
-        let (answered, next) =
-            cancellable(self.chat.aside(question, &cancel), &cancel, interrupts).await;
+        let (answered, next) = cancellable(
+            self.chat.side_question(question, &cancel),
+            &cancel,
+            interrupts,
+        )
+        .await;
         let under_way = match &answered {
             Ok(report) => report.stop == Stop::Interrupted,
             Err(error) => cancel.is_cancelled() || broke_off(error),
@@ -322,7 +326,7 @@ impl Talk<'_> {
     async fn renew(&mut self, interrupts: &mut Interrupts) -> Next {
         let before = self.chat.session().to_owned();
         let renewed = tokio::select! {
-            renewed = self.chat.renew() => renewed,
+            renewed = self.chat.start_new_session() => renewed,
             signal = interrupts.next() => match signal {
                 Signal::End => return Next::Leave,
                 Signal::Interrupt => {
@@ -350,7 +354,7 @@ impl Talk<'_> {
         is_fresh: bool,
         interrupts: &mut Interrupts,
     ) -> Result<Next> {
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -392,7 +396,7 @@ impl Talk<'_> {
     }
 
     /// Prints usage in one line.
-    fn account(&self, what: &str, sum: &Sum, cut_off: u32) {
+    fn account(&self, what: &str, sum: &UsageTotals, cut_off: u32) {
         if self.setting.level() != Level::Quiet {
             let line = format!("{what}{}", sum::line(sum, cut_off));
             render::err(&Style::of_stderr().faint(&line));
@@ -403,7 +407,7 @@ impl Talk<'_> {
 /// Runs work that Ctrl-C cancels. Returns its result and the next step of the chat.
 async fn cancellable<T>(
     work: impl Future<Output = T>,
-    cancel: &Cancel,
+    cancel: &CancellationToken,
     interrupts: &mut Interrupts,
 ) -> (T, Next) {
     tokio::pin!(work);
@@ -462,7 +466,7 @@ fn complain(error: &cachalot_agent::Error) {
     render::err(&format!("{error_word} {}", visible(&told(error))));
 }
 
-fn sum_up(total: &Sum, cut_off: u32) {
+fn sum_up(total: &UsageTotals, cut_off: u32) {
     if total.model_calls > 0 || total.saved.calls > 0 || cut_off > 0 {
         let line = format!("in all {}", sum::line(total, cut_off));
         render::err(&Style::of_stderr().strong(&line));

@@ -1,6 +1,6 @@
 //! Turns that can be interrupted.
 
-use cachalot_agent::{Cancel, Chat, Error, Stop, Sum, TurnReport};
+use cachalot_agent::{CancellationToken, Chat, Error, Stop, TurnReport, UsageTotals};
 use cachalot_model::ErrorKind;
 
 use super::REVIEW;
@@ -37,17 +37,17 @@ pub(super) struct Said<'a> {
 pub(super) async fn turn(
     chat: &mut Chat,
     said: Said<'_>,
-    cancel: &Cancel,
+    cancel: &CancellationToken,
     show: &Show,
     interrupts: &mut Interrupts,
 ) -> Turned {
     let mut leave = false;
     let mut interrupted = false;
-    chat.typed(said.text);
+    chat.allow_typed_urls(said.text);
     let ended = {
         let turn = async {
             match said.is_fresh {
-                true => chat.turn_afresh(said.text, cancel).await,
+                true => chat.turn_bypassing_cache(said.text, cancel).await,
                 false => chat.turn(said.text, cancel).await,
             }
         };
@@ -83,10 +83,10 @@ pub(super) async fn turn(
 
 /// Ends a chat and returns its total usage. Waits for a running review; Ctrl-C ends this wait, and a second
 /// Ctrl-C ends the wait for hooks at the end of the chat.
-pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts) -> Sum {
+pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts) -> UsageTotals {
     if chat.is_reviewing() && !interrupts.is_over() {
         tokio::select! {
-            () = chat.reviewed() => {}
+            () = chat.wait_for_review() => {}
             _ = interrupts.next() => {}
         }
     }

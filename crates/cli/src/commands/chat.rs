@@ -150,14 +150,14 @@ impl Setting<'_> {
         interrupts: &mut Interrupts,
     ) -> Result<cachalot_agent::Chat> {
         let listener = Arc::clone(show) as Arc<dyn Listener>;
-        let mut house = bench.furnish(&self.team, listener, approver)?;
-        house.human_paced = std::io::stdin().is_terminal();
-        house.single_turn = !house.human_paced;
+        let mut dependencies = bench.furnish(&self.team, listener, approver)?;
+        dependencies.human_paced = std::io::stdin().is_terminal();
+        dependencies.single_turn = !dependencies.human_paced;
         let (team, agent) = (Arc::clone(&self.team), self.arguments.agent.as_deref());
         let beginning = async {
             match &self.arguments.session {
-                Some(session) => cachalot_agent::Chat::resume(house, team, session).await,
-                None => cachalot_agent::Chat::begin(house, team, agent).await,
+                Some(session) => cachalot_agent::Chat::resume(dependencies, team, session).await,
+                None => cachalot_agent::Chat::begin(dependencies, team, agent).await,
             }
         };
         let begun = tokio::select! {

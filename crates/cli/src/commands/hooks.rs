@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cachalot_agent::Roster;
+use cachalot_agent::AgentDirectory;
 use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
 use cachalot_core::{Digest, DigestKey, Problem, Seals};
 use cachalot_hooks::dialect::parse_input;
-use cachalot_hooks::{AgentLookup, AgentView, Builtins, Entry, Event, Hooks, Input};
+use cachalot_hooks::{AgentLookup, AgentView, Builtins, Event, HookEntry, Hooks, Input};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::{Configured, Model};
 
@@ -108,12 +108,12 @@ fn assemble(
     input: &mut Input,
     warn: &Warn,
 ) -> Result<Hooks> {
-    let roster = Arc::new(Roster::default());
-    let lookup = Arc::clone(&roster) as Arc<dyn AgentLookup>;
+    let agent_directory = Arc::new(AgentDirectory::default());
+    let lookup = Arc::clone(&agent_directory) as Arc<dyn AgentLookup>;
     let seals = Arc::new(Seals::under(DigestKey::ephemeral()?));
     let opener = answers(surroundings, &seals, warn).opener();
     let builtins = Arc::new(hooks::builtins(surroundings, lookup, &seals, opener)?);
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<HookEntry> = Vec::new();
     let mut configured = Configured::default();
     let mut view: Arc<dyn AgentView> = Arc::new(Anybody);
     if let Some(file) = &arguments.file {
@@ -128,8 +128,8 @@ fn assemble(
         entries.clone_from(&agent.hooks);
         configured.clone_from(&team.configured);
         input.agent_name.clone_from(&agent.name);
-        roster.enter(&team, &models(surroundings, configured.clone(), &seals)?);
-        view = roster.agent(&agent.name).unwrap_or(view);
+        agent_directory.register(&team, &models(surroundings, configured.clone(), &seals)?);
+        view = agent_directory.agent(&agent.name).unwrap_or(view);
     }
     let beside = match arguments.file.is_none() && arguments.hooks.is_empty() {
         true => beside(&arguments.input, surroundings),
@@ -146,7 +146,7 @@ fn assemble(
         ..HookFlags::default()
     };
     entries.extend(hooks::entries(surroundings, &flags, &builtins, warn)?);
-    let around = cachalot_hooks::Surroundings {
+    let around = cachalot_hooks::HookDependencies {
         builtins: Arc::clone(&builtins) as Arc<Builtins>,
         models: models(surroundings, configured, &seals)?,
         http: surroundings.storage()?.http().clone(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cachalot_cache::{Bounds, Ledger, Limits, Selection};
 use cachalot_core::clock::iso8601;
-use cachalot_prompt::{Listing, Overview, Sessions, Summary};
+use cachalot_prompt::{SessionFilter, SessionOverview, SessionSummary, Sessions};
 use serde_json::{Value, json};
 
 use crate::arguments::{SessionsCommand, Where};
@@ -122,10 +122,10 @@ fn absent(id: &str) -> Trouble {
     ))
 }
 
-async fn every(sessions: &Sessions, parent: Option<&str>) -> Result<Vec<Summary>> {
-    let listing = Listing {
+async fn every(sessions: &Sessions, parent: Option<&str>) -> Result<Vec<SessionSummary>> {
+    let listing = SessionFilter {
         parent,
-        ..Listing::default()
+        ..SessionFilter::default()
     };
     sessions.list(&listing).await.map_err(Trouble::failed)
 }
@@ -152,10 +152,10 @@ async fn list(sessions: &Sessions, all: bool, as_json: bool) -> Result<()> {
     render::out(&render::table::columns(&rows))
 }
 
-fn row(summary: &Summary) -> Vec<String> {
+fn row(summary: &SessionSummary) -> Vec<String> {
     let changed = iso8601(summary.saved);
     match &summary.state {
-        Ok(Overview {
+        Ok(SessionOverview {
             head,
             totals,
             messages,
@@ -178,7 +178,7 @@ fn row(summary: &Summary) -> Vec<String> {
     }
 }
 
-fn summary_json(summary: &Summary) -> Value {
+fn summary_json(summary: &SessionSummary) -> Value {
     match &summary.state {
         Ok(overview) => {
             let head = &overview.head;

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cachalot_cache::{Bounds, Cache, Mode, Options};
 use cachalot_core::{Clock, Seals};
-use cachalot_hooks::builtin::cache_response::{FlatFile, Keeping, Opener, Settings, Store};
+use cachalot_hooks::builtin::cache_response::{
+    AnswerStorage, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
+};
 use cachalot_memory::flat_json::{self, FlatJsonMemory, SPACE};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::{Filter, Memory, Page, Record};
@@ -31,14 +33,14 @@ pub(crate) struct Answers {
 
 impl Answers {
     /// Returns a function that opens stores. All in-process stores share one engine.
-    pub(crate) fn opener(self) -> Opener {
+    pub(crate) fn opener(self) -> StoreOpener {
         let in_process: OnceLock<Cache> = OnceLock::new();
         Arc::new(move |settings| {
-            let cache = match settings.keeping {
-                Keeping::Memory => self.cache.clone(),
-                Keeping::Process => in_process.get_or_init(|| self.in_process()).clone(),
+            let cache = match settings.storage {
+                AnswerStorage::Memory => self.cache.clone(),
+                AnswerStorage::Process => in_process.get_or_init(|| self.in_process()).clone(),
             };
-            Ok(Store {
+            Ok(ResponseStore {
                 cache,
                 mode: self.mode,
                 user: self.user.clone(),
@@ -62,7 +64,7 @@ impl Answers {
 
     /// Opens the flat file of a section, if it names one. The path is relative to the file that contains the
     /// section.
-    fn flat(&self, settings: &Settings) -> Result<Option<Arc<dyn FlatFile>>, String> {
+    fn flat(&self, settings: &ResponseCacheSettings) -> Result<Option<Arc<dyn FlatFile>>, String> {
         let Some(path) = &settings.path else {
             return Ok(None);
         };

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use cachalot_hooks::contract::{Blocks, Honoured};
-use cachalot_hooks::{Decision, Event, Output, Report, Verdict};
+use cachalot_hooks::contract::{BlockEffect, SpecificOutput};
+use cachalot_hooks::{Decision, Event, HandlerReport, Output, Verdict};
 use cachalot_model::{Block, Message, Role};
 use serde_json::{Map, Value, json};
 
@@ -54,25 +54,27 @@ pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
 }
 
 /// Describes the result of one handler, as far as it counts at this event.
-fn alone(event: Event, report: &Report, verdict: &Verdict) -> String {
-    let output = match &report.said {
+fn alone(event: Event, report: &HandlerReport, verdict: &Verdict) -> String {
+    let output = match &report.result {
         Ok(output) => output,
         Err(fault) => return format!("failed: {fault}"),
     };
     let contract = event.contract();
     if let Some(reason) = &output.block {
-        let goes_on = verdict.goes_on.as_ref();
+        let continue_reason = verdict.continue_reason.as_ref();
         let did = match contract.blocks {
-            Blocks::Refusal => "deny",
-            Blocks::GoingOn if goes_on.is_some_and(|all| all.contains(reason)) => "goes on",
-            Blocks::GoingOn | Blocks::Nothing => "wanted to block",
+            BlockEffect::Refusal => "deny",
+            BlockEffect::Continue if continue_reason.is_some_and(|all| all.contains(reason)) => {
+                "goes on"
+            }
+            BlockEffect::Continue | BlockEffect::Nothing => "wanted to block",
         };
         return because(did, reason);
     }
     match &output.permission {
         Some((decision, reason)) => {
             let reason = reason.as_deref().unwrap_or_default();
-            match contract.honours(Honoured::PermissionDecision) {
+            match contract.honours(SpecificOutput::PermissionDecision) {
                 true => because(decision.name(), reason),
                 false => because(&format!("said `{}`", decision.name()), reason),
             }
@@ -84,7 +86,11 @@ fn alone(event: Event, report: &Report, verdict: &Verdict) -> String {
 
 /// Describes the combined verdict. The error of a failed handler is only in its row.
 fn together(verdict: &Verdict) -> String {
-    match (&verdict.decision, &verdict.synthetic, &verdict.goes_on) {
+    match (
+        &verdict.decision,
+        &verdict.synthetic,
+        &verdict.continue_reason,
+    ) {
         (Some((decision, reason)), _, _) => {
             let told = faults(verdict).find_map(|fault| reason.strip_suffix(fault));
             let reason = told.map_or(reason.as_str(), |before| before.trim_end_matches(": "));
@@ -108,7 +114,7 @@ fn faults(verdict: &Verdict) -> impl Iterator<Item = &str> {
     let faults = verdict
         .reports
         .iter()
-        .filter_map(|report| report.said.as_ref().err());
+        .filter_map(|report| report.result.as_ref().err());
     faults.map(|fault| fault.message.as_str())
 }
 
@@ -151,7 +157,7 @@ fn in_words(block: &Block) -> String {
 fn said(verdict: &Verdict) -> Map<String, Value> {
     let Verdict {
         decision: _,
-        goes_on: _,
+        continue_reason: _,
         ends_turn: _,
         messages: _,
         context,
@@ -221,7 +227,7 @@ pub(crate) fn as_json(event: Event, verdict: &Verdict) -> Value {
         .reports
         .iter()
         .map(|report| {
-            let (said, fault) = match &report.said {
+            let (said, fault) = match &report.result {
                 Ok(_) => (json!(alone(event, report, verdict)), Value::Null),
                 Err(fault) => (Value::Null, json!(fault.message)),
             };
@@ -239,7 +245,7 @@ pub(crate) fn as_json(event: Event, verdict: &Verdict) -> Value {
         "handlers": handlers,
         "decision": decision.map(|(decision, _)| Decision::name(*decision)),
         "reason": decision.map(|(_, reason)| reason),
-        "goes_on": verdict.goes_on,
+        "goes_on": verdict.continue_reason,
         "messages": verdict.messages,
         "said": said(verdict),
     })

@@ -7,14 +7,14 @@ use cachalot_core::{Digest, Millis};
 use cachalot_model::marking::Style;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{Block, Format, Marking, Message, Role, ToolResult};
-use cachalot_prefix::log::Logged;
+use cachalot_prefix::log::LoggedRequest;
 use cachalot_prompt::{Level, Namespace, Node, Prompt, Session, normal};
 use serde_json::{Map, Value, json};
 
 use super::Step;
 
 /// Returns the request of a log line. A line without a time counts as sent `pause` after the line before.
-pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> Step {
+pub(crate) fn of_log(logged: &LoggedRequest, before: Option<Millis>, pause: Millis) -> Step {
     let request = &logged.request;
     Step {
         format: request.format,

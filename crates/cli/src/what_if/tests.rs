@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use cachalot_core::Seals;
 use cachalot_model::wire::MarkerTime;
-use cachalot_prefix::diagnosis::{self, Observed, diagnose};
-use cachalot_prefix::log::{LogReader, Logged};
+use cachalot_prefix::diagnosis::{self, Observations, diagnose};
+use cachalot_prefix::log::{LogReader, LoggedRequest};
 use cachalot_prompt::Mark;
 use serde_json::json;
 
@@ -30,18 +30,18 @@ fn logs() -> Vec<PathBuf> {
     logs
 }
 
-fn requests(log: &Path) -> Vec<Logged> {
+fn requests(log: &Path) -> Vec<LoggedRequest> {
     let reader = LogReader::new(BufReader::new(File::open(log).unwrap()));
     reader.in_order().filter_map(Result::ok).collect()
 }
 
 /// Returns true if the second request reads what the first has written at its end; `None` if one of them
 /// would be refused.
-fn reads(previous: &Logged, next: &Logged) -> Option<bool> {
+fn reads(previous: &LoggedRequest, next: &LoggedRequest) -> Option<bool> {
     let rules = Published::parse("rules.yaml", RULES).unwrap();
     let mut accountant = Accountant::new(rules);
     let mut marked = None;
-    let mut account = |logged: &Logged, at| {
+    let mut account = |logged: &LoggedRequest, at| {
         let step = steps::of_log(logged, None, 0);
         let marking = Marking::find(&step.provider, &step.model, step.format);
         let asking = Asking::new(&step, &step.model, marking);
@@ -61,12 +61,12 @@ fn reads(previous: &Logged, next: &Logged) -> Option<bool> {
     Some(account(next, 1_000)?.read > 0)
 }
 
-fn is_break(previous: &Logged, next: &Logged) -> bool {
+fn is_break(previous: &LoggedRequest, next: &LoggedRequest) -> bool {
     let rules = diagnosis::Rules::of_request(&next.request, &Catalog::built_in());
     let found = diagnose(
         &previous.request.sending(),
         &next.request.sending(),
-        &Observed::default(),
+        &Observations::default(),
         &rules,
         &Seals::none(),
     );

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_agent::event::Request;
+use cachalot_agent::event::AnsweredRequest;
 use cachalot_agent::{Event, Listener};
 use cachalot_cache::{Ledger, Payment, Scope};
 use cachalot_core::{Canonical, Cost, Seals, Spend};
@@ -22,13 +22,13 @@ pub(super) struct Payments {
 }
 
 impl Listener for Payments {
-    fn tell(&self, event: &Event<'_>) {
+    fn on_event(&self, event: &Event<'_>) {
         let (mut told, mut holder) = (event, None);
         while let Event::Fork { holder: of, event } = told {
             holder = holder.or(Some(*of));
             told = event;
         }
-        if let Event::Answered {
+        if let Event::ModelCallEnded {
             agent,
             usage,
             cost,
@@ -48,7 +48,7 @@ impl Listener for Payments {
             };
             self.account(&scope, known, holder, &paid, request);
         }
-        self.next.tell(event);
+        self.next.on_event(event);
     }
 }
 
@@ -66,7 +66,7 @@ impl Payments {
         known: Value,
         holder: Option<&str>,
         paid: &Paid,
-        request: &Request<'_>,
+        request: &AnsweredRequest<'_>,
     ) {
         let broken = request.diagnosis.filter(|found| found.is_break());
         self.ledger.pay(Payment {
@@ -94,7 +94,7 @@ impl Payments {
 }
 
 /// Returns the details of a request for `why`. `holder` is the fork that made it.
-fn about(usage: Option<Usage>, holder: Option<&str>, request: &Request<'_>) -> Value {
+fn about(usage: Option<Usage>, holder: Option<&str>, request: &AnsweredRequest<'_>) -> Value {
     let mut known = Map::new();
     known.insert("session".to_owned(), json!(request.session));
     known.extend(holder.map(|holder| ("on_behalf_of".to_owned(), json!(holder))));

@@ -7,7 +7,7 @@ use cachalot_core::{DigestKey, Seals, SystemClock};
 use cachalot_memory::sqlite::{Options, SqliteMemory};
 use cachalot_model::wire::{Wire as _, chat::Chat};
 use cachalot_model::{Format, Message};
-use cachalot_prompt::{Head, Prompt, Sessions};
+use cachalot_prompt::{Prompt, SessionHead, Sessions};
 use serde_json::{Value, json};
 
 use crate::provider::{OBEDIENT, Provider, SHELL, session};
@@ -229,7 +229,7 @@ fn holding(home: &Home, secret: &str) -> String {
     let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(seals));
     let message = Arc::new(Message::user(format!("my key is {secret}")));
     let prompt = Prompt::default().append(&Chat.message(&message).unwrap(), message);
-    let head = Head::new("holding", "root", "openai", "gpt-4o", Format::Chat);
+    let head = SessionHead::new("holding", "root", "openai", "gpt-4o", Format::Chat);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cachalot_core::{ManualClock, Seals};
-use cachalot_hooks::builtin::Parts;
-use cachalot_hooks::builtin::cache_response::{CacheResponse, Opener};
+use cachalot_hooks::builtin::BuiltinDependencies;
+use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
 use cachalot_hooks::schema::tables;
 use cachalot_hooks::{Builtins, Dialect, Event};
 use cachalot_storage::{HttpClient, HttpOptions};
@@ -35,8 +35,8 @@ fn between<'a>(text: &'a str, name: &str) -> &'a str {
 fn builtins() -> Builtins {
     let clock = Arc::new(ManualClock::at(0));
     let seals = Arc::new(Seals::none());
-    let opener: Opener = Arc::new(|_| Err("nothing is kept here".to_owned()));
-    let mut builtins = Builtins::standard(&Parts {
+    let opener: StoreOpener = Arc::new(|_| Err("nothing is kept here".to_owned()));
+    let mut builtins = Builtins::standard(&BuiltinDependencies {
         lookup: Arc::new(()),
         clock: clock.clone(),
         http: HttpClient::new(HttpOptions::default()).unwrap(),

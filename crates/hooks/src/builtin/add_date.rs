@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use cachalot_core::Clock;
 use cachalot_core::clock::iso8601;
 
-use super::Parts;
-use super::plain::Plain;
+use super::BuiltinDependencies;
+use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
@@ -18,21 +18,21 @@ pub(super) struct AddDate {
 }
 
 impl AddDate {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
         Self {
-            clock: Arc::clone(&parts.clock),
+            clock: Arc::clone(&dependencies.clock),
         }
     }
 }
 
 #[async_trait]
-impl Plain for AddDate {
+impl SimpleBuiltin for AddDate {
     const NAME: &'static str = "add_date";
     const ABOUT: &'static str = "Tells the model the time (UTC), in each message of the user. Agents with `add_date: true` have it.";
     const EVENTS: &'static [Event] = &[Event::TurnStart];
     const HAS_FLAG: bool = true;
 
-    async fn hear(&self, _: &Input) -> Result<Output, Fault> {
+    async fn handle(&self, _: &Input) -> Result<Output, Fault> {
         let now = iso8601(self.clock.now());
         Ok(Output {
             additional_context: Some(format!("The time is {now}.")),

@@ -5,25 +5,25 @@ use std::path::Path;
 
 use async_trait::async_trait;
 
-use super::paragraph::{add, in_one_line};
-use super::plain::Plain;
+use super::paragraph::{add, single_line};
+use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
 /// Maximum number of entries in the listing.
-const MOST: usize = 100;
+const MAX_ENTRIES: usize = 100;
 
 /// Adds a listing of the working directory once per session.
 pub(super) struct AddDirectoryListing;
 
 #[async_trait]
-impl Plain for AddDirectoryListing {
+impl SimpleBuiltin for AddDirectoryListing {
     const NAME: &'static str = "add_directory_listing";
     const ABOUT: &'static str = "Tells the model what is in the working directory: at most 100 entries, sorted, without those whose names begin with a dot.";
     const EVENTS: &'static [Event] = &[Event::SessionStart];
 
-    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         if input.cwd.as_os_str().is_empty() {
             return Ok(Output::default());
         }
@@ -48,7 +48,7 @@ fn listing(directory: &Path) -> Option<String> {
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
         count += 1;
         first.insert((name, is_directory));
-        if first.len() > MOST {
+        if first.len() > MAX_ENTRIES {
             first.pop_last();
         }
     }
@@ -58,7 +58,7 @@ fn listing(directory: &Path) -> Option<String> {
     let mut lines = vec!["<directory_listing>".to_owned()];
     lines.extend(first.iter().map(|(name, is_directory)| {
         let slash = if *is_directory { "/" } else { "" };
-        format!("{}{slash}", in_one_line(&name.to_string_lossy()))
+        format!("{}{slash}", single_line(&name.to_string_lossy()))
     }));
     if count > first.len() {
         lines.push(format!("… and {} more", count - first.len()));

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use async_trait::async_trait;
 
-use super::paragraph::{add, in_one_line};
-use super::plain::Plain;
+use super::paragraph::{add, single_line};
+use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
@@ -14,13 +14,13 @@ use crate::output::{Fault, Output};
 pub(super) struct AddEnvironmentInfo;
 
 #[async_trait]
-impl Plain for AddEnvironmentInfo {
+impl SimpleBuiltin for AddEnvironmentInfo {
     const NAME: &'static str = "add_environment_info";
     const ABOUT: &'static str = "Tells the model the working directory, whether that is in a git repository, the operating system and the processor. Agents with `add_environment_info: true` have it.";
     const EVENTS: &'static [Event] = &[Event::SessionStart];
     const HAS_FLAG: bool = true;
 
-    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         if input.cwd.as_os_str().is_empty() {
             return Ok(Output::default());
         }
@@ -31,7 +31,7 @@ impl Plain for AddEnvironmentInfo {
 fn environment(directory: &Path) -> String {
     format!(
         "<environment>\nWorking directory: {}\nIn a git repository: {}\nOperating system: {}\nProcessor: {}\n</environment>",
-        in_one_line(&directory.to_string_lossy()),
+        single_line(&directory.to_string_lossy()),
         if is_in_repository(directory) {
             "yes"
         } else {

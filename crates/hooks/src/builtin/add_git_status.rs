@@ -10,30 +10,30 @@ use async_trait::async_trait;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
-use super::Parts;
-use super::paragraph::{add, capped};
-use super::plain::Plain;
+use super::BuiltinDependencies;
+use super::paragraph::{add, truncate};
+use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
 /// Maximum bytes of the status in the message.
-const MOST_BYTES: usize = 4096;
+const MAX_BYTES: usize = 4096;
 
 /// Maximum bytes of filter names to read. A repository with more gets no status.
-const MOST_FILTER_BYTES: usize = 64 * 1024;
+const MAX_FILTER_BYTES: usize = 64 * 1024;
 
 /// Timeout of git.
-const LIMIT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An environment variable of the child process that is set to the empty string; see
 /// [`AddGitStatus::filters`].
-const EMPTY: &str = "CACHALOT_EMPTY";
+const EMPTY_VARIABLE: &str = "CACHALOT_EMPTY";
 
 /// The `GIT_*` variables that are passed on: the locations of git's programs and of the user's
 /// configuration. The others (`GIT_DIR`, `GIT_EXTERNAL_DIFF`, `GIT_CONFIG_COUNT`, …) would select
 /// another repository or another program than those of the working directory.
-const PASSED: [&str; 6] = [
+const INHERITED_VARIABLES: [&str; 6] = [
     "GIT_CEILING_DIRECTORIES",
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_NOSYSTEM",
@@ -56,10 +56,10 @@ pub(super) struct AddGitStatus {
 }
 
 impl AddGitStatus {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
         Self {
-            environment: Arc::clone(&parts.environment),
-            limit: LIMIT,
+            environment: Arc::clone(&dependencies.environment),
+            limit: TIMEOUT,
         }
     }
 
@@ -68,7 +68,7 @@ impl AddGitStatus {
     async fn status(&self, directory: &Path) -> Option<Vec<u8>> {
         let mut command = self.git(directory);
         for name in self.filters(directory).await? {
-            command.arg(format!("--config-env={name}={EMPTY}"));
+            command.arg(format!("--config-env={name}={EMPTY_VARIABLE}"));
         }
         command.args([
             "status",
@@ -77,8 +77,8 @@ impl AddGitStatus {
             "--no-renames",
             "--ignore-submodules=all",
         ]);
-        let (output, code) = output(command, MOST_BYTES).await?;
-        (output.len() > MOST_BYTES || code == Some(0)).then_some(output)
+        let (output, code) = output(command, MAX_BYTES).await?;
+        (output.len() > MAX_BYTES || code == Some(0)).then_some(output)
     }
 
     /// Returns the setting names of all filters. The caller overrides each with an empty value: git has
@@ -93,9 +93,9 @@ impl AddGitStatus {
             "--get-regexp",
             "^filter[.]",
         ]);
-        let (output, code) = output(command, MOST_FILTER_BYTES).await?;
+        let (output, code) = output(command, MAX_FILTER_BYTES).await?;
         // Exit code 1: no setting matches.
-        if output.len() > MOST_FILTER_BYTES || !matches!(code, Some(0 | 1)) {
+        if output.len() > MAX_FILTER_BYTES || !matches!(code, Some(0 | 1)) {
             return None;
         }
         let names = output.split(|byte| *byte == 0);
@@ -107,7 +107,8 @@ impl AddGitStatus {
 
     /// A git command that runs no program from the repository's configuration, except filters.
     fn git(&self, directory: &Path) -> Command {
-        let is_passed = |name: &str| !name.starts_with("GIT_") || PASSED.contains(&name);
+        let is_passed =
+            |name: &str| !name.starts_with("GIT_") || INHERITED_VARIABLES.contains(&name);
         let environment = self.environment.iter();
         let mut command = Command::new("git");
         command
@@ -118,7 +119,7 @@ impl AddGitStatus {
             .current_dir(directory)
             .env_clear()
             .envs(environment.filter(|(name, _)| is_passed(name)))
-            .env(EMPTY, "")
+            .env(EMPTY_VARIABLE, "")
             // Writes nothing, so that no other git process waits for a lock and no hook runs.
             .env("GIT_OPTIONAL_LOCKS", "0")
             // Does not fetch missing objects: the remote that has them may be a program.
@@ -150,12 +151,12 @@ async fn output(mut command: Command, most: usize) -> Option<(Vec<u8>, Option<i3
 }
 
 #[async_trait]
-impl Plain for AddGitStatus {
+impl SimpleBuiltin for AddGitStatus {
     const NAME: &'static str = "add_git_status";
     const ABOUT: &'static str = "Tells the model the branch and what has changed (`git status --short --branch`), in each message of the user before which that became different. Nothing outside of git repositories.";
     const EVENTS: &'static [Event] = &[Event::TurnStart];
 
-    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         if input.cwd.as_os_str().is_empty() {
             return Ok(Output::default());
         }
@@ -169,7 +170,7 @@ impl Plain for AddGitStatus {
         };
         let text = status.and_then(|said| {
             let said = String::from_utf8_lossy(&said);
-            capped(said.trim_end().as_bytes(), MOST_BYTES)
+            truncate(said.trim_end().as_bytes(), MAX_BYTES)
         });
         Ok(match text {
             Some(text) => add(format!("<git_status>\n{text}\n</git_status>"), input),
@@ -203,7 +204,7 @@ mod tests {
             ..Input::default()
         };
         let before = Instant::now();
-        let fault = builtin.hear(&input).await.unwrap_err();
+        let fault = builtin.handle(&input).await.unwrap_err();
         assert!(fault.message.contains("took longer than 300ms"), "{fault}");
         assert!(before.elapsed() < Duration::from_secs(10));
         let pid = std::fs::read_to_string(directory.path().join("pid")).unwrap_or_default();

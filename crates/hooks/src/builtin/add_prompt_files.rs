@@ -7,18 +7,18 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
-use super::paragraph::is_news;
-use super::{Builtin, Injection, Parts};
+use super::paragraph::is_new;
+use super::{Builtin, BuiltinDependencies, Injection};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::AgentView;
 use crate::output::{Fault, Output};
 
+mod arguments;
 mod find;
-mod wanted;
 
-use find::Found;
-use wanted::Wanted;
+use arguments::PromptFileArguments;
+use find::FoundFile;
 
 const NAME: &str = "add_prompt_files";
 
@@ -29,10 +29,13 @@ pub(super) struct AddPromptFiles {
 }
 
 impl AddPromptFiles {
-    pub(super) fn new(parts: &Parts) -> Self {
-        let home = ["HOME", "USERPROFILE"]
-            .iter()
-            .find_map(|name| parts.environment.get(*name).filter(|home| !home.is_empty()));
+    pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
+        let home = ["HOME", "USERPROFILE"].iter().find_map(|name| {
+            dependencies
+                .environment
+                .get(*name)
+                .filter(|home| !home.is_empty())
+        });
         Self {
             home: home.map(PathBuf::from),
         }
@@ -54,7 +57,7 @@ impl Builtin for AddPromptFiles {
     }
 
     fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        Wanted::read(arguments).map(|_| ())
+        PromptFileArguments::read(arguments).map(|_| ())
     }
 
     fn sections(&self) -> &'static [&'static str] {
@@ -79,7 +82,7 @@ impl Builtin for AddPromptFiles {
                 problems.push(item.wrong_type(&format!("an item of `{NAME}`"), "text"));
                 continue;
             };
-            if let Err(wrong) = wanted::check(text) {
+            if let Err(wrong) = arguments::check(text) {
                 let (what, help) = wrong.split_once("; ").unwrap_or((&wrong, "take it out"));
                 let problem = Problem::new("bad-value", what);
                 problems.push(problem.at(&item.place).help(help));
@@ -97,12 +100,12 @@ impl Builtin for AddPromptFiles {
             .filter_map(|item| item.as_text().map(str::to_owned))
             .collect();
         // Options alone name no file: no hook is injected.
-        if Wanted::read(&arguments).is_err() {
+        if PromptFileArguments::read(&arguments).is_err() {
             return Vec::new();
         }
         vec![Injection {
             arguments,
-            ..Injection::of(Event::TurnStart)
+            ..Injection::for_event(Event::TurnStart)
         }]
     }
 
@@ -111,32 +114,33 @@ impl Builtin for AddPromptFiles {
     }
 
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
-        let wanted = Wanted::read(arguments).map_err(Fault::new)?;
+        let wanted = PromptFileArguments::read(arguments).map_err(Fault::new)?;
         let (directory, home) = (input.cwd.clone(), self.home.clone());
-        let found =
-            tokio::task::spawn_blocking(move || find::all(&wanted, &directory, home.as_deref()));
+        let found = tokio::task::spawn_blocking(move || {
+            find::find_files(&wanted, &directory, home.as_deref())
+        });
         let found = found
             .await
             .map_err(|_| Fault::new(format!("`{NAME}` broke down; please report it")))?;
-        Ok(said(found, input))
+        Ok(render_output(found, input))
     }
 }
 
 /// The files that are not yet in the conversation, and notices for the user about the files that were
 /// skipped.
-fn said(found: Vec<Found>, input: &Input) -> Output {
+fn render_output(found: Vec<FoundFile>, input: &Input) -> Output {
     let mut paragraphs = Vec::new();
     let mut notices = Vec::new();
     for found in found {
         match found {
-            Found::Text { name, text } => {
+            FoundFile::Text { name, text } => {
                 let text = text.trim_end();
                 paragraphs.push(format!("<file name=\"{name}\">\n{text}\n</file>"));
             }
-            Found::Unfit(notice) => notices.push(notice),
+            FoundFile::Skipped(notice) => notices.push(notice),
         }
     }
-    paragraphs.retain(|paragraph| is_news(paragraph, &input.messages));
+    paragraphs.retain(|paragraph| is_new(paragraph, &input.messages));
     Output {
         additional_context: (!paragraphs.is_empty()).then(|| paragraphs.join("\n")),
         system_message: (!notices.is_empty()).then(|| notices.join("\n")),

@@ -13,11 +13,11 @@
 mod begin;
 mod eligible;
 mod finish;
-mod kept;
 mod question;
 mod replay;
 mod settings;
 mod store;
+mod stored_answer;
 mod turns;
 
 use std::sync::Arc;
@@ -27,16 +27,16 @@ use cachalot_core::tree::Node;
 use cachalot_core::{Clock, Problem, Seals};
 use serde_json::Value;
 
-pub use settings::{Keeping, Matching, Settings, Sharing};
-pub use store::{FlatFile, Opener, Store};
+pub use settings::{AnswerStorage, MatchingMode, ResponseCacheSettings, SharingScope};
+pub use store::{FlatFile, ResponseStore, StoreOpener};
 
 use crate::Event;
 use crate::builtin::{Builtin, Injection, flag};
 use crate::input::Input;
 use crate::lookup::{AgentLookup, AgentView};
 use crate::output::{Fault, Output};
-use store::Stores;
-use turns::Turns;
+use store::ResponseStores;
+use turns::ActiveTurns;
 
 /// The name of the agent's configuration section.
 const SECTION: &str = "cache";
@@ -47,10 +47,10 @@ const INJECTED: [Event; 3] = [Event::PreUserTurn, Event::Stop, Event::TurnEnd];
 /// The builtin `cache_response`.
 pub struct CacheResponse {
     lookup: Arc<dyn AgentLookup>,
-    stores: Stores,
+    stores: ResponseStores,
     clock: Arc<dyn Clock>,
     seals: Arc<Seals>,
-    turns: Turns,
+    turns: ActiveTurns,
 }
 
 impl CacheResponse {
@@ -58,24 +58,24 @@ impl CacheResponse {
     /// `seals` contains are redacted in stored answers.
     pub fn new(
         lookup: Arc<dyn AgentLookup>,
-        opener: Opener,
+        opener: StoreOpener,
         clock: Arc<dyn Clock>,
         seals: Arc<Seals>,
     ) -> Self {
         Self {
             lookup,
-            stores: Stores::new(opener),
+            stores: ResponseStores::new(opener),
             clock,
             seals,
-            turns: Turns::default(),
+            turns: ActiveTurns::default(),
         }
     }
 }
 
 /// The parsed section of an agent, if it is valid and enabled.
-fn settings_of(agent: &dyn AgentView) -> Option<Settings> {
+fn settings_of(agent: &dyn AgentView) -> Option<ResponseCacheSettings> {
     let mut problems = Vec::new();
-    let settings = Settings::read(agent.section(SECTION)?, &mut problems)?;
+    let settings = ResponseCacheSettings::read(agent.section(SECTION)?, &mut problems)?;
     (settings.enabled && problems.is_empty()).then_some(settings)
 }
 
@@ -100,7 +100,7 @@ impl Builtin for CacheResponse {
     }
 
     fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        flag::no_arguments(self.name(), arguments)
+        flag::check_no_arguments(self.name(), arguments)
     }
 
     fn sections(&self) -> &'static [&'static str] {
@@ -112,12 +112,12 @@ impl Builtin for CacheResponse {
     }
 
     fn check_section(&self, _name: &str, section: &Node, problems: &mut Vec<Problem>) {
-        let _ = Settings::read(section, problems);
+        let _ = ResponseCacheSettings::read(section, problems);
     }
 
     fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
         match settings_of(agent) {
-            Some(_) => INJECTED.map(Injection::of).to_vec(),
+            Some(_) => INJECTED.map(Injection::for_event).to_vec(),
             None => Vec::new(),
         }
     }

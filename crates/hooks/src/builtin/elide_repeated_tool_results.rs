@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use cachalot_model::{Block, Message, ToolResult};
 use serde_json::{Map, Value};
 
-use super::Parts;
-use super::plain::Plain;
+use super::BuiltinDependencies;
+use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::{Input, ToolUse};
 use crate::output::{Fault, Output};
 
 /// Maximum number of turns whose conversations are kept. Beyond it, the oldest turn is dropped and its
 /// results are not elided.
-const MOST_TURNS: usize = 256;
+const MAX_TURNS: usize = 256;
 
 /// Replaces a tool result that is already in the conversation by one line. Only the messages of the
 /// turn's last model call are searched, so the line never refers to a result that was rewritten, elided,
@@ -40,7 +40,7 @@ struct Turn {
 }
 
 impl Turns {
-    fn note(&mut self, input: &Input) {
+    fn record(&mut self, input: &Input) {
         if input.turn_id.is_empty() {
             return;
         }
@@ -48,8 +48,8 @@ impl Turns {
             turn.messages.clone_from(&input.messages);
             return;
         }
-        if self.by_id.len() >= MOST_TURNS {
-            self.forget_the_oldest();
+        if self.by_id.len() >= MAX_TURNS {
+            self.drop_oldest();
         }
         self.begun += 1;
         let turn = Turn {
@@ -60,20 +60,20 @@ impl Turns {
         self.by_id.insert(input.turn_id.clone(), turn);
     }
 
-    fn forget_the_oldest(&mut self) {
+    fn drop_oldest(&mut self) {
         let oldest = self.by_id.iter().min_by_key(|(_, turn)| turn.number);
         if let Some(id) = oldest.map(|(id, _)| id.clone()) {
             self.by_id.remove(&id);
         }
     }
 
-    fn forget_session(&mut self, session: &str) {
+    fn drop_session(&mut self, session: &str) {
         self.by_id.retain(|_, turn| turn.session != session);
     }
 }
 
 impl ElideRepeatedToolResults {
-    pub(super) fn new(_: &Parts) -> Self {
+    pub(super) fn new(_: &BuiltinDependencies) -> Self {
         Self::default()
     }
 
@@ -116,7 +116,7 @@ fn earlier<'a>(messages: &'a [Arc<Message>], call: &ToolUse, text: &str) -> Opti
     results
         .filter(|result| result.id != call.id && is_verbatim(result, text))
         .map(|result| result.id.as_str())
-        .find(|id| asks_the_same(messages, id, call))
+        .find(|id| is_same_call(messages, id, call))
 }
 
 /// True if the result is exactly this text.
@@ -128,7 +128,7 @@ fn is_verbatim(result: &ToolResult, text: &str) -> bool {
 }
 
 /// True if every call with this id has the same tool and arguments as `call`.
-fn asks_the_same(messages: &[Arc<Message>], id: &str, call: &ToolUse) -> bool {
+fn is_same_call(messages: &[Arc<Message>], id: &str, call: &ToolUse) -> bool {
     let mut calls = messages
         .iter()
         .flat_map(|message| message.tool_uses())
@@ -149,7 +149,7 @@ fn arguments(written: &str) -> Option<Map<String, Value>> {
 }
 
 #[async_trait]
-impl Plain for ElideRepeatedToolResults {
+impl SimpleBuiltin for ElideRepeatedToolResults {
     const NAME: &'static str = "elide_repeated_tool_results";
     const ABOUT: &'static str = "Puts one line in place of the result of a tool that changes nothing, if the same call gave the same result before and that result still stands in the conversation, word by word. The tool runs all the same. Agents with `elide_repeated_tool_results: true` have it.";
     const EVENTS: &'static [Event] = &[
@@ -162,9 +162,9 @@ impl Plain for ElideRepeatedToolResults {
     ];
     const HAS_FLAG: bool = true;
 
-    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         match input.event {
-            Event::BeforeLlmCall => self.turns().note(input),
+            Event::BeforeLlmCall => self.turns().record(input),
             Event::ToolResponseTransform => {
                 return Ok(Output {
                     updated_tool_response: self.line(input),
@@ -173,7 +173,7 @@ impl Plain for ElideRepeatedToolResults {
             }
             Event::TurnEnd => drop(self.turns().by_id.remove(&input.turn_id)),
             Event::SessionStart | Event::SessionEnd | Event::AfterCompaction => {
-                self.turns().forget_session(&input.session_id);
+                self.turns().drop_session(&input.session_id);
             }
             _ => {}
         }

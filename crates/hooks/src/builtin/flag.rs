@@ -7,7 +7,7 @@ use cachalot_core::tree::Node;
 use crate::lookup::AgentView;
 
 /// Returns the value of the agent's boolean section, if present.
-pub(super) fn said(agent: &dyn AgentView, name: &str) -> Option<bool> {
+pub(super) fn value(agent: &dyn AgentView, name: &str) -> Option<bool> {
     agent.section(name).and_then(Node::as_boolean)
 }
 
@@ -30,7 +30,7 @@ pub(super) fn check(name: &str, section: &Node, problems: &mut Vec<Problem>) {
 }
 
 /// Returns an error if a builtin without arguments is given some.
-pub(super) fn no_arguments(name: &str, arguments: &[String]) -> Result<(), String> {
+pub(super) fn check_no_arguments(name: &str, arguments: &[String]) -> Result<(), String> {
     match arguments.first() {
         None => Ok(()),
         Some(first) => Err(format!(

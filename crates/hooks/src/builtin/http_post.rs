@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_storage::{HttpClient, Url, masked};
 
-use super::{Builtin, Parts, request};
+use super::{Builtin, BuiltinDependencies, request};
 use crate::contract::CONTRACTS;
-use crate::definition::{Action, Definition, Entry};
+use crate::definition::{Action, Definition, HookEntry};
 use crate::event::EVENTS;
 use crate::input::Input;
 use crate::output::{Fault, Output};
@@ -18,13 +18,13 @@ use crate::{Dialect, Event, Matcher};
 const NAME: &str = "http_post";
 
 /// Timeout of a request.
-const LIMIT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of remembered failures.
-const MOST_REMEMBERED: usize = 1000;
+const MAX_REMEMBERED_FAILURES: usize = 1000;
 
 /// All events.
-static EVERY: [Event; EVENTS] = {
+static ALL_EVENTS: [Event; EVENTS] = {
     let mut every = [Event::SessionStart; EVENTS];
     let mut at = 0;
     while at < EVENTS {
@@ -39,15 +39,15 @@ pub(super) struct HttpPost {
     http: HttpClient,
     limit: Duration,
     /// The sessions and URLs whose failure was already reported to the user.
-    known: Mutex<BTreeSet<(String, String)>>,
+    reported_failures: Mutex<BTreeSet<(String, String)>>,
 }
 
 impl HttpPost {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
         Self {
-            http: parts.http.clone(),
-            limit: LIMIT,
-            known: Mutex::default(),
+            http: dependencies.http.clone(),
+            limit: TIMEOUT,
+            reported_failures: Mutex::default(),
         }
     }
 
@@ -55,15 +55,18 @@ impl HttpPost {
     /// and URL, and again after a success.
     fn is_new_failure(&self, input: &Input, url: &str, failed: bool) -> bool {
         let at = (input.session_id.clone(), url.to_owned());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported_failures = self
+            .reported_failures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if !failed {
-            known.remove(&at);
+            reported_failures.remove(&at);
             return false;
         }
-        if known.len() >= MOST_REMEMBERED {
-            known.clear();
+        if reported_failures.len() >= MAX_REMEMBERED_FAILURES {
+            reported_failures.clear();
         }
-        known.insert(at)
+        reported_failures.insert(at)
     }
 }
 
@@ -78,11 +81,11 @@ impl Builtin for HttpPost {
     }
 
     fn events(&self) -> &'static [Event] {
-        &EVERY
+        &ALL_EVENTS
     }
 
     fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        Wanted::read(arguments).map(|_| ())
+        PostArguments::read(arguments).map(|_| ())
     }
 
     fn fails_open(&self) -> bool {
@@ -90,7 +93,7 @@ impl Builtin for HttpPost {
     }
 
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
-        let wanted = Wanted::read(arguments).map_err(Fault::new)?;
+        let wanted = PostArguments::read(arguments).map_err(Fault::new)?;
         let (content_type, body) = wanted.body(arguments, input)?;
         let url = wanted.url;
         let said = request::post(&self.http, url, content_type, body, self.limit).await;
@@ -106,12 +109,12 @@ impl Builtin for HttpPost {
 }
 
 /// The parsed arguments.
-struct Wanted<'a> {
+struct PostArguments<'a> {
     url: &'a str,
     text: Option<&'a str>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> PostArguments<'a> {
     fn read(arguments: &'a [String]) -> Result<Self, String> {
         let (url, text) = match arguments {
             [url] => (url, None),
@@ -154,13 +157,13 @@ impl<'a> Wanted<'a> {
 }
 
 /// The hook entry that the dialect needs to write the input.
-fn entry(arguments: &[String], event: Event) -> Entry {
-    Entry {
+fn entry(arguments: &[String], event: Event) -> HookEntry {
+    HookEntry {
         event,
-        spoken: event.name().into(),
+        event_name: event.name().into(),
         matcher: Matcher::ALL,
         only: None,
-        definition: Definition::of(Action::Builtin {
+        definition: Definition::new(Action::Builtin {
             name: NAME.to_owned(),
             arguments: arguments.to_vec(),
         }),
@@ -184,7 +187,7 @@ mod tests {
         let builtin = HttpPost {
             http: HttpClient::new(HttpOptions::default()).unwrap(),
             limit: Duration::from_millis(100),
-            known: Mutex::default(),
+            reported_failures: Mutex::default(),
         };
         let arguments = [url, "hello".to_owned()];
         let output = builtin.run(&arguments, &Input::default()).await.unwrap();

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tempfile::TempDir;
 
-use super::Parts;
-use super::plain::Plain;
+use super::BuiltinDependencies;
+use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::{Input, ToolUse};
 use crate::lookup::AgentView;
@@ -17,20 +17,20 @@ use crate::output::{Fault, Output};
 
 mod cut;
 
-use cut::{Kept, cut};
+use cut::{KeptPart, cut};
 
 /// Truncates tool results that are too long, and stores their full text in files of the session.
 pub(super) struct LimitLargeToolResults {
-    shelf: Arc<Shelf>,
+    result_files: Arc<ResultFiles>,
 }
 
 impl LimitLargeToolResults {
-    pub(super) fn new(parts: &Parts) -> Self {
-        let place = parts.environment.get("TMPDIR").map(String::as_str);
-        let place = place.filter(|place| !place.is_empty()).unwrap_or("/tmp");
+    pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
+        let parent = dependencies.environment.get("TMPDIR").map(String::as_str);
+        let parent = parent.filter(|parent| !parent.is_empty()).unwrap_or("/tmp");
         Self {
-            shelf: Arc::new(Shelf {
-                place: PathBuf::from(place),
+            result_files: Arc::new(ResultFiles {
+                parent: PathBuf::from(parent),
                 sessions: Mutex::default(),
             }),
         }
@@ -51,9 +51,9 @@ impl LimitLargeToolResults {
             )
         });
         let kept = if reads_a_file(call) {
-            Kept::Beginning
+            KeptPart::Beginning
         } else {
-            Kept::End
+            KeptPart::End
         };
         Output {
             updated_tool_response: Some(cut(&response.text, kept, stored.ok().as_deref())),
@@ -64,20 +64,20 @@ impl LimitLargeToolResults {
 
     /// Writes the text on a blocking thread.
     async fn store(&self, input: &Input, tool: &str, text: &str) -> io::Result<PathBuf> {
-        let (shelf, session) = (Arc::clone(&self.shelf), input.session_id.clone());
+        let (result_files, session) = (Arc::clone(&self.result_files), input.session_id.clone());
         let (tool, text) = (tool.to_owned(), text.to_owned());
-        tokio::task::spawn_blocking(move || shelf.store(&session, &tool, &text)).await?
+        tokio::task::spawn_blocking(move || result_files.store(&session, &tool, &text)).await?
     }
 
     async fn clear(&self, session: &str) -> Result<(), Fault> {
-        let Some(directory) = self.shelf.sessions().remove(session) else {
+        let Some(directory) = self.result_files.sessions().remove(session) else {
             return Ok(());
         };
-        let place = directory.path().display().to_string();
+        let parent = directory.path().display().to_string();
         let removed = tokio::task::spawn_blocking(move || directory.close()).await;
         removed.map_err(io::Error::from).flatten().map_err(|error| {
             Fault::new(format!(
-                "the long results of the session, in {place}, could not be removed: {error}; remove them by hand"
+                "the long results of the session, in {parent}, could not be removed: {error}; remove them by hand"
             ))
         })
     }
@@ -96,12 +96,12 @@ fn reads_a_file(call: &ToolUse) -> bool {
 
 /// The full texts of long results: one directory per session, accessible to its owner only. The
 /// remaining directories are removed when the shelf is dropped.
-struct Shelf {
-    place: PathBuf,
+struct ResultFiles {
+    parent: PathBuf,
     sessions: Mutex<HashMap<String, TempDir>>,
 }
 
-impl Shelf {
+impl ResultFiles {
     /// Updates cannot panic halfway, so the data behind a poisoned lock is consistent.
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, TempDir>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
@@ -110,7 +110,7 @@ impl Shelf {
     /// Writes the text to a new file, readable by its owner only.
     fn store(&self, session: &str, tool: &str, text: &str) -> io::Result<PathBuf> {
         let mut file = tempfile::Builder::new()
-            .prefix(&format!("{}-", harmless(tool)))
+            .prefix(&format!("{}-", sanitize_file_name(tool)))
             .suffix(".txt")
             .tempfile_in(self.directory(session)?)?;
         file.write_all(text.as_bytes())?;
@@ -125,42 +125,42 @@ impl Shelf {
         {
             return Ok(directory.path().to_owned());
         }
-        let made = directory_in(&self.place)?;
+        let made = directory_in(&self.parent)?;
         let path = made.path().to_owned();
         sessions.insert(session.to_owned(), made);
         Ok(path)
     }
 }
 
-fn directory_in(place: &Path) -> io::Result<TempDir> {
+fn directory_in(parent: &Path) -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("cachalot-results-");
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-    builder.tempdir_in(place)
+    builder.tempdir_in(parent)
 }
 
 /// Converts a tool name to a part of a file name.
-fn harmless(tool: &str) -> String {
+fn sanitize_file_name(tool: &str) -> String {
     const LONGEST: usize = 40;
-    let harmless = |c: char| match c.is_ascii_alphanumeric() || c == '_' {
+    let replace = |c: char| match c.is_ascii_alphanumeric() || c == '_' {
         true => c,
         false => '-',
     };
-    tool.chars().take(LONGEST).map(harmless).collect()
+    tool.chars().take(LONGEST).map(replace).collect()
 }
 
 #[async_trait]
-impl Plain for LimitLargeToolResults {
+impl SimpleBuiltin for LimitLargeToolResults {
     const NAME: &'static str = "limit_large_tool_results";
     const ABOUT: &'static str = "Cuts results of tools that have more than 2,000 lines or 50 KiB: the model gets the end (of files that it reads, the beginning) and the path of a temporary file with the whole text, which is removed when the session ends. All agents have it. Results of our own `read_file`, which come page by page, are left alone.";
     const EVENTS: &'static [Event] = &[Event::ToolResponseTransform, Event::SessionEnd];
 
-    fn is_usual_for(&self, _: &dyn AgentView) -> bool {
+    fn is_enabled_by_default(&self, _: &dyn AgentView) -> bool {
         true
     }
 
-    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         match input.event {
             Event::ToolResponseTransform => Ok(self.limited(input).await),
             Event::SessionEnd => self

@@ -9,7 +9,7 @@ use crate::output::Output;
 
 /// Returns at most `most` bytes of `read` as text, or `None` if it is not UTF-8. A notice is appended if
 /// something was cut off. To detect that, the caller has to read one byte more than `most`.
-pub(super) fn capped(read: &[u8], most: usize) -> Option<String> {
+pub(super) fn truncate(read: &[u8], most: usize) -> Option<String> {
     let is_cut = read.len() > most;
     let read = &read[..read.len().min(most)];
     let text = match std::str::from_utf8(read) {
@@ -28,7 +28,7 @@ pub(super) fn capped(read: &[u8], most: usize) -> Option<String> {
 }
 
 /// Replaces control characters, which could start a new line, by `�`.
-pub(crate) fn in_one_line(text: &str) -> String {
+pub(crate) fn single_line(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
@@ -36,7 +36,7 @@ pub(crate) fn in_one_line(text: &str) -> String {
 /// Adds a paragraph, unless it is the latest version in the conversation.
 pub(super) fn add(paragraph: String, input: &Input) -> Output {
     Output {
-        additional_context: is_news(&paragraph, &input.messages).then_some(paragraph),
+        additional_context: is_new(&paragraph, &input.messages).then_some(paragraph),
         ..Output::default()
     }
 }
@@ -44,15 +44,18 @@ pub(super) fn add(paragraph: String, input: &Input) -> Output {
 /// True unless the latest paragraph with the same first line in the conversation has the same text.
 /// Paragraphs with the same first line describe the same subject, and the last one is current. The last
 /// line of a paragraph must mark its end.
-pub(super) fn is_news(paragraph: &str, conversation: &[Arc<Message>]) -> bool {
+pub(super) fn is_new(paragraph: &str, conversation: &[Arc<Message>]) -> bool {
     let heading = paragraph
         .find('\n')
         .map_or(paragraph, |end| &paragraph[..=end]);
-    last_said(heading, conversation).is_none_or(|said| !said.starts_with(paragraph))
+    last_paragraph(heading, conversation).is_none_or(|said| !said.starts_with(paragraph))
 }
 
 /// Returns the last occurrence of a heading in the conversation, up to the end of its text block.
-pub(crate) fn last_said<'a>(heading: &str, conversation: &'a [Arc<Message>]) -> Option<&'a str> {
+pub(crate) fn last_paragraph<'a>(
+    heading: &str,
+    conversation: &'a [Arc<Message>],
+) -> Option<&'a str> {
     let texts = conversation
         .iter()
         .rev()
@@ -71,13 +74,13 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_characters_and_says_so() {
-        assert_eq!(capped(b"abc", 3).as_deref(), Some("abc"));
+        assert_eq!(truncate(b"abc", 3).as_deref(), Some("abc"));
         let cut = "[cut off here: these are the first 3 bytes]";
-        assert_eq!(capped(b"abcd", 3), Some(format!("abc\n{cut}")));
+        assert_eq!(truncate(b"abcd", 3), Some(format!("abc\n{cut}")));
         // The third byte is the first half of a character.
-        assert_eq!(capped("abéd".as_bytes(), 3), Some(format!("ab\n{cut}")));
-        assert_eq!(capped(b"a\xffcd", 3), None);
-        assert_eq!(capped(b"ab\xc3", 3), None);
+        assert_eq!(truncate("abéd".as_bytes(), 3), Some(format!("ab\n{cut}")));
+        assert_eq!(truncate(b"a\xffcd", 3), None);
+        assert_eq!(truncate(b"ab\xc3", 3), None);
     }
 
     #[test]
@@ -89,13 +92,13 @@ mod tests {
                 .collect()
         };
         let (one, other) = ("<a>\n1\n</a>", "<a>\n2\n</a>");
-        assert!(is_news(one, &said(&["hello"])));
-        assert!(!is_news(
+        assert!(is_new(one, &said(&["hello"])));
+        assert!(!is_new(
             one,
             &said(&["before <a>\n1\n</a> behind", "hello"])
         ));
-        assert!(is_news(one, &said(&[one, other])));
-        assert!(is_news("<a>\n12\n</a>", &said(&[one])));
-        assert!(is_news(one, &said(&["<a>\n12\n</a>"])));
+        assert!(is_new(one, &said(&[one, other])));
+        assert!(is_new("<a>\n12\n</a>", &said(&[one])));
+        assert!(is_new(one, &said(&["<a>\n12\n</a>"])));
     }
 }

@@ -14,7 +14,7 @@ use cachalot_core::tree::Node;
 use cachalot_model::{Block, Message, ToolResult, ToolUse};
 use serde_json::{Map, Value};
 
-use super::{Builtin, Injection, Parts, flag};
+use super::{Builtin, BuiltinDependencies, Injection, flag};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::AgentView;
@@ -25,14 +25,17 @@ mod shapes;
 const NAME: &str = "redact_secrets";
 
 /// The argument that restricts masking to known secrets.
-const KNOWN: &str = "known";
+const KNOWN_ONLY: &str = "known";
 
 /// The masking that the agent's section configures; `None` if it is turned off.
-pub(super) fn masks<'a>(agent: Option<&dyn AgentView>, seals: &'a Seals) -> Option<Masks<'a>> {
-    let said = agent.and_then(|agent| flag::said(agent, NAME));
+pub(super) fn secret_mask<'a>(
+    agent: Option<&dyn AgentView>,
+    seals: &'a Seals,
+) -> Option<SecretMask<'a>> {
+    let said = agent.and_then(|agent| flag::value(agent, NAME));
     // Opt-in, because a text with the shape of a secret may be what the agent works on.
     let shapes = said == Some(true);
-    (said != Some(false)).then_some(Masks { seals, shapes })
+    (said != Some(false)).then_some(SecretMask { seals, shapes })
 }
 
 /// Masks secrets in messages to models and in tool results, and denies calls that contain secrets.
@@ -41,22 +44,22 @@ pub(super) struct RedactSecrets {
 }
 
 impl RedactSecrets {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
         Self {
-            seals: Arc::clone(&parts.seals),
+            seals: Arc::clone(&dependencies.seals),
         }
     }
 }
 
 /// The texts to mask.
 #[derive(Clone, Copy)]
-pub(super) struct Masks<'a> {
+pub(super) struct SecretMask<'a> {
     seals: &'a Seals,
     /// Also masks texts that only have the shape of a credential.
     shapes: bool,
 }
 
-impl Masks<'_> {
+impl SecretMask<'_> {
     /// Returns the masked text; `None` if there is nothing to mask.
     pub(super) fn text(self, text: &str) -> Option<String> {
         let known = self.seals.redact(text);
@@ -93,7 +96,7 @@ impl Masks<'_> {
     }
 
     /// Returns the reason to deny a call with these arguments, if one contains a secret or a mask.
-    fn objection(self, arguments: &Map<String, Value>) -> Option<String> {
+    fn denial_reason(self, arguments: &Map<String, Value>) -> Option<String> {
         arguments.iter().find_map(|(name, value)| {
             // The name of an argument may contain a secret, too.
             let (is_masked, name) = match self.text(name) {
@@ -105,7 +108,7 @@ impl Masks<'_> {
                     "the argument `{name}` holds a secret or what looks like one, and arguments are not rewritten: the call was not made. Name an environment variable or a file that holds it, or ask the user to do this"
                 ));
             }
-            (name.contains(MASK) || holds_mask(value)).then(|| {
+            (name.contains(MASK) || contains_mask(value)).then(|| {
                 format!(
                     "the argument `{name}` holds `{MASK}`, which stands for a secret that you were not shown and would take its place: the call was not made. Leave the secret where it is (edit around it), name an environment variable or a file that holds it, or ask the user to do this"
                 )
@@ -165,13 +168,13 @@ impl Masks<'_> {
 }
 
 /// True if a string in the value, at any depth, contains the mask.
-fn holds_mask(value: &Value) -> bool {
+fn contains_mask(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(MASK),
-        Value::Array(items) => items.iter().any(holds_mask),
+        Value::Array(items) => items.iter().any(contains_mask),
         Value::Object(fields) => fields
             .iter()
-            .any(|(name, value)| name.contains(MASK) || holds_mask(value)),
+            .any(|(name, value)| name.contains(MASK) || contains_mask(value)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
@@ -213,8 +216,8 @@ impl Builtin for RedactSecrets {
 
     fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
         match arguments {
-            [only] if only == KNOWN => Ok(()),
-            _ => flag::no_arguments(NAME, arguments),
+            [only] if only == KNOWN_ONLY => Ok(()),
+            _ => flag::check_no_arguments(NAME, arguments),
         }
     }
 
@@ -227,10 +230,10 @@ impl Builtin for RedactSecrets {
     }
 
     fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
-        let arguments = match masks(Some(agent), &self.seals) {
+        let arguments = match secret_mask(Some(agent), &self.seals) {
             None => return Vec::new(),
-            Some(Masks { shapes: true, .. }) => Vec::new(),
-            Some(_) => vec![KNOWN.to_owned()],
+            Some(SecretMask { shapes: true, .. }) => Vec::new(),
+            Some(_) => vec![KNOWN_ONLY.to_owned()],
         };
         [
             Event::ToolInputTransform,
@@ -239,13 +242,13 @@ impl Builtin for RedactSecrets {
         ]
         .map(|event| Injection {
             arguments: arguments.clone(),
-            ..Injection::of(event)
+            ..Injection::for_event(event)
         })
         .into()
     }
 
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
-        let masks = Masks {
+        let secret_mask = SecretMask {
             seals: &self.seals,
             shapes: arguments.is_empty(),
         };
@@ -253,16 +256,16 @@ impl Builtin for RedactSecrets {
         match input.event {
             Event::BeforeLlmCall => {
                 let from = input.messages.len().saturating_sub(input.unsent);
-                output.updated_messages = masks.messages(&input.messages[from..]);
+                output.updated_messages = secret_mask.messages(&input.messages[from..]);
             }
             Event::ToolInputTransform | Event::PreToolUse => {
                 let tool = input.tool.as_ref();
-                output.block = tool.and_then(|tool| masks.objection(&tool.input));
+                output.block = tool.and_then(|tool| secret_mask.denial_reason(&tool.input));
             }
             Event::ToolResponseTransform => {
                 let response = input.tool_response.as_ref();
                 output.updated_tool_response =
-                    response.and_then(|response| masks.text(&response.text));
+                    response.and_then(|response| secret_mask.text(&response.text));
             }
             _ => {}
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_model::{Block, Message, ToolResult};
 
-use super::plain::Plain;
-use super::{Parts, flag};
+use super::simple::SimpleBuiltin;
+use super::{BuiltinDependencies, flag};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::{AgentLookup, AgentView};
@@ -18,19 +18,19 @@ pub(super) struct StripUnsupportedModalities {
 }
 
 impl StripUnsupportedModalities {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
         Self {
-            lookup: Arc::clone(&parts.lookup),
+            lookup: Arc::clone(&dependencies.lookup),
         }
     }
 
     /// True if the next model takes no images, according to the agent's section or the model catalog.
     /// False if unknown.
-    fn takes_none(&self, input: &Input) -> bool {
+    fn lacks_image_input(&self, input: &Input) -> bool {
         let Some(agent) = self.lookup.agent(&input.agent_name) else {
             return false;
         };
-        if let Some(said) = flag::said(&*agent, Self::NAME) {
+        if let Some(said) = flag::value(&*agent, Self::NAME) {
             return said;
         }
         let models = agent.models();
@@ -44,26 +44,26 @@ impl StripUnsupportedModalities {
 }
 
 #[async_trait]
-impl Plain for StripUnsupportedModalities {
+impl SimpleBuiltin for StripUnsupportedModalities {
     const NAME: &'static str = "strip_unsupported_modalities";
     const ABOUT: &'static str = "Puts a text in place of images that the model does not take, in messages and in results of tools. Agents have it whose model is listed with `images: false`; `strip_unsupported_modalities: true` says the same of any model, `false` turns it off.";
     const EVENTS: &'static [Event] = &[Event::BeforeLlmCall];
     const HAS_FLAG: bool = true;
 
-    fn is_usual_for(&self, agent: &dyn AgentView) -> bool {
+    fn is_enabled_by_default(&self, agent: &dyn AgentView) -> bool {
         let models = agent.models();
         models
             .iter()
             .any(|model| model.limits().images == Some(false))
     }
 
-    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         let from = input.messages.len().saturating_sub(input.unsent);
         let unsent = &input.messages[from..];
         let holds_images = unsent
             .iter()
             .any(|message| message.content.iter().any(is_image));
-        if !holds_images || !self.takes_none(input) {
+        if !holds_images || !self.lacks_image_input(input) {
             return Ok(Output::default());
         }
         let model = match input.model_id.as_str() {

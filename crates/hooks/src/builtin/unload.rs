@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use cachalot_storage::HttpClient;
 use futures_util::future::join_all;
 
-use super::plain::Plain;
-use super::{Parts, request};
+use super::simple::SimpleBuiltin;
+use super::{BuiltinDependencies, request};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::AgentLookup;
@@ -16,10 +16,10 @@ use crate::output::{Fault, Output};
 
 mod runner;
 
-use runner::Loaded;
+use runner::LoadedModel;
 
 /// Timeout of a request.
-const LIMIT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Frees the memory of the models of an agent when another agent takes over.
 pub(super) struct Unload {
@@ -29,20 +29,20 @@ pub(super) struct Unload {
 }
 
 impl Unload {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
         Self {
-            lookup: Arc::clone(&parts.lookup),
-            http: parts.http.clone(),
-            limit: LIMIT,
+            lookup: Arc::clone(&dependencies.lookup),
+            http: dependencies.http.clone(),
+            limit: TIMEOUT,
         }
     }
 
     /// The models of an agent that are on a server that can unload them.
-    fn loaded(&self, agent: &str) -> Vec<Loaded> {
+    fn loaded(&self, agent: &str) -> Vec<LoadedModel> {
         let mut loaded = Vec::new();
         let agent = self.lookup.agent(agent);
         for model in agent.iter().flat_map(|agent| agent.models()) {
-            if let Some(model) = Loaded::of(&model)
+            if let Some(model) = LoadedModel::from_model(&model)
                 && !loaded.contains(&model)
             {
                 loaded.push(model);
@@ -51,7 +51,7 @@ impl Unload {
         loaded
     }
 
-    async fn unload(&self, model: Loaded) -> Option<String> {
+    async fn unload(&self, model: LoadedModel) -> Option<String> {
         let body = model.body().to_string().into_bytes();
         let url = model.url.as_str();
         let done = request::post(&self.http, url, "application/json", body, self.limit).await;
@@ -61,12 +61,12 @@ impl Unload {
 }
 
 #[async_trait]
-impl Plain for Unload {
+impl SimpleBuiltin for Unload {
     const NAME: &'static str = "unload";
     const ABOUT: &'static str = "Has Ollama and Docker Model Runner free the memory that an agent's models take when another agent goes on, unless that one uses the same.";
     const EVENTS: &'static [Event] = &[Event::OnAgentSwitch];
 
-    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         let Some(switch) = &input.switch else {
             return Ok(Output::default());
         };

@@ -4,7 +4,7 @@ use super::{Key, Kind};
 
 /// An output in `hook_specific_output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Honoured {
+pub enum SpecificOutput {
     /// `additional_context`: appended to the newest message before it is first sent.
     AdditionalContext,
     /// `instruction_context`: instructions in the same place, which are kept up to date.
@@ -25,7 +25,7 @@ pub enum Honoured {
     Metadata,
 }
 
-impl Honoured {
+impl SpecificOutput {
     /// All outputs.
     pub const ALL: [Self; 9] = [
         Self::AdditionalContext,

@@ -61,7 +61,7 @@ const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
 
 /// Every key of the input: those of [`super::Field::COMMON`], then those of each [`super::Field`]. Empty
 /// values are left out of the input.
-pub static INPUTS: &[Key] = &[
+pub static INPUT_KEYS: &[Key] = &[
     key("session_id", Kind::Text, "The session."),
     key("cwd", Kind::Text, "The directory that tools work in."),
     key("hook_event_name", Kind::Text, "The event."),
@@ -215,7 +215,7 @@ pub static INPUTS: &[Key] = &[
 ];
 
 /// The output keys that all events have.
-pub static ANSWERS: &[Key] = &[
+pub static OUTPUT_KEYS: &[Key] = &[
     key("continue", Kind::Flag, "`false` blocks."),
     key("stop_reason", Kind::Text, "Why, with `continue: false`."),
     key(
@@ -250,8 +250,8 @@ mod tests {
         let fields = CONTRACTS.iter().flat_map(|contract| contract.fields);
         told.extend(fields.flat_map(|field| field.keys()));
         let told: BTreeSet<&str> = told.into_iter().collect();
-        let known: BTreeSet<&str> = INPUTS.iter().map(|key| key.name).collect();
+        let known: BTreeSet<&str> = INPUT_KEYS.iter().map(|key| key.name).collect();
         assert_eq!(told, known);
-        assert_eq!(INPUTS.len(), known.len());
+        assert_eq!(INPUT_KEYS.len(), known.len());
     }
 }

@@ -7,7 +7,7 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Kind, Node, Section};
 
-use super::read::Reading;
+use super::read::HooksParser;
 use super::{Action, Definition, Judgement, claude, options};
 use crate::{Dialect, Event};
 
@@ -15,7 +15,7 @@ use crate::{Dialect, Event};
 const TYPES: [&str; 4] = ["command", "builtin", "model", "http"];
 
 /// Handler types of other runtimes, and their replacements.
-const ELSEWHERE: [(&str, &str); 4] = [
+const FOREIGN_TYPES: [(&str, &str); 4] = [
     (
         "evaluator",
         "write `{type: model, model: MODEL, prompt: \"QUESTION {{ input | tojson }}\", schema: guard_decision}` in its place, with the model and the question of the evaluator",
@@ -36,13 +36,13 @@ const ELSEWHERE: [(&str, &str); 4] = [
 
 /// Parses a hook; `None` if there is nothing to run, for a reason that was reported.
 pub(super) fn definition(
-    reading: &mut Reading<'_>,
+    parser: &mut HooksParser<'_>,
     section: &mut Section<'_>,
     event: Event,
     dialect: Dialect,
 ) -> Option<Definition> {
-    let (action, usual) = action(reading, section, event, dialect)?;
-    let problems = &mut reading.problems;
+    let (action, usual) = action(parser, section, event, dialect)?;
+    let problems = &mut parser.problems;
     let mut definition = Definition {
         name: section.text("name", problems).map(str::to_owned),
         timeout: options::timeout(section, dialect, usual, problems),
@@ -51,43 +51,43 @@ pub(super) fn definition(
         on_error: options::on_error(section, event, problems),
         strict_output: section.boolean("strict_output", problems).unwrap_or(false),
         sequential: section.boolean("sequential", problems).unwrap_or(false),
-        ..Definition::of(action)
+        ..Definition::new(action)
     };
-    if let Some(plugin) = &reading.plugin {
-        plugin.enter(&mut definition, dialect);
+    if let Some(plugin) = &parser.plugin {
+        plugin.apply_to(&mut definition, dialect);
     }
     match dialect.vocabulary().options_of_claude {
-        true => claude::options(reading, section, event, definition),
+        true => claude::options(parser, section, event, definition),
         false => Some(definition),
     }
 }
 
 /// Parses the action; returns it with its default timeout.
 fn action(
-    reading: &mut Reading<'_>,
+    parser: &mut HooksParser<'_>,
     section: &mut Section<'_>,
     event: Event,
     dialect: Dialect,
 ) -> Option<(Action, Duration)> {
     let place = section.entry("type").map(|entry| entry.value.place.clone());
-    let written = section.required_text("type", &mut reading.problems);
+    let written = section.required_text("type", &mut parser.problems);
     let Some(written) = written else {
         section.take_rest();
         return None;
     };
     let is_of_claude = dialect.vocabulary().options_of_claude;
     if let ("prompt" | "agent", true) = (written, is_of_claude) {
-        return claude::prompt(reading, section, event, written);
+        return claude::prompt(parser, section, event, written);
     }
     let action = match written {
-        "command" => command(reading, section, dialect),
-        "builtin" if !reading.foreign => builtin(reading, section, event),
-        "model" if !reading.foreign => model(section, &mut reading.problems),
-        "http" => http(section, dialect, &mut reading.problems),
+        "command" => command(parser, section, dialect),
+        "builtin" if !parser.foreign => builtin(parser, section, event),
+        "model" if !parser.foreign => model(section, &mut parser.problems),
+        "http" => http(section, dialect, &mut parser.problems),
         other => {
             // The other keys are unknown here, and the problem with the hook is reported below.
             section.take_rest();
-            let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == other);
+            let elsewhere = FOREIGN_TYPES.iter().find(|(name, _)| *name == other);
             let problem = match elsewhere {
                 Some((_, instead)) => Problem::new(
                     "unsupported-handler",
@@ -102,8 +102,8 @@ fn action(
                 None => problem,
             };
             match elsewhere {
-                Some(_) => reading.unsupported(problem),
-                None => reading.problems.push(problem),
+                Some(_) => parser.unsupported(problem),
+                None => parser.problems.push(problem),
             }
             None
         }
@@ -112,17 +112,17 @@ fn action(
 }
 
 fn command(
-    reading: &mut Reading<'_>,
+    parser: &mut HooksParser<'_>,
     section: &mut Section<'_>,
     dialect: Dialect,
 ) -> Option<Action> {
-    let mut line = not_blank(section, "command", &mut reading.problems)?.to_owned();
+    let mut line = required_text(section, "command", &mut parser.problems)?.to_owned();
     let arguments = section
         .entry("args")
         .filter(|arguments| !arguments.value.is_null());
-    let texts = section.texts("args", &mut reading.problems);
+    let texts = section.texts("args", &mut parser.problems);
     match (arguments, dialect) {
-        (Some(written), Dialect::DockerAgent) => reading.problems.push(
+        (Some(written), Dialect::DockerAgent) => parser.problems.push(
             Problem::new(
                 "bad-arguments",
                 "`args` are for builtins, and a command has none",
@@ -136,13 +136,13 @@ fn command(
         (None, _) => {}
     }
     if dialect.vocabulary().options_of_claude {
-        line = claude::in_shell(line, section, &mut reading.problems);
+        line = claude::wrap_for_shell(line, section, &mut parser.problems);
     }
     Some(Action::Command { line })
 }
 
 /// Quotes the text as one word of a shell command.
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text.to_owned(),
@@ -150,18 +150,22 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-fn builtin(reading: &mut Reading<'_>, section: &mut Section<'_>, event: Event) -> Option<Action> {
-    let name = not_blank(section, "command", &mut reading.problems)?;
+fn builtin(
+    parser: &mut HooksParser<'_>,
+    section: &mut Section<'_>,
+    event: Event,
+) -> Option<Action> {
+    let name = required_text(section, "command", &mut parser.problems)?;
     let place = section.node("command").map(|node| node.place.clone());
     let at = |problem: Problem| match &place {
         Some(place) => problem.at(place),
         None => problem,
     };
-    let texts = section.texts("args", &mut reading.problems);
+    let texts = section.texts("args", &mut parser.problems);
     let arguments: Vec<String> = texts.into_iter().flatten().map(str::to_owned).collect();
-    let Some(builtin) = reading.builtins.get(name) else {
-        let names: Vec<&str> = reading.builtins.iter().map(|known| known.name()).collect();
-        reading.problems.push(at(Problem::new(
+    let Some(builtin) = parser.builtins.get(name) else {
+        let names: Vec<&str> = parser.builtins.iter().map(|known| known.name()).collect();
+        parser.problems.push(at(Problem::new(
             "unknown-builtin",
             format!("there is no builtin `{name}`"),
         )
@@ -170,7 +174,7 @@ fn builtin(reading: &mut Reading<'_>, section: &mut Section<'_>, event: Event) -
     };
     if !builtin.events().contains(&event) {
         let events: Vec<&str> = builtin.events().iter().map(|event| event.name()).collect();
-        reading.problems.push(at(Problem::new(
+        parser.problems.push(at(Problem::new(
             "wrong-event",
             format!("the builtin `{name}` makes no sense for `{event}`"),
         )
@@ -178,7 +182,7 @@ fn builtin(reading: &mut Reading<'_>, section: &mut Section<'_>, event: Event) -
     }
     if let Err(why) = builtin.check_arguments(&arguments) {
         let problem = Problem::new("bad-arguments", format!("the builtin `{name}`: {why}"));
-        reading.problems.push(match section.node("args") {
+        parser.problems.push(match section.node("args") {
             Some(node) => problem.at(&node.head()),
             None => at(problem),
         });
@@ -190,8 +194,8 @@ fn builtin(reading: &mut Reading<'_>, section: &mut Section<'_>, event: Event) -
 }
 
 fn model(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Action> {
-    let model = not_blank(section, "model", problems);
-    let prompt = not_blank(section, "prompt", problems);
+    let model = required_text(section, "model", problems);
+    let prompt = required_text(section, "prompt", problems);
     let system_prompt = section.text("system_prompt", problems).map(str::to_owned);
     let schema = choice(
         section,
@@ -215,7 +219,7 @@ fn http(
     dialect: Dialect,
     problems: &mut Vec<Problem>,
 ) -> Option<Action> {
-    let url = not_blank(section, "url", problems)?;
+    let url = required_text(section, "url", problems)?;
     if !(url.starts_with("http://") || url.starts_with("https://")) {
         let problem = Problem::new(
             "bad-value",
@@ -265,7 +269,7 @@ pub(super) fn choice<T: Copy>(
 }
 
 /// Reads and claims `key`, which must be a non-blank text.
-pub(super) fn not_blank<'a>(
+pub(super) fn required_text<'a>(
     section: &mut Section<'a>,
     key: &'static str,
     problems: &mut Vec<Problem>,

@@ -7,17 +7,17 @@ use std::time::Duration;
 use cachalot_core::Problem;
 use cachalot_core::tree::Section;
 
-use super::action::{choice, not_blank, quoted};
-use super::read::Reading;
+use super::action::{choice, quote, required_text};
+use super::read::HooksParser;
 use super::{Action, Background, Condition, Definition};
 use crate::{Dialect, Event};
 
 /// Default timeouts of hooks of type `prompt` and of type `agent`.
-const PROMPT: Duration = Duration::from_secs(30);
-const AGENT: Duration = Duration::from_secs(60);
+const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
+const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The events that support questions to models.
-const ASKED: [Event; 6] = [
+const PROMPT_EVENTS: [Event; 6] = [
     Event::UserPromptSubmit,
     Event::PreToolUse,
     Event::PermissionRequest,
@@ -27,7 +27,7 @@ const ASKED: [Event; 6] = [
 ];
 
 /// Variables that are expanded in a command without a shell.
-const PLACES: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${CLAUDE_PLUGIN_ROOT}"];
+const EXPANDED_VARIABLES: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${CLAUDE_PLUGIN_ROOT}"];
 
 /// The root directory of a plugin: `CLAUDE_PLUGIN_ROOT` for hooks of Claude Code, `extensionPath` for
 /// hooks of Gemini CLI.
@@ -39,7 +39,7 @@ pub(crate) struct Plugin {
 
 impl Plugin {
     /// Returns the plugin or extension whose `hooks/hooks.json` or manifest is `file`.
-    pub(crate) fn of(file: &Path) -> Option<Self> {
+    pub(crate) fn from_file(file: &Path) -> Option<Self> {
         let file = std::path::absolute(file).ok()?;
         let is_one =
             file.ends_with("hooks/hooks.json") || file.ends_with(".claude-plugin/plugin.json");
@@ -58,13 +58,13 @@ impl Plugin {
     }
 
     /// Passes the root directory to a hook: in its command line and its environment.
-    pub(super) fn enter(&self, definition: &mut Definition, dialect: Dialect) {
+    pub(super) fn apply_to(&self, definition: &mut Definition, dialect: Dialect) {
         let variable = match dialect {
             Dialect::Gemini => "extensionPath",
             _ => "CLAUDE_PLUGIN_ROOT",
         };
         if let Action::Command { line } = &mut definition.action {
-            if quoted(&self.root) == self.root {
+            if quote(&self.root) == self.root {
                 // Expanded here because a shell would not expand it within single quotes. A path that
                 // needs quoting is left to the shell.
                 *line = line.replace(&format!("${{{variable}}}"), &self.root);
@@ -84,16 +84,16 @@ impl Plugin {
 
 /// Parses a hook of type `prompt` or `agent`; returns it with its default timeout.
 pub(super) fn prompt(
-    reading: &mut Reading<'_>,
+    parser: &mut HooksParser<'_>,
     section: &mut Section<'_>,
     event: Event,
     kind: &str,
 ) -> Option<(Action, Duration)> {
-    let prompt = not_blank(section, "prompt", &mut reading.problems)?;
-    let model = section.text("model", &mut reading.problems);
-    if !ASKED.contains(&event) {
+    let prompt = required_text(section, "prompt", &mut parser.problems)?;
+    let model = section.text("model", &mut parser.problems);
+    if !PROMPT_EVENTS.contains(&event) {
         section.take_rest();
-        reading.unsupported(
+        parser.unsupported(
             Problem::new(
                 "unsupported-handler",
                 format!("hooks of type `{kind}` do not run at `{event}`"),
@@ -105,7 +105,7 @@ pub(super) fn prompt(
     }
     let is_agent = kind == "agent";
     if is_agent {
-        reading.warnings.push(
+        parser.warnings.push(
             Problem::new(
                 "without-tools",
                 "hooks of type `agent` are one question to a model here: it has no tools, and judges by what hooks are told",
@@ -120,17 +120,24 @@ pub(super) fn prompt(
             .map(str::to_owned),
         prompt: prompt.to_owned(),
     };
-    Some((action, if is_agent { AGENT } else { PROMPT }))
+    Some((
+        action,
+        if is_agent {
+            AGENT_TIMEOUT
+        } else {
+            PROMPT_TIMEOUT
+        },
+    ))
 }
 
 /// Parses `once`, `if`, `async` and `asyncRewake`; `None` if the hook would never run.
 pub(super) fn options(
-    reading: &mut Reading<'_>,
+    parser: &mut HooksParser<'_>,
     section: &mut Section<'_>,
     event: Event,
     mut definition: Definition,
 ) -> Option<Definition> {
-    let mut is = |key| section.boolean(key, &mut reading.problems).unwrap_or(false);
+    let mut is = |key| section.boolean(key, &mut parser.problems).unwrap_or(false);
     definition.once = is("once");
     definition.background = match (is("asyncRewake"), is("async")) {
         (true, _) => Some(Background::Heard),
@@ -140,10 +147,10 @@ pub(super) fn options(
     let Some(node) = section.present("if") else {
         return Some(definition);
     };
-    let written = section.text("if", &mut reading.problems)?;
+    let written = section.text("if", &mut parser.problems)?;
     if !event.contract().tool_matched {
         section.take_rest();
-        reading.unsupported(
+        parser.unsupported(
             Problem::new(
                 "unsupported-option",
                 format!("`if` at `{event}`, where no tool is called: the hook never runs"),
@@ -153,9 +160,9 @@ pub(super) fn options(
         );
         return None;
     }
-    definition.condition = Condition::of(written);
+    definition.condition = Condition::parse(written);
     if definition.condition.is_none() {
-        reading.problems.push(
+        parser.problems.push(
             Problem::new(
                 "bad-condition",
                 format!("`{written}` is no permission rule"),
@@ -168,7 +175,7 @@ pub(super) fn options(
 }
 
 /// Parses `shell` and wraps the line for that shell.
-pub(super) fn in_shell(
+pub(super) fn wrap_for_shell(
     line: String,
     section: &mut Section<'_>,
     problems: &mut Vec<Problem>,
@@ -178,7 +185,7 @@ pub(super) fn in_shell(
         ("powershell", "pwsh -NoProfile -Command"),
     ];
     match choice(section, "shell", &shells, problems) {
-        Some(shell) => format!("exec {shell} {}", quoted(&line)),
+        Some(shell) => format!("exec {shell} {}", quote(&line)),
         None => line,
     }
 }
@@ -187,28 +194,28 @@ pub(super) fn in_shell(
 /// expands.
 pub(super) fn without_shell(program: &str, arguments: &[&str]) -> String {
     let words = std::iter::once(&program).chain(arguments);
-    let words: Vec<String> = words.map(|word| with_places(word)).collect();
+    let words: Vec<String> = words.map(|word| expand_places(word)).collect();
     words.join(" ")
 }
 
-fn with_places(word: &str) -> String {
-    let found = PLACES
+fn expand_places(word: &str) -> String {
+    let found = EXPANDED_VARIABLES
         .iter()
         .filter_map(|place| Some((word.find(place)?, *place)))
         .min();
     let Some((at, place)) = found else {
-        return quoted(word);
+        return quote(word);
     };
     let rest = &word[at + place.len()..];
     let before = if at > 0 {
-        quoted(&word[..at])
+        quote(&word[..at])
     } else {
         String::new()
     };
     let behind = if rest.is_empty() {
         String::new()
     } else {
-        with_places(rest)
+        expand_places(rest)
     };
     format!("{before}\"{place}\"{behind}")
 }

@@ -7,37 +7,37 @@ use cachalot_core::tree::{Kind, Section};
 
 use super::OnError;
 use super::action::choice;
-use crate::contract::Blocks;
+use crate::contract::BlockEffect;
 use crate::{Dialect, Event};
 
 /// The maximum timeout, a year: avoids overflows in clock arithmetic.
-const LONGEST: f64 = 366.0 * 86_400.0;
+const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 
 /// Parses the timeout: whole seconds in our files, the unit of the runtime in others. A missing value,
-/// or one that is not positive, means `usual`.
+/// or one that is not positive, means `default`.
 pub(super) fn timeout(
     section: &mut Section<'_>,
     dialect: Dialect,
-    usual: Duration,
+    default: Duration,
     problems: &mut Vec<Problem>,
 ) -> Duration {
     let Some(node) = section.present("timeout") else {
-        return usual;
+        return default;
     };
     let is_whole = matches!(node.kind, Kind::Integer(_) | Kind::Unsigned(_));
     let number = node.as_f64().filter(|number| number.is_finite());
     let number = number.filter(|_| is_whole || dialect != Dialect::DockerAgent);
     let Some(number) = number else {
         problems.push(node.wrong_type("`timeout`", "a whole number of seconds"));
-        return usual;
+        return default;
     };
     let seconds = match dialect.vocabulary().timeouts_in_milliseconds {
         true => number / 1000.0,
         false => number,
     };
     match seconds > 0.0 {
-        true => Duration::from_secs_f64(seconds.min(LONGEST)),
-        false => usual,
+        true => Duration::from_secs_f64(seconds.min(MAX_SECONDS)),
+        false => default,
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn on_error(
         ("block", OnError::Block),
     ];
     let chosen = choice(section, "on_error", &choices, problems)?;
-    if chosen == OnError::Block && event.contract().blocks != Blocks::Refusal {
+    if chosen == OnError::Block && event.contract().blocks != BlockEffect::Refusal {
         let problem = Problem::new(
             "nothing-to-block",
             format!("`on_error: block` on `{event}`, where nothing can be blocked"),

@@ -8,10 +8,10 @@ use cachalot_core::{Place, Problem};
 
 use super::action;
 use super::claude::Plugin;
-use super::{Definition, Entry, OnError};
+use super::{Definition, HookEntry, OnError};
 use crate::builtin::Builtins;
-use crate::dialect::{Dialect, Spoken, Unheard};
-use crate::source::Read;
+use crate::dialect::{Dialect, NamedEvent, UnsupportedEvent};
+use crate::source::ParsedHooks;
 use crate::{Event, Matcher};
 
 /// Parses the `hooks:` section of one of our own files. `source` is its name for messages. An invalid
@@ -20,14 +20,19 @@ use crate::{Event, Matcher};
 ///
 /// A single matcher or hook needs no list around it. A hook in the place of a matcher applies to all
 /// tools. `dialect:` next to the events applies to all of them, `dialect:` in a hook to that hook.
-pub fn read(node: &Node, source: &str, builtins: &Builtins, problems: &mut Vec<Problem>) -> Read {
-    let mut reading = Reading::new(source, builtins, false);
-    reading.section(node, Dialect::DockerAgent);
-    reading.read(problems)
+pub fn read(
+    node: &Node,
+    source: &str,
+    builtins: &Builtins,
+    problems: &mut Vec<Problem>,
+) -> ParsedHooks {
+    let mut parser = HooksParser::new(source, builtins, false);
+    parser.section(node, Dialect::DockerAgent);
+    parser.read(problems)
 }
 
 /// State of the parser of one section.
-pub(crate) struct Reading<'a> {
+pub(crate) struct HooksParser<'a> {
     source: Arc<str>,
     pub(super) builtins: &'a Builtins,
     /// Set if the file belongs to another runtime: it may contain features that we do not have.
@@ -35,7 +40,7 @@ pub(crate) struct Reading<'a> {
     /// The plugin that the file belongs to.
     pub(crate) plugin: Option<Plugin>,
     /// The parsed hooks.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<HookEntry>,
     /// The errors.
     pub(crate) problems: Vec<Problem>,
     /// The warnings: features that are ignored.
@@ -44,14 +49,14 @@ pub(crate) struct Reading<'a> {
 
 /// Common settings of the hooks of a group.
 #[derive(Clone)]
-struct Group {
-    spoken: Spoken,
+struct HookGroup {
+    event_name: NamedEvent,
     dialect: Dialect,
     matcher: Matcher,
     sequential: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> HooksParser<'a> {
     /// Creates an empty state.
     pub(crate) fn new(source: &str, builtins: &'a Builtins, foreign: bool) -> Self {
         Self {
@@ -66,9 +71,9 @@ impl<'a> Reading<'a> {
     }
 
     /// Returns the result. The errors are moved to `problems`.
-    pub(crate) fn read(mut self, problems: &mut Vec<Problem>) -> Read {
+    pub(crate) fn read(mut self, problems: &mut Vec<Problem>) -> ParsedHooks {
         problems.append(&mut self.problems);
-        Read {
+        ParsedHooks {
             entries: self.entries,
             warnings: self.warnings,
         }
@@ -84,7 +89,7 @@ impl<'a> Reading<'a> {
             self.problems.push(problem);
             return;
         };
-        let Some(dialect) = self.spoken_in(node.get("dialect"), dialect) else {
+        let Some(dialect) = self.resolve_dialect(node.get("dialect"), dialect) else {
             return;
         };
         let any_key = self.foreign;
@@ -92,8 +97,8 @@ impl<'a> Reading<'a> {
             .iter()
             .filter(|event| any_key || event.key != "dialect")
         {
-            if let Some(spoken) = self.event(event, dialect) {
-                self.groups(&event.value, &spoken, dialect);
+            if let Some(event_name) = self.event(event, dialect) {
+                self.groups(&event.value, &event_name, dialect);
             }
         }
     }
@@ -109,7 +114,7 @@ impl<'a> Reading<'a> {
 
     /// Returns the named dialect, or `around` if none is named. `None` if the name is unknown: the
     /// meaning of the hook is then unknown, too. Files of other runtimes cannot name a dialect.
-    fn spoken_in(&mut self, named: Option<&Node>, around: Dialect) -> Option<Dialect> {
+    fn resolve_dialect(&mut self, named: Option<&Node>, around: Dialect) -> Option<Dialect> {
         match named.filter(|_| !self.foreign) {
             Some(named) => self.dialect(named),
             None => Some(around),
@@ -135,14 +140,14 @@ impl<'a> Reading<'a> {
         found
     }
 
-    fn event(&mut self, event: &tree::Entry, dialect: Dialect) -> Option<Spoken> {
+    fn event(&mut self, event: &tree::Entry, dialect: Dialect) -> Option<NamedEvent> {
         let name = event.key.as_str();
-        if let Some(spoken) = dialect.event(name) {
-            return Some(spoken);
+        if let Some(event_name) = dialect.event(name) {
+            return Some(event_name);
         }
-        let mut unheard = dialect.vocabulary().unheard.iter();
-        if let Some(unheard) = unheard.find(|unheard| unheard.name == name) {
-            self.unheard(unheard, &event.key_place);
+        let mut unsupported = dialect.vocabulary().unsupported.iter();
+        if let Some(unsupported) = unsupported.find(|unsupported| unsupported.name == name) {
+            self.report_unsupported(unsupported, &event.key_place);
             return None;
         }
         let problem = Problem::new("unknown-event", format!("there is no event `{name}`"))
@@ -150,7 +155,7 @@ impl<'a> Reading<'a> {
             .help(remedy(name, dialect));
         // In files of other runtimes, it may be a new event. A probable typo is still an error:
         // otherwise a guard would be lost.
-        match is_slip(name, dialect) {
+        match is_typo(name, dialect) {
             true => self.problems.push(problem),
             false => self.unsupported(problem),
         }
@@ -159,7 +164,7 @@ impl<'a> Reading<'a> {
 
     /// Reports an event that only fires in another runtime: an error if its hooks are guards, because a
     /// mere warning could be overlooked.
-    fn unheard(&mut self, event: &Unheard, place: &Place) {
+    fn report_unsupported(&mut self, event: &UnsupportedEvent, place: &Place) {
         let name = event.name;
         let what = match event.guards {
             true => "and what its hooks guard would not be guarded",
@@ -182,9 +187,9 @@ impl<'a> Reading<'a> {
     }
 
     /// Parses a list of matchers or hooks, or a single one.
-    fn groups(&mut self, node: &Node, spoken: &Spoken, dialect: Dialect) {
-        let group = Group {
-            spoken: *spoken,
+    fn groups(&mut self, node: &Node, event_name: &NamedEvent, dialect: Dialect) {
+        let group = HookGroup {
+            event_name: *event_name,
             dialect,
             matcher: Matcher::ALL,
             sequential: false,
@@ -199,25 +204,25 @@ impl<'a> Reading<'a> {
     }
 
     /// Parses `{matcher, preempt_yolo, hooks}`.
-    fn group(&mut self, node: &Node, mut group: Group) {
+    fn group(&mut self, node: &Node, mut group: HookGroup) {
         let Some(mut section) = Section::of(node, "a group of hooks", &mut self.problems) else {
             return;
         };
         let read = self.problems.len();
         let named = section.present("dialect");
         let around = group.dialect;
-        group.dialect = match self.spoken_in(named, group.dialect) {
+        group.dialect = match self.resolve_dialect(named, group.dialect) {
             Some(dialect) => dialect,
             None => return,
         };
         let is_foreign = group.dialect != Dialect::DockerAgent;
         if group.dialect != around {
             // A hook that is a guard by the name of its event stays a guard in another dialect.
-            let guards = group.spoken.guards;
-            group.spoken = group.dialect.speak(group.spoken.event);
-            group.spoken.guards |= guards;
+            let guards = group.event_name.guards;
+            group.event_name = group.dialect.named_event(group.event_name.event);
+            group.event_name.guards |= guards;
         }
-        if group.spoken.event.contract().tool_matched || is_foreign {
+        if group.event_name.event.contract().tool_matched || is_foreign {
             group.matcher = match self.matcher(&mut section, group.dialect) {
                 Some(matcher) => matcher,
                 None => return,
@@ -267,46 +272,46 @@ impl<'a> Reading<'a> {
         matcher.ok()
     }
 
-    fn hook(&mut self, node: &Node, group: &Group) {
+    fn hook(&mut self, node: &Node, group: &HookGroup) {
         let Some(mut section) = Section::of(node, "a hook", &mut self.problems) else {
             return;
         };
         let named = section.present("dialect");
-        let Some(dialect) = self.spoken_in(named, group.dialect) else {
+        let Some(dialect) = self.resolve_dialect(named, group.dialect) else {
             return;
         };
-        let mut spoken = match dialect == group.dialect {
-            true => group.spoken,
-            false => dialect.speak(group.spoken.event),
+        let mut event_name = match dialect == group.dialect {
+            true => group.event_name,
+            false => dialect.named_event(group.event_name.event),
         };
-        spoken.guards |= group.spoken.guards;
+        event_name.guards |= group.event_name.guards;
         let place = section.place().clone();
         let read = self.problems.len();
-        let definition = action::definition(self, &mut section, spoken.event, dialect);
+        let definition = action::definition(self, &mut section, event_name.event, dialect);
         self.finish(section, dialect);
         // After an error, no part of the hook may run.
         if let Some(definition) = definition.filter(|_| self.problems.len() == read) {
-            self.add(definition, &spoken, dialect, group, place);
+            self.add(definition, &event_name, dialect, group, place);
         }
     }
 
     fn add(
         &mut self,
         mut definition: Definition,
-        spoken: &Spoken,
+        event_name: &NamedEvent,
         dialect: Dialect,
-        group: &Group,
+        group: &HookGroup,
         place: Place,
     ) {
         definition.sequential |= group.sequential;
-        if spoken.guards {
+        if event_name.guards {
             definition.on_error = Some(OnError::Block);
         }
-        self.entries.push(Entry {
-            event: spoken.event,
-            spoken: spoken.name.into(),
+        self.entries.push(HookEntry {
+            event: event_name.event,
+            event_name: event_name.name.into(),
             matcher: group.matcher.clone(),
-            only: group.spoken.only,
+            only: group.event_name.only,
             definition,
             dialect,
             source: Arc::clone(&self.source),
@@ -316,7 +321,7 @@ impl<'a> Reading<'a> {
 
     /// Reports unread keys: an error in our files, an ignored option in files of other runtimes.
     fn finish(&mut self, mut section: Section<'_>, dialect: Dialect) {
-        for remark in dialect.vocabulary().remarks {
+        for remark in dialect.vocabulary().comment_keys {
             section.claim(remark);
         }
         if !self.foreign {
@@ -357,10 +362,10 @@ fn items(node: &Node) -> &[Node] {
 }
 
 /// True if a name is probably a typo of an event of the dialect.
-fn is_slip(name: &str, dialect: Dialect) -> bool {
+fn is_typo(name: &str, dialect: Dialect) -> bool {
     let vocabulary = dialect.vocabulary();
-    let known = vocabulary.events.iter().map(|spoken| spoken.name);
-    let known = known.chain(vocabulary.unheard.iter().map(|event| event.name));
+    let known = vocabulary.events.iter().map(|event_name| event_name.name);
+    let known = known.chain(vocabulary.unsupported.iter().map(|event| event.name));
     nearest(name, known).is_some_and(|near| {
         let (short, long) = (name.len().min(near.len()), name.len().max(near.len()));
         // `PreToolUse` and `PostToolUse` are similar, but both valid.
@@ -377,10 +382,14 @@ fn remedy(name: &str, dialect: Dialect) -> String {
     if let Some((other, event)) = other {
         return format!(
             "`dialect: {other}` beside the events lets them be {other}'s; here it is called `{}`",
-            dialect.speak(event).name
+            dialect.named_event(event).name
         );
     }
-    let known = dialect.vocabulary().events.iter().map(|spoken| spoken.name);
+    let known = dialect
+        .vocabulary()
+        .events
+        .iter()
+        .map(|event_name| event_name.name);
     let candidates: Vec<&str> = known.chain(Event::all().map(Event::name)).collect();
     match nearest(name, candidates.iter().copied()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),

@@ -8,40 +8,41 @@ use super::docker_agent;
 use super::tools;
 use super::transcript;
 use super::vocabulary::{
-    Argument, Form, Spoken, Tool, Vocabulary, argument, only, spoken, tool, unheard,
+    Argument, Form, NamedEvent, Tool, Vocabulary, argument, filtered_event, named_event, tool,
+    unsupported_event,
 };
 use crate::Dialect;
-use crate::definition::{Entry, Only};
+use crate::definition::{HookEntry, ResultFilter};
 use crate::event::Event;
 use crate::input::{Input, ToolUse};
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     events: &EVENTS,
-    unheard: &[
-        unheard("Setup"),
-        unheard("UserPromptExpansion"),
-        unheard("SubagentStart"),
-        unheard("TeammateIdle"),
-        unheard("TaskCreated"),
-        unheard("TaskCompleted"),
-        unheard("PermissionDenied"),
-        unheard("StopFailure"),
-        unheard("InstructionsLoaded"),
-        unheard("ConfigChange"),
-        unheard("CwdChanged"),
-        unheard("FileChanged"),
-        unheard("WorktreeCreate"),
-        unheard("WorktreeRemove"),
-        unheard("Elicitation"),
-        unheard("ElicitationResult"),
-        unheard("PostToolBatch"),
-        unheard("MessageDisplay"),
-        unheard("DirectoryAdded"),
-        unheard("PreModelSwitch"),
-        unheard("PostModelSwitch"),
+    unsupported: &[
+        unsupported_event("Setup"),
+        unsupported_event("UserPromptExpansion"),
+        unsupported_event("SubagentStart"),
+        unsupported_event("TeammateIdle"),
+        unsupported_event("TaskCreated"),
+        unsupported_event("TaskCompleted"),
+        unsupported_event("PermissionDenied"),
+        unsupported_event("StopFailure"),
+        unsupported_event("InstructionsLoaded"),
+        unsupported_event("ConfigChange"),
+        unsupported_event("CwdChanged"),
+        unsupported_event("FileChanged"),
+        unsupported_event("WorktreeCreate"),
+        unsupported_event("WorktreeRemove"),
+        unsupported_event("Elicitation"),
+        unsupported_event("ElicitationResult"),
+        unsupported_event("PostToolBatch"),
+        unsupported_event("MessageDisplay"),
+        unsupported_event("DirectoryAdded"),
+        unsupported_event("PreModelSwitch"),
+        unsupported_event("PostModelSwitch"),
     ],
     tools: &TOOLS,
-    remarks: &["description", "statusMessage"],
+    comment_keys: &["description", "statusMessage"],
     options_of_claude: true,
     arguments_beside: false,
     input_is_replaced: true,
@@ -53,26 +54,34 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
 /// The default timeout of a command or a request.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
-static EVENTS: [Spoken; COUNT] = events(only("PostToolUse", Event::PostToolUse, Only::Successes));
+static EVENTS: [NamedEvent; COUNT] = events(filtered_event(
+    "PostToolUse",
+    Event::PostToolUse,
+    ResultFilter::Successes,
+));
 
 /// The number of events, of Codex too.
 pub(super) const COUNT: usize = 12;
 
 /// The events. Codex differs in the tool calls that `PostToolUse` applies to.
-pub(super) const fn events(post_tool_use: Spoken) -> [Spoken; COUNT] {
+pub(super) const fn events(post_tool_use: NamedEvent) -> [NamedEvent; COUNT] {
     [
-        spoken("SessionStart", Event::SessionStart),
-        spoken("SessionEnd", Event::SessionEnd),
-        spoken("UserPromptSubmit", Event::UserPromptSubmit),
-        spoken("PreToolUse", Event::PreToolUse),
-        spoken("PermissionRequest", Event::PermissionRequest),
+        named_event("SessionStart", Event::SessionStart),
+        named_event("SessionEnd", Event::SessionEnd),
+        named_event("UserPromptSubmit", Event::UserPromptSubmit),
+        named_event("PreToolUse", Event::PreToolUse),
+        named_event("PermissionRequest", Event::PermissionRequest),
         post_tool_use,
-        only("PostToolUseFailure", Event::PostToolUse, Only::Failures),
-        spoken("Stop", Event::Stop),
-        spoken("SubagentStop", Event::SubagentStop),
-        spoken("PreCompact", Event::PreCompact),
-        spoken("PostCompact", Event::AfterCompaction),
-        spoken("Notification", Event::Notification),
+        filtered_event(
+            "PostToolUseFailure",
+            Event::PostToolUse,
+            ResultFilter::Failures,
+        ),
+        named_event("Stop", Event::Stop),
+        named_event("SubagentStop", Event::SubagentStop),
+        named_event("PreCompact", Event::PreCompact),
+        named_event("PostCompact", Event::AfterCompaction),
+        named_event("Notification", Event::Notification),
     ]
 }
 
@@ -121,13 +130,13 @@ const TASK: &[Argument] = &[
 const ENDS: [&str; 4] = ["clear", "logout", "prompt_input_exit", "other"];
 
 /// The input of its handlers.
-pub(super) fn told(entry: &Entry, input: &Input) -> Value {
+pub(super) fn write_input(entry: &HookEntry, input: &Input) -> Value {
     Value::Object(fields(Dialect::Claude, entry, input))
 }
 
 /// The input fields, of Codex too.
-pub(super) fn fields(dialect: Dialect, entry: &Entry, input: &Input) -> Map<String, Value> {
-    let mut told = docker_agent::base(&entry.spoken, input);
+pub(super) fn fields(dialect: Dialect, entry: &HookEntry, input: &Input) -> Map<String, Value> {
+    let mut told = docker_agent::base(&entry.event_name, input);
     let transcript = transcript::path(entry.dialect, input);
     told.insert("transcript_path".to_owned(), transcript.into());
     if input.parent_session_id.is_some() || input.event == Event::SubagentStop {
@@ -207,8 +216,8 @@ fn tool_fields(dialect: Dialect, input: &Input) -> Value {
         return Value::Null;
     };
     json!({
-        "tool_name": tools::told_name(dialect, tool),
-        "tool_input": tools::told_arguments(dialect, tool, input),
+        "tool_name": tools::input_name(dialect, tool),
+        "tool_input": tools::input_arguments(dialect, tool, input),
         "tool_use_id": tool.id,
     })
 }
@@ -236,7 +245,7 @@ fn response(dialect: Dialect, tool: &ToolUse, input: &Input, text: &str) -> Valu
             "isImage": false,
         }),
         "write_file" | "edit_file" => {
-            let arguments = tools::told_arguments(dialect, tool, input);
+            let arguments = tools::input_arguments(dialect, tool, input);
             let is_error = (input.tool_response.as_ref()).is_some_and(|told| told.is_error);
             json!({
                 "filePath": arguments.get("file_path"),

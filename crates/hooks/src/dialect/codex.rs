@@ -3,17 +3,22 @@
 use serde_json::Value;
 
 use super::claude;
-use super::vocabulary::{Form, Spoken, Tool, Vocabulary, argument, spoken, tool, unheard};
+use super::vocabulary::{
+    Form, NamedEvent, Tool, Vocabulary, argument, named_event, tool, unsupported_event,
+};
 use crate::Dialect;
-use crate::definition::Entry;
+use crate::definition::HookEntry;
 use crate::event::Event;
 use crate::input::Input;
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     events: &EVENTS,
-    unheard: &[unheard("SubagentStart"), unheard("Interrupt")],
+    unsupported: &[
+        unsupported_event("SubagentStart"),
+        unsupported_event("Interrupt"),
+    ],
     tools: &TOOLS,
-    remarks: &["description", "statusMessage"],
+    comment_keys: &["description", "statusMessage"],
     options_of_claude: false,
     arguments_beside: false,
     input_is_replaced: false,
@@ -30,10 +35,11 @@ static TOOLS: [Tool; claude::TOOLS_COUNT] = claude::tools(tool(
 ));
 
 /// Failed commands also fire `PostToolUse`.
-static EVENTS: [Spoken; claude::COUNT] = claude::events(spoken("PostToolUse", Event::PostToolUse));
+static EVENTS: [NamedEvent; claude::COUNT] =
+    claude::events(named_event("PostToolUse", Event::PostToolUse));
 
 /// The input of its handlers.
-pub(super) fn told(entry: &Entry, input: &Input) -> Value {
+pub(super) fn write_input(entry: &HookEntry, input: &Input) -> Value {
     let mut told = claude::fields(Dialect::Codex, entry, input);
     told.insert("turn_id".to_owned(), input.turn_id.as_str().into());
     told.insert("model".to_owned(), input.model_id.as_str().into());

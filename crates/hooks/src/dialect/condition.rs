@@ -31,7 +31,7 @@ impl PartialEq for Condition {
 }
 
 /// Additional tools that a rule covers, because they access files in the same way.
-const ALIKE: [(&str, &[&str]); 2] = [
+const EQUIVALENT_TOOLS: [(&str, &[&str]); 2] = [
     ("Edit", &["edit_file", "write_file", "apply_patch"]),
     ("Read", &["read_file", "list_dir", "glob", "grep"]),
 ];
@@ -39,7 +39,7 @@ const ALIKE: [(&str, &[&str]); 2] = [
 impl Condition {
     /// Parses a rule; `None` if it is invalid.
     #[must_use]
-    pub fn of(written: &str) -> Option<Self> {
+    pub fn parse(written: &str) -> Option<Self> {
         let written = written.trim();
         let (tool, called_with) = match written.split_once('(') {
             Some((tool, rest)) => (tool, Some(rest.strip_suffix(')')?)),
@@ -74,33 +74,33 @@ impl Condition {
         };
         let is_named = self.tool.is_match(&tool.name)
             || tools::names(dialect, tool).any(|name| self.tool.is_match(&name))
-            || (dialect != Dialect::DockerAgent && ALIKE.iter().any(is_alike));
+            || (dialect != Dialect::DockerAgent && EQUIVALENT_TOOLS.iter().any(is_alike));
         is_named
             && self
                 .called_with
                 .as_ref()
-                .is_none_or(|with| is_called_with(with, dialect, tool, input))
+                .is_none_or(|with| matches_argument(with, dialect, tool, input))
     }
 }
 
-fn is_called_with(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input) -> bool {
+fn matches_argument(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input) -> bool {
     let text = |key: &str| tool.input.get(key).and_then(Value::as_str);
     match tool.name.as_str() {
         _ if tool.mcp.is_some() => true,
         "shell" => {
-            let told = tools::told_arguments(dialect, tool, input);
+            let told = tools::input_arguments(dialect, tool, input);
             told.get("command")
                 .and_then(Value::as_str)
-                .is_none_or(|line| is_of_line(with, line))
+                .is_none_or(|line| matches_command_line(with, line))
         }
         "read_file" | "write_file" | "edit_file" => {
-            text("path").is_none_or(|path| is_of_path(with, path, &input.cwd))
+            text("path").is_none_or(|path| matches_path(with, path, &input.cwd))
         }
         // A search in a directory may read any file in it.
         _ if !tool.touches.searches.is_empty() => true,
         "apply_patch" if tool.touches.paths().next().is_some() => {
             let mut paths = tool.touches.paths();
-            paths.any(|path| is_of_path(with, &path.to_string_lossy(), &input.cwd))
+            paths.any(|path| matches_path(with, &path.to_string_lossy(), &input.cwd))
         }
         "web_fetch" => with.strip_prefix("domain:").is_none_or(|domain| {
             let host = text("url").and_then(host);
@@ -120,7 +120,7 @@ fn pattern(written: &str, behind: &str) -> Option<Regex> {
 
 /// True if a command line may run a command that matches: `git *` matches `git` and everything that
 /// starts with `git `; `git:*` is the older notation.
-fn is_of_line(with: &str, line: &str) -> bool {
+fn matches_command_line(with: &str, line: &str) -> bool {
     let command = Command {
         text: CommandText::Line(line.to_owned()),
         directory: None,
@@ -130,8 +130,8 @@ fn is_of_line(with: &str, line: &str) -> bool {
 
 /// True if a path matches in the sense of a `.gitignore` line. Roots: `//` the file system root, `~/`
 /// any directory, `/` and `./` the working directory of the tools.
-fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
-    let workspace = normal(workspace);
+fn matches_path(with: &str, path: &str, workspace: &Path) -> bool {
+    let workspace = normalize(workspace);
     let workspace = workspace.as_path();
     let path = workspace.join(path);
     // A symbolic link leads to a file with another path.
@@ -140,17 +140,17 @@ fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
         let parent = parent.unwrap_or(Path::new("/")).canonicalize()?;
         Ok::<_, std::io::Error>(parent.join(name.unwrap_or_default()))
     });
-    let path = normal(&path);
+    let path = normalize(&path);
     let roots = workspace.canonicalize();
-    is_written_so(with, &path, workspace)
+    matches_path_as_written(with, &path, workspace)
         || real.is_ok_and(|real| {
             let workspace = roots.as_deref().unwrap_or(workspace);
-            real != path && is_written_so(with, &real, workspace)
+            real != path && matches_path_as_written(with, &real, workspace)
         })
 }
 
 /// True if a path matches as written, without resolving links.
-fn is_written_so(with: &str, path: &Path, workspace: &Path) -> bool {
+fn matches_path_as_written(with: &str, path: &Path, workspace: &Path) -> bool {
     let (root, line) = match (with.strip_prefix("//"), with.strip_prefix('~')) {
         (Some(absolute), _) => (Path::new("/"), format!("/{absolute}")),
         // The home directory depends on the user, so any directory matches.
@@ -177,16 +177,16 @@ fn is_written_so(with: &str, path: &Path, workspace: &Path) -> bool {
 }
 
 /// Removes `.` and `..` lexically.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
+fn normalize(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
     for part in path.components() {
         match part {
             std::path::Component::CurDir => {}
-            std::path::Component::ParentDir => drop(normal.pop()),
-            part => normal.push(part),
+            std::path::Component::ParentDir => drop(normalized.pop()),
+            part => normalized.push(part),
         }
     }
-    normal
+    normalized
 }
 
 /// Returns the normalized host of a URL; `None` if a full URL parser would be needed.
@@ -219,7 +219,7 @@ mod tests {
             cwd: "/work".into(),
             ..Input::default()
         };
-        let condition = Condition::of(rule).unwrap();
+        let condition = Condition::parse(rule).unwrap();
         condition.applies(Dialect::Claude, &tool, &input)
     }
 
@@ -298,7 +298,7 @@ mod tests {
         assert!(task("Agent(reviewer)"));
         assert!(!task("Agent(writer)"));
         for rule in ["", "Bash(git", "(git)", "Bash (x)", "Bash(x) y"] {
-            assert!(Condition::of(rule).is_none(), "{rule}");
+            assert!(Condition::parse(rule).is_none(), "{rule}");
         }
         let tool = ToolUse {
             name: "mcp_github_create".to_owned(),
@@ -306,7 +306,7 @@ mod tests {
             ..ToolUse::default()
         };
         let of_server = |rule| {
-            let condition = Condition::of(rule).unwrap();
+            let condition = Condition::parse(rule).unwrap();
             condition.applies(Dialect::Claude, &tool, &Input::default())
         };
         for rule in ["mcp__github", "mcp__github__create", "mcp__github__*"] {
@@ -377,7 +377,7 @@ mod tests {
     fn places_may_be_written_in_more_than_one_way() {
         for place in ["/work/", "/work/./", "/other/../work"] {
             for (path, is_meant) in [("a.env", true), (".", false), ("b.txt", false)] {
-                let applies = is_of_path("*.env", path, Path::new(place));
+                let applies = matches_path("*.env", path, Path::new(place));
                 assert_eq!(applies, is_meant, "{place} {path}");
             }
         }

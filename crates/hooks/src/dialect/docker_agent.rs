@@ -4,10 +4,12 @@ use serde_json::{Map, Value, json};
 
 use super::messages;
 use super::tools;
-use super::vocabulary::{Form, Unheard, Vocabulary, argument, guarding, spoken, tool};
+use super::vocabulary::{
+    Form, UnsupportedEvent, Vocabulary, argument, guarding, named_event, tool,
+};
 use crate::Dialect;
 use crate::contract::Field;
-use crate::definition::{DEFAULT_TIMEOUT, Entry};
+use crate::definition::{DEFAULT_TIMEOUT, HookEntry};
 use crate::event::Event;
 use crate::input::{Answer, Input};
 use cachalot_model::{StopReason, Usage};
@@ -18,10 +20,10 @@ const BEFORE_AGENT_RUN: &str = "before_agent_run";
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     // All other event names are the same as ours.
     events: &[
-        spoken("pre_user_turn", Event::PreUserTurn),
+        named_event("pre_user_turn", Event::PreUserTurn),
         guarding(BEFORE_AGENT_RUN, Event::PreUserTurn),
     ],
-    unheard: &UNHEARD,
+    unsupported: &UNSUPPORTED,
     tools: &[
         tool(
             "shell",
@@ -39,7 +41,7 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         ),
         tool("web_fetch", &["fetch"], &[]),
     ],
-    remarks: &[],
+    comment_keys: &[],
     options_of_claude: false,
     arguments_beside: true,
     input_is_replaced: false,
@@ -55,43 +57,43 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
 
 /// Events that this runtime does not fire. Guards of something that does not exist here are only a
 /// warning.
-static UNHEARD: [Unheard; 8] = [
-    Unheard {
+static UNSUPPORTED: [UnsupportedEvent; 8] = [
+    UnsupportedEvent {
         name: "user_steering_messages_submit",
         nearest: "nothing can be said into a turn here: `user_prompt_submit` is told of all that the user says",
         guards: false,
     },
-    Unheard {
+    UnsupportedEvent {
         name: "user_followup_submit",
         nearest: "what the user says next begins a turn here: `user_prompt_submit` is told of it",
         guards: false,
     },
-    Unheard {
+    UnsupportedEvent {
         name: "after_agent_complete",
         nearest: "`stop` is told of the answer, but cannot forbid it",
         guards: true,
     },
-    Unheard {
+    UnsupportedEvent {
         name: "on_session_resume",
         nearest: "nobody grants a turn more model calls here: `on_max_iterations` is told that it has none left",
         guards: false,
     },
-    Unheard {
+    UnsupportedEvent {
         name: "on_tool_approval_decision",
         nearest: "`permission_request` is told before the user is asked, `post_tool_use` of calls that were made",
         guards: false,
     },
-    Unheard {
+    UnsupportedEvent {
         name: "worktree_create",
         nearest: "no worktrees are made here: `session_start` is told that a session begins",
         guards: false,
     },
-    Unheard {
+    UnsupportedEvent {
         name: "skill_content_guard",
         nearest: "skills are read with the tool `skill_view` here: `tool_guard` can forbid that, and `tool_response_transform` rewrite what it gives",
         guards: true,
     },
-    Unheard {
+    UnsupportedEvent {
         name: "prompt_file_guard",
         nearest: "instead of `add_prompt_files`, a command at `turn_start` can look at a file before it prints it",
         guards: true,
@@ -99,12 +101,12 @@ static UNHEARD: [Unheard; 8] = [
 ];
 
 /// The input of its handlers: all fields of the event; empty values are left out.
-pub(super) fn told(entry: &Entry, input: &Input) -> Value {
-    let mut told = common(&entry.spoken, input);
+pub(super) fn write_input(entry: &HookEntry, input: &Input) -> Value {
+    let mut told = common(&entry.event_name, input);
     for field in input.event.contract().fields {
         write(*field, input, &mut told);
     }
-    if *entry.spoken == *BEFORE_AGENT_RUN {
+    if *entry.event_name == *BEFORE_AGENT_RUN {
         write_invocation(input, &mut told);
     }
     Value::Object(told)
@@ -209,7 +211,7 @@ fn write_messages(input: &Input, told: &mut Map<String, Value>) {
     if input.messages.is_empty() {
         return;
     }
-    let (messages, unsent) = messages::told(input);
+    let (messages, unsent) = messages::to_pieces(input);
     told.insert("messages".to_owned(), Value::Array(messages));
     told.insert("unsent".to_owned(), unsent.into());
 }
@@ -245,7 +247,7 @@ fn write_tool(input: &Input, told: &mut Map<String, Value>) {
     put(told, "tool_use_id", &tool.id);
     put(told, "tool_category", &tool.category);
     put_true(told, "tool_read_only", tool.read_only);
-    let arguments = tools::told_arguments(Dialect::DockerAgent, tool, input);
+    let arguments = tools::input_arguments(Dialect::DockerAgent, tool, input);
     told.insert("tool_input".to_owned(), Value::Object(arguments));
 }
 

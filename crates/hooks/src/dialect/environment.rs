@@ -5,33 +5,33 @@ use crate::input::Input;
 
 /// The content of a variable.
 #[derive(Clone, Copy)]
-enum Says {
+enum Variable {
     Directory,
     Session,
     Event,
     Agent,
 }
 
-const OWN: [(&str, Says); 4] = [
-    ("CACHALOT_PROJECT_DIR", Says::Directory),
-    ("CACHALOT_SESSION_ID", Says::Session),
-    ("CACHALOT_HOOK_EVENT", Says::Event),
-    ("CACHALOT_AGENT_NAME", Says::Agent),
+const OWN: [(&str, Variable); 4] = [
+    ("CACHALOT_PROJECT_DIR", Variable::Directory),
+    ("CACHALOT_SESSION_ID", Variable::Session),
+    ("CACHALOT_HOOK_EVENT", Variable::Event),
+    ("CACHALOT_AGENT_NAME", Variable::Agent),
 ];
 
-const CLAUDE: [(&str, Says); 1] = [("CLAUDE_PROJECT_DIR", Says::Directory)];
+const CLAUDE: [(&str, Variable); 1] = [("CLAUDE_PROJECT_DIR", Variable::Directory)];
 
 /// Gemini CLI also sets Claude Code's variable.
-const GEMINI: [(&str, Says); 4] = [
-    ("GEMINI_PROJECT_DIR", Says::Directory),
-    ("GEMINI_CWD", Says::Directory),
-    ("GEMINI_SESSION_ID", Says::Session),
-    ("CLAUDE_PROJECT_DIR", Says::Directory),
+const GEMINI: [(&str, Variable); 4] = [
+    ("GEMINI_PROJECT_DIR", Variable::Directory),
+    ("GEMINI_CWD", Variable::Directory),
+    ("GEMINI_SESSION_ID", Variable::Session),
+    ("CLAUDE_PROJECT_DIR", Variable::Directory),
 ];
 
 /// The variables of a dialect, in addition to our own.
 pub(super) fn variables(dialect: Dialect, input: &Input) -> Vec<(String, String)> {
-    let theirs: &[(&str, Says)] = match dialect {
+    let theirs: &[(&str, Variable)] = match dialect {
         Dialect::DockerAgent => &[],
         Dialect::Claude | Dialect::Codex => &CLAUDE,
         Dialect::Gemini => &GEMINI,
@@ -42,11 +42,11 @@ pub(super) fn variables(dialect: Dialect, input: &Input) -> Vec<(String, String)
         .collect()
 }
 
-fn value(says: Says, input: &Input) -> String {
+fn value(says: Variable, input: &Input) -> String {
     match says {
-        Says::Directory => input.cwd.to_string_lossy().into_owned(),
-        Says::Session => input.session_id.clone(),
-        Says::Event => input.event.name().to_owned(),
-        Says::Agent => input.agent_name.clone(),
+        Variable::Directory => input.cwd.to_string_lossy().into_owned(),
+        Variable::Session => input.session_id.clone(),
+        Variable::Event => input.event.name().to_owned(),
+        Variable::Agent => input.agent_name.clone(),
     }
 }

@@ -14,24 +14,24 @@ pub(crate) enum FirstLine {
     Other,
     /// The command continues in the background; it is killed after `limit` (default: the timeout of the
     /// hook).
-    RunsOn { limit: Option<Duration> },
+    MovedToBackground { limit: Option<Duration> },
 }
 
 /// The maximum length of such a line in bytes. A longer line is ordinary output.
-const LONGEST: usize = 4_096;
+const MAX_BYTES: usize = 4_096;
 
 impl FirstLine {
     /// Parses the first line of a stdout that may still grow. A complete object needs no newline after
     /// it.
-    pub(crate) fn of(stdout: &[u8]) -> Self {
+    pub(crate) fn parse(stdout: &[u8]) -> Self {
         let (line, is_whole) = split(stdout);
-        if line.len() > LONGEST {
+        if line.len() > MAX_BYTES {
             return Self::Other;
         }
         match (line.first(), serde_json::from_slice::<Value>(line)) {
             (None, _) => Self::Incomplete,
             (Some(b'{'), Ok(said)) => match said["async"] == true {
-                true => Self::RunsOn {
+                true => Self::MovedToBackground {
                     limit: said["asyncTimeout"].as_u64().map(Duration::from_millis),
                 },
                 false => Self::Other,
@@ -75,7 +75,7 @@ fn trimmed(stdout: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    const NO_LIMIT: FirstLine = FirstLine::RunsOn { limit: None };
+    const NO_LIMIT: FirstLine = FirstLine::MovedToBackground { limit: None };
 
     #[test]
     fn the_first_line_says_whether_the_command_runs_on() {
@@ -87,7 +87,7 @@ mod tests {
             ("\u{feff} {\"async\": true}\r\n{\"a\": 1}", NO_LIMIT),
             (
                 "{\"async\":true,\"asyncTimeout\":1500}\n",
-                FirstLine::RunsOn {
+                FirstLine::MovedToBackground {
                     limit: Some(Duration::from_millis(1500)),
                 },
             ),
@@ -101,7 +101,7 @@ mod tests {
                 FirstLine::Other,
             ),
         ] {
-            assert_eq!(FirstLine::of(stdout.as_bytes()), expected, "{stdout:?}");
+            assert_eq!(FirstLine::parse(stdout.as_bytes()), expected, "{stdout:?}");
         }
     }
 

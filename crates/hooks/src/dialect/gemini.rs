@@ -8,18 +8,18 @@ use super::docker_agent;
 use super::tools;
 use super::transcript;
 use super::vocabulary::{
-    Argument, Form, Spoken, Tool, Vocabulary, argument, spoken, tool, unheard,
+    Argument, Form, NamedEvent, Tool, Vocabulary, argument, named_event, tool, unsupported_event,
 };
 use crate::Dialect;
-use crate::definition::{DEFAULT_TIMEOUT, Entry};
+use crate::definition::{DEFAULT_TIMEOUT, HookEntry};
 use crate::event::Event;
 use crate::input::Input;
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     events: &EVENTS,
-    unheard: &[unheard("BeforeToolSelection")],
+    unsupported: &[unsupported_event("BeforeToolSelection")],
     tools: &TOOLS,
-    remarks: &["description"],
+    comment_keys: &["description"],
     options_of_claude: false,
     arguments_beside: false,
     input_is_replaced: false,
@@ -28,17 +28,17 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     plain_context: &[],
 };
 
-static EVENTS: [Spoken; 10] = [
-    spoken("SessionStart", Event::SessionStart),
-    spoken("SessionEnd", Event::SessionEnd),
-    spoken("BeforeAgent", Event::UserPromptSubmit),
-    spoken("AfterAgent", Event::Stop),
-    spoken("BeforeModel", Event::BeforeLlmCall),
-    spoken("AfterModel", Event::AfterLlmCall),
-    spoken("BeforeTool", Event::PreToolUse),
-    spoken("AfterTool", Event::PostToolUse),
-    spoken("Notification", Event::Notification),
-    spoken("PreCompress", Event::PreCompact),
+static EVENTS: [NamedEvent; 10] = [
+    named_event("SessionStart", Event::SessionStart),
+    named_event("SessionEnd", Event::SessionEnd),
+    named_event("BeforeAgent", Event::UserPromptSubmit),
+    named_event("AfterAgent", Event::Stop),
+    named_event("BeforeModel", Event::BeforeLlmCall),
+    named_event("AfterModel", Event::AfterLlmCall),
+    named_event("BeforeTool", Event::PreToolUse),
+    named_event("AfterTool", Event::PostToolUse),
+    named_event("Notification", Event::Notification),
+    named_event("PreCompress", Event::PreCompact),
 ];
 
 const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
@@ -76,8 +76,8 @@ static TOOLS: [Tool; 9] = [
 ];
 
 /// The input of its handlers.
-pub(super) fn told(entry: &Entry, input: &Input) -> Value {
-    let mut told = docker_agent::base(&entry.spoken, input);
+pub(super) fn write_input(entry: &HookEntry, input: &Input) -> Value {
+    let mut told = docker_agent::base(&entry.event_name, input);
     let transcript = transcript::path(entry.dialect, input);
     told.insert("transcript_path".to_owned(), transcript.into());
     if let Some(at) = input.at {
@@ -174,8 +174,8 @@ fn tool_fields(input: &Input) -> Value {
         return Value::Null;
     };
     let mut about = json!({
-        "tool_name": tools::told_name(Dialect::Gemini, tool),
-        "tool_input": tools::told_arguments(Dialect::Gemini, tool, input),
+        "tool_name": tools::input_name(Dialect::Gemini, tool),
+        "tool_input": tools::input_arguments(Dialect::Gemini, tool, input),
     });
     if let Some((server, name)) = &tool.mcp {
         about["mcp_context"] = json!({"server_name": server, "tool_name": name});

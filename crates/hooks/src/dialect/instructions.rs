@@ -8,9 +8,9 @@ use std::sync::Arc;
 use cachalot_model::Message;
 use serde_json::Value;
 
-use super::answer::text;
-use super::said::Said;
-use crate::builtin::paragraph::{in_one_line, last_said};
+use super::output::text;
+use super::output_object::OutputObject;
+use crate::builtin::paragraph::{last_paragraph, single_line};
 
 /// The paragraph for an instruction that was removed without a text.
 const REMOVED: &str = "This does not hold any more.";
@@ -30,7 +30,7 @@ fn paragraph(item: &Value, conversation: &[Arc<Message>]) -> Result<Option<Strin
     if !item.is_object() {
         return Err("an item of `instruction_context` is no object".to_owned());
     }
-    let item = Said::of(Some(item));
+    let item = OutputObject::new(Some(item));
     let words = |key| {
         let words = text(item, key)?.unwrap_or_default();
         Ok::<_, String>(words.trim_end().to_owned())
@@ -38,7 +38,7 @@ fn paragraph(item: &Value, conversation: &[Arc<Message>]) -> Result<Option<Strin
     let names = [words("label")?, words("path")?, words("key")?];
     let name = names.into_iter().find(|name| !name.is_empty());
     let heading = heading(&name.unwrap_or_default());
-    let before = last_said(&heading, conversation);
+    let before = last_paragraph(&heading, conversation);
     let is_said =
         |words: &str| before.is_some_and(|said| said.starts_with(&under(&heading, words)));
     let (content, changed) = (words("content")?, words("changed_content")?);
@@ -65,7 +65,7 @@ fn heading(name: &str) -> String {
         "" => "<instructions>\n".to_owned(),
         name => format!(
             "<instructions of=\"{}\">\n",
-            in_one_line(name).replace('"', "'")
+            single_line(name).replace('"', "'")
         ),
     }
 }
@@ -75,7 +75,7 @@ fn under(heading: &str, words: &str) -> String {
     format!("{heading}{words}\n</instructions>")
 }
 
-fn is(item: Said<'_>, key: &str) -> Result<bool, String> {
+fn is(item: OutputObject<'_>, key: &str) -> Result<bool, String> {
     match item.get(key) {
         None => Ok(false),
         Some(Value::Bool(is)) => Ok(*is),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::input::Input;
 
 /// Returns the pieces of the conversation, and the number of unsent pieces at its end.
-pub(super) fn told(input: &Input) -> (Vec<Value>, usize) {
+pub(super) fn to_pieces(input: &Input) -> (Vec<Value>, usize) {
     let pieces = input.messages.iter().map(|message| pieces(message));
     let pieces: Vec<Vec<Value>> = pieces.collect();
     let sent = pieces.len().saturating_sub(input.unsent);
@@ -22,7 +22,7 @@ pub(super) fn told(input: &Input) -> (Vec<Value>, usize) {
 }
 
 /// A conversation that a handler rewrote.
-pub(super) struct Rewritten {
+pub(super) struct RewrittenConversation {
     /// The messages that replace the unsent ones; `None` if they are unchanged.
     pub(super) unsent: Option<Vec<Message>>,
     /// Set if sent messages were changed, too; these changes are ignored.
@@ -33,8 +33,11 @@ pub(super) struct Rewritten {
 ///
 /// # Errors
 /// The invalid part of the conversation.
-pub(super) fn rewritten(input: &Input, updated: &[Value]) -> Result<Rewritten, String> {
-    let (pieces, unsent) = told(input);
+pub(super) fn parse_rewritten(
+    input: &Input,
+    updated: &[Value],
+) -> Result<RewrittenConversation, String> {
+    let (pieces, unsent) = to_pieces(input);
     let sent = pieces.len() - unsent;
     if updated.len() < sent {
         return Err(format!(
@@ -45,17 +48,17 @@ pub(super) fn rewritten(input: &Input, updated: &[Value]) -> Result<Rewritten, S
     let changed_sent = updated[..sent] != pieces[..sent];
     let tail = &updated[sent..];
     if tail == &pieces[sent..] {
-        return Ok(Rewritten {
+        return Ok(RewrittenConversation {
             unsent: None,
             changed_sent,
         });
     }
     let originals = &input.messages[input.messages.len().saturating_sub(input.unsent)..];
     let unsent = match is_aligned(&pieces[sent..], tail) {
-        true => aligned(originals, tail)?,
-        false => regrouped(originals, tail)?,
+        true => rebuild_aligned(originals, tail)?,
+        false => regroup(originals, tail)?,
     };
-    Ok(Rewritten {
+    Ok(RewrittenConversation {
         unsent: Some(unsent),
         changed_sent,
     })
@@ -70,7 +73,7 @@ fn is_aligned(before: &[Value], after: &[Value]) -> bool {
             .all(|(before, after)| before["role"] == after["role"])
 }
 
-fn aligned(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
+fn rebuild_aligned(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
     let mut messages = Vec::with_capacity(originals.len());
     for original in originals {
         let before = pieces(original);
@@ -119,7 +122,7 @@ fn restore(block: &mut Block, original: &Message) {
 }
 
 /// Converts pieces that were added, removed or moved to messages.
-fn regrouped(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
+fn regroup(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
     let mut originals = originals.to_vec();
     let mut messages = Vec::new();
     while !tail.is_empty() {
@@ -144,7 +147,7 @@ fn regrouped(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Messa
 
 /// Converts a conversation without originals.
 pub(super) fn parse(pieces: &[Value]) -> Result<Vec<Message>, String> {
-    regrouped(&[], pieces)
+    regroup(&[], pieces)
 }
 
 /// Appends a message. Consecutive tool results, and the user's text after them, become one message.
@@ -329,18 +332,18 @@ fn calls(piece: &Map<String, Value>) -> Result<Vec<Block>, String> {
 ///
 /// # Errors
 /// The handler changed something other than texts.
-pub(super) fn retold(
+pub(super) fn parse_rewritten_texts(
     input: &Input,
     before: &[Value],
     after: &[Value],
-) -> Result<Rewritten, String> {
+) -> Result<RewrittenConversation, String> {
     if before.len() != after.len() || !is_aligned(before, after) {
         return Err("`llm_request.messages` may change the text of messages, and not how many they are and who says them".to_owned());
     }
     let sent = before.len().saturating_sub(input.unsent);
     let changed_sent = before[..sent] != after[..sent];
     if before[sent..] == after[sent..] {
-        return Ok(Rewritten {
+        return Ok(RewrittenConversation {
             unsent: None,
             changed_sent,
         });
@@ -355,7 +358,7 @@ pub(super) fn retold(
         }
         unsent.push(message);
     }
-    Ok(Rewritten {
+    Ok(RewrittenConversation {
         unsent: Some(unsent),
         changed_sent,
     })

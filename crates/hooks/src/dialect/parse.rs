@@ -37,17 +37,17 @@ pub fn parse_input(event: Event, json: &str) -> Result<Input, Problem> {
                 .help("write what a hook is told, as one JSON object"),
         );
     };
-    let told = Told { event, map: &map };
+    let told = InputParser { event, map: &map };
     told.check()?;
     told.input()
 }
 
-struct Told<'a> {
+struct InputParser<'a> {
     event: Event,
     map: &'a Map<String, Value>,
 }
 
-impl Told<'_> {
+impl InputParser<'_> {
     fn check(&self) -> Result<(), Problem> {
         let fields = self.event.contract().fields.iter();
         let of_event = fields.flat_map(|field| field.keys());
@@ -167,7 +167,7 @@ impl Told<'_> {
         let Some(usage) = self.object("usage")? else {
             return Ok(None);
         };
-        let usage = Told {
+        let usage = InputParser {
             event: self.event,
             map: usage,
         };

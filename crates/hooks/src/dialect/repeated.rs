@@ -13,16 +13,16 @@ pub(super) struct Document {
     pub(super) value: Value,
     /// The overridden values, each in a document of its own: for `{"a": {"b": 1, "b": 2}}`, this is
     /// `{"a": {"b": 1}}`. Values within lists are not recorded.
-    pub(super) lost: Vec<Value>,
+    pub(super) overridden: Vec<Value>,
     /// A repeated key.
     pub(super) repeated: Option<String>,
 }
 
 impl Document {
-    fn of(value: impl Into<Value>) -> Self {
+    fn new(value: impl Into<Value>) -> Self {
         Self {
             value: value.into(),
-            lost: Vec::new(),
+            overridden: Vec::new(),
             repeated: None,
         }
     }
@@ -30,13 +30,13 @@ impl Document {
 
 impl<'de> Deserialize<'de> for Document {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(DocumentVisitor)
     }
 }
 
-struct Reader;
+struct DocumentVisitor;
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for DocumentVisitor {
     type Value = Document;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,27 +44,27 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_unit<E: Error>(self) -> Result<Document, E> {
-        Ok(Document::of(Value::Null))
+        Ok(Document::new(Value::Null))
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Document, E> {
-        Ok(Document::of(value))
+        Ok(Document::new(value))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Document, E> {
-        Ok(Document::of(value))
+        Ok(Document::new(value))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Document, E> {
-        Ok(Document::of(value))
+        Ok(Document::new(value))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Document, E> {
-        Ok(Document::of(value))
+        Ok(Document::new(value))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Document, E> {
-        Ok(Document::of(value))
+        Ok(Document::new(value))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Document, A::Error> {
@@ -76,25 +76,25 @@ impl<'de> Visitor<'de> for Reader {
         }
         Ok(Document {
             repeated,
-            ..Document::of(list)
+            ..Document::new(list)
         })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Document, A::Error> {
         let mut map = Map::new();
-        let (mut lost, mut repeated) = (Vec::new(), None);
+        let (mut overridden, mut repeated) = (Vec::new(), None);
         while let Some((key, member)) = members.next_entry::<String, Document>()? {
             let alone = |value| Value::Object(Map::from_iter([(key.clone(), value)]));
-            lost.extend(member.lost.into_iter().map(alone));
+            overridden.extend(member.overridden.into_iter().map(alone));
             repeated = repeated.or(member.repeated);
             if let Some(earlier) = map.insert(key.clone(), member.value) {
-                lost.push(Value::Object(Map::from_iter([(key.clone(), earlier)])));
+                overridden.push(Value::Object(Map::from_iter([(key.clone(), earlier)])));
                 repeated = repeated.or(Some(key));
             }
         }
         Ok(Document {
             value: Value::Object(map),
-            lost,
+            overridden,
             repeated,
         })
     }
@@ -112,8 +112,8 @@ mod tests {
         let text = r#"{"a": {"b": 1, "b": [2], "c": null}, "a": 3, "d": [{"e": 1, "e": 2}]}"#;
         let document: Document = serde_json::from_str(text).unwrap();
         assert_eq!(document.value, json!({"a": 3, "d": [{"e": 2}]}));
-        let lost = [json!({"a": {"b": 1}}), json!({"a": {"b": [2], "c": null}})];
-        assert_eq!(document.lost, lost);
+        let overridden = [json!({"a": {"b": 1}}), json!({"a": {"b": [2], "c": null}})];
+        assert_eq!(document.overridden, overridden);
         assert_eq!(document.repeated.as_deref(), Some("b"));
     }
 
@@ -123,6 +123,6 @@ mod tests {
         let document: Document = serde_json::from_str(text).unwrap();
         let value: Value = serde_json::from_str(text).unwrap();
         assert_eq!(document.value, value);
-        assert!(document.lost.is_empty() && document.repeated.is_none());
+        assert!(document.overridden.is_empty() && document.repeated.is_none());
     }
 }

@@ -1,10 +1,10 @@
 //! Strict output: an output that the event ignores is a failure.
 
 use super::Dialect;
-use super::said::{Said, snake};
+use super::output_object::{OutputObject, snake};
 use crate::Event;
-use crate::contract::Honoured;
-use crate::definition::Entry;
+use crate::contract::SpecificOutput;
+use crate::definition::HookEntry;
 
 /// The top-level keys of an output.
 const KEYS: [&str; 6] = [
@@ -18,16 +18,21 @@ const KEYS: [&str; 6] = [
 
 /// True for a key of an output or of `hook_specific_output`.
 pub(super) fn is_key(key: &str) -> bool {
-    let specific = Honoured::ALL.iter().flat_map(|honoured| honoured.keys());
+    let specific = SpecificOutput::ALL
+        .iter()
+        .flat_map(|honoured| honoured.keys());
     key == "suppress_output"
         || KEYS.contains(&key)
         || specific.into_iter().any(|known| known.name == key)
 }
 
 /// Aliases of outputs.
-const ALIASES: [(&str, Honoured); 2] = [
-    ("updated_tool_output", Honoured::UpdatedToolResponse),
-    ("updated_m_c_p_tool_output", Honoured::UpdatedToolResponse),
+const ALIASES: [(&str, SpecificOutput); 2] = [
+    ("updated_tool_output", SpecificOutput::UpdatedToolResponse),
+    (
+        "updated_m_c_p_tool_output",
+        SpecificOutput::UpdatedToolResponse,
+    ),
 ];
 
 /// Checks an output and its `hook_specific_output`.
@@ -36,9 +41,9 @@ const ALIASES: [(&str, Honoured); 2] = [
 /// The first key or value that has no effect.
 pub(super) fn check(
     dialect: Dialect,
-    entry: &Entry,
-    top: Said<'_>,
-    specific: Said<'_>,
+    entry: &HookEntry,
+    top: OutputObject<'_>,
+    specific: OutputObject<'_>,
 ) -> Result<(), String> {
     for key in top.keys() {
         let plain = snake(key);
@@ -60,21 +65,21 @@ pub(super) fn check(
     {
         return Err(format!(
             "strict output: it is for {name}, and this is `{}`",
-            entry.spoken
+            entry.event_name
         ));
     }
     for key in specific
         .keys()
         .filter(|key| snake(key) != "hook_event_name")
     {
-        match meaning(dialect, entry.event, &snake(key)) {
+        match output_of_key(dialect, entry.event, &snake(key)) {
             None => {
                 return Err(format!(
                     "strict output: `{key}` is no key of `hook_specific_output`"
                 ));
             }
             // The agent continues with it (`stop`).
-            Some(Honoured::AdditionalContext)
+            Some(SpecificOutput::AdditionalContext)
                 if dialect == Dialect::Claude && entry.event == Event::Stop => {}
             Some(what) if !entry.event.contract().honours(what) => {
                 return Err(format!(
@@ -88,24 +93,26 @@ pub(super) fn check(
     Ok(())
 }
 
-fn names(entry: &Entry, name: &str) -> bool {
-    *name == *entry.spoken
+fn names(entry: &HookEntry, name: &str) -> bool {
+    *name == *entry.event_name
         || Dialect::ALL
             .into_iter()
             .filter_map(|dialect| dialect.event(name))
-            .any(|spoken| spoken.event == entry.event)
+            .any(|event_name| event_name.event == entry.event)
 }
 
 /// Returns the output that a key of `hook_specific_output` stands for.
-fn meaning(dialect: Dialect, event: Event, key: &str) -> Option<Honoured> {
+fn output_of_key(dialect: Dialect, event: Event, key: &str) -> Option<SpecificOutput> {
     let of_request = match (dialect, event, key) {
-        (Dialect::Gemini, Event::PreToolUse, "tool_input") => Some(Honoured::UpdatedInput),
-        (Dialect::Gemini, Event::BeforeLlmCall, "llm_request") => Some(Honoured::UpdatedMessages),
-        (_, Event::PermissionRequest, "decision") => Some(Honoured::PermissionDecision),
+        (Dialect::Gemini, Event::PreToolUse, "tool_input") => Some(SpecificOutput::UpdatedInput),
+        (Dialect::Gemini, Event::BeforeLlmCall, "llm_request") => {
+            Some(SpecificOutput::UpdatedMessages)
+        }
+        (_, Event::PermissionRequest, "decision") => Some(SpecificOutput::PermissionDecision),
         _ => None,
     };
-    let has = |what: &Honoured| what.keys().iter().any(|known| known.name == key);
-    let named = Honoured::ALL.into_iter().find(has);
+    let has = |what: &SpecificOutput| what.keys().iter().any(|known| known.name == key);
+    let named = SpecificOutput::ALL.into_iter().find(has);
     let alias = ALIASES.iter().find(|(name, _)| *name == key);
     of_request.or(named).or(alias.map(|(_, what)| *what))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cachalot_core::{Cost, Spend};
 use serde_json::Value;
 
-use super::said::Said;
+use super::output_object::OutputObject;
 use crate::output::Synthetic;
 
 /// Parses `{content, provenance, metadata, saved}`, a text, or an answer in the format of the Gemini
@@ -15,26 +15,26 @@ use crate::output::Synthetic;
 /// The invalid part of the value.
 pub(super) fn read(value: &Value) -> Result<Synthetic, String> {
     if let Some(text) = value.as_str() {
-        return answering(text.to_owned(), Said::of(None));
+        return answering(text.to_owned(), OutputObject::new(None));
     }
     if !value.is_object() {
         return Err("`synthetic_response` is neither text nor an object".to_owned());
     }
-    let said = Said::of(Some(value));
+    let said = OutputObject::new(Some(value));
     let content = match (
         said.get("content"),
         said.get("candidates"),
         said.get("text"),
     ) {
         (Some(content), _, _) => content.as_str().map(str::to_owned),
-        (None, Some(candidates), _) => Some(spoken(candidates)),
+        (None, Some(candidates), _) => Some(candidate_text(candidates)),
         (None, None, text) => text.and_then(Value::as_str).map(str::to_owned),
     };
     let content = content.ok_or("`synthetic_response` has no text in `content`")?;
     answering(content, said)
 }
 
-fn answering(content: String, said: Said<'_>) -> Result<Synthetic, String> {
+fn answering(content: String, said: OutputObject<'_>) -> Result<Synthetic, String> {
     if content.is_empty() {
         return Err("`synthetic_response` is empty".to_owned());
     }
@@ -46,13 +46,13 @@ fn answering(content: String, said: Said<'_>) -> Result<Synthetic, String> {
     Ok(Synthetic {
         content,
         provenance,
-        metadata: super::answer::metadata(said.get("metadata"))?,
+        metadata: super::output::metadata(said.get("metadata"))?,
         saved: saved(said.get("saved"))?,
     })
 }
 
 /// The concatenated texts of the first candidate.
-fn spoken(candidates: &Value) -> String {
+fn candidate_text(candidates: &Value) -> String {
     let parts = candidates[0]["content"]["parts"].as_array();
     let text = |part: &Value| {
         let text = part.as_str().or(part["text"].as_str());
@@ -69,7 +69,7 @@ fn saved(value: Option<&Value>) -> Result<Spend, String> {
     if !value.is_object() {
         return Err("`saved` is no object".to_owned());
     }
-    let said = Said::of(Some(value));
+    let said = OutputObject::new(Some(value));
     let number = |key: &str| match said.get(key) {
         None => Ok(None),
         Some(value) => match value.as_f64().filter(|number| *number >= 0.0) {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::Dialect;
 use super::vocabulary::{Argument, Form, Tool};
-use crate::definition::quoted;
+use crate::definition::quote;
 use crate::input::{Input, ToolUse};
 
 /// The names of a tool in a dialect, in addition to our own; the first is used in hook input.
@@ -20,13 +20,13 @@ pub(super) fn names(dialect: Dialect, tool: &ToolUse) -> impl Iterator<Item = St
 }
 
 /// The name of a tool in hook input; in our own dialect, our name.
-pub(super) fn told_name(dialect: Dialect, tool: &ToolUse) -> String {
+pub(super) fn input_name(dialect: Dialect, tool: &ToolUse) -> String {
     let theirs = (dialect != Dialect::DockerAgent).then(|| names(dialect, tool).next());
     theirs.flatten().unwrap_or_else(|| tool.name.clone())
 }
 
 /// The arguments of a tool in hook input.
-pub(super) fn told_arguments(
+pub(super) fn input_arguments(
     dialect: Dialect,
     tool: &ToolUse,
     input: &Input,
@@ -43,7 +43,7 @@ pub(super) fn told_arguments(
         if let Some(argument) = argument
             && !(beside && tool.input.contains_key(argument.theirs))
         {
-            let value = told_value(argument.form, value, input);
+            let value = input_value(argument.form, value, input);
             told.insert(argument.theirs.to_owned(), value);
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn changed(
     input: &Input,
     updated: &Map<String, Value>,
 ) -> Map<String, Value> {
-    let told = told_arguments(dialect, tool, input);
+    let told = input_arguments(dialect, tool, input);
     let is_changed = |(key, value): &(&String, &Value)| told.get(*key) != Some(*value);
     let mut own = Map::new();
     for (key, value) in updated.iter().filter(is_changed) {
@@ -92,7 +92,7 @@ pub(super) fn removed(
     if !dialect.vocabulary().input_is_replaced {
         return Vec::new();
     }
-    let told = told_arguments(dialect, tool, input);
+    let told = input_arguments(dialect, tool, input);
     let left_out = told.keys().filter(|key| !updated.contains_key(*key));
     let own = left_out.map(|key| {
         let mut known = arguments(dialect, tool).iter();
@@ -113,7 +113,7 @@ fn arguments(dialect: Dialect, tool: &ToolUse) -> &'static [Argument] {
     alias(dialect, tool).map_or(&[], |known| known.arguments)
 }
 
-fn told_value(form: Form, value: &Value, input: &Input) -> Value {
+fn input_value(form: Form, value: &Value, input: &Input) -> Value {
     match (form, value) {
         (Form::AbsolutePath, Value::String(path)) => {
             Value::from(input.cwd.join(path).to_string_lossy())
@@ -126,8 +126,8 @@ fn told_value(form: Form, value: &Value, input: &Input) -> Value {
         },
         (Form::Line, Value::Array(words)) => {
             let words = words.iter().map(|word| match word {
-                Value::String(word) => quoted(word),
-                other => quoted(&other.to_string()),
+                Value::String(word) => quote(word),
+                other => quote(&other.to_string()),
             });
             Value::from(words.collect::<Vec<String>>().join(" "))
         }

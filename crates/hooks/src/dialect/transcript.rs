@@ -58,8 +58,8 @@ fn part(dialect: Dialect, input: &Input, block: &Block) -> Option<Value> {
             json!({
                 "type": "tool_use",
                 "id": call.id,
-                "name": tools::told_name(dialect, &tool),
-                "input": tools::told_arguments(dialect, &tool, input),
+                "name": tools::input_name(dialect, &tool),
+                "input": tools::input_arguments(dialect, &tool, input),
             })
         }
         Block::ToolResult(result) => {

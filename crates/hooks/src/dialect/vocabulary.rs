@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use crate::Event;
-use crate::definition::Only;
+use crate::definition::ResultFilter;
 
 /// The names and conventions of a dialect.
 pub(crate) struct Vocabulary {
     /// Events. If an event has several names, the first is used in hook input.
-    pub(crate) events: &'static [Spoken],
+    pub(crate) events: &'static [NamedEvent],
     /// Events of the dialect that never fire here.
-    pub(crate) unheard: &'static [Unheard],
+    pub(crate) unsupported: &'static [UnsupportedEvent],
     /// Tools.
     pub(crate) tools: &'static [Tool],
     /// Keys of hooks that are only for human readers.
-    pub(crate) remarks: &'static [&'static str],
+    pub(crate) comment_keys: &'static [&'static str],
     /// Set if hooks may have `once`, `if`, `async`, `asyncRewake` and `shell`.
     pub(crate) options_of_claude: bool,
     /// Set if the dialect's argument names are added to our own instead of replacing them.
@@ -31,16 +31,16 @@ pub(crate) struct Vocabulary {
 
 /// An event under one of its names.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spoken {
+pub(crate) struct NamedEvent {
     pub(crate) name: &'static str,
     pub(crate) event: Event,
-    pub(crate) only: Option<Only>,
+    pub(crate) only: Option<ResultFilter>,
     /// Set if a failed hook always denies, overriding the event's contract and the hook's `on_error`.
     pub(crate) guards: bool,
 }
 
 /// An event of another runtime that never fires here.
-pub(crate) struct Unheard {
+pub(crate) struct UnsupportedEvent {
     pub(crate) name: &'static str,
     /// A hint at the nearest alternative; empty if there is none.
     pub(crate) nearest: &'static str,
@@ -50,8 +50,8 @@ pub(crate) struct Unheard {
 }
 
 /// An event that never fires here, without an alternative.
-pub(super) const fn unheard(name: &'static str) -> Unheard {
-    Unheard {
+pub(super) const fn unsupported_event(name: &'static str) -> UnsupportedEvent {
+    UnsupportedEvent {
         name,
         nearest: "",
         guards: false,
@@ -59,8 +59,8 @@ pub(super) const fn unheard(name: &'static str) -> Unheard {
 }
 
 /// An event with a name.
-pub(super) const fn spoken(name: &'static str, event: Event) -> Spoken {
-    Spoken {
+pub(super) const fn named_event(name: &'static str, event: Event) -> NamedEvent {
+    NamedEvent {
         name,
         event,
         only: None,
@@ -69,16 +69,20 @@ pub(super) const fn spoken(name: &'static str, event: Event) -> Spoken {
 }
 
 /// An event with a name, whose hooks deny if they fail.
-pub(super) const fn guarding(name: &'static str, event: Event) -> Spoken {
-    Spoken {
+pub(super) const fn guarding(name: &'static str, event: Event) -> NamedEvent {
+    NamedEvent {
         guards: true,
-        ..spoken(name, event)
+        ..named_event(name, event)
     }
 }
 
 /// A tool event with a name, restricted to some calls.
-pub(super) const fn only(name: &'static str, event: Event, only: Only) -> Spoken {
-    Spoken {
+pub(super) const fn filtered_event(
+    name: &'static str,
+    event: Event,
+    only: ResultFilter,
+) -> NamedEvent {
+    NamedEvent {
         name,
         event,
         only: Some(only),

@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use cachalot_core::Problem;
 
-use super::{Assembled, Ready, Surroundings};
+use super::{HookDependencies, HookSet, ReadyHook};
 use crate::builtin::{Builtin, Builtins, Injection};
-use crate::contract::Blocks;
-use crate::definition::{Action, Definition, Entry, OnError};
-use crate::handler::{self, Shared};
+use crate::contract::BlockEffect;
+use crate::definition::{Action, Definition, HookEntry, OnError};
+use crate::handler::{self, HandlerContext};
 use crate::lookup::AgentView;
 use crate::{Dialect, Event};
 
 pub(super) fn assemble(
-    entries: Vec<Entry>,
+    entries: Vec<HookEntry>,
     agent: &dyn AgentView,
-    surroundings: &Surroundings,
-) -> Result<Assembled, Vec<Problem>> {
-    let mut hooks = Assembled {
-        environment: Arc::clone(&surroundings.environment),
-        directory: surroundings.directory.clone(),
-        ..Assembled::default()
+    dependencies: &HookDependencies,
+) -> Result<HookSet, Vec<Problem>> {
+    let mut hooks = HookSet {
+        environment: Arc::clone(&dependencies.environment),
+        directory: dependencies.directory.clone(),
+        ..HookSet::default()
     };
-    let shared = Shared {
+    let shared = HandlerContext {
         model: agent.models().into_iter().next(),
         sessions: Arc::clone(&hooks.sessions),
     };
     let mut problems = Vec::new();
-    let added = added(&surroundings.builtins, agent, &mut problems);
+    let added = added(&dependencies.builtins, agent, &mut problems);
     for entry in entries.into_iter().chain(added) {
         let event = entry.event;
-        match ready(entry, &hooks.ready[event as usize], surroundings, &shared) {
+        match ready(entry, &hooks.ready[event as usize], dependencies, &shared) {
             Ok(ready) => hooks.add(ready),
             Err(problem) => problems.push(problem),
         }
@@ -42,34 +42,34 @@ pub(super) fn assemble(
     }
 }
 
-impl Assembled {
-    fn add(&mut self, ready: Ready) {
-        self.wanted[ready.entry.event as usize] = true;
+impl HookSet {
+    fn add(&mut self, ready: ReadyHook) {
+        self.has_hooks[ready.entry.event as usize] = true;
         // Output of background hooks is delivered when the next turn starts.
         let is_command = matches!(ready.entry.definition.action, Action::Command { .. });
-        self.wanted[Event::TurnStart as usize] |= ready.entry.definition.background.is_some()
-            || (is_command && ready.entry.dialect.runs_on());
+        self.has_hooks[Event::TurnStart as usize] |= ready.entry.definition.background.is_some()
+            || (is_command && ready.entry.dialect.may_move_to_background());
         self.ready[ready.entry.event as usize].push(ready);
     }
 }
 
 fn ready(
-    entry: Entry,
-    before: &[Ready],
-    surroundings: &Surroundings,
-    shared: &Shared,
-) -> Result<Ready, Problem> {
+    entry: HookEntry,
+    before: &[ReadyHook],
+    dependencies: &HookDependencies,
+    shared: &HandlerContext,
+) -> Result<ReadyHook, Problem> {
     check(&entry)?;
-    let handler = handler::ready(&entry, surroundings, shared)?;
+    let handler = handler::create(&entry, dependencies, shared)?;
     let same_as = before
         .iter()
         .position(|other| is_same(&other.entry, &entry))
         .unwrap_or(before.len());
     let builtin = match &entry.definition.action {
-        Action::Builtin { name, .. } => surroundings.builtins.get(name),
+        Action::Builtin { name, .. } => dependencies.builtins.get(name),
         _ => None,
     };
-    Ok(Ready {
+    Ok(ReadyHook {
         fails_open: entry.dialect.fails_open()
             || builtin.is_some_and(|builtin| builtin.fails_open()),
         runs_last: builtin.is_some_and(|builtin| builtin.runs_last(entry.event)),
@@ -80,13 +80,13 @@ fn ready(
 }
 
 /// True if two hooks have the same definition and the same dialect.
-fn is_same(one: &Entry, other: &Entry) -> bool {
+fn is_same(one: &HookEntry, other: &HookEntry) -> bool {
     one.dialect == other.dialect && one.definition == other.definition
 }
 
-fn check(entry: &Entry) -> Result<(), Problem> {
+fn check(entry: &HookEntry) -> Result<(), Problem> {
     let event = entry.event;
-    let is_blocked = event.contract().blocks == Blocks::Refusal;
+    let is_blocked = event.contract().blocks == BlockEffect::Refusal;
     if is_blocked || entry.definition.on_error != Some(OnError::Block) {
         return Ok(());
     }
@@ -104,13 +104,17 @@ fn check(entry: &Entry) -> Result<(), Problem> {
 
 /// Lists the events that can be blocked.
 fn blocking() -> String {
-    let events = Event::all().filter(|event| event.contract().blocks == Blocks::Refusal);
+    let events = Event::all().filter(|event| event.contract().blocks == BlockEffect::Refusal);
     let names: Vec<String> = events.map(|event| format!("`{event}`")).collect();
     names.join(", ")
 }
 
 /// The hooks that builtins inject.
-fn added(builtins: &Builtins, agent: &dyn AgentView, problems: &mut Vec<Problem>) -> Vec<Entry> {
+fn added(
+    builtins: &Builtins,
+    agent: &dyn AgentView,
+    problems: &mut Vec<Problem>,
+) -> Vec<HookEntry> {
     let mut added = Vec::new();
     for builtin in builtins.iter() {
         for injection in builtin.inject(agent) {
@@ -124,13 +128,13 @@ fn added(builtins: &Builtins, agent: &dyn AgentView, problems: &mut Vec<Problem>
     added
 }
 
-fn entry(builtin: &dyn Builtin, injection: Injection) -> Entry {
-    Entry {
+fn entry(builtin: &dyn Builtin, injection: Injection) -> HookEntry {
+    HookEntry {
         event: injection.event,
-        spoken: Arc::from(injection.event.name()),
+        event_name: Arc::from(injection.event.name()),
         matcher: injection.matcher,
         only: None,
-        definition: Definition::of(Action::Builtin {
+        definition: Definition::new(Action::Builtin {
             name: builtin.name().to_owned(),
             arguments: injection.arguments,
         }),

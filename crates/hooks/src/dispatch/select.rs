@@ -1,15 +1,19 @@
 //! Selects the hooks of an event and groups them into waves.
 
-use super::{Ready, Sessions, writes};
+use super::{ReadyHook, Sessions, writes};
 use crate::Event;
 use crate::contract::{Contract, Order};
-use crate::definition::Only;
+use crate::definition::ResultFilter;
 use crate::input::{Input, ToolUse};
 
 /// The hooks to run, in order. Of equal hooks, only the first; of hooks with `once`, only those that did
 /// not run yet.
-pub(super) fn told<'a>(ready: &'a [Ready], input: &Input, sessions: &Sessions) -> Vec<&'a Ready> {
-    let mut told: Vec<(usize, &Ready)> = Vec::with_capacity(ready.len());
+pub(super) fn select<'a>(
+    ready: &'a [ReadyHook],
+    input: &Input,
+    sessions: &Sessions,
+) -> Vec<&'a ReadyHook> {
+    let mut told: Vec<(usize, &ReadyHook)> = Vec::with_capacity(ready.len());
     for (at, ready) in ready.iter().enumerate() {
         let is_said = || told.iter().any(|(_, other)| other.same_as == ready.same_as);
         if is_for(ready, input) && !is_said() {
@@ -29,15 +33,15 @@ pub(super) fn told<'a>(ready: &'a [Ready], input: &Input, sessions: &Sessions) -
 /// events, a `sequential` hook starts a new wave, and the hooks that run last form one.
 pub(super) fn waves<'a, 'b>(
     contract: &Contract,
-    told: &'b [&'a Ready],
-) -> impl Iterator<Item = &'b [&'a Ready]> {
+    told: &'b [&'a ReadyHook],
+) -> impl Iterator<Item = &'b [&'a ReadyHook]> {
     let all_wait = contract.order == Order::Sequential;
     told.chunk_by(move |before, next| {
         !all_wait && !next.entry.definition.sequential && before.runs_last == next.runs_last
     })
 }
 
-fn is_for(ready: &Ready, input: &Input) -> bool {
+fn is_for(ready: &ReadyHook, input: &Input) -> bool {
     let entry = &ready.entry;
     if !input.event.contract().tool_matched {
         return entry.matcher.pattern().is_empty() || is_of_kind(ready, input);
@@ -45,8 +49,8 @@ fn is_for(ready: &Ready, input: &Input) -> bool {
     let failed = (input.tool_response.as_ref()).is_some_and(|response| response.is_error);
     let counts = match entry.only {
         None => true,
-        Some(Only::Failures) => failed,
-        Some(Only::Successes) => !failed,
+        Some(ResultFilter::Failures) => failed,
+        Some(ResultFilter::Successes) => !failed,
     };
     let tool = input.tool.as_ref();
     counts && tool.is_none_or(|tool| !writes::views(entry, tool, input).is_empty())
@@ -54,7 +58,7 @@ fn is_for(ready: &Ready, input: &Input) -> bool {
 
 /// Matches events without a tool. Files of other runtimes match the kind of event (the source of a
 /// session, for example). An event without kinds ignores the matcher.
-fn is_of_kind(ready: &Ready, input: &Input) -> bool {
+fn is_of_kind(ready: &ReadyHook, input: &Input) -> bool {
     let kind = match input.event {
         Event::SessionStart | Event::PreCompact => input.source.as_deref(),
         Event::SessionEnd => input.reason.as_deref(),
@@ -67,7 +71,7 @@ fn is_of_kind(ready: &Ready, input: &Input) -> bool {
 
 /// True if a hook may match a tool of which only our own name is known. Other names of MCP tools depend
 /// on the server; our names of them start with `mcp_`.
-pub(super) fn may_be_for(ready: &Ready, tool: &str) -> bool {
+pub(super) fn may_be_for(ready: &ReadyHook, tool: &str) -> bool {
     let entry = &ready.entry;
     if entry.matcher.pattern().is_empty() || tool.starts_with("mcp_") {
         return true;

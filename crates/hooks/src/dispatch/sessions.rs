@@ -10,9 +10,9 @@ use std::time::Instant;
 use tempfile::NamedTempFile;
 
 use crate::Event;
-use crate::definition::{Background, Entry, OnError};
+use crate::definition::{Background, HookEntry, OnError};
 use crate::output::{Fault, Output};
-use crate::verdict::Report;
+use crate::verdict::HandlerReport;
 
 /// The state of an agent's hooks, by session. Dropped with the hooks of the agent.
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct Session {
     /// The `once` hooks that ran.
     ran: BTreeSet<(Event, usize)>,
     /// The output of background hooks that was not delivered yet.
-    left: Vec<Left>,
+    background_reports: Vec<BackgroundReport>,
     /// The file to which hooks add environment variables.
     exports: Option<NamedTempFile>,
     /// The variables that hooks have set.
@@ -31,15 +31,15 @@ struct Session {
 }
 
 /// The output of a background hook.
-pub(crate) struct Left {
-    pub(super) entry: Entry,
-    pub(super) report: Report,
+pub(crate) struct BackgroundReport {
+    pub(super) entry: HookEntry,
+    pub(super) report: HandlerReport,
 }
 
-impl Left {
+impl BackgroundReport {
     /// Converts the output of a background hook to what the next turn can still use: messages and
     /// context, and the reason of a block if the mode is [`Background::Heard`].
-    pub(crate) fn of(entry: &Entry, began: Instant, said: Result<Output, Fault>) -> Self {
+    pub(crate) fn new(entry: &HookEntry, began: Instant, said: Result<Output, Fault>) -> Self {
         let mut entry = entry.clone();
         let is_heard = entry.definition.background == Some(Background::Heard);
         let said = said.map(|output| {
@@ -55,7 +55,7 @@ impl Left {
         });
         // Too late to deny anything by a failure.
         entry.definition.on_error = entry.definition.on_error.filter(|on| *on != OnError::Block);
-        let report = Report::new(&entry, began, said);
+        let report = HandlerReport::new(&entry, began, said);
         Self { entry, report }
     }
 }
@@ -67,9 +67,13 @@ impl Sessions {
     }
 
     /// Stores the output of a background hook. Dropped if the session has ended.
-    pub(crate) fn leave(&self, session: &str, left: Left) {
+    pub(crate) fn add_background_report(
+        &self,
+        session: &str,
+        background_reports: BackgroundReport,
+    ) {
         if let Some(session) = self.lock().get_mut(session) {
-            session.left.push(left);
+            session.background_reports.push(background_reports);
         }
     }
 
@@ -79,11 +83,11 @@ impl Sessions {
     }
 
     /// Takes the undelivered output of background hooks.
-    pub(super) fn take_left(&self, session: &str) -> Vec<Left> {
+    pub(super) fn take_background_reports(&self, session: &str) -> Vec<BackgroundReport> {
         let mut sessions = self.lock();
         let session = sessions.get_mut(session);
         session
-            .map(|session| std::mem::take(&mut session.left))
+            .map(|session| std::mem::take(&mut session.background_reports))
             .unwrap_or_default()
     }
 
@@ -129,7 +133,7 @@ impl Sessions {
     }
 
     /// Removes the state of an ended session.
-    pub(super) fn forget(&self, session: &str) {
+    pub(super) fn remove(&self, session: &str) {
         self.lock().remove(session);
     }
 

@@ -12,20 +12,24 @@ use std::path::Path;
 use cachalot_operation::Touches;
 use serde_json::{Map, Value};
 
-use crate::definition::Entry;
+use crate::definition::HookEntry;
 use crate::input::{Input, ToolUse};
 use crate::output::{Decision, Fault, Output};
 use crate::{Dialect, Matcher};
 
 /// The tool that writes several files at once.
-const PATCH: &str = "apply_patch";
+const PATCH_TOOL: &str = "apply_patch";
 
 /// Our tools for a single file, which each dialect has under its own name.
-const PLAIN: [&str; 2] = ["edit_file", "write_file"];
+const SINGLE_FILE_TOOLS: [&str; 2] = ["edit_file", "write_file"];
 
 /// Returns the calls to pass to a hook instead of `tool`: the call itself, or one write per file. Empty
 /// if the hook does not apply.
-pub(super) fn views<'a>(entry: &Entry, tool: &'a ToolUse, input: &Input) -> Vec<Cow<'a, ToolUse>> {
+pub(super) fn views<'a>(
+    entry: &HookEntry,
+    tool: &'a ToolUse,
+    input: &Input,
+) -> Vec<Cow<'a, ToolUse>> {
     let condition = entry.definition.condition.as_ref();
     let fits = |tool: &ToolUse| {
         entry.dialect.matches(&entry.matcher, tool)
@@ -45,21 +49,25 @@ pub(super) fn views<'a>(entry: &Entry, tool: &'a ToolUse, input: &Input) -> Vec<
     }
     if views.is_empty() && is_patch(tool) && tool.touches.writes.is_empty() {
         // An invalid patch names no files. Write guards run nevertheless.
-        let is_guarded = PLAIN.iter().any(|name| fits(&named(name)));
+        let is_guarded = SINGLE_FILE_TOOLS.iter().any(|name| fits(&named(name)));
         views.extend(is_guarded.then_some(Cow::Borrowed(tool)));
     }
     views
 }
 
 /// True if a hook may apply to files that a tool of this name writes.
-pub(super) fn may_guard(entry: &Entry) -> bool {
+pub(super) fn may_guard(entry: &HookEntry) -> bool {
     let is_one = |name: &str| entry.dialect.matches(&entry.matcher, &named(name));
-    entry.dialect != Dialect::DockerAgent && PLAIN.iter().chain([&PATCH]).any(|name| is_one(name))
+    entry.dialect != Dialect::DockerAgent
+        && SINGLE_FILE_TOOLS
+            .iter()
+            .chain([&PATCH_TOOL])
+            .any(|name| is_one(name))
 }
 
 /// One write for each file that the hook applies to.
-fn of_files(entry: &Entry, tool: &ToolUse, fits: &impl Fn(&ToolUse) -> bool) -> Vec<ToolUse> {
-    let is_plain = tool.mcp.is_none() && PLAIN.contains(&tool.name.as_str());
+fn of_files(entry: &HookEntry, tool: &ToolUse, fits: &impl Fn(&ToolUse) -> bool) -> Vec<ToolUse> {
+    let is_plain = tool.mcp.is_none() && SINGLE_FILE_TOOLS.contains(&tool.name.as_str());
     let own = match entry.dialect {
         Dialect::DockerAgent => true,
         Dialect::Codex => is_patch(tool),
@@ -96,7 +104,7 @@ fn candidates(dialect: Dialect, tool: &ToolUse, path: &Path, written: &str) -> V
     if dialect == Dialect::Codex {
         let patch = format!("*** Begin Patch\n*** Update File: {path_text}\n*** End Patch");
         return vec![write(
-            PATCH,
+            PATCH_TOOL,
             &[("patch", &patch), ("file_path", &path_text)],
         )];
     }
@@ -126,7 +134,7 @@ fn written(tool: &ToolUse) -> String {
 }
 
 fn is_patch(tool: &ToolUse) -> bool {
-    tool.mcp.is_none() && tool.name == PATCH
+    tool.mcp.is_none() && tool.name == PATCH_TOOL
 }
 
 fn named(name: &str) -> ToolUse {
@@ -141,7 +149,7 @@ fn named(name: &str) -> ToolUse {
 ///
 /// # Errors
 /// The hook failed for one write and denied none.
-pub(super) fn together(
+pub(super) fn combine(
     said: impl IntoIterator<Item = (bool, Result<Output, Fault>)>,
 ) -> Result<Output, Fault> {
     let mut all = Output::default();

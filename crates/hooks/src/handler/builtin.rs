@@ -9,23 +9,23 @@ use cachalot_core::suggest::did_you_mean;
 use super::Handler;
 use crate::Event;
 use crate::builtin::Builtin;
-use crate::dispatch::Surroundings;
+use crate::dispatch::HookDependencies;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-struct Named {
+struct BuiltinHandler {
     builtin: Arc<dyn Builtin>,
     arguments: Vec<String>,
 }
 
-pub(super) fn ready(
+pub(super) fn create(
     name: &str,
     arguments: &[String],
     event: Event,
-    surroundings: &Surroundings,
+    dependencies: &HookDependencies,
 ) -> Result<Arc<dyn Handler>, Problem> {
-    let Some(builtin) = surroundings.builtins.get(name) else {
-        return Err(unknown(name, surroundings));
+    let Some(builtin) = dependencies.builtins.get(name) else {
+        return Err(unknown(name, dependencies));
     };
     let events = builtin.events();
     if !events.contains(&event) {
@@ -40,14 +40,14 @@ pub(super) fn ready(
         Problem::new("bad-arguments", format!("the builtin `{name}`: {why}"))
             .help(format!("what it does: {}", builtin.about()))
     })?;
-    Ok(Arc::new(Named {
+    Ok(Arc::new(BuiltinHandler {
         builtin: Arc::clone(builtin),
         arguments: arguments.to_owned(),
     }))
 }
 
-fn unknown(name: &str, surroundings: &Surroundings) -> Problem {
-    let names: Vec<&str> = surroundings.builtins.iter().map(|one| one.name()).collect();
+fn unknown(name: &str, dependencies: &HookDependencies) -> Problem {
+    let names: Vec<&str> = dependencies.builtins.iter().map(|one| one.name()).collect();
     let message = match name.is_empty() {
         true => "a builtin without a name".to_owned(),
         false => format!("there is no builtin `{name}`"),
@@ -56,7 +56,7 @@ fn unknown(name: &str, surroundings: &Surroundings) -> Problem {
 }
 
 #[async_trait]
-impl Handler for Named {
+impl Handler for BuiltinHandler {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         self.builtin.run(&self.arguments, input).await
     }

@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::expand::{self, Spelling};
-use super::process::Job;
-use super::{Handler, Shared};
-use crate::definition::{Background, Entry};
-use crate::dialect::{Ended, FirstLine};
-use crate::dispatch::{Left, Sessions, Surroundings};
+use super::process::ShellCommand;
+use super::{Handler, HandlerContext};
+use crate::definition::{Background, HookEntry};
+use crate::dialect::{FirstLine, HandlerResponse};
+use crate::dispatch::{BackgroundReport, HookDependencies, Sessions};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
@@ -23,20 +23,20 @@ use crate::output::{Fault, Output};
 const EXPORTS: &str = "CLAUDE_ENV_FILE";
 
 #[derive(Clone)]
-struct Command {
+struct CommandHandler {
     line: String,
-    entry: Entry,
+    entry: HookEntry,
     environment: Arc<BTreeMap<String, String>>,
     /// The base directory of relative paths.
     directory: PathBuf,
     sessions: Arc<Sessions>,
 }
 
-pub(super) fn ready(
+pub(super) fn create(
     line: &str,
-    entry: &Entry,
-    surroundings: &Surroundings,
-    shared: &Shared,
+    entry: &HookEntry,
+    dependencies: &HookDependencies,
+    shared: &HandlerContext,
 ) -> Result<Arc<dyn Handler>, Problem> {
     let wrong = match line {
         _ if line.trim().is_empty() => Some("is empty"),
@@ -50,27 +50,27 @@ pub(super) fn ready(
                 .help("give a shell line, such as `./check.sh`"),
         );
     }
-    Ok(Arc::new(Command {
+    Ok(Arc::new(CommandHandler {
         line: line.to_owned(),
         entry: entry.clone(),
-        environment: Arc::clone(&surroundings.environment),
-        directory: surroundings.directory.clone(),
+        environment: Arc::clone(&dependencies.environment),
+        directory: dependencies.directory.clone(),
         sessions: Arc::clone(&shared.sessions),
     }))
 }
 
 #[async_trait]
-impl Handler for Command {
+impl Handler for CommandHandler {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         let environment = self.environment(input)?;
-        let job = Job {
+        let job = ShellCommand {
             line: self.line.clone(),
             directory: self.working_directory(input, &environment)?,
             environment,
             input: self.entry.dialect.write(&self.entry, input)?,
         };
-        match self.entry.dialect.runs_on() {
-            true => self.unless_it_runs_on(job, input).await,
+        match self.entry.dialect.may_move_to_background() {
+            true => self.run_maybe_in_background(job, input).await,
             false => {
                 let ended = job.run().await?;
                 self.entry.dialect.read(&self.entry, input, &ended)
@@ -79,20 +79,24 @@ impl Handler for Command {
     }
 }
 
-impl Command {
+impl CommandHandler {
     /// Runs a command and waits for it, unless its first line moves it to the background. Its later
     /// output is then delivered when the next turn of the session starts.
-    async fn unless_it_runs_on(&self, job: Job, input: &Input) -> Result<Output, Fault> {
+    async fn run_maybe_in_background(
+        &self,
+        job: ShellCommand,
+        input: &Input,
+    ) -> Result<Output, Fault> {
         let (tell, told) = oneshot::channel();
         let mut tell = Some(tell);
-        let mut running = Box::pin(job.run_showing(move |stdout| {
+        let mut running = Box::pin(job.run_observed(move |stdout| {
             if tell.is_none() {
                 return;
             }
-            match FirstLine::of(stdout) {
+            match FirstLine::parse(stdout) {
                 FirstLine::Incomplete => {}
                 FirstLine::Other => tell = None,
-                FirstLine::RunsOn { limit } => {
+                FirstLine::MovedToBackground { limit } => {
                     let _ = tell.take().map(|tell| tell.send(limit));
                 }
             }
@@ -101,14 +105,14 @@ impl Command {
             biased;
             ended = &mut running => {
                 let ended = ended?;
-                if !matches!(FirstLine::of(&ended.stdout), FirstLine::RunsOn { .. }) {
+                if !matches!(FirstLine::parse(&ended.stdout), FirstLine::MovedToBackground { .. }) {
                     return self.entry.dialect.read(&self.entry, input, &ended);
                 }
                 // It already ended, but still counts as a background command: its output decides
                 // nothing.
-                let left = Left::of(&self.entry, Instant::now(), self.later(input, &ended));
+                let background_report = BackgroundReport::new(&self.entry, Instant::now(), self.later(input, &ended));
                 self.sessions.begin(&input.session_id);
-                self.sessions.leave(&input.session_id, left);
+                self.sessions.add_background_report(&input.session_id, background_report);
                 return Ok(Output::default());
             }
             Ok(limit) = told => limit.unwrap_or(self.entry.definition.timeout),
@@ -123,18 +127,19 @@ impl Command {
                     "it ran on in the background and did not end within {limit:?}; `asyncTimeout` gives it more milliseconds"
                 ))),
             };
-            let left = Left::of(&this.entry, began, said);
-            this.sessions.leave(&input.session_id, left);
+            let background_report = BackgroundReport::new(&this.entry, began, said);
+            this.sessions
+                .add_background_report(&input.session_id, background_report);
         });
         Ok(Output::default())
     }
 
     /// Parses the output after the first line.
-    fn later(&self, input: &Input, ended: &Ended) -> Result<Output, Fault> {
+    fn later(&self, input: &Input, ended: &HandlerResponse) -> Result<Output, Fault> {
         let mut entry = self.entry.clone();
         // Its output must not make the agent continue.
         entry.definition.background.get_or_insert(Background::Quiet);
-        let ended = Ended {
+        let ended = HandlerResponse {
             stdout: FirstLine::later(&ended.stdout),
             ..ended.clone()
         };
@@ -147,7 +152,7 @@ impl Command {
         let mut environment = (*self.environment).clone();
         environment.extend(self.sessions.environment(&input.session_id));
         environment.extend(self.entry.dialect.environment(input));
-        if self.entry.dialect.takes_exports(input.event) {
+        if self.entry.dialect.accepts_exports(input.event) {
             let file = self
                 .sessions
                 .exports(&input.session_id)

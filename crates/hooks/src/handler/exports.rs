@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::process::Job;
-use super::{LONGEST, expand};
+use super::process::ShellCommand;
+use super::{MAX_OUTPUT_BYTES, expand};
 use crate::output::Fault;
 
 /// The timeout of the shell that evaluates the lines.
-const LIMIT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A script that evaluates the lines and prints all variables. Uses `bash` if present, because it
 /// understands the output of its own `export -p`.
-const TELL: &str = r#"tell='set -a; . "$CLAUDE_ENV_FILE" >&2; exec env -0'
+const PRINT_VARIABLES_SCRIPT: &str = r#"tell='set -a; . "$CLAUDE_ENV_FILE" >&2; exec env -0'
 if command -v bash >/dev/null 2>&1; then exec bash -c "$tell"; else eval "$tell"; fi"#;
 
 /// Variables that shells set for themselves.
-const OF_SHELLS: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "CLAUDE_ENV_FILE", "BASHOPTS"];
+const SHELL_VARIABLES: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "CLAUDE_ENV_FILE", "BASHOPTS"];
 
 /// Returns the variables that a file sets or changes. Plain assignments are parsed here; for anything
 /// else, a shell in `directory` evaluates the file.
@@ -37,7 +37,7 @@ pub(crate) async fn read(
         ))
     };
     let lines = std::fs::read(file).map_err(|error| failed(&error.to_string()))?;
-    if lines.len() > LONGEST {
+    if lines.len() > MAX_OUTPUT_BYTES {
         return Err(failed("they are longer than 1 MiB"));
     }
     if let Some(set) = std::str::from_utf8(&lines)
@@ -51,13 +51,13 @@ pub(crate) async fn read(
         "CLAUDE_ENV_FILE".to_owned(),
         file.to_string_lossy().into_owned(),
     );
-    let job = Job {
-        line: TELL.to_owned(),
+    let job = ShellCommand {
+        line: PRINT_VARIABLES_SCRIPT.to_owned(),
         directory: directory.to_owned(),
         environment: around,
         input: Vec::new(),
     };
-    let ended = timeout(LIMIT, job.run())
+    let ended = timeout(TIMEOUT, job.run())
         .await
         .map_err(|_| failed("a shell took too long for them"))?
         .map_err(|fault| failed(&fault.message))?;
@@ -67,16 +67,19 @@ pub(crate) async fn read(
             ended.code
         )));
     }
-    Ok(told(&ended.stdout, environment))
+    Ok(changed_variables(&ended.stdout, environment))
 }
 
 /// The variables in the shell's output that differ from `environment`.
-fn told(said: &[u8], environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn changed_variables(
+    said: &[u8],
+    environment: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let variables = said.split(|byte| *byte == 0).filter_map(|variable| {
         let (name, value) = std::str::from_utf8(variable).ok()?.split_once('=')?;
         // Exported shell functions are not variables for other programs.
         let is_new = expand::is_name(name)
-            && !OF_SHELLS.contains(&name)
+            && !SHELL_VARIABLES.contains(&name)
             && environment.get(name).map(String::as_str) != Some(value);
         is_new.then(|| (name.to_owned(), value.to_owned()))
     });

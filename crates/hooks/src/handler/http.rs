@@ -11,31 +11,31 @@ use cachalot_storage::{HttpClient, Method, Response, StatusCode, Url, masked};
 use futures_util::TryStreamExt as _;
 
 use super::expand::{self, Spelling};
-use super::{Handler, LONGEST};
-use crate::definition::Entry;
-use crate::dialect::Ended;
-use crate::dispatch::Surroundings;
+use super::{Handler, MAX_OUTPUT_BYTES};
+use crate::definition::HookEntry;
+use crate::dialect::HandlerResponse;
+use crate::dispatch::HookDependencies;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
 /// Limits for the body of an error response: bytes to read, and characters to show.
-const READ: usize = 4 << 10;
-const SHOWN: usize = 300;
+const MAX_READ_BYTES: usize = 4 << 10;
+const MAX_EXCERPT_CHARS: usize = 300;
 
-struct Server {
+struct HttpHandler {
     url: String,
     /// Header names, and values before variables are expanded.
     headers: Vec<(HeaderName, String)>,
-    entry: Entry,
+    entry: HookEntry,
     http: HttpClient,
     environment: Arc<BTreeMap<String, String>>,
 }
 
-pub(super) fn ready(
+pub(super) fn create(
     url: &str,
     headers: &BTreeMap<String, String>,
-    entry: &Entry,
-    surroundings: &Surroundings,
+    entry: &HookEntry,
+    dependencies: &HookDependencies,
 ) -> Result<Arc<dyn Handler>, Problem> {
     check(url)?;
     let mut named = Vec::with_capacity(headers.len());
@@ -46,12 +46,12 @@ pub(super) fn ready(
         })?;
         named.push((name, text.clone()));
     }
-    Ok(Arc::new(Server {
+    Ok(Arc::new(HttpHandler {
         url: url.to_owned(),
         headers: named,
         entry: entry.clone(),
-        http: surroundings.http.clone(),
-        environment: Arc::clone(&surroundings.environment),
+        http: dependencies.http.clone(),
+        environment: Arc::clone(&dependencies.environment),
     }))
 }
 
@@ -69,7 +69,7 @@ fn check(url: &str) -> Result<(), Problem> {
 }
 
 #[async_trait]
-impl Handler for Server {
+impl Handler for HttpHandler {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         let (headers, secrets) = self.headers()?;
         let told = self.entry.dialect.write(&self.entry, input)?;
@@ -86,10 +86,10 @@ impl Handler for Server {
         if !status.is_success() {
             return Err(self.refused(status, response, &secrets).await);
         }
-        let body = cachalot_storage::body(response, LONGEST as u64)
+        let body = cachalot_storage::body(response, MAX_OUTPUT_BYTES as u64)
             .await
             .map_err(|error| Fault::new(error.message))?;
-        let ended = Ended {
+        let ended = HandlerResponse {
             code: 0,
             stdout: body.into(),
             stderr: Vec::new(),
@@ -98,7 +98,7 @@ impl Handler for Server {
     }
 }
 
-impl Server {
+impl HttpHandler {
     /// Returns the headers to send, and the values of the variables in them.
     fn headers(&self) -> Result<(HeaderMap, Vec<&str>), Fault> {
         let mut secrets = Vec::new();
@@ -139,8 +139,8 @@ async fn excerpt(response: Response, secrets: &[&str]) -> String {
     let mut chunks = cachalot_storage::chunks(response);
     // Read errors are ignored: the status is reported anyway.
     while let Ok(Some(chunk)) = chunks.try_next().await {
-        bytes.extend_from_slice(&chunk[..chunk.len().min(READ - bytes.len())]);
-        if bytes.len() == READ {
+        bytes.extend_from_slice(&chunk[..chunk.len().min(MAX_READ_BYTES - bytes.len())]);
+        if bytes.len() == MAX_READ_BYTES {
             break;
         }
     }
@@ -151,5 +151,5 @@ async fn excerpt(response: Response, secrets: &[&str]) -> String {
     }
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = line.chars().filter(|c| !c.is_control());
-    line.take(SHOWN).collect()
+    line.take(MAX_EXCERPT_CHARS).collect()
 }

@@ -11,7 +11,7 @@ use crate::definition::Judgement;
 use crate::output::{Decision, Fault};
 
 /// A decision and its reason.
-pub(super) type Decided = (Decision, Option<String>);
+pub(super) type ReasonedDecision = (Decision, Option<String>);
 
 impl Judgement {
     /// The output schema for providers, which enforce it if they can.
@@ -52,25 +52,25 @@ impl Judgement {
     ///
     /// # Errors
     /// The answer contains no decision, or an invalid one.
-    pub(super) fn read(self, answer: &str) -> Result<Decided, Fault> {
+    pub(super) fn read(self, answer: &str) -> Result<ReasonedDecision, Fault> {
         match self {
             Self::Guard => self.exact(answer),
-            Self::PreToolUse => self.found(answer),
+            Self::PreToolUse => self.embedded(answer),
         }
     }
 
-    fn exact(self, answer: &str) -> Result<Decided, Fault> {
+    fn exact(self, answer: &str) -> Result<ReasonedDecision, Fault> {
         let said = serde_json::from_str::<Fields>(answer)
-            .map_err(|error| self.nonsense(&error.to_string(), answer))?;
+            .map_err(|error| self.invalid_answer(&error.to_string(), answer))?;
         let (mut decision, mut reason) = (None, None);
         for (name, value) in &said.0 {
             let place = match name.as_str() {
                 "decision" => &mut decision,
                 "reason" => &mut reason,
-                _ => return Err(self.nonsense(&format!("a field `{name}`"), answer)),
+                _ => return Err(self.invalid_answer(&format!("a field `{name}`"), answer)),
             };
             if place.replace(value).is_some() {
-                return Err(self.nonsense(&format!("two fields `{name}`"), answer));
+                return Err(self.invalid_answer(&format!("two fields `{name}`"), answer));
             }
         }
         let known = |value: &Value| {
@@ -78,15 +78,15 @@ impl Judgement {
             self.decisions().iter().find(named).copied()
         };
         match (decision.and_then(known), reason) {
-            (Some(decision), Some(Value::String(reason))) => Ok((decision, told(reason))),
-            (None, _) => Err(self.nonsense("no `decision` of those", answer)),
-            (Some(_), _) => Err(self.nonsense("no `reason` in words", answer)),
+            (Some(decision), Some(Value::String(reason))) => Ok((decision, non_empty(reason))),
+            (None, _) => Err(self.invalid_answer("no `decision` of those", answer)),
+            (Some(_), _) => Err(self.invalid_answer("no `reason` in words", answer)),
         }
     }
 
     /// Considers only the outermost objects of the answer, not objects quoted within them.
-    fn found(self, answer: &str) -> Result<Decided, Fault> {
-        let mut strongest: Option<Decided> = None;
+    fn embedded(self, answer: &str) -> Result<ReasonedDecision, Fault> {
+        let mut strongest: Option<ReasonedDecision> = None;
         for fields in objects::<Fields>(answer) {
             for decided in self.decided(&fields) {
                 if strongest.as_ref().is_none_or(|(most, _)| decided.0 > *most) {
@@ -94,16 +94,16 @@ impl Judgement {
                 }
             }
         }
-        strongest.ok_or_else(|| self.nonsense("no decision", answer))
+        strongest.ok_or_else(|| self.invalid_answer("no decision", answer))
     }
 
     /// The decisions of an object: several if it repeats the key.
-    fn decided(self, fields: &Fields) -> Vec<Decided> {
+    fn decided(self, fields: &Fields) -> Vec<ReasonedDecision> {
         let known = |word: &str| {
             let named = |decision: &&Decision| word.trim().eq_ignore_ascii_case(decision.name());
             self.decisions().iter().find(named).copied()
         };
-        let reason = fields.texts("reason").find_map(told);
+        let reason = fields.texts("reason").find_map(non_empty);
         fields
             .texts("decision")
             .filter_map(known)
@@ -111,7 +111,7 @@ impl Judgement {
             .collect()
     }
 
-    fn nonsense(self, what: &str, answer: &str) -> Fault {
+    fn invalid_answer(self, what: &str, answer: &str) -> Fault {
         /// Maximum characters of the answer in the message.
         const SHOWN: usize = 120;
         let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -149,7 +149,7 @@ pub(super) fn objects<T: DeserializeOwned>(text: &str) -> impl Iterator<Item = T
     })
 }
 
-fn told(reason: &str) -> Option<String> {
+fn non_empty(reason: &str) -> Option<String> {
     let reason = reason.trim();
     (!reason.is_empty()).then(|| reason.to_owned())
 }

@@ -9,50 +9,50 @@ use cachalot_model::{Error, ErrorKind, Message, Model, OutputFormat, Reply, Requ
 use serde_json::{Map, Value};
 
 use super::Handler;
-use super::question::Question;
+use super::question_template::QuestionTemplate;
 use crate::Dialect;
-use crate::contract::{Blocks, Honoured};
-use crate::definition::{Entry, Judgement};
-use crate::dispatch::Surroundings;
+use crate::contract::{BlockEffect, SpecificOutput};
+use crate::definition::{HookEntry, Judgement};
+use crate::dispatch::HookDependencies;
 use crate::input::Input;
 use crate::output::{Decision, Fault, Output};
 
 /// The options of the definition.
-pub(super) struct Wanted<'a> {
+pub(super) struct ModelOptions<'a> {
     pub(super) model: &'a str,
     pub(super) prompt: &'a str,
     pub(super) system_prompt: Option<&'a str>,
     pub(super) schema: Option<Judgement>,
 }
 
-struct Judge {
+struct ModelHandler {
     model: Model,
-    question: Question,
+    question: QuestionTemplate,
     system: Option<String>,
     schema: Option<Judgement>,
     /// The entry in our own dialect, in which templates are written.
-    entry: Entry,
+    entry: HookEntry,
 }
 
-pub(super) fn ready(
-    wanted: &Wanted<'_>,
-    entry: &Entry,
-    surroundings: &Surroundings,
+pub(super) fn create(
+    options: &ModelOptions<'_>,
+    entry: &HookEntry,
+    dependencies: &HookDependencies,
 ) -> Result<Arc<dyn Handler>, Problem> {
-    if wanted.model.trim().is_empty() {
+    if options.model.trim().is_empty() {
         return Err(Problem::new("missing-key", "no model is named")
             .help("`model` is one of `models:`, or `provider/model`"));
     }
-    check(entry, wanted.schema)?;
-    let model = found(wanted.model, surroundings)?;
-    let system = wanted.system_prompt.filter(|text| !text.trim().is_empty());
-    Ok(Arc::new(Judge {
+    check(entry, options.schema)?;
+    let model = find_model(options.model, dependencies)?;
+    let system = options.system_prompt.filter(|text| !text.trim().is_empty());
+    Ok(Arc::new(ModelHandler {
         model,
-        question: Question::of(wanted.prompt, entry.event.contract())?,
+        question: QuestionTemplate::parse(options.prompt, entry.event.contract())?,
         system: system.map(str::to_owned),
-        schema: wanted.schema,
-        entry: Entry {
-            spoken: Arc::from(entry.event.name()),
+        schema: options.schema,
+        entry: HookEntry {
+            event_name: Arc::from(entry.event.name()),
             dialect: Dialect::DockerAgent,
             ..entry.clone()
         },
@@ -60,8 +60,8 @@ pub(super) fn ready(
 }
 
 /// Returns the model with this name, if it can be called.
-pub(super) fn found(name: &str, surroundings: &Surroundings) -> Result<Model, Problem> {
-    let found = surroundings.models.find(name).and_then(|model| {
+pub(super) fn find_model(name: &str, dependencies: &HookDependencies) -> Result<Model, Problem> {
+    let found = dependencies.models.find(name).and_then(|model| {
         model.ready()?;
         Ok(model)
     });
@@ -75,13 +75,13 @@ pub(super) fn found(name: &str, surroundings: &Surroundings) -> Result<Model, Pr
 }
 
 /// Checks that the answer has an effect at the event: an unused answer must not be paid for.
-fn check(entry: &Entry, schema: Option<Judgement>) -> Result<(), Problem> {
+fn check(entry: &HookEntry, schema: Option<Judgement>) -> Result<(), Problem> {
     let contract = entry.event.contract();
-    let decides = contract.honours(Honoured::PermissionDecision);
+    let decides = contract.honours(SpecificOutput::PermissionDecision);
     let is_heard = match schema {
-        None => contract.honours(Honoured::AdditionalContext),
+        None => contract.honours(SpecificOutput::AdditionalContext),
         Some(Judgement::PreToolUse) => decides,
-        Some(Judgement::Guard) => decides || contract.blocks != Blocks::Nothing,
+        Some(Judgement::Guard) => decides || contract.blocks != BlockEffect::Nothing,
     };
     if is_heard {
         return Ok(());
@@ -102,27 +102,27 @@ fn check(entry: &Entry, schema: Option<Judgement>) -> Result<(), Problem> {
 }
 
 #[async_trait]
-impl Handler for Judge {
+impl Handler for ModelHandler {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
-        let question = Asked {
+        let question = ModelQuestion {
             system: self.system.clone(),
-            question: self.question.render(self.told(input)?)?,
+            question: self.question.render(self.template_input(input)?)?,
             form: self.schema.map(Judgement::form),
         };
         question
-            .heard(&self.model, |answer| self.heard(answer))
+            .answer(&self.model, |answer| self.interpret(answer))
             .await
     }
 }
 
-impl Judge {
-    fn told(&self, input: &Input) -> Result<Map<String, Value>, Fault> {
+impl ModelHandler {
+    fn template_input(&self, input: &Input) -> Result<Map<String, Value>, Fault> {
         let told = self.entry.dialect.write(&self.entry, input)?;
         serde_json::from_slice(&told)
             .map_err(|error| Fault::new(format!("the input cannot be read: {error}")))
     }
 
-    fn heard(&self, answer: &str) -> Result<Output, Fault> {
+    fn interpret(&self, answer: &str) -> Result<Output, Fault> {
         let Some(schema) = self.schema else {
             let context = answer.trim();
             return Ok(Output {
@@ -135,7 +135,7 @@ impl Judge {
             .entry
             .event
             .contract()
-            .honours(Honoured::PermissionDecision)
+            .honours(SpecificOutput::PermissionDecision)
         {
             return Ok(Output {
                 permission: Some((decision, reason)),
@@ -150,7 +150,7 @@ impl Judge {
 }
 
 /// A question to a model.
-pub(super) struct Asked {
+pub(super) struct ModelQuestion {
     /// The system prompt.
     pub(super) system: Option<String>,
     pub(super) question: String,
@@ -158,15 +158,15 @@ pub(super) struct Asked {
     pub(super) form: Option<OutputFormat>,
 }
 
-impl Asked {
+impl ModelQuestion {
     /// Asks a model and parses its answer. The result includes the cost, also in case of an error.
-    pub(super) async fn heard(
+    pub(super) async fn answer(
         self,
         model: &Model,
         read: impl FnOnce(&str) -> Result<Output, Fault>,
     ) -> Result<Output, Fault> {
         let began = Instant::now();
-        let (model, reply) = self.ask_any(model).await?;
+        let (model, reply) = self.ask_with_fallbacks(model).await?;
         let usage = reply.usage.unwrap_or_default();
         let spent = Spend {
             input_tokens: usage.total_input(),
@@ -174,14 +174,14 @@ impl Asked {
             cost: model.cost_of(&reply),
             ..Spend::one(began.elapsed())
         };
-        match whole(&reply).and_then(|()| read(&reply.message.text())) {
+        match check_complete(&reply).and_then(|()| read(&reply.message.text())) {
             Ok(output) => Ok(Output { spent, ..output }),
             Err(fault) => Err(Fault { spent, ..fault }),
         }
     }
 
     /// Asks a model, then its fallbacks after retryable errors, until one answers.
-    async fn ask_any(self, model: &Model) -> Result<(&Model, Reply), Fault> {
+    async fn ask_with_fallbacks(self, model: &Model) -> Result<(&Model, Reply), Fault> {
         let failed = |error: Error| Fault::new(error.to_string());
         let mut error = match self.ask(model).await {
             Ok(reply) => return Ok((model, reply)),
@@ -214,7 +214,7 @@ impl Asked {
 }
 
 /// Returns an error if the answer is truncated or a refusal.
-fn whole(reply: &Reply) -> Result<(), Fault> {
+fn check_complete(reply: &Reply) -> Result<(), Fault> {
     match &reply.stop {
         StopReason::Length => Err(Fault::new(
             "the model's answer was cut off at the limit of its tokens: raise `max_tokens`",

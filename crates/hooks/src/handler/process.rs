@@ -9,22 +9,22 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
 
-use super::LONGEST;
-use crate::dialect::Ended;
+use super::MAX_OUTPUT_BYTES;
+use crate::dialect::HandlerResponse;
 use crate::output::Fault;
 
 /// Poll interval: checks if a command has ended while its outputs are still open.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum time that other processes may keep the outputs open after the command has ended.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PIPE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 /// Exit codes of a shell that cannot run the command.
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
 /// A command to run.
-pub(super) struct Job {
+pub(super) struct ShellCommand {
     /// The command line, for a shell.
     pub(super) line: String,
     pub(super) directory: PathBuf,
@@ -34,20 +34,23 @@ pub(super) struct Job {
     pub(super) input: Vec<u8>,
 }
 
-impl Job {
+impl ShellCommand {
     /// Runs the command to its end. Kills the whole process group if the future is dropped or the output
     /// is too large. A background process of the command is killed if it keeps an output open; one that
     /// has closed both outputs keeps running.
     ///
     /// # Errors
-    /// The command cannot be started, does not exist, prints more than [`LONGEST`] bytes, or is ended by
+    /// The command cannot be started, does not exist, prints more than [`MAX_OUTPUT_BYTES`] bytes, or is ended by
     /// a signal.
-    pub(super) async fn run(self) -> Result<Ended, Fault> {
-        self.run_showing(|_| {}).await
+    pub(super) async fn run(self) -> Result<HandlerResponse, Fault> {
+        self.run_observed(|_| {}).await
     }
 
-    /// Like [`Job::run`], and calls `see` with the complete stdout so far whenever it has grown.
-    pub(super) async fn run_showing(self, see: impl FnMut(&[u8]) + Send) -> Result<Ended, Fault> {
+    /// Like [`ShellCommand::run`], and calls `see` with the complete stdout so far whenever it has grown.
+    pub(super) async fn run_observed(
+        self,
+        see: impl FnMut(&[u8]) + Send,
+    ) -> Result<HandlerResponse, Fault> {
         let mut group = self.start()?;
         let (stdin, stdout, stderr) = (
             group.child.stdin.take(),
@@ -67,26 +70,26 @@ impl Job {
             talked = talk => {
                 talked?;
             }
-            () = group.leaves_its_outputs_open() => group.kill(),
+            () = group.keeps_outputs_open() => group.kill(),
         }
         let status = group.wait().await.map_err(|error| broken(&error))?;
-        let ended = Ended {
+        let ended = HandlerResponse {
             code: code(status)?,
             stdout: said,
             stderr: complained,
         };
-        is_run(&ended)?;
+        check_exit_code(&ended)?;
         Ok(ended)
     }
 
-    fn start(&self) -> Result<Group, Fault> {
+    fn start(&self) -> Result<ProcessGroup, Fault> {
         if !self.directory.is_dir() {
             return Err(Fault::new(format!(
                 "the directory `{}` that it is to run in does not exist",
                 self.directory.display()
             )));
         }
-        let mut command = in_the_shell(&self.line);
+        let mut command = shell_command(&self.line);
         command
             .current_dir(&self.directory)
             .env_clear()
@@ -94,7 +97,7 @@ impl Job {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        Group::start(command).map_err(|error| {
+        ProcessGroup::start(command).map_err(|error| {
             Fault::new(match error.kind() {
                 io::ErrorKind::NotFound => "there is no shell to run it".to_owned(),
                 _ => format!("it cannot be started: {error}"),
@@ -104,14 +107,14 @@ impl Job {
 }
 
 #[cfg(not(windows))]
-fn in_the_shell(line: &str) -> Command {
+fn shell_command(line: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(line);
     command
 }
 
 #[cfg(windows)]
-fn in_the_shell(line: &str) -> Command {
+fn shell_command(line: &str) -> Command {
     let mut command = Command::new("cmd");
     // `cmd` parses its command line by rules of its own.
     command.arg("/C").raw_arg(line);
@@ -124,40 +127,43 @@ fn broken(error: &io::Error) -> Fault {
 
 /// A running command with the processes that it started and that stay in its process group. Dropping it
 /// kills the whole group, unless the command has ended.
-struct Group {
+struct ProcessGroup {
     child: Child,
     /// Set after the command was reaped: its process id may be reused from then on.
-    over: bool,
+    is_reaped: bool,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Takes the command by value, because it keeps the child's pipe ends open.
     fn start(mut command: Command) -> io::Result<Self> {
         command.kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
         let child = command.spawn()?;
-        Ok(Self { child, over: false })
+        Ok(Self {
+            child,
+            is_reaped: false,
+        })
     }
 
     async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
-        self.over = true;
+        self.is_reaped = true;
         Ok(status)
     }
 
-    /// Completes when the command has ended and its outputs stayed open for [`PATIENCE`].
+    /// Completes when the command has ended and its outputs stayed open for [`PIPE_GRACE_PERIOD`].
     #[cfg(unix)]
-    async fn leaves_its_outputs_open(&self) {
+    async fn keeps_outputs_open(&self) {
         while !self.has_ended() {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(PIPE_GRACE_PERIOD).await;
     }
 
     /// This platform has no process groups that could be killed.
     #[cfg(not(unix))]
-    async fn leaves_its_outputs_open(&self) {
+    async fn keeps_outputs_open(&self) {
         std::future::pending().await
     }
 
@@ -193,9 +199,9 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.is_reaped {
             self.kill();
         }
     }
@@ -229,10 +235,10 @@ async fn drain(
         .map_err(|error| broken(&error))?
         > 0
     {
-        if bytes.len() > LONGEST {
+        if bytes.len() > MAX_OUTPUT_BYTES {
             return Err(Fault::new(format!(
                 "it said more than {} MiB on {name}, and was ended: it should say less",
-                LONGEST >> 20
+                MAX_OUTPUT_BYTES >> 20
             )));
         }
         see(bytes);
@@ -259,7 +265,7 @@ fn code(status: ExitStatus) -> Result<i32, Fault> {
 }
 
 /// Returns an error if the shell could not run the command.
-fn is_run(ended: &Ended) -> Result<(), Fault> {
+fn check_exit_code(ended: &HandlerResponse) -> Result<(), Fault> {
     /// Maximum characters of the shell's error message.
     const SHOWN: usize = 200;
     let (what, remedy) = match ended.code {

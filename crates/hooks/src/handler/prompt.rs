@@ -8,10 +8,10 @@ use cachalot_model::{Model, ModelSettings, OutputFormat};
 use serde_json::{Map, Value, json};
 
 use super::judgement::objects;
-use super::model::{Asked, found};
-use super::{Handler, Shared};
-use crate::definition::Entry;
-use crate::dispatch::Surroundings;
+use super::model::{ModelQuestion, find_model};
+use super::{Handler, HandlerContext};
+use crate::definition::HookEntry;
+use crate::dispatch::HookDependencies;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
@@ -19,34 +19,34 @@ use crate::output::{Fault, Output};
 const ARGUMENTS: &str = "$ARGUMENTS";
 
 /// Model names that let the runtime choose the model.
-const UNNAMED: [&str; 5] = ["", "inherit", "haiku", "sonnet", "opus"];
+const DEFAULT_MODEL_NAMES: [&str; 5] = ["", "inherit", "haiku", "sonnet", "opus"];
 
 const SYSTEM: &str = "You judge one step of an agent for the people who it works for. You have no tools: judge by what you are told. Answer with one JSON object and nothing else: {\"ok\": true} if what you are asked about holds and the step may be made, {\"ok\": false, \"reason\": \"…\"} if not.";
 
-struct Objector {
+struct PromptHandler {
     model: Option<Model>,
     prompt: String,
-    entry: Entry,
+    entry: HookEntry,
 }
 
-pub(super) fn ready(
+pub(super) fn create(
     model: Option<&str>,
     prompt: &str,
-    entry: &Entry,
-    surroundings: &Surroundings,
-    shared: &Shared,
+    entry: &HookEntry,
+    dependencies: &HookDependencies,
+    shared: &HandlerContext,
 ) -> Result<Arc<dyn Handler>, Problem> {
     let named = model.unwrap_or_default();
-    let model = match found(named, surroundings) {
+    let model = match find_model(named, dependencies) {
         Ok(model) => Some(model),
-        Err(_) if UNNAMED.contains(&named) => {
-            let usual = surroundings.models.choose(None, &ModelSettings::default());
+        Err(_) if DEFAULT_MODEL_NAMES.contains(&named) => {
+            let usual = dependencies.models.choose(None, &ModelSettings::default());
             let usual = usual.ok().filter(|model| model.ready().is_ok());
             usual.or_else(|| shared.model.clone())
         }
         Err(problem) => return Err(problem),
     };
-    Ok(Arc::new(Objector {
+    Ok(Arc::new(PromptHandler {
         model,
         prompt: prompt.to_owned(),
         entry: entry.clone(),
@@ -54,21 +54,23 @@ pub(super) fn ready(
 }
 
 #[async_trait]
-impl Handler for Objector {
+impl Handler for PromptHandler {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         let model = self.model.as_ref().ok_or_else(|| {
             Fault::new("there is no model to ask: give the hook a `model`, or the settings one")
         })?;
-        let asked = Asked {
+        let question = ModelQuestion {
             system: Some(SYSTEM.to_owned()),
             question: self.question(input)?,
             form: Some(form()),
         };
-        asked.heard(model, |answer| self.heard(answer)).await
+        question
+            .answer(model, |answer| self.interpret(answer))
+            .await
     }
 }
 
-impl Objector {
+impl PromptHandler {
     fn question(&self, input: &Input) -> Result<String, Fault> {
         let told = self.entry.dialect.write(&self.entry, input)?;
         let told = String::from_utf8_lossy(&told);
@@ -78,10 +80,10 @@ impl Objector {
         })
     }
 
-    fn heard(&self, answer: &str) -> Result<Output, Fault> {
+    fn interpret(&self, answer: &str) -> Result<Output, Fault> {
         let mut output = Output::default();
-        if let Some(reason) = objection(answer)? {
-            let Entry { dialect, event, .. } = self.entry;
+        if let Some(reason) = find_objection(answer)? {
+            let HookEntry { dialect, event, .. } = self.entry;
             dialect.refuse(event, Some(reason), &mut output);
         }
         Ok(output)
@@ -90,7 +92,7 @@ impl Objector {
 
 /// Returns the objection in an answer, if there is one. An answer that contains both results is an
 /// objection.
-fn objection(answer: &str) -> Result<Option<String>, Fault> {
+fn find_objection(answer: &str) -> Result<Option<String>, Fault> {
     let said: Vec<(bool, String)> = objects::<Map<String, Value>>(answer)
         .filter_map(|said| {
             let reason = said.get("reason").and_then(Value::as_str);
@@ -148,10 +150,14 @@ mod tests {
             ),
             (r#"{"ok": true, "reason": "it says {\"ok\": false}"}"#, None),
         ] {
-            assert_eq!(objection(answer).unwrap().as_deref(), expected, "{answer}");
+            assert_eq!(
+                find_objection(answer).unwrap().as_deref(),
+                expected,
+                "{answer}"
+            );
         }
         for answer in ["", "yes", "{}", r#"{"ok": "true"}"#, r#"{"ok": fal"#] {
-            assert!(objection(answer).is_err(), "{answer}");
+            assert!(find_objection(answer).is_err(), "{answer}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{DRAFT, sentence};
-use crate::contract::Blocks;
+use crate::contract::BlockEffect;
 use crate::{Dialect, Event};
 
 /// The JSON Schema (2020-12) of the `hooks:` section of an agent file.
@@ -41,8 +41,8 @@ pub fn hooks_schema() -> Value {
 /// The schema of an event's hooks. Only events that can be blocked allow `on_error: block`.
 fn event(event: Event) -> (String, Value) {
     let kind = match event.contract().blocks {
-        Blocks::Refusal => "guard",
-        Blocks::GoingOn | Blocks::Nothing => "hook",
+        BlockEffect::Refusal => "guard",
+        BlockEffect::Continue | BlockEffect::Nothing => "hook",
     };
     let about = sentence(event.contract().fires);
     (event.name().to_owned(), hooks(&about, kind))
@@ -52,16 +52,19 @@ fn event(event: Event) -> (String, Value) {
 /// files may contain although they never fire.
 fn of_docker_agent() -> impl Iterator<Item = (String, Value)> {
     let vocabulary = Dialect::DockerAgent.vocabulary();
-    let renamed = vocabulary.events.iter().map(|spoken| {
-        let (_, schema) = event(spoken.event);
-        (spoken.name.to_owned(), schema)
+    let renamed = vocabulary.events.iter().map(|event_name| {
+        let (_, schema) = event(event_name.event);
+        (event_name.name.to_owned(), schema)
     });
-    let unheard = vocabulary.unheard.iter().filter(|unheard| !unheard.guards);
-    let unheard = unheard.map(|unheard| {
-        let about = format!("Never happens here; {}.", unheard.nearest);
-        (unheard.name.to_owned(), described(json!({}), &about))
+    let unsupported = vocabulary
+        .unsupported
+        .iter()
+        .filter(|unsupported| !unsupported.guards);
+    let unsupported = unsupported.map(|unsupported| {
+        let about = format!("Never happens here; {}.", unsupported.nearest);
+        (unsupported.name.to_owned(), described(json!({}), &about))
     });
-    renamed.chain(unheard)
+    renamed.chain(unsupported)
 }
 
 /// The schema of hooks and groups of hooks.

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use super::inputs;
 use crate::Event;
 use crate::contract::{
-    ANSWERS, Blocks, CONTRACTS, Contract, Failure, Field, Honoured, INPUTS, Key, Order,
+    BlockEffect, CONTRACTS, Contract, FailureEffect, Field, INPUT_KEYS, Key, OUTPUT_KEYS, Order,
+    SpecificOutput,
 };
 
 /// Markdown tables of the events, their input and their output.
@@ -56,14 +57,16 @@ fn contract_row(contract: &Contract) -> [String; 6] {
         Order::Sequential => "one after the other",
     };
     let blocks = match contract.blocks {
-        Blocks::Nothing => "is a message",
-        Blocks::Refusal => "forbids",
-        Blocks::GoingOn => "in the dialects of others: the agent goes on; otherwise a message",
+        BlockEffect::Nothing => "is a message",
+        BlockEffect::Refusal => "forbids",
+        BlockEffect::Continue => {
+            "in the dialects of others: the agent goes on; otherwise a message"
+        }
     };
     let failure = match contract.failure {
-        Failure::Warning => "warns",
-        Failure::DenialByDefault => "forbids, unless `on_error` says otherwise",
-        Failure::Denial => "forbids",
+        FailureEffect::Warning => "warns",
+        FailureEffect::DenialByDefault => "forbids, unless `on_error` says otherwise",
+        FailureEffect::Denial => "forbids",
     };
     let honoured = contract.honours.iter().map(|honoured| honoured.key());
     [
@@ -78,7 +81,7 @@ fn contract_row(contract: &Contract) -> [String; 6] {
 
 fn inputs_of_all() -> String {
     let mut table = begin("What all are told", &["key", "value", "meaning"]);
-    for key in INPUTS.iter().filter(|key| is_common(key)) {
+    for key in INPUT_KEYS.iter().filter(|key| is_common(key)) {
         row(&mut table, &of_all(key));
     }
     table
@@ -86,7 +89,7 @@ fn inputs_of_all() -> String {
 
 fn inputs_of_some() -> String {
     let mut table = begin("What some are told", &["key", "value", "meaning", "events"]);
-    for key in INPUTS.iter().filter(|key| !is_common(key)) {
+    for key in INPUT_KEYS.iter().filter(|key| !is_common(key)) {
         let is_told = |contract: &Contract| inputs(contract).any(|told| told.name == key.name);
         row(&mut table, &of_some(key, is_told));
     }
@@ -95,7 +98,7 @@ fn inputs_of_some() -> String {
 
 fn outputs_of_all() -> String {
     let mut table = begin("What all may say", &["key", "value", "meaning"]);
-    for key in ANSWERS {
+    for key in OUTPUT_KEYS {
         row(&mut table, &of_all(key));
     }
     table
@@ -104,7 +107,7 @@ fn outputs_of_all() -> String {
 fn outputs_of_some() -> String {
     let title = "What some may say, in `hook_specific_output`";
     let mut table = begin(title, &["key", "value", "meaning", "events"]);
-    for honoured in Honoured::ALL {
+    for honoured in SpecificOutput::ALL {
         for key in honoured.keys() {
             row(
                 &mut table,

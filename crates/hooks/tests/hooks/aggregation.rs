@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::Spend;
-use cachalot_hooks::contract::{Blocks, Honoured};
+use cachalot_hooks::contract::{BlockEffect, SpecificOutput};
 use cachalot_hooks::definition::OnError;
 use cachalot_hooks::{
     Builtin, Builtins, CONTRACTS, Decision, Dialect, Event, Fault, Hooks, Input, Output, Synthetic,
@@ -191,7 +191,7 @@ async fn a_decision_without_a_reason_names_who_decided() {
 async fn there_is_no_decision_on_events_that_honour_none_but_a_message() {
     for contract in CONTRACTS
         .iter()
-        .filter(|contract| !contract.honours(Honoured::PermissionDecision))
+        .filter(|contract| !contract.honours(SpecificOutput::PermissionDecision))
     {
         let made = Made::of(contract.event).says(decides(Decision::Deny, "no"));
         let verdict = made.verdict().await;
@@ -213,8 +213,8 @@ async fn blocking_denies_wherever_something_can_be_blocked_and_is_a_message_else
             .says(blocks("enough"))
             .verdict()
             .await;
-        assert_eq!(verdict.goes_on, None);
-        if contract.blocks == Blocks::Refusal {
+        assert_eq!(verdict.continue_reason, None);
+        if contract.blocks == BlockEffect::Refusal {
             assert_eq!(verdict.denial(), Some("enough"), "{}", contract.event);
             assert!(verdict.messages.is_empty());
         } else {
@@ -239,7 +239,7 @@ async fn hooks_of_other_runtimes_that_block_stop_let_the_agent_go_on_told_why() 
         .verdict()
         .await;
     assert_eq!(
-        verdict.goes_on.as_deref(),
+        verdict.continue_reason.as_deref(),
         Some("the tests fail\nthe lints, too")
     );
     assert_eq!(verdict.decision, None);
@@ -259,20 +259,32 @@ async fn what_an_event_does_not_honour_is_not_in_the_verdict() {
         };
         let verdict = Made::of(contract.event).says(output).fire(input).await;
         let said = [
-            (Honoured::AdditionalContext, !verdict.context.is_empty()),
-            (Honoured::PermissionDecision, verdict.decision.is_some()),
-            (Honoured::UpdatedInput, verdict.updated_input.is_some()),
             (
-                Honoured::UpdatedMessages,
+                SpecificOutput::AdditionalContext,
+                !verdict.context.is_empty(),
+            ),
+            (
+                SpecificOutput::PermissionDecision,
+                verdict.decision.is_some(),
+            ),
+            (
+                SpecificOutput::UpdatedInput,
+                verdict.updated_input.is_some(),
+            ),
+            (
+                SpecificOutput::UpdatedMessages,
                 verdict.updated_messages.is_some(),
             ),
             (
-                Honoured::UpdatedToolResponse,
+                SpecificOutput::UpdatedToolResponse,
                 verdict.updated_tool_response.is_some(),
             ),
-            (Honoured::Summary, verdict.summary.is_some()),
-            (Honoured::SyntheticResponse, verdict.synthetic.is_some()),
-            (Honoured::Metadata, !verdict.metadata.is_empty()),
+            (SpecificOutput::Summary, verdict.summary.is_some()),
+            (
+                SpecificOutput::SyntheticResponse,
+                verdict.synthetic.is_some(),
+            ),
+            (SpecificOutput::Metadata, !verdict.metadata.is_empty()),
         ];
         for (what, is_said) in said {
             assert_eq!(
@@ -400,7 +412,7 @@ async fn reports_tell_what_each_hook_said() {
     let said: Vec<_> = verdict
         .reports
         .iter()
-        .map(|report| (&*report.handler, &report.said))
+        .map(|report| (&*report.handler, &report.result))
         .collect();
     assert_eq!(
         said,

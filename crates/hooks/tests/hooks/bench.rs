@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use cachalot_core::{ManualClock, Problem};
 use cachalot_hooks::{
-    Action, Builtins, Definition, Dialect, Entry, Event, Hooks, Input, Matcher, Report,
-    Surroundings, Verdict,
+    Action, Builtins, Definition, Dialect, Event, HandlerReport, HookDependencies, HookEntry,
+    Hooks, Input, Matcher, Verdict,
 };
 use cachalot_model::{Catalog, Configured, ModelSettings, Models};
 use cachalot_storage::{HttpClient, HttpOptions};
@@ -50,7 +50,7 @@ impl Bench {
         self.directory.path().canonicalize().unwrap()
     }
 
-    pub(crate) fn surroundings(&self) -> Surroundings {
+    pub(crate) fn surroundings(&self) -> HookDependencies {
         let clock = Arc::new(ManualClock::at(0));
         let models = cachalot_model::Surroundings {
             environment: self.environment.clone(),
@@ -62,7 +62,7 @@ impl Bench {
             models: self.models.clone(),
             ..Configured::default()
         };
-        Surroundings {
+        HookDependencies {
             builtins: Arc::new(Builtins::default()),
             models: Models::new(models, configured),
             http: HttpClient::new(HttpOptions::default()).unwrap(),
@@ -72,12 +72,12 @@ impl Bench {
         }
     }
 
-    pub(crate) fn hooks(&self, entries: Vec<Entry>) -> Result<Hooks, Vec<Problem>> {
+    pub(crate) fn hooks(&self, entries: Vec<HookEntry>) -> Result<Hooks, Vec<Problem>> {
         Hooks::assemble(entries, &Nobody, &self.surroundings())
     }
 
     /// What is wrong with a hook.
-    pub(crate) fn problem(&self, entry: Entry) -> Problem {
+    pub(crate) fn problem(&self, entry: HookEntry) -> Problem {
         let Err(mut problems) = self.hooks(vec![entry]) else {
             panic!("it is ready");
         };
@@ -86,7 +86,7 @@ impl Bench {
     }
 
     /// What comes of a hook.
-    pub(crate) async fn verdict(&self, entry: Entry, mut input: Input) -> Verdict {
+    pub(crate) async fn verdict(&self, entry: HookEntry, mut input: Input) -> Verdict {
         input.event = entry.event;
         let hooks = self.hooks(vec![entry]).unwrap();
         tokio::time::timeout(2 * AMPLE, hooks.fire(input))
@@ -95,15 +95,15 @@ impl Bench {
     }
 
     /// What a hook says.
-    pub(crate) async fn report(&self, entry: Entry, input: Input) -> Report {
+    pub(crate) async fn report(&self, entry: HookEntry, input: Input) -> HandlerReport {
         let mut verdict = self.verdict(entry, input).await;
         assert_eq!(verdict.reports.len(), 1);
         verdict.reports.remove(0)
     }
 
     /// Why a hook says nothing.
-    pub(crate) async fn fault(&self, entry: Entry, input: Input) -> String {
-        self.report(entry, input).await.said.unwrap_err().message
+    pub(crate) async fn fault(&self, entry: HookEntry, input: Input) -> String {
+        self.report(entry, input).await.result.unwrap_err().message
     }
 
     pub(crate) fn read(&self, file: &str) -> String {
@@ -112,15 +112,15 @@ impl Bench {
 }
 
 /// A hook as a file names it.
-pub(crate) fn entry(event: Event, action: Action) -> Entry {
-    Entry {
+pub(crate) fn entry(event: Event, action: Action) -> HookEntry {
+    HookEntry {
         event,
-        spoken: Arc::from(event.name()),
+        event_name: Arc::from(event.name()),
         matcher: Matcher::ALL,
         only: None,
         definition: Definition {
             timeout: AMPLE,
-            ..Definition::of(action)
+            ..Definition::new(action)
         },
         dialect: Dialect::DockerAgent,
         source: Arc::from("agent.yaml"),
@@ -128,7 +128,7 @@ pub(crate) fn entry(event: Event, action: Action) -> Entry {
     }
 }
 
-pub(crate) fn command(event: Event, line: impl Into<String>) -> Entry {
+pub(crate) fn command(event: Event, line: impl Into<String>) -> HookEntry {
     entry(event, Action::Command { line: line.into() })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_hooks::input::ToolUse;
-use cachalot_hooks::source::{self, Read};
+use cachalot_hooks::source::{self, ParsedHooks};
 use cachalot_hooks::{Builtins, Event, Hooks, Input, Verdict};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ impl Project {
         path
     }
 
-    fn read(&self, path: &str, text: &str) -> (Read, Vec<Problem>) {
+    fn read(&self, path: &str, text: &str) -> (ParsedHooks, Vec<Problem>) {
         let mut problems = Vec::new();
         let path = self.write(path, text);
         let read = source::read_file(&path, None, &Builtins::default(), &mut problems);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_core::{Problem, tree};
 use cachalot_hooks::definition::{self, Judgement, OnError};
-use cachalot_hooks::{Action, Builtin, Builtins, Dialect, Entry, Event, Fault, Input, Output};
+use cachalot_hooks::{Action, Builtin, Builtins, Dialect, Event, Fault, HookEntry, Input, Output};
 
 struct Counting;
 
@@ -42,14 +42,14 @@ pub(crate) fn builtins() -> Builtins {
     builtins
 }
 
-fn read(text: &str) -> (Vec<Entry>, Vec<Problem>) {
+fn read(text: &str) -> (Vec<HookEntry>, Vec<Problem>) {
     let node = tree::parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
     let read = definition::read(&node, "agent.yaml", &builtins(), &mut problems);
     (read.entries, problems)
 }
 
-fn good(text: &str) -> Vec<Entry> {
+fn good(text: &str) -> Vec<HookEntry> {
     let (entries, problems) = read(text);
     assert_eq!(problems, []);
     entries
@@ -90,7 +90,7 @@ fn every_field_of_a_hook_is_read() {
         panic!()
     };
     assert_eq!(entry.event, Event::PreToolUse);
-    assert_eq!(&*entry.spoken, "pre_tool_use");
+    assert_eq!(&*entry.event_name, "pre_tool_use");
     assert_eq!(entry.matcher.pattern(), "shell|edit_.*");
     assert_eq!(entry.dialect, Dialect::DockerAgent);
     assert_eq!(&*entry.source, "agent.yaml");
@@ -223,7 +223,7 @@ fn events_of_claude_code_propose_its_dialect() {
     );
     let entries = good(&format!("dialect: claude\n{text}"));
     assert_eq!(entries[0].dialect, Dialect::Claude);
-    assert_eq!(&*entries[0].spoken, "PreToolUse");
+    assert_eq!(&*entries[0].event_name, "PreToolUse");
     let (_, _, message) = problem("BeforeModel: {type: command, command: a}");
     assert!(message.contains("dialect: gemini"), "{message}");
 }
@@ -240,12 +240,12 @@ fn one_hook_may_be_of_another_dialect() {
     );
     assert_eq!(entries[0].dialect, Dialect::DockerAgent);
     assert_eq!(entries[1].dialect, Dialect::Claude);
-    assert_eq!(&*entries[1].spoken, "PreToolUse");
+    assert_eq!(&*entries[1].event_name, "PreToolUse");
     let group = good(
         "post_tool_use: {dialect: codex, matcher: ^Bash$, hooks: {type: command, command: a}}",
     );
     assert_eq!(
-        (group[0].dialect, &*group[0].spoken),
+        (group[0].dialect, &*group[0].event_name),
         (Dialect::Codex, "PostToolUse")
     );
     for text in [

@@ -5,8 +5,10 @@ use std::sync::{Arc, LazyLock};
 
 use cachalot_core::tree::parse;
 use cachalot_core::{Cost, Digest};
-use cachalot_hooks::contract::{ANSWERS, Blocks, Failure, Honoured, INPUTS, Order};
-use cachalot_hooks::dialect::Ended;
+use cachalot_hooks::contract::{
+    BlockEffect, FailureEffect, INPUT_KEYS, OUTPUT_KEYS, Order, SpecificOutput,
+};
+use cachalot_hooks::dialect::HandlerResponse;
 use cachalot_hooks::input::{
     Answer, Compaction, Notification, Prompt, Switch, ToolResponse, ToolUse, TurnCall,
 };
@@ -35,11 +37,11 @@ fn events_come_in_the_order_of_a_turn() {
 #[test]
 fn guards_are_closed_and_rewrites_are_sequential() {
     assert_eq!(
-        names(|one| one.failure == Failure::Denial),
+        names(|one| one.failure == FailureEffect::Denial),
         ["tool_guard", "pre_tool_use"]
     );
     assert_eq!(
-        names(|one| one.failure == Failure::DenialByDefault),
+        names(|one| one.failure == FailureEffect::DenialByDefault),
         [
             "user_prompt_submit",
             "pre_user_turn",
@@ -58,7 +60,7 @@ fn guards_are_closed_and_rewrites_are_sequential() {
         ]
     );
     assert_eq!(
-        names(|one| one.blocks == Blocks::Refusal),
+        names(|one| one.blocks == BlockEffect::Refusal),
         [
             "user_prompt_submit",
             "pre_user_turn",
@@ -72,7 +74,7 @@ fn guards_are_closed_and_rewrites_are_sequential() {
             "before_compaction",
         ]
     );
-    assert_eq!(names(|one| one.blocks == Blocks::GoingOn), ["stop"]);
+    assert_eq!(names(|one| one.blocks == BlockEffect::Continue), ["stop"]);
     assert_eq!(
         names(|one| one.tool_matched),
         [
@@ -85,7 +87,7 @@ fn guards_are_closed_and_rewrites_are_sequential() {
         ]
     );
     assert_eq!(
-        names(|one| one.honours(Honoured::SyntheticResponse)),
+        names(|one| one.honours(SpecificOutput::SyntheticResponse)),
         ["user_prompt_submit", "pre_user_turn", "before_llm_call"]
     );
 }
@@ -94,8 +96,12 @@ fn guards_are_closed_and_rewrites_are_sequential() {
 fn who_denies_by_failing_can_be_told_to_block() {
     let closed = CONTRACTS
         .iter()
-        .filter(|one| one.failure != Failure::Warning);
-    assert!(closed.into_iter().all(|one| one.blocks == Blocks::Refusal));
+        .filter(|one| one.failure != FailureEffect::Warning);
+    assert!(
+        closed
+            .into_iter()
+            .all(|one| one.blocks == BlockEffect::Refusal)
+    );
 }
 
 #[test]
@@ -220,19 +226,19 @@ fn what_hooks_are_told_in_our_own_dialect_is_what_the_schema_says() {
 }
 
 /// An example of what may be said under a key.
-fn example(what: Honoured) -> (&'static str, Value) {
+fn example(what: SpecificOutput) -> (&'static str, Value) {
     let value = match what {
-        Honoured::AdditionalContext | Honoured::Summary => json!("text"),
-        Honoured::InstructionContext => json!([{ "label": "rules", "content": "text" }]),
-        Honoured::PermissionDecision => json!("ask"),
-        Honoured::UpdatedInput => json!({ "command": "pwd" }),
-        Honoured::UpdatedMessages => json!([{ "role": "user", "content": "hello there" }]),
-        Honoured::UpdatedToolResponse => json!(""),
-        Honoured::SyntheticResponse => json!({
+        SpecificOutput::AdditionalContext | SpecificOutput::Summary => json!("text"),
+        SpecificOutput::InstructionContext => json!([{ "label": "rules", "content": "text" }]),
+        SpecificOutput::PermissionDecision => json!("ask"),
+        SpecificOutput::UpdatedInput => json!({ "command": "pwd" }),
+        SpecificOutput::UpdatedMessages => json!([{ "role": "user", "content": "hello there" }]),
+        SpecificOutput::UpdatedToolResponse => json!(""),
+        SpecificOutput::SyntheticResponse => json!({
             "content": "an answer", "provenance": "somewhere", "metadata": { "name": "value" },
             "saved": { "calls": 1, "seconds": 0.5, "input_tokens": 3, "output_tokens": 4, "cost": 0.01 },
         }),
-        Honoured::Metadata => json!({ "name": "value" }),
+        SpecificOutput::Metadata => json!({ "name": "value" }),
     };
     (what.key(), value)
 }
@@ -243,7 +249,7 @@ fn what_hooks_may_say_in_our_own_dialect_is_what_the_schema_says() {
         let schema = output_schema(event);
         let mut strict = entry(event, "any", &[]);
         strict.definition.strict_output = true;
-        for what in Honoured::ALL {
+        for what in SpecificOutput::ALL {
             let (key, value) = example(what);
             let mut said = json!({
                 "continue": false, "stop_reason": "why", "system_message": "hello",
@@ -251,7 +257,7 @@ fn what_hooks_may_say_in_our_own_dialect_is_what_the_schema_says() {
                 "hook_specific_output": { "hook_event_name": event.name() },
             });
             said["hook_specific_output"][key] = value;
-            let ended = Ended {
+            let ended = HandlerResponse {
                 code: 0,
                 stdout: said.to_string().into_bytes(),
                 stderr: Vec::new(),
@@ -310,7 +316,7 @@ fn files_may_name_hooks_as_the_schema_says() {
         let blocks = format!("{{{event}: {command}, on_error: block}}}}");
         assert_eq!(
             is_right(&blocks),
-            event.contract().blocks == Blocks::Refusal
+            event.contract().blocks == BlockEffect::Refusal
         );
         if event.contract().tool_matched {
             let group = format!("{{matcher: shell, preempt_yolo: true, hooks: {command}}}}}");
@@ -379,12 +385,12 @@ fn files_may_name_hooks_as_the_schema_says() {
 fn the_tables_tell_of_every_event_and_every_key() {
     let tables = tables();
     let events = CONTRACTS.iter().map(|contract| contract.event.name());
-    let specific = Honoured::ALL
+    let specific = SpecificOutput::ALL
         .into_iter()
         .flat_map(|what| what.keys().iter());
-    let keys = INPUTS
+    let keys = INPUT_KEYS
         .iter()
-        .chain(ANSWERS)
+        .chain(OUTPUT_KEYS)
         .chain(specific)
         .map(|key| key.name);
     for name in events.chain(keys) {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use cachalot_hooks::definition::OnError;
 use cachalot_hooks::input::ToolUse;
 use cachalot_hooks::{
-    Action, AgentView, Builtin, Builtins, Dialect, Entry, Event, Fault, Hooks, Injection, Input,
-    Matcher, Output,
+    Action, AgentView, Builtin, Builtins, Dialect, Event, Fault, HookEntry, Hooks, Injection,
+    Input, Matcher, Output,
 };
 
 use crate::made::{Nobody, entry, surroundings};
@@ -33,7 +33,7 @@ impl Builtin for Counts {
     }
 
     fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
-        vec![Injection::of(Event::TurnEnd)]
+        vec![Injection::for_event(Event::TurnEnd)]
     }
 
     async fn run(&self, arguments: &[String], _: &Input) -> Result<Output, Fault> {
@@ -46,7 +46,7 @@ impl Builtin for Counts {
 }
 
 /// How often it is told of an event.
-async fn told(entries: Vec<Entry>, event: Event) -> usize {
+async fn told(entries: Vec<HookEntry>, event: Event) -> usize {
     let counts = Arc::new(Counts::default());
     let mut builtins = Builtins::default();
     builtins.register(counts.clone()).unwrap();
@@ -77,7 +77,7 @@ async fn the_same_twice_is_told_once() {
 
 #[tokio::test]
 async fn every_field_of_a_definition_keeps_two_apart() {
-    let changes: [fn(&mut Entry); 9] = [
+    let changes: [fn(&mut HookEntry); 9] = [
         |entry| entry.definition.name = Some("another".to_owned()),
         |entry| {
             entry.definition.action = Action::Builtin {
@@ -114,9 +114,9 @@ async fn arguments_are_apart_where_their_bounds_are() {
 async fn who_names_it_and_for_which_tools_makes_no_difference() {
     let mut other = entry(Event::ToolGuard, "counts", &[]);
     other.source = Arc::from("other.yaml");
-    other.matcher = Matcher::of("shell|grep").unwrap();
+    other.matcher = Matcher::new("shell|grep").unwrap();
     let mut elsewhere = entry(Event::ToolGuard, "counts", &[]);
-    elsewhere.matcher = Matcher::of("grep").unwrap();
+    elsewhere.matcher = Matcher::new("grep").unwrap();
     let all = vec![
         elsewhere.clone(),
         other,

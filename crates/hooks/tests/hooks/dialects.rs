@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use cachalot_core::{Cost, Digest};
-use cachalot_hooks::dialect::{Ended, parse_input};
+use cachalot_hooks::dialect::{HandlerResponse, parse_input};
 use cachalot_hooks::input::{
     Answer, Compaction, Notification, PermissionMode, Prompt, Switch, ToolResponse, ToolUse,
     TurnCall,
 };
 use cachalot_hooks::{
-    Action, Decision, Definition, Dialect, Entry, Event, Fault, Input, Matcher, Output, Transcript,
+    Action, Decision, Definition, Dialect, Event, Fault, HookEntry, Input, Matcher, Output,
+    Transcript,
 };
 use cachalot_model::{Block, Message, Reasoning, Role, StopReason, ToolResult, Usage};
 use proptest::prelude::*;
@@ -21,13 +22,13 @@ mod inputs;
 mod stray;
 mod telling;
 
-pub(crate) fn entry(dialect: Dialect, event: Event) -> Entry {
-    Entry {
+pub(crate) fn entry(dialect: Dialect, event: Event) -> HookEntry {
+    HookEntry {
         event,
-        spoken: dialect.event_name(event).into(),
+        event_name: dialect.event_name(event).into(),
         matcher: Matcher::ALL,
         only: None,
-        definition: Definition::of(Action::Command {
+        definition: Definition::new(Action::Command {
             line: "test".to_owned(),
         }),
         dialect,
@@ -41,8 +42,8 @@ fn told(dialect: Dialect, input: &Input) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
-pub(crate) fn ended(code: i32, stdout: &str, stderr: &str) -> Ended {
-    Ended {
+pub(crate) fn ended(code: i32, stdout: &str, stderr: &str) -> HandlerResponse {
+    HandlerResponse {
         code,
         stdout: stdout.into(),
         stderr: stderr.into(),
@@ -244,7 +245,7 @@ fn what_was_said_lies_in_a_file_that_grows_and_is_gone_in_the_end() {
         (&json!("tool_result"), &json!("secret"))
     );
     // What was said is something else now.
-    transcript.forget();
+    transcript.clear();
     assert!(!path.exists());
     transcript.add(&said[2]);
     let (other, lines) = transcript_of(Dialect::Gemini, &input);

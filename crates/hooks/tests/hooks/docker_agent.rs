@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use cachalot_core::{Problem, tree};
-use cachalot_hooks::contract::Blocks;
+use cachalot_hooks::contract::BlockEffect;
 use cachalot_hooks::input::Prompt;
 use cachalot_hooks::schema::hooks_schema;
-use cachalot_hooks::source::Read;
+use cachalot_hooks::source::ParsedHooks;
 use cachalot_hooks::{Builtins, Event, Input, Verdict, definition};
 use cachalot_model::Message;
 use serde_json::{Value, json};
@@ -125,12 +125,12 @@ async fn a_route_to_another_agent_is_not_ignored_in_silence() {
             "{message}"
         );
         assert_eq!(verdict.denial(), None);
-        let said = verdict.reports[0].said.as_ref().unwrap();
+        let said = verdict.reports[0].result.as_ref().unwrap();
         assert_eq!(said.system_message.as_ref(), Some(message));
     }
 }
 
-fn read(text: &str) -> (Read, Vec<Problem>) {
+fn read(text: &str) -> (ParsedHooks, Vec<Problem>) {
     let node = tree::parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
     let read = definition::read(&node, "agent.yaml", &Builtins::default(), &mut problems);
@@ -201,7 +201,7 @@ async fn a_guard_of_agents_guards_turns_and_denies_by_failing() {
     assert_eq!((problems, read.warnings), (vec![], vec![]));
     let entry = &read.entries[0];
     assert_eq!(entry.event, Event::PreUserTurn);
-    assert_eq!(Event::PreUserTurn.contract().blocks, Blocks::Refusal);
+    assert_eq!(Event::PreUserTurn.contract().blocks, BlockEffect::Refusal);
     let bench = Bench::new();
     for (text, denies) in [("rm it", true), ("stop it", true), ("hello", false)] {
         let input = Input {
@@ -224,7 +224,7 @@ async fn a_guard_of_agents_guards_turns_and_denies_by_failing() {
 fn our_own_name_of_the_event_keeps_its_own_meaning() {
     let (read, problems) = read("pre_user_turn: {type: command, command: a}");
     assert_eq!(problems, []);
-    assert_eq!(&*read.entries[0].spoken, "pre_user_turn");
+    assert_eq!(&*read.entries[0].event_name, "pre_user_turn");
     assert_eq!(read.entries[0].definition.on_error, None);
 }
 

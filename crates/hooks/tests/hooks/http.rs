@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use cachalot_hooks::{Action, Dialect, Entry, Event, Input};
+use cachalot_hooks::{Action, Dialect, Event, HookEntry, Input};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, entry};
@@ -40,12 +40,12 @@ impl Server {
         Self { url, seen }
     }
 
-    fn hook(&self, event: Event) -> Entry {
+    fn hook(&self, event: Event) -> HookEntry {
         hook(event, &format!("{}/hook", self.url), &[])
     }
 }
 
-fn hook(event: Event, url: &str, headers: &[(&str, &str)]) -> Entry {
+fn hook(event: Event, url: &str, headers: &[(&str, &str)]) -> HookEntry {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     entry(
         event,
@@ -106,7 +106,7 @@ async fn a_server_speaks_in_the_words_of_its_dialect() {
     let server = Server::answering(200, said.to_string()).await;
     let mut entry = server.hook(Event::PreToolUse);
     entry.dialect = Dialect::Claude;
-    entry.spoken = "PreToolUse".into();
+    entry.event_name = "PreToolUse".into();
     let verdict = Bench::new().verdict(entry, Input::default()).await;
     assert_eq!(verdict.denial(), Some("why not"));
     let seen = server.seen.lock().unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cachalot_core::Place;
-use cachalot_hooks::contract::{Blocks, Failure};
+use cachalot_hooks::contract::{BlockEffect, FailureEffect};
 use cachalot_hooks::definition::OnError;
 use cachalot_hooks::{
     Action, AgentView, Builtin, Builtins, CONTRACTS, Dialect, Event, Fault, Hooks, Injection,
@@ -60,7 +60,7 @@ async fn a_hook_that_hangs_is_ended_on_every_event_and_denies_where_failing_does
         assert!(ended.load(Ordering::SeqCst));
         let why = "hook `hook-0` (agent.yaml) failed: no answer within 100ms; \
                    a longer `timeout` gives it more time";
-        let is_denial = contract.failure != Failure::Warning;
+        let is_denial = contract.failure != FailureEffect::Warning;
         let denial = is_denial.then_some(why);
         assert_eq!(verdict.denial(), denial, "{}", contract.event);
         let message = (!is_denial).then(|| why.to_owned());
@@ -80,7 +80,7 @@ async fn each_hook_has_its_own_time() {
         .verdict()
         .await;
     assert_eq!(verdict.context, ["there"]);
-    assert!(verdict.reports[0].said.is_err());
+    assert!(verdict.reports[0].result.is_err());
     assert!(verdict.reports[1].elapsed < LIMIT);
 }
 
@@ -103,7 +103,7 @@ async fn a_panic_is_a_failure() {
                 "hook `hook-1` (agent.yaml) failed: it panicked: at once".to_owned(),
             ]
         );
-        assert_eq!(verdict.reports[2].said, Ok(Output::default()));
+        assert_eq!(verdict.reports[2].result, Ok(Output::default()));
         assert_eq!(verdict.denial().is_some(), event == Event::ToolGuard);
     }
 }
@@ -134,7 +134,7 @@ async fn a_hook_that_ends_with_its_turn_denies_nothing() {
             .await;
         assert_eq!(verdict.decision, None);
         assert!(verdict.messages.is_empty());
-        assert!(verdict.reports[0].said.as_ref().unwrap_err().is_cancelled);
+        assert!(verdict.reports[0].result.as_ref().unwrap_err().is_cancelled);
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_hook_that_ends_with_its_turn_denies_nothing() {
 async fn guards_that_fail_deny_whatever_they_say_of_failures() {
     for contract in CONTRACTS
         .iter()
-        .filter(|contract| contract.failure == Failure::Denial)
+        .filter(|contract| contract.failure == FailureEffect::Denial)
     {
         for on_error in [
             None,
@@ -168,7 +168,7 @@ async fn guards_that_fail_deny_whatever_they_say_of_failures() {
 async fn other_guards_that_fail_deny_unless_their_author_chose_otherwise() {
     for contract in CONTRACTS
         .iter()
-        .filter(|contract| contract.failure == Failure::DenialByDefault)
+        .filter(|contract| contract.failure == FailureEffect::DenialByDefault)
     {
         for (on_error, denies, messages) in [
             (None, true, 0),
@@ -198,7 +198,7 @@ async fn other_guards_that_fail_deny_unless_their_author_chose_otherwise() {
 async fn scripts_of_other_runtimes_deny_by_exit_code_2_and_no_other() {
     for contract in CONTRACTS
         .iter()
-        .filter(|contract| contract.failure != Failure::Warning)
+        .filter(|contract| contract.failure != FailureEffect::Warning)
     {
         for (dialect, code, denies) in [
             (Dialect::Claude, 1, false),
@@ -283,7 +283,7 @@ async fn builtins_that_guard_nothing_fail_open() {
 async fn other_hooks_that_fail_warn_or_are_ignored_or_block_as_they_say() {
     for contract in CONTRACTS
         .iter()
-        .filter(|contract| contract.failure == Failure::Warning)
+        .filter(|contract| contract.failure == FailureEffect::Warning)
     {
         let of = |on_error| {
             let made = Made::of(contract.event).fails();
@@ -299,7 +299,7 @@ async fn other_hooks_that_fail_warn_or_are_ignored_or_block_as_they_say() {
             assert_eq!(verdict.decision, None);
             assert_eq!(verdict.messages.len(), messages);
         }
-        if contract.blocks == Blocks::Refusal {
+        if contract.blocks == BlockEffect::Refusal {
             assert!(of(Some(OnError::Block)).await.denial().is_some());
         }
     }
@@ -362,7 +362,7 @@ async fn a_block_where_nothing_can_be_blocked_warns_also_of_strict_hooks() {
         .verdict()
         .await;
     assert!(verdict.messages[0].contains("wanted to block: enough"));
-    assert!(verdict.reports[0].said.is_ok());
+    assert!(verdict.reports[0].result.is_ok());
 }
 
 #[tokio::test]
@@ -401,7 +401,7 @@ fn a_failure_cannot_block_where_nothing_can_be_blocked() {
     // One for each hook: either nothing can be blocked, or there is no such builtin.
     assert_eq!(problems.len(), CONTRACTS.len());
     for (problem, contract) in problems.iter().zip(&CONTRACTS) {
-        let is_blocking = contract.blocks == Blocks::Refusal;
+        let is_blocking = contract.blocks == BlockEffect::Refusal;
         assert_eq!(problem.code != "nothing-to-block", is_blocking, "{problem}");
         assert_eq!(problem.place, Some(place.clone()));
     }
@@ -430,7 +430,10 @@ impl Builtin for Misplaced {
     }
 
     fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
-        vec![Injection::of(Event::Stop), Injection::of(Event::TurnEnd)]
+        vec![
+            Injection::for_event(Event::Stop),
+            Injection::for_event(Event::TurnEnd),
+        ]
     }
 
     async fn run(&self, _: &[String], _: &Input) -> Result<Output, Fault> {

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use cachalot_core::tree::Node;
 use cachalot_core::{Digest, ManualClock};
 use cachalot_hooks::{
-    Action, AgentView, Builtin, Builtins, Definition, Dialect, Entry, Event, Fault, Hooks, Input,
-    Matcher, Output, Surroundings, Verdict,
+    Action, AgentView, Builtin, Builtins, Definition, Dialect, Event, Fault, HookDependencies,
+    HookEntry, Hooks, Input, Matcher, Output, Verdict,
 };
 use cachalot_model::{Catalog, Configured, Model, Models};
 use cachalot_storage::{HttpClient, HttpOptions};
@@ -67,7 +67,7 @@ impl Builtin for Says {
 /// Hooks to come, for one event.
 pub(crate) struct Made {
     event: Event,
-    entries: Vec<Entry>,
+    entries: Vec<HookEntry>,
     says: Vec<Say>,
 }
 
@@ -107,7 +107,7 @@ impl Made {
     }
 
     /// The last hook, changed.
-    pub(crate) fn but(mut self, change: impl FnOnce(&mut Entry)) -> Self {
+    pub(crate) fn but(mut self, change: impl FnOnce(&mut HookEntry)) -> Self {
         change(self.entries.last_mut().unwrap());
         self
     }
@@ -131,13 +131,13 @@ impl Made {
 }
 
 /// A builtin as a file names it.
-pub(crate) fn entry(event: Event, builtin: &str, arguments: &[&str]) -> Entry {
-    Entry {
+pub(crate) fn entry(event: Event, builtin: &str, arguments: &[&str]) -> HookEntry {
+    HookEntry {
         event,
-        spoken: Arc::from(event.name()),
+        event_name: Arc::from(event.name()),
         matcher: Matcher::ALL,
         only: None,
-        definition: Definition::of(Action::Builtin {
+        definition: Definition::new(Action::Builtin {
             name: builtin.to_owned(),
             arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),
         }),
@@ -148,7 +148,7 @@ pub(crate) fn entry(event: Event, builtin: &str, arguments: &[&str]) -> Entry {
 }
 
 /// A world with these builtins, and nothing else.
-pub(crate) fn surroundings(builtins: Builtins) -> Surroundings {
+pub(crate) fn surroundings(builtins: Builtins) -> HookDependencies {
     let clock = Arc::new(ManualClock::at(0));
     let models = cachalot_model::Surroundings {
         environment: BTreeMap::new(),
@@ -156,7 +156,7 @@ pub(crate) fn surroundings(builtins: Builtins) -> Surroundings {
         http: HttpOptions::default(),
         catalog: Catalog::built_in(),
     };
-    Surroundings {
+    HookDependencies {
         builtins: Arc::new(builtins),
         models: Models::new(models, Configured::default()),
         http: HttpClient::new(HttpOptions::default()).unwrap(),

@@ -1,6 +1,6 @@
 //! Whom a hook is for.
 
-use cachalot_hooks::definition::Only;
+use cachalot_hooks::definition::ResultFilter;
 use cachalot_hooks::input::{Notification, ToolResponse, ToolUse};
 use cachalot_hooks::{Dialect, Event, Hooks, Input, Matcher, Output};
 
@@ -23,7 +23,7 @@ fn tool(name: &str, failed: bool) -> Input {
 fn for_tools(event: Event, pattern: &str) -> Made {
     Made::of(event)
         .says(Output::default())
-        .but(|entry| entry.matcher = Matcher::of(pattern).unwrap())
+        .but(|entry| entry.matcher = Matcher::new(pattern).unwrap())
 }
 
 async fn is_told(made: Made, input: Input) -> bool {
@@ -46,7 +46,7 @@ async fn a_matcher_matches_whole_names_with_upper_and_lower_case_apart() {
         (".*", "anything", true),
     ] {
         assert_eq!(
-            Matcher::of(pattern).unwrap().matches(name),
+            Matcher::new(pattern).unwrap().matches(name),
             matches,
             "{pattern} {name}"
         );
@@ -54,7 +54,7 @@ async fn a_matcher_matches_whole_names_with_upper_and_lower_case_apart() {
         assert_eq!(told, matches, "{pattern} {name}");
         let wanted = for_tools(Event::PreToolUse, pattern)
             .hooks()
-            .want_tool(Event::PreToolUse, name);
+            .handles_tool(Event::PreToolUse, name);
         assert_eq!(wanted, matches, "{pattern} {name}");
     }
 }
@@ -62,15 +62,15 @@ async fn a_matcher_matches_whole_names_with_upper_and_lower_case_apart() {
 #[test]
 fn a_matcher_that_is_no_expression_is_an_error() {
     for pattern in ["[", "a)|(b", "(", "?"] {
-        assert!(Matcher::of(pattern).is_err(), "{pattern}");
+        assert!(Matcher::new(pattern).is_err(), "{pattern}");
     }
 }
 
 #[test]
 fn a_matcher_is_shown_as_written() {
-    assert_eq!(Matcher::of("shell|grep").unwrap().pattern(), "shell|grep");
-    assert_eq!(Matcher::of("*").unwrap(), Matcher::ALL);
-    assert_ne!(Matcher::of("shell").unwrap(), Matcher::ALL);
+    assert_eq!(Matcher::new("shell|grep").unwrap().pattern(), "shell|grep");
+    assert_eq!(Matcher::new("*").unwrap(), Matcher::ALL);
+    assert_ne!(Matcher::new("shell").unwrap(), Matcher::ALL);
 }
 
 #[tokio::test]
@@ -78,8 +78,8 @@ async fn names_of_the_dialect_match_as_our_own_do() {
     let made = || for_tools(Event::PreToolUse, "Bash").but(|entry| entry.dialect = Dialect::Claude);
     assert!(is_told(made(), tool("shell", false)).await);
     assert!(!is_told(made(), tool("grep", false)).await);
-    assert!(made().hooks().want_tool(Event::PreToolUse, "shell"));
-    assert!(!made().hooks().want_tool(Event::PreToolUse, "grep"));
+    assert!(made().hooks().handles_tool(Event::PreToolUse, "shell"));
+    assert!(!made().hooks().handles_tool(Event::PreToolUse, "grep"));
     assert!(!is_told(for_tools(Event::PreToolUse, "Bash"), tool("shell", false)).await);
 }
 
@@ -91,7 +91,7 @@ async fn tools_of_servers_may_be_wanted_until_their_server_is_known() {
     assert!(
         made()
             .hooks()
-            .want_tool(Event::PreToolUse, "mcp_git_status")
+            .handles_tool(Event::PreToolUse, "mcp_git_status")
     );
     let of = |server: &str| {
         let mut input = tool("mcp_git_status", false);
@@ -106,10 +106,10 @@ async fn tools_of_servers_may_be_wanted_until_their_server_is_known() {
 #[tokio::test]
 async fn hooks_may_be_only_for_failures_or_only_for_what_did_not_fail() {
     for (only, failed, told) in [
-        (Only::Failures, true, true),
-        (Only::Failures, false, false),
-        (Only::Successes, true, false),
-        (Only::Successes, false, true),
+        (ResultFilter::Failures, true, true),
+        (ResultFilter::Failures, false, false),
+        (ResultFilter::Successes, true, false),
+        (ResultFilter::Successes, false, true),
     ] {
         let made = for_tools(Event::PostToolUse, "").but(|entry| entry.only = Some(only));
         assert_eq!(is_told(made, tool("shell", failed)).await, told);
@@ -173,10 +173,10 @@ async fn without_a_tool_a_matcher_matches_the_kind_of_event() {
 async fn nobody_is_told_where_nobody_wants_to_be() {
     let hooks = Made::of(Event::Stop).says(Output::default()).hooks();
     for event in Event::all() {
-        assert_eq!(hooks.want(event), event == Event::Stop);
+        assert_eq!(hooks.handles(event), event == Event::Stop);
     }
-    assert!(!hooks.want_tool(Event::PreToolUse, "shell"));
-    assert!(!Hooks::default().want(Event::Stop));
+    assert!(!hooks.handles_tool(Event::PreToolUse, "shell"));
+    assert!(!Hooks::default().handles(Event::Stop));
     let verdict = hooks.fire(tool("shell", false)).await;
     assert_eq!(verdict, cachalot_hooks::Verdict::default());
 }

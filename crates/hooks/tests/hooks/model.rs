@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cachalot_hooks::definition::Judgement;
 use cachalot_hooks::input::{Prompt, ToolUse};
-use cachalot_hooks::{Action, Decision, Entry, Event, Input};
+use cachalot_hooks::{Action, Decision, Event, HookEntry, Input};
 use cachalot_model::ModelSettings;
 use cachalot_simulator::{
     Options, Running, Script, ScriptedReply, ScriptedStop, ScriptedUsage, Simulator,
@@ -66,11 +66,11 @@ impl Court {
     }
 }
 
-fn judge(event: Event, prompt: &str, schema: Option<Judgement>) -> Entry {
+fn judge(event: Event, prompt: &str, schema: Option<Judgement>) -> HookEntry {
     named("judge", event, prompt, schema)
 }
 
-fn named(model: &str, event: Event, prompt: &str, schema: Option<Judgement>) -> Entry {
+fn named(model: &str, event: Event, prompt: &str, schema: Option<Judgement>) -> HookEntry {
     entry(
         event,
         Action::Model {
@@ -158,7 +158,7 @@ async fn a_judge_that_speaks_nonsense_denies_where_failing_does() {
         let entry = judge(Event::PreToolUse, "Well?", Some(Judgement::PreToolUse));
         let verdict = court.bench.verdict(entry, of_tool("ls")).await;
         assert!(verdict.denial().is_some(), "{said}");
-        let fault = verdict.reports[0].said.as_ref().unwrap_err();
+        let fault = verdict.reports[0].result.as_ref().unwrap_err();
         assert_eq!(fault.spent.calls, 1, "it was paid for all the same");
     }
 }
@@ -232,7 +232,7 @@ async fn a_model_that_fails_or_does_not_end_is_a_fault() {
         let entry = judge(Event::PreToolUse, "Well?", Some(Judgement::PreToolUse));
         let verdict = court.bench.verdict(entry, of_tool("ls")).await;
         assert!(verdict.denial().is_some(), "{part}");
-        let fault = verdict.reports[0].said.as_ref().unwrap_err();
+        let fault = verdict.reports[0].result.as_ref().unwrap_err();
         assert!(fault.message.contains(part), "{fault}");
         assert!(!fault.message.contains("sk-test"), "{fault}");
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_hooks::contract::Failure;
+use cachalot_hooks::contract::FailureEffect;
 use cachalot_hooks::input::{Prompt, ToolUse};
 use cachalot_hooks::{Action, Event, Input, Verdict};
 use cachalot_model::Message;
@@ -74,13 +74,13 @@ fn check(event: Event, verdict: &Verdict, limit: Duration, comes: Comes) {
         "{event}: {:?}",
         report.elapsed
     );
-    match (comes, &report.said) {
+    match (comes, &report.result) {
         (ToNothing, Ok(_)) => assert_eq!(verdict.denial(), None, "{event}"),
         (ToFault(part), Err(fault)) => {
             assert!(fault.message.contains(part), "{event}: {fault}");
             assert!(fault.message.len() < 1_000, "{event}: {fault}");
             assert!(!fault.is_cancelled, "{event}");
-            let denies = event.contract().failure != Failure::Warning;
+            let denies = event.contract().failure != FailureEffect::Warning;
             assert_eq!(verdict.denial().is_some(), denies, "{event}");
             assert!(
                 denies || !verdict.messages.is_empty(),

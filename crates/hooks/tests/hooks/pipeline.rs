@@ -166,7 +166,7 @@ async fn builtins_are_told_what_is_there_and_not_what_was_written_and_read_again
         })
         .fire(input)
         .await;
-    assert!(verdict.reports[0].said.is_ok());
+    assert!(verdict.reports[0].result.is_ok());
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn one_that_takes_too_long_does_not_end_the_next() {
         .says(patch(json!({ "a": 1 })))
         .fire(tool(json!({})))
         .await;
-    assert!(verdict.reports[0].said.is_err());
+    assert!(verdict.reports[0].result.is_err());
     assert_eq!(
         Value::from(verdict.updated_input.unwrap()),
         json!({ "a": 1 })
@@ -276,16 +276,16 @@ fn meet(event: Event) -> Made {
 #[tokio::test]
 async fn hooks_that_rewrite_nothing_run_beside_each_other() {
     let verdict = meet(Event::UserPromptSubmit).verdict().await;
-    assert!(verdict.reports.iter().all(|report| report.said.is_ok()));
+    assert!(verdict.reports.iter().all(|report| report.result.is_ok()));
     let verdict = meet(Event::ToolInputTransform).verdict().await;
-    assert!(verdict.reports[0].said.is_err());
+    assert!(verdict.reports[0].result.is_err());
 }
 
 #[tokio::test]
 async fn a_hook_that_wants_to_waits_for_those_before_it_and_is_told_what_they_rewrote() {
     let made = meet(Event::UserPromptSubmit).but(|entry| entry.definition.sequential = true);
     let verdict = made.verdict().await;
-    assert!(verdict.reports[0].said.is_err());
+    assert!(verdict.reports[0].result.is_err());
 
     let verdict = Made::of(Event::PostToolUse)
         .says(response("shorter"))

@@ -64,7 +64,7 @@ async fn another_exit_code_denies_only_where_failing_does() {
         let entry = command(event, "echo 'out of disk' >&2; exit 7");
         let verdict = bench.verdict(entry, of_tool()).await;
         assert_eq!(verdict.denial().is_some(), denies, "{event}");
-        let fault = verdict.reports[0].said.as_ref().unwrap_err();
+        let fault = verdict.reports[0].result.as_ref().unwrap_err();
         assert!(fault.message.contains("out of disk"), "{fault}");
     }
 }
@@ -109,7 +109,7 @@ async fn the_variables_of_a_dialect_are_set() {
     let bench = Bench::new();
     let mut entry = command(Event::SessionStart, "echo \"$CLAUDE_PROJECT_DIR\"");
     entry.dialect = Dialect::Claude;
-    entry.spoken = "SessionStart".into();
+    entry.event_name = "SessionStart".into();
     let input = Input {
         cwd: bench.root(),
         ..Input::default()
@@ -201,7 +201,7 @@ async fn an_input_that_is_larger_than_pipes_goes_through_while_the_command_speak
     let report = bench
         .report(command(Event::UserPromptSubmit, line), input)
         .await;
-    let said = report.said.unwrap();
+    let said = report.result.unwrap();
     assert_eq!(said.additional_context.map(|text| text.len()), Some(20_000));
     let told: Value = serde_json::from_str(&bench.read("told.json")).unwrap();
     assert_eq!(told["prompt"], text.as_str());
@@ -242,7 +242,7 @@ async fn what_lets_go_of_the_outputs_was_meant_to_stay_and_does() {
     let report = bench
         .report(command(Event::Stop, line), Input::default())
         .await;
-    assert!(report.said.is_ok(), "{report:?}");
+    assert!(report.result.is_ok(), "{report:?}");
     let group = bench.read("group").trim().to_owned();
     if cfg!(target_os = "linux") {
         assert_eq!(running(std::slice::from_ref(&group)).len(), 1);

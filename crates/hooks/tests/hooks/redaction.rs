@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_core::{DigestKey, ManualClock, Seals};
-use cachalot_hooks::builtin::Parts;
+use cachalot_hooks::builtin::BuiltinDependencies;
 use cachalot_hooks::input::{ToolResponse, ToolUse};
 use cachalot_hooks::{Builtins, Event, Hooks, Input, Output, Verdict};
 use cachalot_model::{
@@ -27,7 +27,7 @@ pub(crate) fn builtins(place: &Path) -> Builtins {
     let seals = Seals::under(DigestKey::new([7; 32]));
     seals.learn(KNOWN);
     let environment = BTreeMap::from([("TMPDIR".to_owned(), place.display().to_string())]);
-    Builtins::standard(&Parts {
+    Builtins::standard(&BuiltinDependencies {
         lookup: Arc::new(()),
         clock: Arc::new(ManualClock::at(0)),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
@@ -301,7 +301,7 @@ async fn a_file_may_name_it_where_the_section_turns_it_off() {
     let verdict = hooks.fire(input).await;
     assert_eq!(verdict.updated_input, None);
     assert!(verdict.denial().unwrap().contains("`a` holds a secret"));
-    assert!(!hooks.want(Event::ToolInputTransform));
+    assert!(!hooks.handles(Event::ToolInputTransform));
 }
 
 #[tokio::test]

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use cachalot_hooks::dialect::{Ended, parse_input};
+use cachalot_hooks::dialect::{HandlerResponse, parse_input};
 use cachalot_hooks::input::{Answer, Prompt, ToolUse};
 use cachalot_hooks::source;
 use cachalot_hooks::{
-    Action, Builtins, Decision, Entry, Event, Fault, Hooks, Input, Output, Verdict,
+    Action, Builtins, Decision, Event, Fault, HookEntry, Hooks, Input, Output, Verdict,
 };
 use cachalot_model::Message;
 use serde_json::json;
@@ -24,7 +24,7 @@ fn examples() -> PathBuf {
         .join("examples/hooks")
 }
 
-fn entries(file: &str) -> Vec<Entry> {
+fn entries(file: &str) -> Vec<HookEntry> {
     let mut problems = Vec::new();
     let builtins = Builtins::default();
     let read = source::read_file(&examples().join(file), None, &builtins, &mut problems);
@@ -33,7 +33,7 @@ fn entries(file: &str) -> Vec<Entry> {
 }
 
 /// What a script says of an input, if it is for it.
-fn run(entry: &Entry, input: &Input, project: &str) -> Result<Output, Fault> {
+fn run(entry: &HookEntry, input: &Input, project: &str) -> Result<Output, Fault> {
     let Action::Command { line } = &entry.definition.action else {
         panic!("a command")
     };
@@ -51,7 +51,7 @@ fn run(entry: &Entry, input: &Input, project: &str) -> Result<Output, Fault> {
     let told = entry.dialect.write(entry, &input).unwrap();
     child.stdin.take().unwrap().write_all(&told).unwrap();
     let done = child.wait_with_output().unwrap();
-    let ended = Ended {
+    let ended = HandlerResponse {
         code: done.status.code().unwrap_or(-1),
         stdout: done.stdout,
         stderr: done.stderr,
@@ -295,7 +295,7 @@ async fn what_scripts_say_counts_when_an_agent_has_them() {
     }
     let back = verdict(CLAUDE, "claude", &answering("done", false)).await;
     assert_eq!(
-        back.goes_on.as_deref(),
+        back.continue_reason.as_deref(),
         Some("run the tests before you stop")
     );
     let told = verdict(CLAUDE, "claude", &asking(Event::UserPromptSubmit, "hello")).await;

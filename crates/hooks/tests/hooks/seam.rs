@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Digest, ManualClock, Problem, Seals};
-use cachalot_hooks::builtin::Parts;
+use cachalot_hooks::builtin::BuiltinDependencies;
 use cachalot_hooks::builtin::cache_response::CacheResponse;
 use cachalot_hooks::input::{
     Answer, Compaction, Notification, Prompt, Switch, ToolResponse, ToolUse,
@@ -134,7 +134,7 @@ impl World {
         let variables = variables.iter();
         let variables = variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let environment: BTreeMap<String, String> = variables.chain([own]).collect();
-        let builtins = Builtins::standard(&Parts {
+        let builtins = Builtins::standard(&BuiltinDependencies {
             lookup: Arc::new(Team(agents.into_iter().map(Arc::new).collect())),
             clock: Arc::clone(&clock) as _,
             http: HttpClient::new(HttpOptions::default()).unwrap(),

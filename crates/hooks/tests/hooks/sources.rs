@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_hooks::definition::Only;
-use cachalot_hooks::source::{self, Read};
+use cachalot_hooks::definition::ResultFilter;
+use cachalot_hooks::source::{self, ParsedHooks};
 use cachalot_hooks::{Action, Dialect, Event};
 use tempfile::TempDir;
 
@@ -26,7 +26,7 @@ impl Files {
     }
 }
 
-fn read(path: &Path) -> (Read, Vec<Problem>) {
+fn read(path: &Path) -> (ParsedHooks, Vec<Problem>) {
     let mut problems = Vec::new();
     let read = source::read_file(path, None, &builtins(), &mut problems);
     (read, problems)
@@ -60,21 +60,25 @@ fn settings_of_claude_code_are_known_by_where_they_are() {
                 .iter()
                 .all(|entry| entry.dialect == Dialect::Claude)
         );
-        let said: Vec<(Event, &str, Option<Only>)> = read
+        let said: Vec<(Event, &str, Option<ResultFilter>)> = read
             .entries
             .iter()
-            .map(|entry| (entry.event, &*entry.spoken, entry.only))
+            .map(|entry| (entry.event, &*entry.event_name, entry.only))
             .collect();
         assert_eq!(
             said,
             [
                 (Event::PreToolUse, "PreToolUse", None),
                 (Event::PreToolUse, "PreToolUse", None),
-                (Event::PostToolUse, "PostToolUse", Some(Only::Successes)),
+                (
+                    Event::PostToolUse,
+                    "PostToolUse",
+                    Some(ResultFilter::Successes)
+                ),
                 (
                     Event::PostToolUse,
                     "PostToolUseFailure",
-                    Some(Only::Failures)
+                    Some(ResultFilter::Failures)
                 ),
                 (Event::SessionStart, "SessionStart", None),
             ]
@@ -101,7 +105,7 @@ fn a_file_of_gemini_counts_in_milliseconds_and_may_want_an_order() {
     };
     assert_eq!(entry.dialect, Dialect::Gemini);
     assert_eq!(
-        (entry.event, &*entry.spoken),
+        (entry.event, &*entry.event_name),
         (Event::PreToolUse, "BeforeTool")
     );
     assert_eq!(entry.definition.timeout, Duration::from_millis(1500));
@@ -553,7 +557,7 @@ fn the_files_of_a_folder_come_in_the_order_of_their_names() {
     }
     let folder = files.0.path().join("hooks.d");
     let names = || {
-        let found = source::files_of(&folder).unwrap();
+        let found = source::list_hook_files(&folder).unwrap();
         let names = found
             .iter()
             .map(|path| path.file_name().unwrap().to_owned());
@@ -568,18 +572,21 @@ fn the_files_of_a_folder_come_in_the_order_of_their_names() {
         assert_eq!(codes(&problems), ["unreadable-file"]);
     }
     assert_eq!(
-        source::files_of(&files.0.path().join("none")),
+        source::list_hook_files(&files.0.path().join("none")),
         Ok(Vec::new())
     );
     let file = files.write("file", "");
-    assert_eq!(source::files_of(&file).unwrap_err().code, "unreadable-file");
+    assert_eq!(
+        source::list_hook_files(&file).unwrap_err().code,
+        "unreadable-file"
+    );
 }
 
 #[test]
 fn hooks_from_cli() {
-    let entry = source::of_flag("--hook-pre-tool-use", Event::PreToolUse, " ./a.sh ").unwrap();
+    let entry = source::from_flag("--hook-pre-tool-use", Event::PreToolUse, " ./a.sh ").unwrap();
     assert_eq!(entry.definition.title(), "./a.sh");
     assert_eq!(&*entry.source, "--hook-pre-tool-use");
     assert!(entry.matcher.matches("anything"));
-    assert!(source::of_flag("--hook-stop", Event::Stop, "  ").is_none());
+    assert!(source::from_flag("--hook-stop", Event::Stop, "  ").is_none());
 }

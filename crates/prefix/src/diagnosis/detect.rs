@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use cachalot_core::secret::find_credentials;
 use serde_json::Value;
 
-use super::volatile::{Volatile, is_part_of_date, kind, trimmed, word_at};
-use super::{LikelyCause, Sending, messages};
-use cachalot_prompt::continuation::{self, Break, sent_pieces};
+use super::volatile::{VolatileKind, is_part_of_date, kind, trimmed, word_at};
+use super::{LikelyCause, RequestView, messages};
+use cachalot_prompt::continuation::{self, PrefixBreak, sent_pieces};
 use cachalot_prompt::{Level, Node, Prompt};
 
 /// Maximum length of a routing key that providers accept, in characters.
-const LONGEST_KEY: usize = 64;
+const MAX_ROUTING_KEY_CHARS: usize = 64;
 
 /// The first place where two prompts differ.
-pub(super) struct Site<'a> {
+pub(super) struct DifferenceSite<'a> {
     pub(super) level: Level,
     /// The pieces of the previous request that have bytes.
     pub(super) previous: Vec<&'a Node>,
@@ -33,8 +33,8 @@ pub(super) struct Site<'a> {
     pub(super) last_common: Option<&'a Node>,
 }
 
-impl<'a> Site<'a> {
-    pub(super) fn of(broken: &Break, previous: &'a Prompt, next: &'a Prompt) -> Self {
+impl<'a> DifferenceSite<'a> {
+    pub(super) fn of(broken: &PrefixBreak, previous: &'a Prompt, next: &'a Prompt) -> Self {
         let (previous, next) = (sent_pieces(previous), sent_pieces(next));
         let both = previous.iter().zip(&next);
         let same =
@@ -48,7 +48,7 @@ impl<'a> Site<'a> {
             before: previous.get(at).copied().filter(of_level),
             after: next.get(at).copied().filter(of_level),
             offset: match broken.cause {
-                continuation::Cause::Changed { offset } => offset,
+                continuation::BreakCause::Changed { offset } => offset,
                 _ => 0,
             },
             bytes_before: last_common.map_or(0, |node| node.total),
@@ -87,7 +87,7 @@ fn value(text: &str) -> Value {
 }
 
 /// Returns the likely cause of a difference in bytes.
-pub(super) fn cause(site: &Site<'_>) -> Option<LikelyCause> {
+pub(super) fn cause(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
     match site.level {
         Level::Tool => tools(site),
         Level::System => system(site),
@@ -157,7 +157,7 @@ const PARAMETERS: [(&[&str], LikelyCause); 7] = [
 ];
 
 /// Returns the cause of a difference in a parameter.
-pub(super) fn parameter(name: &str, next: &Sending<'_>) -> LikelyCause {
+pub(super) fn parameter(name: &str, next: &RequestView<'_>) -> LikelyCause {
     // Additional fields of our requests are named `extra.` plus their name.
     let name = name.strip_prefix("extra.").unwrap_or(name);
     let found = PARAMETERS.iter().find(|(names, _)| names.contains(&name));
@@ -170,7 +170,7 @@ pub(super) fn parameter(name: &str, next: &Sending<'_>) -> LikelyCause {
 /// True if the routing key in a body's other members is longer than providers accept.
 pub(super) fn has_long_key(tail: &[u8]) -> bool {
     match super::snippet::member(tail, "prompt_cache_key") {
-        Some(Value::String(key)) => key.chars().count() > LONGEST_KEY,
+        Some(Value::String(key)) => key.chars().count() > MAX_ROUTING_KEY_CHARS,
         _ => false,
     }
 }
@@ -184,7 +184,7 @@ fn tool_name(tool: &Value) -> &str {
     name.and_then(Value::as_str).unwrap_or_default()
 }
 
-fn tools(site: &Site<'_>) -> Option<LikelyCause> {
+fn tools(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
     let of = |nodes: &[&Node]| -> Vec<Value> {
         let tools = nodes.iter().filter(|node| node.level == Level::Tool);
         tools.map(|node| value(text(node))).collect()
@@ -230,7 +230,7 @@ fn tools(site: &Site<'_>) -> Option<LikelyCause> {
     )
 }
 
-fn system(site: &Site<'_>) -> Option<LikelyCause> {
+fn system(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
     let is_web = |text: &str| {
         let kind = value(text);
         let kind = kind.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -269,7 +269,8 @@ pub(super) fn has_parts(message: &Value) -> bool {
 
 /// True if two pieces contain the same JSON value in different spellings.
 pub(super) fn is_reserialized(before: &Value, after: &Value) -> bool {
-    !before.is_null() && (before == after || told(before) == told(after))
+    !before.is_null()
+        && (before == after || with_parsed_arguments(before) == with_parsed_arguments(after))
 }
 
 /// True if two pieces differ only in white space within their strings.
@@ -293,7 +294,7 @@ pub(super) fn is_whitespace(before: &str, after: &str) -> bool {
 }
 
 /// Returns the value with the JSON text in `arguments` members parsed.
-fn told(value: &Value) -> Value {
+fn with_parsed_arguments(value: &Value) -> Value {
     match value {
         Value::Object(members) => members
             .iter()
@@ -302,16 +303,16 @@ fn told(value: &Value) -> Value {
                     let read = serde_json::from_str(text);
                     (name.clone(), read.unwrap_or_else(|_| value.clone()))
                 }
-                _ => (name.clone(), told(value)),
+                _ => (name.clone(), with_parsed_arguments(value)),
             })
             .collect(),
-        Value::Array(elements) => elements.iter().map(told).collect(),
+        Value::Array(elements) => elements.iter().map(with_parsed_arguments).collect(),
         other => other.clone(),
     }
 }
 
 /// Returns the cause if the difference is in a word that changes by itself.
-pub(super) fn volatile(site: &Site<'_>) -> Option<LikelyCause> {
+pub(super) fn volatile(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
     let (before, after) = (site.text_before(), site.text_after());
     let (was, is) = (word_at(before, site.offset), word_at(after, site.offset));
     let number = |word: &str| {
@@ -329,9 +330,9 @@ pub(super) fn volatile(site: &Site<'_>) -> Option<LikelyCause> {
         return Some(LikelyCause::Credential);
     }
     match (kind(was), kind(is)) {
-        (Some(Volatile::Time), Some(Volatile::Time)) => Some(LikelyCause::Timestamp),
-        (Some(Volatile::Date), Some(Volatile::Date)) => Some(LikelyCause::Date),
-        (Some(Volatile::Identifier), Some(_)) | (Some(_), Some(Volatile::Identifier)) => {
+        (Some(VolatileKind::Time), Some(VolatileKind::Time)) => Some(LikelyCause::Timestamp),
+        (Some(VolatileKind::Date), Some(VolatileKind::Date)) => Some(LikelyCause::Date),
+        (Some(VolatileKind::Identifier), Some(_)) | (Some(_), Some(VolatileKind::Identifier)) => {
             Some(LikelyCause::Identifier)
         }
         _ if is_part_of_date(was) && is_part_of_date(is) => Some(LikelyCause::Date),
@@ -452,11 +453,11 @@ const SECTIONS: [(LikelyCause, &[&str]); 8] = [
 ];
 
 /// Maximum distance, in bytes, of a section's typical word before a difference.
-const SECTION: usize = 800;
+const MAX_SECTION_DISTANCE: usize = 800;
 
 /// Returns the cause for the section of a system text in which the difference is: by the last typical word
 /// before it, or within the added or removed line.
-fn section(site: &Site<'_>) -> Option<LikelyCause> {
+fn section(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
     let (before, after) = (site.text_before(), site.text_after());
     let longer = if before.len() > after.len() {
         before
@@ -467,7 +468,7 @@ fn section(site: &Site<'_>) -> Option<LikelyCause> {
         .get(site.offset..)
         .map_or(0, |rest| rest.find("\\n").unwrap_or(rest.len()));
     let end = floor(longer, site.offset + line.min(120));
-    let start = floor(longer, site.offset.saturating_sub(SECTION));
+    let start = floor(longer, site.offset.saturating_sub(MAX_SECTION_DISTANCE));
     let around = longer.get(start..end).unwrap_or_default().to_lowercase();
     let found = SECTIONS.iter().flat_map(|(cause, words)| {
         let around = &around;

@@ -7,16 +7,16 @@ use cachalot_model::wire::MarkerTime;
 use serde::Serialize;
 
 use super::detect::{has_long_key, text};
-use super::volatile::{Volatile, find};
+use super::volatile::{VolatileKind, find};
 use super::{LikelyCause, Rules};
 use crate::request::{MarkerPlace, Request, is_deferred};
 use cachalot_prompt::Level;
-use cachalot_prompt::MOST_MARKS;
+use cachalot_prompt::MAX_MARKERS;
 use cachalot_prompt::normal;
 
 /// A finding: something that will prevent a prefix from being read, or a request from being accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct LintFinding {
     /// The cause that a diagnosis would name.
     pub cause: LikelyCause,
     /// `tools`, `system`, `messages` or `parameters`.
@@ -35,7 +35,7 @@ pub struct Finding {
 
 /// A part of a text that may differ in the next request, or should not be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Suspect<'a> {
+pub struct SuspectText<'a> {
     /// The cause that a diagnosis would name.
     pub cause: LikelyCause,
     /// The position in bytes.
@@ -49,28 +49,28 @@ pub struct Suspect<'a> {
 /// Finds words in a text that are likely to differ in the next request, and credentials: the first of each
 /// cause, preferring faults.
 #[must_use]
-pub fn lint_text(text: &str) -> Vec<Suspect<'_>> {
+pub fn lint_text(text: &str) -> Vec<SuspectText<'_>> {
     let made_up = |range: &Range<usize>| text[range.clone()].bytes().any(|b| b.is_ascii_digit());
     let credentials: Vec<Range<usize>> =
         find_credentials(text).into_iter().filter(made_up).collect();
-    let first = credentials.first().map(|range| Suspect {
+    let first = credentials.first().map(|range| SuspectText {
         cause: LikelyCause::Credential,
         offset: range.start,
         word: None,
         is_fault: true,
     });
-    let mut found: Vec<Suspect<'_>> = first.into_iter().collect();
+    let mut found: Vec<SuspectText<'_>> = first.into_iter().collect();
     for word in find(text) {
         let range = word.range;
         let hidden = |secret: &Range<usize>| range.start < secret.end && secret.start < range.end;
         if credentials.iter().any(hidden) {
             continue;
         }
-        let suspect = Suspect {
+        let suspect = SuspectText {
             cause: match word.kind {
-                Volatile::Time => LikelyCause::Timestamp,
-                Volatile::Date => LikelyCause::Date,
-                Volatile::Identifier => LikelyCause::Identifier,
+                VolatileKind::Time => LikelyCause::Timestamp,
+                VolatileKind::Date => LikelyCause::Date,
+                VolatileKind::Identifier => LikelyCause::Identifier,
             },
             offset: range.start,
             word: Some(&text[range]),
@@ -93,10 +93,10 @@ pub fn lint_text(text: &str) -> Vec<Suspect<'_>> {
 /// Words and length are taken from the [normal form](cachalot_prompt::normal), which is what the provider
 /// reads; offsets refer to the piece as the client wrote it.
 #[must_use]
-pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
+pub fn lint(request: &Request, rules: &Rules) -> Vec<LintFinding> {
     let mut findings = words(request);
     findings.extend(markers(request));
-    let whole = |cause, level| Finding {
+    let whole = |cause, level| LintFinding {
         cause,
         level,
         index: 0,
@@ -119,7 +119,7 @@ pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
     findings
 }
 
-fn words(request: &Request) -> Vec<Finding> {
+fn words(request: &Request) -> Vec<LintFinding> {
     let nodes = request.prompt.nodes();
     let read = nodes.iter().filter(|node| match node.level {
         Level::Tool => !is_deferred(&node.bytes),
@@ -131,7 +131,7 @@ fn words(request: &Request) -> Vec<Finding> {
         let normal = normal.and_then(|normal| String::from_utf8(normal.bytes).ok());
         let read = normal.as_deref().unwrap_or(text(node));
         let suspects = lint_text(read).into_iter();
-        let findings = suspects.map(|suspect| Finding {
+        let findings = suspects.map(|suspect| LintFinding {
             cause: suspect.cause,
             level,
             index,
@@ -146,7 +146,7 @@ fn words(request: &Request) -> Vec<Finding> {
 
 /// Returns the position of a suspect of the normal form in the piece as written; `None` if it is written with
 /// escapes.
-fn written_at(written: &str, read: &str, suspect: &Suspect<'_>) -> Option<usize> {
+fn written_at(written: &str, read: &str, suspect: &SuspectText<'_>) -> Option<usize> {
     /// Number of characters that distinguish a credential from others.
     const TELLING: usize = 12;
     let rest = read.get(suspect.offset..)?;
@@ -173,11 +173,11 @@ fn place(request: &Request, depth: u32) -> (&'static str, usize) {
     (level, index)
 }
 
-fn markers(request: &Request) -> Vec<Finding> {
+fn markers(request: &Request) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     let mut find = |cause, depth| {
         let (level, index) = place(request, depth);
-        findings.push(Finding {
+        findings.push(LintFinding {
             cause,
             level,
             index,
@@ -186,7 +186,7 @@ fn markers(request: &Request) -> Vec<Finding> {
             is_fault: true,
         });
     };
-    if let Some(marker) = request.markers.get(MOST_MARKS) {
+    if let Some(marker) = request.markers.get(MAX_MARKERS) {
         find(LikelyCause::TooManyMarkers, marker.node);
     }
     let mut short = false;

@@ -3,19 +3,19 @@
 use serde_json::Value;
 
 use super::LikelyCause;
-use super::Sending;
-use super::detect::{Site, has_parts, is_reserialized, is_whitespace, text, volatile};
+use super::RequestView;
+use super::detect::{DifferenceSite, has_parts, is_reserialized, is_whitespace, text, volatile};
 use cachalot_prompt::{Level, Node};
 
 /// A difference of two messages, parsed.
-struct Pair<'a> {
-    site: &'a Site<'a>,
+struct MessagePair<'a> {
+    site: &'a DifferenceSite<'a>,
     before: Value,
     after: Value,
 }
 
 /// Detectors of one cause each, the most specific first; the first match wins.
-const DETECTORS: [fn(&Pair<'_>) -> Option<LikelyCause>; 14] = [
+const DETECTORS: [fn(&MessagePair<'_>) -> Option<LikelyCause>; 14] = [
     reasoning,
     images,
     reserialized,
@@ -32,8 +32,8 @@ const DETECTORS: [fn(&Pair<'_>) -> Option<LikelyCause>; 14] = [
     prefill,
 ];
 
-pub(super) fn cause(site: &Site<'_>) -> Option<LikelyCause> {
-    let pair = Pair {
+pub(super) fn cause(site: &DifferenceSite<'_>) -> Option<LikelyCause> {
+    let pair = MessagePair {
         before: site.value_before(),
         after: site.value_after(),
         site,
@@ -69,7 +69,7 @@ fn said(message: &Value) -> String {
 }
 
 /// Returns the user's text in a piece; `None` if the piece is not from the user.
-pub(crate) fn said_by_user(node: &Node) -> Option<String> {
+pub(crate) fn user_text(node: &Node) -> Option<String> {
     let message: Value = serde_json::from_slice(&node.bytes).ok()?;
     let users = message.is_string() || role(&message) == "user" && !is_tool_result(&message);
     users.then(|| said(&message))
@@ -92,7 +92,7 @@ fn count(value: &Value, types: &[&str]) -> usize {
     }
 }
 
-fn reasoning(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn reasoning(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let thoughts = |message: &Value| {
         let fields = ["reasoning_content", "reasoning", "reasoning_details"];
         let fields = fields.iter().filter(|name| message.get(**name).is_some());
@@ -104,7 +104,7 @@ fn reasoning(pair: &Pair<'_>) -> Option<LikelyCause> {
 
 const IMAGES: [&str; 3] = ["image", "image_url", "input_image"];
 
-fn images(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn images(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let same_role = role(&pair.before) == role(&pair.after);
     match (count(&pair.before, &IMAGES), count(&pair.after, &IMAGES)) {
         (0, 0) => None,
@@ -135,17 +135,17 @@ fn without_images(value: &Value) -> Value {
     }
 }
 
-fn reserialized(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn reserialized(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     is_reserialized(&pair.before, &pair.after).then_some(LikelyCause::Reserialized)
 }
 
-fn whitespace(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn whitespace(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     is_whitespace(pair.site.text_before(), pair.site.text_after())
         .then_some(LikelyCause::Whitespace)
 }
 
 /// Matches a message of the same role with other content.
-fn edited(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn edited(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     if pair.site.before.is_none() || role(&pair.before) != role(&pair.after) {
         return None;
     }
@@ -160,8 +160,8 @@ fn edited(pair: &Pair<'_>) -> Option<LikelyCause> {
 }
 
 /// True if exactly one of two requests has images.
-pub(super) fn images_differ(previous: &Sending<'_>, next: &Sending<'_>) -> bool {
-    let has = |sending: &Sending<'_>| {
+pub(super) fn images_differ(previous: &RequestView<'_>, next: &RequestView<'_>) -> bool {
+    let has = |sending: &RequestView<'_>| {
         let mut nodes = sending.prompt.backwards();
         nodes.any(|node| memchr::memmem::find(&node.bytes, br#""type":"image""#).is_some())
     };
@@ -169,7 +169,7 @@ pub(super) fn images_differ(previous: &Sending<'_>, next: &Sending<'_>) -> bool 
 }
 
 /// The first message whose thinking the provider reads in one request and drops in the next.
-pub(super) struct Dropped {
+pub(super) struct DroppedThinking {
     /// Index of the message, from 0.
     pub(super) index: usize,
     /// Index of its piece.
@@ -178,8 +178,11 @@ pub(super) struct Dropped {
 
 /// Finds thinking in a message that both requests contain: after the last question of the previous request,
 /// and before the last question of the next one.
-pub(super) fn dropped_thinking(previous: &Sending<'_>, next: &Sending<'_>) -> Option<Dropped> {
-    let question = |sending: &Sending<'_>| {
+pub(super) fn dropped_thinking(
+    previous: &RequestView<'_>,
+    next: &RequestView<'_>,
+) -> Option<DroppedThinking> {
+    let question = |sending: &RequestView<'_>| {
         let mut nodes = sending.prompt.backwards();
         let question = nodes.find(|node| node.level == Level::Message && is_question(node));
         question.map(|node| node.depth)
@@ -204,7 +207,7 @@ pub(super) fn dropped_thinking(previous: &Sending<'_>, next: &Sending<'_>) -> Op
             .iter()
             .any(|kind| memchr::memmem::find(&node.bytes, kind).is_some())
     })?;
-    Some(Dropped {
+    Some(DroppedThinking {
         index: dropped.depth as usize - frozen,
         depth: dropped.depth,
     })
@@ -219,7 +222,7 @@ fn is_question(node: &Node) -> bool {
     role(&message) == "user" && blocks.is_none_or(|blocks| !blocks.iter().all(is_result))
 }
 
-fn parts(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn parts(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let other = has_parts(&pair.before) != has_parts(&pair.after);
     (other && said(&pair.before) == said(&pair.after)).then_some(LikelyCause::StringOrParts)
 }
@@ -248,14 +251,14 @@ fn occurrences(text: &str, tags: &[&str]) -> usize {
     tags.iter().map(|tag| text.matches(tag).count()).sum()
 }
 
-fn reminder(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn reminder(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let (before, after) = (pair.site.text_before(), pair.site.text_after());
     let moved = occurrences(before, &REMINDERS) != occurrences(after, &REMINDERS);
     moved.then_some(LikelyCause::ReminderMoved)
 }
 
 /// Matches a difference within a block of context.
-fn context(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn context(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let (before, after) = (pair.site.text_before(), pair.site.text_after());
     let (had, has) = (
         occurrences(before, &CONTEXTS),
@@ -278,13 +281,13 @@ fn among(nodes: &[&Node], node: Option<&Node>) -> bool {
 }
 
 /// Matches if the old piece is now further behind.
-fn inserted(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn inserted(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let behind = pair.site.next.get(pair.site.at + 1..)?;
     among(behind, pair.site.before).then_some(LikelyCause::ContextInserted)
 }
 
 /// Matches if the new piece was further behind before.
-fn window(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn window(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let behind = pair.site.previous.get(pair.site.at + 1..)?;
     among(behind, pair.site.after).then_some(LikelyCause::SlidingWindow)
 }
@@ -300,7 +303,7 @@ const SUMMARY: [&str; 7] = [
     "previous conversation",
 ];
 
-fn compaction(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn compaction(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let is_summary = |node: &&Node| {
         let text = text(node).to_lowercase();
         SUMMARY.iter().any(|word| text.contains(word))
@@ -330,7 +333,7 @@ fn answered(message: &Value) -> Option<&str> {
     call(message).or_else(|| blocks?.iter().find_map(call))
 }
 
-fn tool_result(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn tool_result(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     /// Minimum length in bytes of a result that identifies it: shorter texts occur by chance.
     const TELLING: usize = 16;
     let same = answered(&pair.before) == answered(&pair.after);
@@ -353,7 +356,7 @@ fn tool_result(pair: &Pair<'_>) -> Option<LikelyCause> {
     })
 }
 
-fn merged(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn merged(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let users = role(&pair.before) == "user" && role(&pair.after) == "user";
     let (before, after) = (said(&pair.before), said(&pair.after));
     let grown = after.len() > before.len() && after.starts_with(&before);
@@ -361,7 +364,7 @@ fn merged(pair: &Pair<'_>) -> Option<LikelyCause> {
 }
 
 /// Matches first messages that end alike and begin differently.
-fn goal_first(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn goal_first(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     /// Maximum length in bytes of a common end that two messages may have by chance.
     const CHANCE: usize = 100;
     let (before, after) = (pair.site.text_before(), pair.site.text_after());
@@ -378,7 +381,7 @@ fn goal_first(pair: &Pair<'_>) -> Option<LikelyCause> {
 }
 
 /// Matches if the last message was a prefilled beginning of an answer, which has changed.
-fn prefill(pair: &Pair<'_>) -> Option<LikelyCause> {
+fn prefill(pair: &MessagePair<'_>) -> Option<LikelyCause> {
     let last = pair.site.at + 1 == pair.site.previous.len();
     (last && role(&pair.before) == "assistant").then_some(LikelyCause::PrefillChanged)
 }

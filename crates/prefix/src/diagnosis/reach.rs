@@ -5,29 +5,29 @@ use cachalot_model::Usage;
 use cachalot_model::wire::MarkerTime;
 use serde_json::Value;
 
-use super::detect::Site;
-use super::{Known, LikelyCause, Observed, Reason, Rules, Sending};
+use super::detect::DifferenceSite;
+use super::{CountedPrefix, LikelyCause, Observations, Reason, RequestView, Rules};
 use cachalot_prompt::Mark;
 use cachalot_prompt::{Level, Node};
 
 /// Estimated bytes per token, where no provider has reported counts.
-const BYTES_OF_TOKEN: u64 = 4;
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// Tolerance for differences of providers' counts beyond their granularity, such as message frames and hidden
 /// prompts.
 const SLACK: u64 = 128;
 
 /// Maximum error of an estimated stretch in tokens; below it, the error is a tenth of the stretch.
-const LARGEST_ERROR: u64 = 1_000;
+const MAX_ESTIMATE_ERROR: u64 = 1_000;
 
 /// A request that follows within this many seconds may have been sent before the previous one was answered.
-const AT_ONCE_SECONDS: u64 = 2;
+const MAX_CONCURRENT_SECONDS: u64 = 2;
 
 /// Computes the part of a request that could be read, and compares it with the part that was.
-pub(super) struct Reach<'a> {
-    pub(super) previous: &'a Sending<'a>,
-    pub(super) next: &'a Sending<'a>,
-    pub(super) observed: &'a Observed<'a>,
+pub(super) struct ReadEstimator<'a> {
+    pub(super) previous: &'a RequestView<'a>,
+    pub(super) next: &'a RequestView<'a>,
+    pub(super) observed: &'a Observations<'a>,
     pub(super) rules: &'a Rules,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Readable {
     pub(super) bytes: u64,
 }
 
-impl Reach<'_> {
+impl ReadEstimator<'_> {
     /// The readable part before the first piece of a level.
     pub(super) fn before_level(&self, level: Level) -> Readable {
         let nodes = self.next.prompt.backwards();
@@ -52,7 +52,7 @@ impl Reach<'_> {
     }
 
     /// The readable part before the difference.
-    pub(super) fn up_to(&self, site: &Site<'_>) -> Readable {
+    pub(super) fn up_to(&self, site: &DifferenceSite<'_>) -> Readable {
         let read = self.limited(site.last_common);
         if self.rules.lookback.is_some() {
             return read;
@@ -105,7 +105,10 @@ impl Reach<'_> {
     /// Tokens that the provider reports as read; `None` for a provider that does not report cache reads,
     /// because its zero has no meaning.
     pub(super) fn actual(&self) -> Option<u64> {
-        let usage = self.observed.usage.filter(|_| self.observed.tells)?;
+        let usage = self
+            .observed
+            .usage
+            .filter(|_| self.observed.reports_cache_reads)?;
         Some(usage.cache_read)
     }
 
@@ -173,10 +176,10 @@ impl Reach<'_> {
     /// has counted, tokens are interpolated by bytes.
     fn estimated(&self, bytes: u64) -> (u64, u64) {
         let known = self.observed.known;
-        let total = |sending: &Sending<'_>, usage: Option<Usage>| {
+        let total = |sending: &RequestView<'_>, usage: Option<Usage>| {
             let tokens = usage?.total_input();
             let bytes = sending.prompt.bytes();
-            (tokens > 0 && bytes > 0).then_some(Known { bytes, tokens })
+            (tokens > 0 && bytes > 0).then_some(CountedPrefix { bytes, tokens })
         };
         let whole = total(self.previous, self.observed.previous)
             .or_else(|| total(self.next, self.observed.usage));
@@ -193,13 +196,13 @@ impl Reach<'_> {
         let (over, of) = match (behind, whole) {
             (Some(behind), _) => (behind.tokens - before.tokens, behind.bytes - before.bytes),
             (None, Some(whole)) => (whole.tokens, whole.bytes),
-            (None, None) => (1, BYTES_OF_TOKEN),
+            (None, None) => (1, BYTES_PER_TOKEN),
         };
         let rest = u128::from(bytes - before.bytes) * u128::from(over) / u128::from(of);
         let rest = u64::try_from(rest).unwrap_or(u64::MAX);
         let error = match (behind, whole) {
             (None, None) => rest / 20,
-            _ => (rest / 10).min(LARGEST_ERROR),
+            _ => (rest / 10).min(MAX_ESTIMATE_ERROR),
         };
         (before.tokens.saturating_add(rest), error)
     }
@@ -262,7 +265,7 @@ impl Reach<'_> {
     }
 
     /// Returns the reason why less than everything was or can be read, although the bytes do not differ.
-    pub(super) fn silent_loss(&self) -> (Reason, Option<LikelyCause>) {
+    pub(super) fn reason_without_change(&self) -> (Reason, Option<LikelyCause>) {
         let actual = self.actual();
         let could = self.scaled(self.next.prompt.bytes());
         if self.rules.minimum.is_some_and(|minimum| could < minimum) {
@@ -296,7 +299,7 @@ impl Reach<'_> {
         if expected == 0 || actual.is_none() {
             return (Reason::None, None);
         }
-        let at_once = |elapsed: std::time::Duration| elapsed.as_secs() < AT_ONCE_SECONDS;
+        let at_once = |elapsed: std::time::Duration| elapsed.as_secs() < MAX_CONCURRENT_SECONDS;
         if self.observed.elapsed.is_some_and(at_once) {
             return (Reason::EvictedOrUnknown, Some(LikelyCause::FanOut));
         }
@@ -341,7 +344,7 @@ impl Reach<'_> {
     }
 
     /// Tokens that a request loses for a reason that its bytes do not show.
-    pub(super) fn lost_silently(&self, reason: Reason) -> u64 {
+    pub(super) fn lost_without_change(&self, reason: Reason) -> u64 {
         match reason {
             Reason::NotMarked => {
                 let bytes = self.previous.prompt.bytes().min(self.next.prompt.bytes());
@@ -357,7 +360,7 @@ impl Reach<'_> {
     }
 }
 
-fn total_at(sending: &Sending<'_>, index: u32) -> u64 {
+fn total_at(sending: &RequestView<'_>, index: u32) -> u64 {
     let mut nodes = sending.prompt.backwards();
     let node = nodes.find(|node| node.depth <= index);
     node.map_or(0, |node| node.total)
@@ -374,9 +377,9 @@ fn blocks(node: &Node, rules: &Rules) -> u32 {
     let counted = content.into_iter().flatten().filter(|block| {
         let kind = block.get("type").and_then(Value::as_str);
         let kind = kind.filter(|kind| ["tool_use", "tool_result"].contains(kind));
-        let goes_on = rules.runs_count_once && kind.is_some() && kind == before;
+        let is_continuation = rules.runs_count_once && kind.is_some() && kind == before;
         before = kind;
-        !goes_on
+        !is_continuation
     });
     u32::try_from(counted.count()).unwrap_or(u32::MAX).max(1)
 }

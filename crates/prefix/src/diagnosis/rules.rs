@@ -41,7 +41,7 @@ pub struct Rules {
 static PUBLISHED: LazyLock<accounting::Rules> = LazyLock::new(accounting::Rules::published);
 
 /// Maximum lifetime of an unread prefix that is assumed for providers that publish none.
-const LONGEST_UNMARKED: Duration = Duration::from_secs(600);
+const MAX_ASSUMED_LIFETIME: Duration = Duration::from_secs(600);
 
 impl Rules {
     /// Creates the rules from a provider's marking and the catalog entry of a model, if there is one.
@@ -55,7 +55,7 @@ impl Rules {
             minimum: minimum.or((marking.minimum > 0).then_some(marking.minimum)),
             price: listed.and_then(|listed| listed.price.clone()),
             granularity: if at_markers { 0 } else { 128 },
-            lifetime: (!at_markers).then_some(LONGEST_UNMARKED),
+            lifetime: (!at_markers).then_some(MAX_ASSUMED_LIFETIME),
             ..Self::default()
         }
     }
@@ -69,7 +69,7 @@ impl Rules {
                 accounting::Caching::Automatic { interval } => interval,
                 accounting::Caching::Exact => 0,
             };
-            self.lifetime = lifetime_called(&model.lifetime);
+            self.lifetime = lifetime_by_name(&model.lifetime);
         }
         if at_markers && format == Format::Messages && name.contains("claude") {
             self.drops_thinking = !PUBLISHED.anthropic.model(name).keeps_thinking;
@@ -81,14 +81,14 @@ impl Rules {
     /// Applies the other members of a request: they may request another retention, and explicit breakpoints
     /// only.
     #[must_use]
-    pub fn asked_by(mut self, tail: &[u8]) -> Self {
+    pub fn with_request_options(mut self, tail: &[u8]) -> Self {
         let options = member(tail, "prompt_cache_options").unwrap_or_default();
         let retention = member(tail, "prompt_cache_retention");
         let retention = retention.as_ref().or(options.get("ttl"));
         if let Some(name) = retention.and_then(Value::as_str)
             && self.lookback.is_none()
         {
-            self.lifetime = lifetime_called(name);
+            self.lifetime = lifetime_by_name(name);
         }
         self.explicit_only = options.get("mode").and_then(Value::as_str) == Some("explicit");
         self
@@ -112,11 +112,11 @@ impl Rules {
         let listed = catalog.find_by_name(&request.model);
         Self::new(marking, listed)
             .published(request.format, &request.model)
-            .asked_by(&request.tail)
+            .with_request_options(&request.tail)
     }
 }
 
-fn lifetime_called(name: &str) -> Option<Duration> {
+fn lifetime_by_name(name: &str) -> Option<Duration> {
     let idle = PUBLISHED.openai.lifetime(name).idle;
     u64::try_from(idle).ok().map(Duration::from_millis)
 }

@@ -7,20 +7,20 @@ use cachalot_core::json::Scanner;
 use cachalot_core::secret::{MASK, mask_credentials};
 use serde_json::Value;
 
-use super::Change;
-use super::detect::{Site, floor};
+use super::TextChange;
+use super::detect::{DifferenceSite, floor};
 
 /// Maximum length of an excerpt in characters, and the maximum part of it before the difference.
-const LONGEST: usize = 80;
-const BEFORE: usize = 40;
+const MAX_EXCERPT_CHARS: usize = 80;
+const MAX_CHARS_BEFORE: usize = 40;
 
 /// Number of bytes before and after a place that are searched for secrets.
 const SEARCHED: usize = 2_048;
 
 /// Returns excerpts of a difference in bytes.
-pub(super) fn change(site: &Site<'_>, seals: &Seals) -> Change {
+pub(super) fn change(site: &DifferenceSite<'_>, seals: &Seals) -> TextChange {
     let (before, after) = (site.text_before(), site.text_after());
-    let both = |shown: fn(&str, usize, &Seals) -> String| Change {
+    let both = |shown: fn(&str, usize, &Seals) -> String| TextChange {
         before: shown(before, site.offset, seals),
         after: shown(after, site.offset, seals),
     };
@@ -33,15 +33,23 @@ pub(super) fn change(site: &Site<'_>, seals: &Seals) -> Change {
 }
 
 /// Returns excerpts of a difference in a parameter.
-pub(super) fn parameter(name: &str, before: &[u8], after: &[u8], seals: &Seals) -> Option<Change> {
+pub(super) fn parameter(
+    name: &str,
+    before: &[u8],
+    after: &[u8],
+    seals: &Seals,
+) -> Option<TextChange> {
     let of = |tail: &[u8]| {
         let value = member(tail, name);
         value.map_or_else(String::new, |value| {
             let text = format!("\"{name}\":{value}");
-            masked(&text, seals).chars().take(LONGEST).collect()
+            masked(&text, seals)
+                .chars()
+                .take(MAX_EXCERPT_CHARS)
+                .collect()
         })
     };
-    let change = Change {
+    let change = TextChange {
         before: of(before),
         after: of(after),
     };
@@ -138,7 +146,7 @@ fn as_written(text: &str, at: usize) -> &str {
 fn part(text: &str, at: usize, width: impl Fn(&str) -> usize) -> &str {
     let signs = signs(text);
     let middle = signs.partition_point(|sign| sign.end <= at);
-    let mut left = BEFORE;
+    let mut left = MAX_CHARS_BEFORE;
     let fits = |left: &mut usize, sign: &&Range<usize>| {
         let rest = left.checked_sub(width(&text[(*sign).clone()]));
         rest.inspect(|rest| *left = *rest).is_some()
@@ -149,7 +157,7 @@ fn part(text: &str, at: usize, width: impl Fn(&str) -> usize) -> &str {
         || signs.get(middle).map_or(text.len(), |sign| sign.start),
         |sign| sign.start,
     );
-    left += LONGEST - BEFORE;
+    left += MAX_EXCERPT_CHARS - MAX_CHARS_BEFORE;
     let behind = signs[middle..].iter();
     let end = behind.take_while(|sign| fits(&mut left, sign)).last();
     let end = end.map_or_else(
@@ -209,7 +217,10 @@ mod tests {
         );
         let long = format!(r#"{{"text":"{}"}}"#, "é".repeat(10_000));
         let at = long.find('é').unwrap_or_default() + 5_001;
-        assert_eq!(shown(&long, at, &Seals::none()).chars().count(), LONGEST);
+        assert_eq!(
+            shown(&long, at, &Seals::none()).chars().count(),
+            MAX_EXCERPT_CHARS
+        );
         assert_eq!(shown("", 7, &Seals::none()), "");
     }
 
@@ -221,7 +232,7 @@ mod tests {
             for at in 9 + 100 * escaped.len()..9 + 101 * escaped.len() {
                 assert_eq!(
                     shown(&text, at, &Seals::none()),
-                    expected.repeat(LONGEST),
+                    expected.repeat(MAX_EXCERPT_CHARS),
                     "{escaped} {at}"
                 );
             }

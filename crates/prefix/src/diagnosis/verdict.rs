@@ -8,12 +8,12 @@
 
 use serde_json::{Map, Value};
 
-use super::reach::{Reach, Readable};
-use super::{Diagnosis, Found, LikelyCause, Reason, without_break};
+use super::reach::{ReadEstimator, Readable};
+use super::{Diagnosis, LikelyCause, PartialDiagnosis, Reason, without_break};
 
 /// The result of a provider's comparison of a request with an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ProviderVerdict {
     /// The first difference; [`Reason::None`] if there is none.
     pub reason: Reason,
     /// The cause, if the provider names it more precisely than the reason.
@@ -22,7 +22,7 @@ pub struct Verdict {
     pub missed_tokens: u64,
 }
 
-impl Verdict {
+impl ProviderVerdict {
     /// Parses the members of an answer to a request that named an earlier answer. Returns `None` if the
     /// answer has no comparison, or one without a result (still running, not found, not available).
     #[must_use]
@@ -67,7 +67,7 @@ impl Verdict {
     }
 
     /// Corrects a diagnosis that is based on the two requests.
-    pub(super) fn applied_to(self, own: Diagnosis, reach: &Reach<'_>) -> Diagnosis {
+    pub(super) fn applied_to(self, own: Diagnosis, reach: &ReadEstimator<'_>) -> Diagnosis {
         if self.reason == Reason::None {
             // The provider does not see the difference that we see. Tokens may be lost anyway, because cached
             // prefixes expire.
@@ -83,7 +83,7 @@ impl Verdict {
                 ..own
             };
         }
-        let found = Found {
+        let found = PartialDiagnosis {
             reason: self.reason,
             at: None,
             cause: self.cause,

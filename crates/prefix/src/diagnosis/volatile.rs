@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// The kind of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Volatile {
+pub(crate) enum VolatileKind {
     /// A time of day, or a Unix timestamp.
     Time,
     /// A date.
@@ -13,7 +13,7 @@ pub(crate) enum Volatile {
     Identifier,
 }
 
-const NAMES: [&str; 19] = [
+const DATE_NAMES: [&str; 19] = [
     "monday",
     "tuesday",
     "wednesday",
@@ -36,7 +36,7 @@ const NAMES: [&str; 19] = [
 ];
 
 /// True if a byte belongs to a word such as `2026-11-21T02:42:00.123+01:00` or `sess_01AB-cd`.
-fn of_word(byte: u8) -> bool {
+fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-:.+/".contains(&byte)
 }
 
@@ -44,12 +44,15 @@ fn of_word(byte: u8) -> bool {
 pub(crate) fn word_at(text: &str, at: usize) -> &str {
     let bytes = text.as_bytes();
     let at = at.min(bytes.len());
-    let before = bytes[..at].iter().rev().take_while(|byte| of_word(**byte));
+    let before = bytes[..at]
+        .iter()
+        .rev()
+        .take_while(|byte| is_word_byte(**byte));
     let mut start = at - before.count();
     if start > 0 && bytes[start - 1] == b'\\' && start < bytes.len() {
         start += 1;
     }
-    let behind = bytes[at..].iter().take_while(|byte| of_word(**byte));
+    let behind = bytes[at..].iter().take_while(|byte| is_word_byte(**byte));
     let end = at + behind.count();
     text.get(start.min(end)..end).unwrap_or_default()
 }
@@ -60,14 +63,14 @@ pub(crate) fn trimmed(word: &str) -> &str {
 }
 
 /// The kind of a word, if it is likely to change.
-pub(crate) fn kind(word: &str) -> Option<Volatile> {
+pub(crate) fn kind(word: &str) -> Option<VolatileKind> {
     let word = trimmed(word);
     if is_time(word) || is_epoch(word) {
-        Some(Volatile::Time)
+        Some(VolatileKind::Time)
     } else if is_date(word) {
-        Some(Volatile::Date)
+        Some(VolatileKind::Date)
     } else if is_identifier(word) {
-        Some(Volatile::Identifier)
+        Some(VolatileKind::Identifier)
     } else {
         None
     }
@@ -76,7 +79,7 @@ pub(crate) fn kind(word: &str) -> Option<Volatile> {
 /// True if the word is the name of a day or a month, in full or abbreviated.
 pub(crate) fn is_part_of_date(word: &str) -> bool {
     let word = trimmed(word).to_ascii_lowercase();
-    word.len() >= 3 && NAMES.iter().any(|name| name.starts_with(&word))
+    word.len() >= 3 && DATE_NAMES.iter().any(|name| name.starts_with(&word))
 }
 
 /// Matches `10:41`, `10:41:07.123Z`, or the same after a date and a `T`.
@@ -143,7 +146,7 @@ fn is_identifier(word: &str) -> bool {
 /// A word that may differ in the next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Word {
-    pub(crate) kind: Volatile,
+    pub(crate) kind: VolatileKind,
     /// The position in bytes.
     pub(crate) range: Range<usize>,
     /// True if the text describes it as current, or the word itself implies it.
@@ -164,17 +167,19 @@ pub(crate) fn find(text: &str) -> Vec<Word> {
         let word = trimmed(&text[range.clone()]);
         let context = || context(text, range.start);
         let (kind, is_current, end) = match kind(word) {
-            Some(Volatile::Time) => match is_timestamp(word) || says_now(&context()) {
-                true => (Volatile::Time, true, range.end),
+            Some(VolatileKind::Time) => match is_timestamp(word) || describes_current(&context()) {
+                true => (VolatileKind::Time, true, range.end),
                 false => continue,
             },
-            Some(Volatile::Date) => (Volatile::Date, says_now(&context()), range.end),
-            Some(Volatile::Identifier) => match is_revision(word, &context()) {
+            Some(VolatileKind::Date) => {
+                (VolatileKind::Date, describes_current(&context()), range.end)
+            }
+            Some(VolatileKind::Identifier) => match is_revision(word, &context()) {
                 true => continue,
-                false => (Volatile::Identifier, true, range.end),
+                false => (VolatileKind::Identifier, true, range.end),
             },
             None => match date_in_words(text, &words[index..]) {
-                Some(end) => (Volatile::Date, says_now(&context()), end),
+                Some(end) => (VolatileKind::Date, describes_current(&context()), end),
                 None => continue,
             },
         };
@@ -206,7 +211,7 @@ fn words(text: &str) -> Vec<Range<usize>> {
             at += 2;
             continue;
         }
-        let length = bytes[at..].iter().take_while(|byte| of_word(**byte));
+        let length = bytes[at..].iter().take_while(|byte| is_word_byte(**byte));
         let length = length.count();
         if length > 0 {
             found.push(at..at + length);
@@ -222,7 +227,7 @@ fn is_timestamp(word: &str) -> bool {
 }
 
 /// Words that describe a following time or date as current.
-const NOW: [&str; 16] = [
+const CURRENT_WORDS: [&str; 16] = [
     "now",
     "today",
     "tonight",
@@ -267,8 +272,8 @@ fn context(text: &str, at: usize) -> String {
     format!(" {} ", last.join(" "))
 }
 
-fn says_now(context: &str) -> bool {
-    NOW.iter().any(|now| {
+fn describes_current(context: &str) -> bool {
+    CURRENT_WORDS.iter().any(|now| {
         let mut places = context.match_indices(now);
         places.any(|(at, now)| {
             let behind = context[at + now.len()..].bytes().next();
@@ -318,7 +323,7 @@ fn is_day(word: &str) -> bool {
 /// Matches the name of a month, in full or its first three letters.
 fn is_month(word: &str) -> bool {
     let word = trimmed(word).to_ascii_lowercase();
-    let mut months = NAMES[7..].iter();
+    let mut months = DATE_NAMES[7..].iter();
     months.any(|month| *month == word || month.get(..3) == Some(word.as_str()))
 }
 
@@ -329,20 +334,20 @@ mod tests {
     #[test]
     fn words_that_change_are_told_from_those_that_stay() {
         for (word, expected) in [
-            ("10:41", Some(Volatile::Time)),
-            ("9:05:33", Some(Volatile::Time)),
-            ("2026-11-21T10:41:07.123Z", Some(Volatile::Time)),
-            ("1795228920", Some(Volatile::Time)),
-            ("1795228920123", Some(Volatile::Time)),
-            ("2026-11-21", Some(Volatile::Date)),
-            ("21.11.2026", Some(Volatile::Date)),
-            ("(2026/11/21)", Some(Volatile::Date)),
+            ("10:41", Some(VolatileKind::Time)),
+            ("9:05:33", Some(VolatileKind::Time)),
+            ("2026-11-21T10:41:07.123Z", Some(VolatileKind::Time)),
+            ("1795228920", Some(VolatileKind::Time)),
+            ("1795228920123", Some(VolatileKind::Time)),
+            ("2026-11-21", Some(VolatileKind::Date)),
+            ("21.11.2026", Some(VolatileKind::Date)),
+            ("(2026/11/21)", Some(VolatileKind::Date)),
             (
                 "3f2b8c1e-9d4a-4c6b-8e21-5a7d0f3b9c42",
-                Some(Volatile::Identifier),
+                Some(VolatileKind::Identifier),
             ),
-            ("sess_01HQ3K9Z7M2X4V8B", Some(Volatile::Identifier)),
-            ("9f86d081884c7d65", Some(Volatile::Identifier)),
+            ("sess_01HQ3K9Z7M2X4V8B", Some(VolatileKind::Identifier)),
+            ("9f86d081884c7d65", Some(VolatileKind::Identifier)),
             ("claude-sonnet-4-5", None),
             ("claude-sonnet-4-5-20250929", None),
             ("gpt-4.1", None),

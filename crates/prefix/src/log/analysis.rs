@@ -13,27 +13,27 @@ use super::relation::Relation;
 use super::threads::{Thread, Threads, common};
 use super::transcript::{Line, TranscriptLine, Transcripts};
 use super::turns::Turns;
-use super::{LogError, LogReader, Logged, Reason as LineReason};
+use super::{LogError, LogReader, LoggedRequest, Reason as LineReason};
 use crate::diagnosis::{
-    Diagnosis, LikelyCause, Observed, Reason, Rules, Sending, diagnose, said_by_user,
+    Diagnosis, LikelyCause, Observations, Reason, RequestView, Rules, diagnose, user_text,
 };
 use cachalot_prompt::NodeId;
-use cachalot_prompt::{Forest, Tree};
+use cachalot_prompt::{PrefixTree, PrefixTreeBuilder};
 
 /// Maximum number of examples per group of similar breaks.
-const EXAMPLES: usize = 3;
+const MAX_EXAMPLES: usize = 3;
 
 /// Maximum number of lines without a request that are listed.
-const NAMED_LINES: usize = 20;
+const MAX_LISTED_LINES: usize = 20;
 
 /// Maximum number of different pieces that are recognized. For a longer log, the shared part is
 /// underestimated.
-const MOST_PIECES: usize = 1 << 18;
+const MAX_PIECES: usize = 1 << 18;
 
 /// A break, with its place in the log.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Broken {
+pub struct LoggedBreak {
     /// The line of the request.
     pub line: u64,
     /// The line of the request that it should have continued.
@@ -49,7 +49,7 @@ pub struct Broken {
 /// A group of similar breaks: with the same reason and cause.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Breaks {
+pub struct BreakGroup {
     /// The reason.
     pub reason: Reason,
     /// The likely cause.
@@ -61,7 +61,7 @@ pub struct Breaks {
     /// The additional cost; losses without a price are counted in it.
     pub lost_cost: Cost,
     /// The breaks with the most lost tokens, in descending order.
-    pub examples: Vec<Broken>,
+    pub examples: Vec<LoggedBreak>,
 }
 
 /// The analysis of the prefixes in a log.
@@ -87,9 +87,9 @@ pub struct Analysis {
     /// Bytes of the distinct pieces.
     pub different_bytes: u64,
     /// The prefixes: the last request of each conversation, and the parts that breaks have left behind.
-    pub tree: Tree,
+    pub tree: PrefixTree,
     /// The breaks, the most expensive group first.
-    pub breaks: Vec<Breaks>,
+    pub breaks: Vec<BreakGroup>,
 }
 
 impl Analysis {
@@ -117,8 +117,8 @@ impl Analysis {
 
 /// Analyzes logs, request by request.
 ///
-/// Memory is bounded independently of the length of the log: by the open conversations ([`super::MOST_OPEN`],
-/// [`super::MOST_OPEN_BYTES`]), the digests of at most 262,144 pieces, and a few examples of each group of
+/// Memory is bounded independently of the length of the log: by the open conversations ([`super::MAX_OPEN_CONVERSATIONS`],
+/// [`super::MAX_OPEN_BYTES`]), the digests of at most 262,144 pieces, and a few examples of each group of
 /// breaks.
 pub struct Analyzer {
     catalog: Catalog,
@@ -126,12 +126,12 @@ pub struct Analyzer {
     open: Threads,
     seen: HashSet<NodeId>,
     in_tree: usize,
-    forest: Forest,
+    tree_builder: PrefixTreeBuilder,
     names: HashSet<String>,
     /// The models for which an answer has reported a cache read or write.
-    telling: HashSet<String>,
+    reporting_models: HashSet<String>,
     transcripts: Transcripts,
-    breaks: BTreeMap<(Reason, Option<LikelyCause>), Breaks>,
+    breaks: BTreeMap<(Reason, Option<LikelyCause>), BreakGroup>,
     analysis: Analysis,
 }
 
@@ -145,9 +145,9 @@ impl Analyzer {
             open: Threads::default(),
             seen: HashSet::new(),
             in_tree: 0,
-            forest: Forest::new(seals),
+            tree_builder: PrefixTreeBuilder::new(seals),
             names: HashSet::new(),
-            telling: HashSet::new(),
+            reporting_models: HashSet::new(),
             transcripts: Transcripts::default(),
             breaks: BTreeMap::new(),
             analysis: Analysis {
@@ -160,7 +160,7 @@ impl Analyzer {
                 reported: (0, Usage::default()),
                 sent_bytes: 0,
                 different_bytes: 0,
-                tree: Tree::default(),
+                tree: PrefixTree::default(),
                 breaks: Vec::new(),
             },
         }
@@ -189,13 +189,13 @@ impl Analyzer {
     fn skip(&mut self, error: &LogError) {
         let (count, named) = &mut self.analysis.skipped;
         *count += 1;
-        if named.len() < NAMED_LINES {
+        if named.len() < MAX_LISTED_LINES {
             named.push((error.line, error.reason.to_string()));
         }
     }
 
     /// Adds the next request.
-    pub fn take(&mut self, logged: Logged) {
+    pub fn take(&mut self, logged: LoggedRequest) {
         self.count(&logged);
         if logged.failed {
             return;
@@ -214,12 +214,12 @@ impl Analyzer {
             turns: &turns,
             same,
         };
-        if !matched.goes_on && !relation.is_break(&diagnosis, matched.kin) {
+        if !matched.is_continuation && !relation.is_break(&diagnosis, matched.is_related) {
             return self.begin(logged, turns);
         }
         if same < thread.prompt.len() {
             let (name, prompt) = (thread.name(), thread.prompt.clone());
-            self.grow(&name, &prompt);
+            self.add_to_tree(&name, &prompt);
         }
         if diagnosis.is_break() {
             self.broken(matched.id, &logged, diagnosis);
@@ -244,7 +244,7 @@ impl Analyzer {
         self.analysis.answers_only += 1;
         self.analysis.reported.0 += 1;
         self.analysis.reported.1 += answer.usage;
-        if self.names.len() < MOST_PIECES && !self.names.contains(answer.place.session()) {
+        if self.names.len() < MAX_PIECES && !self.names.contains(answer.place.session()) {
             self.names.insert(answer.place.session().to_owned());
         }
         if let Some(broken) = self.transcripts.take(number, answer, &self.catalog) {
@@ -257,7 +257,7 @@ impl Analyzer {
     pub fn finish(mut self) -> Analysis {
         let open = self.open.close();
         self.close(open);
-        let mut breaks: Vec<Breaks> = self.breaks.into_values().collect();
+        let mut breaks: Vec<BreakGroup> = self.breaks.into_values().collect();
         breaks.sort_by_key(|breaks| {
             std::cmp::Reverse((
                 breaks.lost_cost.picodollars,
@@ -268,13 +268,13 @@ impl Analyzer {
         Analysis {
             conversations: self.analysis.conversations + self.transcripts.count(),
             sessions: self.names.len() as u64,
-            tree: self.forest.tree(),
+            tree: self.tree_builder.tree(),
             breaks,
             ..self.analysis
         }
     }
 
-    fn count(&mut self, logged: &Logged) {
+    fn count(&mut self, logged: &LoggedRequest) {
         let analysis = &mut self.analysis;
         let prompt = &logged.request.prompt;
         analysis.requests += 1;
@@ -286,44 +286,44 @@ impl Analyzer {
                 break;
             }
             analysis.different_bytes += node.bytes.len() as u64;
-            if self.seen.len() < MOST_PIECES {
+            if self.seen.len() < MAX_PIECES {
                 self.seen.insert(node.id);
             }
         }
         if let Some(usage) = logged.usage {
             analysis.reported.0 += 1;
             analysis.reported.1 += usage;
-            let tells = usage.cache_read > 0 || usage.cache_write() > 0;
-            if tells
-                && self.telling.len() < MOST_PIECES
-                && !self.telling.contains(&logged.request.model)
+            let reports_cache_reads = usage.cache_read > 0 || usage.cache_write() > 0;
+            if reports_cache_reads
+                && self.reporting_models.len() < MAX_PIECES
+                && !self.reporting_models.contains(&logged.request.model)
             {
-                self.telling.insert(logged.request.model.clone());
+                self.reporting_models.insert(logged.request.model.clone());
             }
         }
         if let Some(session) = &logged.session
-            && self.names.len() < MOST_PIECES
+            && self.names.len() < MAX_PIECES
             && !self.names.contains(session)
         {
             self.names.insert(session.clone());
         }
     }
 
-    fn diagnosis(&self, thread: &Thread, logged: &Logged) -> Diagnosis {
+    fn diagnosis(&self, thread: &Thread, logged: &LoggedRequest) -> Diagnosis {
         let request = &logged.request;
         let rules = Rules::of_request(request, &self.catalog);
         let elapsed = thread.at.zip(logged.at).map(|(before, now)| now - before);
         let elapsed = elapsed.and_then(|millis| u64::try_from(millis).ok());
-        let observed = Observed {
+        let observed = Observations {
             written: &thread.written,
             known: thread.counted.known(),
             previous: thread.usage,
             usage: logged.usage,
             verdict: thread.verdict_on(logged),
-            tells: self.telling.contains(&request.model),
+            reports_cache_reads: self.reporting_models.contains(&request.model),
             elapsed: elapsed.map(Duration::from_millis),
         };
-        let previous = Sending {
+        let previous = RequestView {
             prompt: &thread.prompt,
             namespace: &thread.namespace,
             plan: &thread.plan,
@@ -338,7 +338,7 @@ impl Analyzer {
         )
     }
 
-    fn begin(&mut self, logged: Logged, turns: Turns) {
+    fn begin(&mut self, logged: LoggedRequest, turns: Turns) {
         self.analysis.conversations += 1;
         let closed = self.open.put(Thread::begin(logged, turns));
         self.close(closed);
@@ -346,24 +346,24 @@ impl Analyzer {
 
     fn close(&mut self, threads: Vec<Thread>) {
         for thread in threads {
-            self.grow(&thread.name(), &thread.prompt);
+            self.add_to_tree(&thread.name(), &thread.prompt);
         }
     }
 
-    fn grow(&mut self, name: &str, prompt: &cachalot_prompt::Prompt) {
-        if self.in_tree + prompt.len() <= MOST_PIECES {
-            let before = self.forest.pieces();
-            self.forest.insert_request(name, prompt, said_by_user);
+    fn add_to_tree(&mut self, name: &str, prompt: &cachalot_prompt::Prompt) {
+        if self.in_tree + prompt.len() <= MAX_PIECES {
+            let before = self.tree_builder.pieces();
+            self.tree_builder.insert_request(name, prompt, user_text);
             // The name takes memory, even if nothing else is new.
-            self.in_tree += self.forest.pieces() - before + 1;
+            self.in_tree += self.tree_builder.pieces() - before + 1;
         }
     }
 
-    fn broken(&mut self, id: u64, logged: &Logged, diagnosis: Diagnosis) {
+    fn broken(&mut self, id: u64, logged: &LoggedRequest, diagnosis: Diagnosis) {
         let Some(thread) = self.open.get(id) else {
             return;
         };
-        let broken = Broken {
+        let broken = LoggedBreak {
             line: logged.line,
             previous_line: thread.lines.1,
             session: thread.name(),
@@ -373,10 +373,10 @@ impl Analyzer {
         self.add(broken);
     }
 
-    fn add(&mut self, broken: Broken) {
+    fn add(&mut self, broken: LoggedBreak) {
         let diagnosis = &broken.diagnosis;
         let key = (diagnosis.reason, diagnosis.cause);
-        let breaks = self.breaks.entry(key).or_insert_with(|| Breaks {
+        let breaks = self.breaks.entry(key).or_insert_with(|| BreakGroup {
             reason: key.0,
             cause: key.1,
             count: 0,
@@ -396,6 +396,6 @@ impl Analyzer {
         breaks
             .examples
             .sort_by_key(|example| std::cmp::Reverse(example.diagnosis.lost_tokens));
-        breaks.examples.truncate(EXAMPLES);
+        breaks.examples.truncate(MAX_EXAMPLES);
     }
 }

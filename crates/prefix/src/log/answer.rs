@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::diagnosis::Verdict;
+use crate::diagnosis::ProviderVerdict;
 
 /// Maximum nesting of an answer: in an envelope within an envelope.
-const DEEPEST: u32 = 2;
+const MAX_DEPTH: u32 = 2;
 
 /// Members that may contain an answer or its usage.
 const INNER: [&str; 3] = ["body", "response", "message"];
@@ -20,14 +20,14 @@ pub(super) struct Answer {
     /// The ID of the answer.
     pub(super) id: Option<String>,
     /// The provider's comparison of the request with an earlier one, if it named one.
-    pub(super) verdict: Option<Verdict>,
+    pub(super) verdict: Option<ProviderVerdict>,
 }
 
 impl Answer {
     /// Parses an object, the text of one, an envelope around one, or a stream of events.
     pub(super) fn read(response: &[u8]) -> Self {
         serde_json::from_slice(response)
-            .map_or_else(|_| Self::default(), |value| Self::of(value, DEEPEST))
+            .map_or_else(|_| Self::default(), |value| Self::of(value, MAX_DEPTH))
     }
 
     fn of(response: Value, depth: u32) -> Self {
@@ -45,7 +45,7 @@ impl Answer {
         let usage = object.shift_remove("usage");
         let id = object.get("id").and_then(Value::as_str);
         let id = id.map(str::to_owned);
-        let verdict = Verdict::read(&object);
+        let verdict = ProviderVerdict::read(&object);
         if usage.is_some() || depth == 0 {
             return Self {
                 usage,
@@ -72,7 +72,7 @@ impl Answer {
         let (mut id, mut verdict) = (None, None);
         let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
         for event in events.filter(|event| event.contains("\"usage\"")) {
-            let Ok(event) = serde_json::from_str(event).map(|event| Self::of(event, DEEPEST))
+            let Ok(event) = serde_json::from_str(event).map(|event| Self::of(event, MAX_DEPTH))
             else {
                 continue;
             };

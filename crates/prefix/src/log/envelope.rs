@@ -6,11 +6,11 @@ use cachalot_model::{Comparison, wire};
 use serde_json::Value;
 
 use super::answer::Answer;
-use super::{Logged, Reason, moment};
+use super::{LoggedRequest, Reason, timestamp};
 use crate::request::{self, NormalForms};
 
 /// Maximum nesting of a body: in an envelope within an envelope.
-const DEEPEST: u32 = 2;
+const MAX_DEPTH: u32 = 2;
 
 /// The members of an envelope, as written.
 #[derive(Clone, Copy, Default)]
@@ -71,8 +71,8 @@ impl<'a> Envelope<'a> {
 }
 
 /// Parses a line.
-pub(super) fn read(forms: &mut NormalForms, line: &[u8]) -> Result<Logged, Reason> {
-    read_within(forms, line, Envelope::default(), DEEPEST)
+pub(super) fn read(forms: &mut NormalForms, line: &[u8]) -> Result<LoggedRequest, Reason> {
+    read_within(forms, line, Envelope::default(), MAX_DEPTH)
 }
 
 fn read_within(
@@ -80,7 +80,7 @@ fn read_within(
     text: &[u8],
     around: Envelope<'_>,
     depth: u32,
-) -> Result<Logged, Reason> {
+) -> Result<LoggedRequest, Reason> {
     let begins_as_object = text.trim_ascii_start().first() == Some(&b'{');
     let envelope = match begins_as_object {
         true => Envelope::read(text)?,
@@ -104,7 +104,7 @@ fn read_request(
     forms: &mut NormalForms,
     body: &[u8],
     around: Envelope<'_>,
-) -> Result<Logged, Reason> {
+) -> Result<LoggedRequest, Reason> {
     let request = request::read_with(forms, body)?;
     // The body may contain its session among its other members.
     let mut within = Envelope::default();
@@ -133,7 +133,7 @@ fn read_request(
     } = around.or(within);
     let answer = response.map(Answer::read).unwrap_or_default();
     let reported = answer.usage.or_else(|| usage.and_then(value));
-    Ok(Logged {
+    Ok(LoggedRequest {
         line: 0,
         at: at.and_then(moment_of),
         session: session
@@ -163,8 +163,8 @@ fn text_of(raw: &[u8]) -> Option<String> {
 
 fn moment_of(raw: &[u8]) -> Option<Millis> {
     match value(raw)? {
-        Value::Number(number) => moment::of_number(number.as_f64()?),
-        Value::String(text) => moment::of_text(&text),
+        Value::Number(number) => timestamp::from_number(number.as_f64()?),
+        Value::String(text) => timestamp::parse(&text),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use std::io::BufRead;
 
 use cachalot_core::Millis;
 
-use super::{LogError, LogReader, Logged};
+use super::{LogError, LogReader, LoggedRequest};
 
 /// Maximum number of requests in the window, and of their bytes.
 const WINDOW: usize = 32;
@@ -17,12 +17,12 @@ const WINDOW_BYTES: u64 = 16 << 20;
 
 /// Returns the requests of a log sorted by the time when they were sent, within a window of 32 requests or 16
 /// MiB. Errors of lines are returned as they are read.
-pub struct InOrder<R> {
+pub struct SortedRequests<R> {
     from: LogReader<R>,
     window: Window,
 }
 
-impl<R: BufRead> InOrder<R> {
+impl<R: BufRead> SortedRequests<R> {
     pub(super) fn new(from: LogReader<R>) -> Self {
         Self {
             from,
@@ -31,8 +31,8 @@ impl<R: BufRead> InOrder<R> {
     }
 }
 
-impl<R: BufRead> Iterator for InOrder<R> {
-    type Item = Result<Logged, LogError>;
+impl<R: BufRead> Iterator for SortedRequests<R> {
+    type Item = Result<LoggedRequest, LogError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -52,7 +52,7 @@ impl<R: BufRead> Iterator for InOrder<R> {
 #[derive(Default)]
 struct Window {
     /// Requests by timestamp, then by their order in the log.
-    held: BTreeMap<(Millis, u64), Logged>,
+    held: BTreeMap<(Millis, u64), LoggedRequest>,
     bytes: u64,
     came: u64,
     last: Millis,
@@ -60,7 +60,7 @@ struct Window {
 
 impl Window {
     /// Adds the next request of the log.
-    fn push(&mut self, logged: Logged) {
+    fn push(&mut self, logged: LoggedRequest) {
         let at = logged.at.unwrap_or(self.last);
         self.last = at;
         self.came += 1;
@@ -69,19 +69,19 @@ impl Window {
     }
 
     /// Removes the earliest request if the window is too large.
-    fn overflow(&mut self) -> Option<Logged> {
+    fn overflow(&mut self) -> Option<LoggedRequest> {
         let full = self.held.len() > WINDOW || self.bytes > WINDOW_BYTES;
         full.then(|| self.pop()).flatten()
     }
 
     /// Removes the earliest request.
-    fn pop(&mut self) -> Option<Logged> {
+    fn pop(&mut self) -> Option<LoggedRequest> {
         let (_, logged) = self.held.pop_first()?;
         self.bytes -= bytes(&logged);
         Some(logged)
     }
 }
 
-fn bytes(logged: &Logged) -> u64 {
+fn bytes(logged: &LoggedRequest) -> u64 {
     logged.request.prompt.bytes() + logged.request.tail.len() as u64
 }

@@ -4,7 +4,7 @@
 //! The same holds for an answer that was never sent back. The pieces that were kept decide: a request that
 //! still contains what followed the difference has changed something in the middle.
 
-use super::Logged;
+use super::LoggedRequest;
 use super::threads::Thread;
 use super::turns::Turns;
 use crate::diagnosis::{Diagnosis, LikelyCause};
@@ -12,16 +12,16 @@ use cachalot_prompt::{Level, Node};
 
 /// Minimum bytes that two messages begin or end with in common if one is an edited version of the other; less
 /// occurs by chance.
-const TELLING: usize = 96;
+const MIN_COMMON_BYTES: usize = 96;
 
 /// Maximum number of messages by which a request exceeds the one before it: an answer and the next user
 /// messages.
-const OF_A_TURN: usize = 3;
+const MAX_TURN_MESSAGES: usize = 3;
 
 /// A request, and the conversation to which it may belong.
 pub(super) struct Relation<'a> {
     pub(super) thread: &'a Thread,
-    pub(super) next: &'a Logged,
+    pub(super) next: &'a LoggedRequest,
     pub(super) turns: &'a Turns,
     /// Number of pieces in the common prefix.
     pub(super) same: usize,
@@ -29,12 +29,12 @@ pub(super) struct Relation<'a> {
 
 impl Relation<'_> {
     /// True if the difference is a break: the request was to continue the conversation.
-    pub(super) fn is_break(&self, diagnosis: &Diagnosis, kin: bool) -> bool {
+    pub(super) fn is_break(&self, diagnosis: &Diagnosis, is_related: bool) -> bool {
         match diagnosis.at.as_ref().map(|at| at.level == "messages") {
             None => false,
-            Some(true) => self.keeps_what_follows() || self.changes_the_end(diagnosis, kin),
+            Some(true) => self.keeps_what_follows() || self.changes_the_end(diagnosis, is_related),
             Some(false) if self.same >= self.frozen() => self.has_newest(),
-            Some(false) => kin,
+            Some(false) => is_related,
         }
     }
 
@@ -45,8 +45,8 @@ impl Relation<'_> {
 
     /// True if the request contains the newest message of the conversation.
     fn has_newest(&self) -> bool {
-        let newest = self.thread.prints.last();
-        newest.is_none_or(|newest| self.next.request.prints.contains(newest))
+        let newest = self.thread.fingerprints.last();
+        newest.is_none_or(|newest| self.next.request.fingerprints.contains(newest))
     }
 
     /// True if the request contains messages that followed the difference.
@@ -56,15 +56,15 @@ impl Relation<'_> {
             return false;
         }
         let at = self.same.saturating_sub(self.frozen());
-        let before = self.thread.prints.get(at..).unwrap_or_default();
-        let now = self.next.request.prints.get(at..).unwrap_or_default();
+        let before = self.thread.fingerprints.get(at..).unwrap_or_default();
+        let now = self.next.request.fingerprints.get(at..).unwrap_or_default();
         let earlier = &now[..now.len().saturating_sub(1)];
-        let goes_on = before.last().is_some_and(|newest| earlier.contains(newest));
-        goes_on || before.iter().filter(|print| now.contains(print)).count() > 1
+        let is_continuation = before.last().is_some_and(|newest| earlier.contains(newest));
+        is_continuation || before.iter().filter(|print| now.contains(print)).count() > 1
     }
 
     /// True if the newest message was changed and then answered, or rewritten.
-    fn changes_the_end(&self, diagnosis: &Diagnosis, kin: bool) -> bool {
+    fn changes_the_end(&self, diagnosis: &Diagnosis, is_related: bool) -> bool {
         if self.moves_the_last() {
             return false;
         }
@@ -72,7 +72,7 @@ impl Relation<'_> {
             Some(LikelyCause::Compaction) if !self.in_newest() => true,
             cause => {
                 let changed = self.in_newest() && self.is_answered();
-                self.is_rewritten() || changed && kin && cause.is_some()
+                self.is_rewritten() || changed && is_related && cause.is_some()
             }
         }
     }
@@ -82,7 +82,7 @@ impl Relation<'_> {
     fn moves_the_last(&self) -> bool {
         let thread = self.thread;
         let last = self.same + 1 == thread.prompt.len() && thread.plan.marks().is_empty();
-        last && thread.prints.last() == self.next.request.prints.last()
+        last && thread.fingerprints.last() == self.next.request.fingerprints.last()
     }
 
     /// True if the difference is in the newest messages.
@@ -97,8 +97,8 @@ impl Relation<'_> {
 
     /// True if the newest message was edited and then answered.
     pub(super) fn is_rewritten(&self) -> bool {
-        let (before, now) = (&self.thread.prints, &self.next.request.prints);
-        let a_turn = (before.len()..=before.len() + OF_A_TURN).contains(&now.len());
+        let (before, now) = (&self.thread.fingerprints, &self.next.request.fingerprints);
+        let a_turn = (before.len()..=before.len() + MAX_TURN_MESSAGES).contains(&now.len());
         if !a_turn || !self.in_newest() || !self.is_answered() {
             return false;
         }
@@ -109,7 +109,7 @@ impl Relation<'_> {
                 .map(|node: &Node| node.bytes.clone())
         };
         let both = piece(&self.thread.prompt).zip(piece(&self.next.request.compared.prompt));
-        both.is_some_and(|(before, now)| in_common(&before, &now) >= TELLING)
+        both.is_some_and(|(before, now)| in_common(&before, &now) >= MIN_COMMON_BYTES)
     }
 }
 

@@ -14,31 +14,31 @@ use bytes::Bytes;
 use cachalot_core::Millis;
 use cachalot_model::Usage;
 
-use super::Logged;
+use super::LoggedRequest;
 use super::relation::Relation;
 use super::turns::{Turns, is_answer};
-use crate::diagnosis::{Counted, Verdict};
-use crate::request::{Compared, Request};
+use crate::diagnosis::{CountedPrefixes, ProviderVerdict};
+use crate::request::{ComparedRequest, Request};
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Plan;
 use cachalot_prompt::{NodeId, Prompt};
 
 /// Maximum number of open conversations.
-pub const MOST_OPEN: usize = 1_024;
+pub const MAX_OPEN_CONVERSATIONS: usize = 1_024;
 
 /// Maximum bytes of the requests that all open conversations hold.
-pub const MOST_OPEN_BYTES: u64 = 256 << 20;
+pub const MAX_OPEN_BYTES: u64 = 256 << 20;
 
 /// Maximum number of conversations that are compared with one request because they share a message with it,
 /// and of others of its session; the most recently used ones.
-const CANDIDATES: usize = 16;
-const OTHERS: usize = 4;
+const MAX_CANDIDATES: usize = 16;
+const MAX_SESSION_CANDIDATES: usize = 4;
 
 /// Maximum number of conversations per index key; the most recently used ones.
-const ALIKE: usize = 8;
+const MAX_PER_KEY: usize = 8;
 
 /// Maximum length of a tail that is kept; values of a longer one are not shown.
-const LONGEST_TAIL: usize = 64 << 10;
+const MAX_TAIL_BYTES: usize = 64 << 10;
 
 /// A conversation: its last request, and a summary of earlier ones.
 pub(super) struct Thread {
@@ -51,7 +51,7 @@ pub(super) struct Thread {
     pub(super) tail: Bytes,
     pub(super) usage: Option<Usage>,
     /// Prefixes whose tokens the provider has counted.
-    pub(super) counted: Counted,
+    pub(super) counted: CountedPrefixes,
     pub(super) at: Option<Millis>,
     /// Indexes of the pieces that were marked as ends of cached prefixes.
     pub(super) written: Vec<u32>,
@@ -59,19 +59,19 @@ pub(super) struct Thread {
     /// The ID of its last answer.
     answer: Option<String>,
     /// Fingerprints of its messages, in order.
-    pub(super) prints: Vec<u64>,
+    pub(super) fingerprints: Vec<u64>,
     lane: u64,
 }
 
 impl Thread {
     /// Creates a conversation from its first request.
-    pub(super) fn begin(logged: Logged, turns: Turns) -> Self {
+    pub(super) fn begin(logged: LoggedRequest, turns: Turns) -> Self {
         let lane = lane(&logged.request);
-        let mut counted = Counted::default();
+        let mut counted = CountedPrefixes::default();
         if let Some(usage) = logged.usage {
             counted.add(&logged.request.sending(), usage);
         }
-        let Logged {
+        let LoggedRequest {
             line,
             request,
             at,
@@ -81,10 +81,10 @@ impl Thread {
             ..
         } = logged;
         let Request {
-            compared: Compared { prompt, plan },
+            compared: ComparedRequest { prompt, plan },
             namespace,
             tail,
-            prints,
+            fingerprints,
             ..
         } = request;
         Self {
@@ -94,7 +94,7 @@ impl Thread {
             prompt,
             namespace,
             plan,
-            tail: match tail.len() > LONGEST_TAIL {
+            tail: match tail.len() > MAX_TAIL_BYTES {
                 true => Bytes::from_static(b"}"),
                 false => tail,
             },
@@ -103,20 +103,20 @@ impl Thread {
             at,
             turns,
             answer,
-            prints,
+            fingerprints,
             lane,
         }
     }
 
     /// Returns the provider's comparison of a request with the last one of this conversation.
-    pub(super) fn verdict_on(&self, logged: &Logged) -> Option<Verdict> {
+    pub(super) fn verdict_on(&self, logged: &LoggedRequest) -> Option<ProviderVerdict> {
         let is_meant = logged.compared_with.is_some() && logged.compared_with == self.answer;
         logged.verdict.filter(|_| is_meant)
     }
 
     /// Returns the conversation after one more request, of which the first `common` pieces are those of the
     /// last request.
-    pub(super) fn followed(mut self, logged: Logged, turns: Turns, common: usize) -> Self {
+    pub(super) fn followed(mut self, logged: LoggedRequest, turns: Turns, common: usize) -> Self {
         self.written.retain(|depth| (*depth as usize) < common);
         let nodes = logged.request.compared.prompt.nodes();
         let bytes = common.checked_sub(1).and_then(|at| nodes.get(at));
@@ -156,11 +156,15 @@ impl Thread {
             .into_iter()
             .flatten()
             .map(|id| key(session, Key::End(id)));
-        let prints = self.prints.iter();
-        let prints = prints.map(|print| key(session, Key::Message(*print)));
+        let fingerprints = self.fingerprints.iter();
+        let fingerprints = fingerprints.map(|print| key(session, Key::Message(*print)));
         let named = session.map(|_| key(session, Key::Session(self.lane)));
         let answer = self.answer.iter().map(|id| key(None, Key::Answer(id)));
-        places.chain(prints).chain(named).chain(answer).collect()
+        places
+            .chain(fingerprints)
+            .chain(named)
+            .chain(answer)
+            .collect()
     }
 }
 
@@ -216,12 +220,12 @@ pub(super) fn common(one: &Prompt, other: &Prompt) -> usize {
 
 /// The conversation to which a request belongs.
 #[derive(Clone, Copy)]
-pub(super) struct Match {
+pub(super) struct ThreadMatch {
     pub(super) id: u64,
     /// True if the two share enough messages; if false, they share only a beginning or the session.
-    pub(super) kin: bool,
+    pub(super) is_related: bool,
     /// True if the last request is a prefix of this request, or the provider has compared the two.
-    pub(super) goes_on: bool,
+    pub(super) is_continuation: bool,
 }
 
 /// The open conversations.
@@ -245,7 +249,7 @@ impl Threads {
     }
 
     /// Finds the conversation to which a request belongs.
-    pub(super) fn find(&self, logged: &Logged, turns: &Turns) -> Option<Match> {
+    pub(super) fn find(&self, logged: &LoggedRequest, turns: &Turns) -> Option<ThreadMatch> {
         if let Some(named) = self.named(logged) {
             return Some(named);
         }
@@ -258,18 +262,18 @@ impl Threads {
         // The request continues from something older than the last answer: another conversation may be its
         // predecessor, with a change in the middle.
         let changed = self.changed(logged, turns, lane);
-        let instead = |changed: &Match| {
+        let instead = |changed: &ThreadMatch| {
             let whole = whole.and_then(|whole| self.get(whole.id));
             let other = self.get(changed.id);
             whole.zip(other).is_none_or(|(whole, other)| {
-                is_continued(other, logged) && shared(other, logged) > whole.prints.len() + 1
+                is_continued(other, logged) && shared(other, logged) > whole.fingerprints.len() + 1
             })
         };
         changed.filter(instead).or(whole)
     }
 
     /// Finds the conversation whose last request the client named for the provider's comparison.
-    fn named(&self, logged: &Logged) -> Option<Match> {
+    fn named(&self, logged: &LoggedRequest) -> Option<ThreadMatch> {
         let answer = logged.compared_with.as_deref()?;
         let mut found = self.with(key(None, Key::Answer(answer)));
         let (id, thread) = found.find_map(|id| {
@@ -277,15 +281,15 @@ impl Threads {
             (thread.answer.as_deref() == Some(answer)).then_some((id, thread))
         })?;
         let same = common(&thread.prompt, &logged.request.compared.prompt);
-        Some(Match {
+        Some(ThreadMatch {
             id,
-            kin: true,
-            goes_on: logged.verdict.is_some() || same == thread.prompt.len(),
+            is_related: true,
+            is_continuation: logged.verdict.is_some() || same == thread.prompt.len(),
         })
     }
 
     /// Finds the conversation with the longest last request that is a prefix of this request.
-    fn continued(&self, logged: &Logged, lane: u64) -> Option<Match> {
+    fn continued(&self, logged: &LoggedRequest, lane: u64) -> Option<ThreadMatch> {
         let session = logged.session.as_deref();
         let mut behind = None;
         for node in logged.request.compared.prompt.backwards() {
@@ -297,10 +301,10 @@ impl Threads {
                 else {
                     continue;
                 };
-                let found = Match {
+                let found = ThreadMatch {
                     id,
-                    kin: true,
-                    goes_on: true,
+                    is_related: true,
+                    is_continuation: true,
                 };
                 if thread.lane == lane {
                     return Some(found);
@@ -317,17 +321,17 @@ impl Threads {
     }
 
     /// Finds the conversation with the most similar beginning.
-    fn changed(&self, logged: &Logged, turns: &Turns, lane: u64) -> Option<Match> {
+    fn changed(&self, logged: &LoggedRequest, turns: &Turns, lane: u64) -> Option<ThreadMatch> {
         let frozen = logged.request.compared.prompt.frozen().tip();
         let named = logged.session.is_some();
         let candidates = self.candidates(logged, turns, lane);
         let best = candidates.into_iter().filter_map(|id| {
             let thread = self.get(id).filter(|thread| thread.lane == lane)?;
             let shared = shared(thread, logged);
-            let whole =
-                shared == thread.prints.len() && logged.request.prints.len() > thread.prints.len();
+            let whole = shared == thread.fingerprints.len()
+                && logged.request.fingerprints.len() > thread.fingerprints.len();
             let alike = thread.prompt.frozen().tip() == frozen;
-            let kin = shared >= 2 || shared == 1 && (alike || whole || named);
+            let is_related = shared >= 2 || shared == 1 && (alike || whole || named);
             let same = common(&thread.prompt, &logged.request.compared.prompt);
             let relation = Relation {
                 thread,
@@ -335,31 +339,34 @@ impl Threads {
                 turns,
                 same,
             };
-            let related = kin || alike && (named || relation.is_rewritten());
-            related.then_some(((kin, same, shared), id))
+            let related = is_related || alike && (named || relation.is_rewritten());
+            related.then_some(((is_related, same, shared), id))
         });
-        let ((kin, ..), id) = best.max()?;
-        Some(Match {
+        let ((is_related, ..), id) = best.max()?;
+        Some(ThreadMatch {
             id,
-            kin,
-            goes_on: false,
+            is_related,
+            is_continuation: false,
         })
     }
 
     /// Returns conversations that share a message with a request, those whose end it may have changed, and
     /// others of its session.
-    fn candidates(&self, logged: &Logged, turns: &Turns, lane: u64) -> Vec<u64> {
+    fn candidates(&self, logged: &LoggedRequest, turns: &Turns, lane: u64) -> Vec<u64> {
         let session = logged.session.as_deref();
         // The newest messages distinguish conversations with the same beginning.
-        let prints = logged.request.prints.iter().rev();
-        let messages = prints.flat_map(|print| self.with(key(session, Key::Message(*print))));
+        let fingerprints = logged.request.fingerprints.iter().rev();
+        let messages = fingerprints.flat_map(|print| self.with(key(session, Key::Message(*print))));
         let nodes = logged.request.compared.prompt.backwards();
         let ends = nodes
             .skip_while(|node| node.depth as usize + 1 >= turns.newest)
-            .take(CANDIDATES)
+            .take(MAX_CANDIDATES)
             .flat_map(|node| self.with(key(session, Key::End(node.id))));
         let others = session.into_iter();
-        let others = others.flat_map(|_| self.with(key(session, Key::Session(lane))).take(OTHERS));
+        let others = others.flat_map(|_| {
+            self.with(key(session, Key::Session(lane)))
+                .take(MAX_SESSION_CANDIDATES)
+        });
         let mut found = Vec::new();
         take_new(&mut found, messages);
         take_new(&mut found, ends);
@@ -389,15 +396,15 @@ impl Threads {
         self.bytes += thread.bytes();
         for key in thread.keys() {
             let ids = self.index.entry(key).or_default();
-            if ids.len() == ALIKE {
+            if ids.len() == MAX_PER_KEY {
                 ids.remove(0);
             }
             ids.push(id);
         }
         self.threads.insert(id, thread);
         let mut closed = Vec::new();
-        while self.threads.len() > MOST_OPEN
-            || self.bytes > MOST_OPEN_BYTES && self.threads.len() > 1
+        while self.threads.len() > MAX_OPEN_CONVERSATIONS
+            || self.bytes > MAX_OPEN_BYTES && self.threads.len() > 1
         {
             let oldest = self.threads.keys().next().copied();
             closed.extend(oldest.and_then(|oldest| self.take(oldest)));
@@ -411,9 +418,9 @@ impl Threads {
     }
 }
 
-/// Adds at most [`CANDIDATES`] new elements.
+/// Adds at most [`MAX_CANDIDATES`] new elements.
 fn take_new(found: &mut Vec<u64>, others: impl Iterator<Item = u64>) {
-    let most = found.len() + CANDIDATES;
+    let most = found.len() + MAX_CANDIDATES;
     for id in others {
         if found.len() == most {
             return;
@@ -425,17 +432,19 @@ fn take_new(found: &mut Vec<u64>, others: impl Iterator<Item = u64>) {
 }
 
 /// Number of messages of a conversation that a request contains.
-fn shared(thread: &Thread, logged: &Logged) -> usize {
-    let prints: HashSet<&u64> = logged.request.prints.iter().collect();
-    let messages = thread.prints.iter();
-    messages.filter(|print| prints.contains(print)).count()
+fn shared(thread: &Thread, logged: &LoggedRequest) -> usize {
+    let fingerprints: HashSet<&u64> = logged.request.fingerprints.iter().collect();
+    let messages = thread.fingerprints.iter();
+    messages
+        .filter(|print| fingerprints.contains(print))
+        .count()
 }
 
 /// True if a request has messages after the newest message of the conversation.
-fn is_continued(thread: &Thread, logged: &Logged) -> bool {
-    let prints = &logged.request.prints;
-    let answered = &prints[..prints.len().saturating_sub(1)];
-    let newest = thread.prints.last();
+fn is_continued(thread: &Thread, logged: &LoggedRequest) -> bool {
+    let fingerprints = &logged.request.fingerprints;
+    let answered = &fingerprints[..fingerprints.len().saturating_sub(1)];
+    let newest = thread.fingerprints.last();
     newest.is_some_and(|newest| answered.contains(newest))
 }
 

@@ -14,15 +14,15 @@ use cachalot_core::{Cost, Millis};
 use cachalot_model::{Catalog, Format, Usage, wire};
 use serde_json::Value;
 
-use super::analysis::Broken;
-use super::moment;
-use crate::diagnosis::{Diagnosis, LikelyCause, Reason, Verdict};
+use super::analysis::LoggedBreak;
+use super::timestamp;
+use crate::diagnosis::{Diagnosis, LikelyCause, ProviderVerdict, Reason};
 
 /// Maximum loss in tokens that is ignored.
 const SLACK: u64 = 128;
 
 /// Maximum number of answers that are remembered. In a longer log, a repeated answer may count twice.
-const MOST_ANSWERS: usize = 1 << 18;
+const MAX_ANSWERS: usize = 1 << 18;
 
 /// The model name in answers that no model gave.
 const SYNTHETIC: &str = "<synthetic>";
@@ -34,40 +34,40 @@ pub struct TranscriptLine(pub(super) Line);
 #[derive(Debug, Clone)]
 pub(super) enum Line {
     /// An answer of a model, or a part of one.
-    Answer(Answer),
+    Answer(TranscriptAnswer),
     /// The conversation was replaced by a summary.
-    Compaction(Place),
+    Compaction(TranscriptConversation),
     /// Another line.
     Other,
 }
 
 /// The conversation that a line belongs to: a session's own, or that of a sub-agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct TranscriptConversation {
     session: String,
     agent: Option<String>,
-    is_aside: bool,
+    is_sidechain: bool,
 }
 
 /// An answer of a model.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct TranscriptAnswer {
     /// The ID of the answer; its parts, and copies in later transcripts, have the same ID.
     id: String,
-    pub(super) place: Place,
+    pub(super) place: TranscriptConversation,
     pub(super) model: String,
     pub(super) usage: Usage,
     at: Option<Millis>,
-    verdict: Option<Verdict>,
+    verdict: Option<ProviderVerdict>,
 }
 
-impl Place {
+impl TranscriptConversation {
     fn read(line: &Value) -> Option<Self> {
         let text = |name: &str| line.get(name).and_then(Value::as_str).map(str::to_owned);
         Some(Self {
             session: text("sessionId")?,
             agent: text("agentId"),
-            is_aside: line.get("isSidechain").and_then(Value::as_bool) == Some(true),
+            is_sidechain: line.get("isSidechain").and_then(Value::as_bool) == Some(true),
         })
     }
 
@@ -77,7 +77,7 @@ impl Place {
 
     /// False if the lines may be from several conversations: sub-agents without IDs.
     fn is_one(&self) -> bool {
-        self.agent.is_some() || !self.is_aside
+        self.agent.is_some() || !self.is_sidechain
     }
 
     fn name(&self) -> String {
@@ -99,34 +99,34 @@ pub(super) fn read(line: &[u8]) -> Option<TranscriptLine> {
     let is_summary = line.get("subtype").and_then(Value::as_str) == Some("compact_boundary");
     let found = match kind {
         "assistant" => answer(&line).map(Line::Answer),
-        "system" if is_summary => Place::read(&line).map(Line::Compaction),
+        "system" if is_summary => TranscriptConversation::read(&line).map(Line::Compaction),
         _ => None,
     };
     Some(TranscriptLine(found.unwrap_or(Line::Other)))
 }
 
-fn answer(line: &Value) -> Option<Answer> {
+fn answer(line: &Value) -> Option<TranscriptAnswer> {
     let message = line.get("message")?.as_object()?;
     let text = |name: &str| message.get(name).and_then(Value::as_str);
     let model = text("model").filter(|model| *model != SYNTHETIC)?;
-    Some(Answer {
+    Some(TranscriptAnswer {
         id: text("id")?.to_owned(),
-        place: Place::read(line)?,
+        place: TranscriptConversation::read(line)?,
         // The name may end with the length of the context: `claude-opus-4-8[1m]`.
         model: model.split('[').next().unwrap_or(model).to_owned(),
         usage: wire::usage(Format::Messages, message.get("usage")?)?,
         at: line
             .get("timestamp")
             .and_then(Value::as_str)
-            .and_then(moment::of_text),
+            .and_then(timestamp::parse),
         // The transcript does not record if a comparison was requested, so a result without a difference has
         // no meaning.
-        verdict: Verdict::read(message).filter(|verdict| verdict.reason != Reason::None),
+        verdict: ProviderVerdict::read(message).filter(|verdict| verdict.reason != Reason::None),
     })
 }
 
 /// The last answer of a conversation.
-struct Last {
+struct LastAnswer {
     line: u64,
     model: String,
     usage: Usage,
@@ -139,21 +139,21 @@ struct Last {
 #[derive(Default)]
 pub(super) struct Transcripts {
     seen: HashSet<u64>,
-    last: HashMap<Place, Last>,
-    summarized: HashSet<Place>,
+    last: HashMap<TranscriptConversation, LastAnswer>,
+    summarized: HashSet<TranscriptConversation>,
 }
 
 impl Transcripts {
     /// Records that the conversation continues with a summary.
-    pub(super) fn summarize(&mut self, place: Place) {
+    pub(super) fn summarize(&mut self, place: TranscriptConversation) {
         self.summarized.insert(place);
     }
 
     /// Returns false if an answer, or a part of it, was seen before.
-    pub(super) fn is_new(&mut self, answer: &Answer) -> bool {
+    pub(super) fn is_new(&mut self, answer: &TranscriptAnswer) -> bool {
         let mut hasher = DefaultHasher::new();
         answer.id.hash(&mut hasher);
-        if self.seen.len() == MOST_ANSWERS {
+        if self.seen.len() == MAX_ANSWERS {
             self.seen.clear();
         }
         self.seen.insert(hasher.finish())
@@ -165,19 +165,26 @@ impl Transcripts {
     }
 
     /// Adds the answer of a line; returns the break that its usage shows.
-    pub(super) fn take(&mut self, line: u64, answer: Answer, catalog: &Catalog) -> Option<Broken> {
+    pub(super) fn take(
+        &mut self,
+        line: u64,
+        answer: TranscriptAnswer,
+        catalog: &Catalog,
+    ) -> Option<LoggedBreak> {
         let is_summarized = self.summarized.remove(&answer.place);
         let before = self.last.get(&answer.place);
         let diagnosis = before
             .filter(|_| answer.place.is_one())
             .and_then(|before| diagnose(before, &answer, is_summarized, catalog));
-        let broken = before.zip(diagnosis).map(|(before, diagnosis)| Broken {
-            line,
-            previous_line: before.line,
-            session: answer.place.name(),
-            model: answer.model.clone(),
-            diagnosis,
-        });
+        let broken = before
+            .zip(diagnosis)
+            .map(|(before, diagnosis)| LoggedBreak {
+                line,
+                previous_line: before.line,
+                session: answer.place.name(),
+                model: answer.model.clone(),
+                diagnosis,
+            });
         let usage = answer.usage;
         let keeps = match before {
             Some(before) if usage.cache_write() == 0 => before.keeps,
@@ -186,7 +193,7 @@ impl Transcripts {
             }
             _ => Duration::from_secs(300),
         };
-        let last = Last {
+        let last = LastAnswer {
             line,
             model: answer.model,
             usage,
@@ -200,8 +207,8 @@ impl Transcripts {
 
 /// Diagnoses an answer whose request read less than the one before it had read and written.
 fn diagnose(
-    before: &Last,
-    answer: &Answer,
+    before: &LastAnswer,
+    answer: &TranscriptAnswer,
     is_summarized: bool,
     catalog: &Catalog,
 ) -> Option<Diagnosis> {

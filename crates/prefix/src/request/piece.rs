@@ -11,7 +11,7 @@ use cachalot_model::wire::MarkerTime;
 const MARKERS: [&[u8]; 2] = [b"cache_control", b"prompt_cache_breakpoint"];
 
 /// Maximum nesting of blocks: a tool result is a block that contains blocks.
-const DEEPEST_BLOCK: u32 = 2;
+const MAX_BLOCK_DEPTH: u32 = 2;
 
 /// The kind of place where a marker was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +38,11 @@ pub(super) struct Piece<'a> {
     /// The role, as written; empty if there is none.
     pub(super) role: &'a [u8],
     /// The content, if it is a single text.
-    saying: Option<Saying<'a>>,
+    single_text: Option<SingleText<'a>>,
 }
 
 /// A message whose content is a single text: a string, or a list with one text block.
-struct Saying<'a> {
+struct SingleText<'a> {
     before: &'a [u8],
     /// The string, with its quotes.
     text: &'a [u8],
@@ -50,13 +50,13 @@ struct Saying<'a> {
 }
 
 /// The positions of content and text in the body.
-struct SayingPlace {
+struct SingleTextRange {
     content: Range<usize>,
     text: Range<usize>,
 }
 
 /// Facts collected while a piece is parsed.
-struct Walk<'a> {
+struct PieceParser<'a> {
     /// The byte ranges of the markers, each with a comma.
     cuts: Vec<Range<usize>>,
     markers: Vec<(MarkerTime, MarkerPlace)>,
@@ -64,7 +64,7 @@ struct Walk<'a> {
     /// The position of the last block's closing brace, if a marker may be inserted there.
     last: Option<usize>,
     has_blocks: bool,
-    saying: Option<SayingPlace>,
+    single_text: Option<SingleTextRange>,
     /// The position of the last block's text, if the block contains nothing else.
     said: Option<Range<usize>>,
 }
@@ -75,13 +75,13 @@ impl<'a> Piece<'a> {
     pub(super) fn read(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned<Self> {
         let first = scanner.peek();
         let from = scanner.at();
-        let mut walk = Walk {
+        let mut walk = PieceParser {
             cuts: Vec::new(),
             markers: Vec::new(),
             role: b"",
             last: None,
             has_blocks: false,
-            saying: None,
+            single_text: None,
             said: None,
         };
         if first == Some(b'{') {
@@ -98,11 +98,11 @@ impl<'a> Piece<'a> {
             mark_at,
             markers: walk.markers,
             role: walk.role,
-            saying: walk.saying.and_then(|place| {
-                let SayingPlace { content, text: of } = place;
+            single_text: walk.single_text.and_then(|place| {
+                let SingleTextRange { content, text: of } = place;
                 let mut cuts = walk.cuts.iter();
                 let around = cuts.any(|cut| !content.contains(&cut.start));
-                (!around).then(|| Saying {
+                (!around).then(|| SingleText {
                     before: &text[from..content.start],
                     text: &text[of],
                     behind: &text[content.end..scanner.at()],
@@ -116,11 +116,11 @@ impl<'a> Piece<'a> {
     pub(super) fn into_list(mut self) -> Self {
         const OPEN: &[u8] = br#"[{"type":"text","text":"#;
         const CLOSE: &[u8] = b"}]";
-        let Some(Saying {
+        let Some(SingleText {
             before,
             text,
             behind,
-        }) = self.saying.take()
+        }) = self.single_text.take()
         else {
             return self;
         };
@@ -133,7 +133,7 @@ impl<'a> Piece<'a> {
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> PieceParser<'a> {
     /// Parses an object; returns the position of its closing brace if a marker may be inserted there.
     fn block(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<Option<usize>> {
         let (mut kind, mut empty): (&[u8], bool) = (b"", false);
@@ -151,14 +151,14 @@ impl<'a> Walk<'a> {
                     self.markers.push((time, MarkerPlace::Proper));
                     self.cut(behind..scanner.at());
                 }
-                b"content" if depth < DEEPEST_BLOCK && scanner.peek() == Some(b'[') => {
+                b"content" if depth < MAX_BLOCK_DEPTH && scanner.peek() == Some(b'[') => {
                     self.blocks(scanner, depth)?;
                 }
                 b"content" if depth == 0 && text => {
                     let from = scanner.at();
                     scanner.string_value()?;
                     let content = from..scanner.at();
-                    self.saying = Some(SayingPlace {
+                    self.single_text = Some(SingleTextRange {
                         text: content.clone(),
                         content,
                     });
@@ -185,7 +185,7 @@ impl<'a> Walk<'a> {
         let place = match kind {
             b"thinking" | b"redacted_thinking" | b"reasoning" => MarkerPlace::Reasoning,
             b"text" | b"input_text" if empty => MarkerPlace::EmptyText,
-            _ if depth == DEEPEST_BLOCK => MarkerPlace::Within,
+            _ if depth == MAX_BLOCK_DEPTH => MarkerPlace::Within,
             _ => MarkerPlace::Proper,
         };
         for (_, found) in &mut self.markers[first_marker..] {
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
             self.last = last;
             let text = self.said.take().filter(|_| count == 1);
             let content = from..scanner.at();
-            self.saying = text.map(|text| SayingPlace { content, text });
+            self.single_text = text.map(|text| SingleTextRange { content, text });
         }
         Ok(())
     }
@@ -285,7 +285,7 @@ fn is_blank(string: &[u8]) -> bool {
 
 /// Fingerprint of a string: equal for equal strings. Of long strings, only the length, both ends and the
 /// middle are hashed.
-pub(super) fn print(string: &[u8]) -> Option<u64> {
+pub(super) fn fingerprint(string: &[u8]) -> Option<u64> {
     const SAMPLE: usize = 64;
     if string.is_empty() {
         return None;

@@ -9,24 +9,24 @@ use std::time::Duration;
 use cachalot_core::{DigestKey, Seals};
 use cachalot_model::{Catalog, Usage};
 use cachalot_prefix::diagnosis::{
-    Diagnosis, LikelyCause, Observed, Reason, Rules, diagnose, lint, lint_text,
+    Diagnosis, LikelyCause, Observations, Reason, Rules, diagnose, lint, lint_text,
 };
-use cachalot_prefix::log::{Analyzer, LogReader, Logged};
+use cachalot_prefix::log::{Analyzer, LogReader, LoggedRequest};
 use serde_json::json;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/prefix/causes")
 }
 
-fn pair(code: &str) -> [Logged; 2] {
+fn pair(code: &str) -> [LoggedRequest; 2] {
     let file = File::open(folder().join(format!("{code}.jsonl"))).unwrap();
-    let read: Vec<Logged> = LogReader::new(BufReader::new(file))
+    let read: Vec<LoggedRequest> = LogReader::new(BufReader::new(file))
         .map(Result::unwrap)
         .collect();
     read.try_into().unwrap()
 }
 
-fn rules(logged: &Logged) -> Rules {
+fn rules(logged: &LoggedRequest) -> Rules {
     let rules = Rules::of_request(&logged.request, &Catalog::built_in());
     assert!(
         rules.price.is_some(),
@@ -36,20 +36,20 @@ fn rules(logged: &Logged) -> Rules {
     rules
 }
 
-fn compare(previous: &Logged, next: &Logged, seals: &Seals) -> Diagnosis {
+fn compare(previous: &LoggedRequest, next: &LoggedRequest, seals: &Seals) -> Diagnosis {
     let marks = previous.request.plan.marks().iter();
     let written: Vec<u32> = marks.map(|mark| mark.node).collect();
     let elapsed = previous
         .at
         .zip(next.at)
         .map(|(before, now)| (now - before).unsigned_abs());
-    let observed = Observed {
+    let observed = Observations {
         written: &written,
         known: &[],
         previous: previous.usage,
         usage: next.usage,
         verdict: None,
-        tells: true,
+        reports_cache_reads: true,
         elapsed: elapsed.map(Duration::from_millis),
     };
     let (before, after) = (previous.request.sending(), next.request.sending());
@@ -139,7 +139,7 @@ fn the_place_and_both_texts_are_shown() {
     let at = found.at.unwrap();
     assert_eq!((at.level, at.index), ("system", 0));
     let [previous, next] = pair("timestamp");
-    let piece = |logged: &Logged| {
+    let piece = |logged: &LoggedRequest| {
         let system = logged.request.compared.prompt.frozen();
         system.last().unwrap().bytes.clone()
     };
@@ -285,7 +285,7 @@ fn credentials_are_named_and_not_shown() {
     assert!(!format!("{found:?}").contains("EFGH"), "{found:?}");
 }
 
-fn logged(line: &serde_json::Value) -> Logged {
+fn logged(line: &serde_json::Value) -> LoggedRequest {
     let text = line.to_string();
     LogReader::new(text.as_bytes()).next().unwrap().unwrap()
 }

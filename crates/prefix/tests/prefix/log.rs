@@ -6,20 +6,20 @@ use std::sync::Arc;
 use cachalot_core::Seals;
 use cachalot_model::{Catalog, Usage};
 use cachalot_prefix::diagnosis::{LikelyCause, Reason};
-use cachalot_prefix::log::{Analysis, Analyzer, LONGEST_LINE, LogReader, Logged};
+use cachalot_prefix::log::{Analysis, Analyzer, LogReader, LoggedRequest, MAX_LINE_BYTES};
 use serde_json::{Value, json};
 
 fn lines(values: &[Value]) -> String {
     values.iter().map(|value| format!("{value}\n")).collect()
 }
 
-fn read(log: &str) -> Vec<Result<Logged, String>> {
+fn read(log: &str) -> Vec<Result<LoggedRequest, String>> {
     LogReader::new(log.as_bytes())
         .map(|logged| logged.map_err(|error| error.to_string()))
         .collect()
 }
 
-fn one(value: &Value) -> Logged {
+fn one(value: &Value) -> LoggedRequest {
     let text = lines(std::slice::from_ref(value));
     read(&text).remove(0).unwrap()
 }
@@ -103,7 +103,7 @@ fn lines_that_are_no_requests_are_told_and_do_not_end_the_log() {
 #[test]
 fn a_line_that_is_too_long_is_passed_over() {
     let body = format!("{}\n", body(&["a"]));
-    let long = io::repeat(b'x').take(LONGEST_LINE as u64 + 10);
+    let long = io::repeat(b'x').take(MAX_LINE_BYTES as u64 + 10);
     let log = BufReader::new(long.chain(b"\n".as_slice()).chain(body.as_bytes()));
     let read: Vec<_> = LogReader::new(log).collect();
     assert_eq!(read.len(), 2);
@@ -116,13 +116,13 @@ fn a_line_that_is_too_long_is_passed_over() {
 
 #[test]
 fn a_log_that_cannot_be_read_ends() {
-    struct Broken;
-    impl Read for Broken {
+    struct LoggedBreak;
+    impl Read for LoggedBreak {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
             Err(io::Error::other("gone"))
         }
     }
-    let read: Vec<_> = LogReader::new(BufReader::new(Broken)).collect();
+    let read: Vec<_> = LogReader::new(BufReader::new(LoggedBreak)).collect();
     assert_eq!(read.len(), 1);
     assert_eq!(
         read[0].as_ref().unwrap_err().to_string(),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use cachalot_model::Message;
 use cachalot_model::wire::{Rendered, Wire};
-use cachalot_prompt::{Occasion, Plan, Prompt, Rules, plan};
+use cachalot_prompt::{Plan, PlanContext, Prompt, Rules, plan};
 
 /// The markers of a first request by Anthropic's rules, except that nothing is too short.
 fn marks(prompt: &Prompt) -> Plan {
@@ -30,7 +30,7 @@ fn marks(prompt: &Prompt) -> Plan {
         one_hour: true,
         minimum: 0,
     };
-    plan(prompt, &rules, &Occasion::default()).plan
+    plan(prompt, &rules, &PlanContext::default()).plan
 }
 
 /// A frozen part of two tools and two pieces of system text.

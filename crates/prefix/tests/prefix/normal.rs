@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use cachalot_core::Seals;
 use cachalot_model::{Catalog, Format, Thinking};
-use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Observed, Rules, diagnose, lint};
-use cachalot_prefix::log::{Analyzer, LogReader, Logged};
+use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Observations, Rules, diagnose, lint};
+use cachalot_prefix::log::{Analyzer, LogReader, LoggedRequest};
 use serde_json::{Value, json};
 
-fn logged(line: &str) -> Logged {
+fn logged(line: &str) -> LoggedRequest {
     LogReader::new(line.as_bytes()).next().unwrap().unwrap()
 }
 
@@ -18,7 +18,7 @@ fn compare(previous: &str, next: &str) -> Diagnosis {
     diagnose(
         &previous.request.sending(),
         &next.request.sending(),
-        &Observed::default(),
+        &Observations::default(),
         &rules,
         &Seals::none(),
     )

@@ -44,7 +44,7 @@ pub enum Note {
     },
     /// The part has no marker because too few are allowed: one was needed at the end of the previous
     /// request, which is out of reach of the lookback from the later markers.
-    GaveWay(Part),
+    MarkerDropped(Part),
     /// One hour was requested, but the provider does not support it.
     NoHour,
 }
@@ -61,7 +61,7 @@ impl fmt::Display for Note {
                 "{part} is too short for the provider to keep it: about {tokens} tokens (estimated \
                  from its bytes), and it keeps {minimum} or more"
             ),
-            Self::GaveWay(part) => write!(
+            Self::MarkerDropped(part) => write!(
                 f,
                 "the turn is long: a marker went where the request before ended, and {part} is left \
                  without one"

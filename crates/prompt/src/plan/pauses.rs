@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cachalot_core::Millis;
 
-use super::places::begins_turn;
+use super::marker_positions::begins_turn;
 use crate::chain::Prompt;
 
 /// The lifetime of a five-minute marker, in milliseconds.
@@ -53,7 +53,7 @@ impl Pauses {
     /// True if the last two pauses, or the only one so far, were longer than five minutes and at most
     /// one hour.
     #[must_use]
-    pub fn favor_an_hour(&self) -> bool {
+    pub fn favor_one_hour(&self) -> bool {
         self.recent[0] == Some(true) && self.recent[1] != Some(false)
     }
 }

@@ -3,21 +3,21 @@
 use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Block, Role};
 
-use super::places::{Place, Places};
-use super::{Keep, Mark, Note, Part, Pauses, Plan, Rules};
+use super::marker_positions::{MarkerPosition, MarkerPositions};
+use super::{Mark, Note, Part, Pauses, Plan, PrefixLifetime, Rules};
 use crate::chain::{Level, Node, Prompt};
 
 /// The minimum number of bytes per token in model input. A part that is too short even by this ratio is
 /// certainly below the provider's minimum; any other part gets a marker, which costs nothing if the part
 /// turns out to be too short.
-const FEWEST_BYTES: u64 = 2;
+const MIN_BYTES_PER_TOKEN: u64 = 2;
 
 /// The usual number of bytes per token.
-const USUAL_BYTES: u64 = 4;
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// The circumstances of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Occasion {
+pub struct PlanContext {
     /// The end of the previous request, if there was one: [`Plan::end`] of its plan. Its cached prefix
     /// can be read at this piece, or from a marker at most one lookback later.
     pub previous_end: Option<u32>,
@@ -28,12 +28,12 @@ pub struct Occasion {
     /// True if no later request has this prefix: nothing is written to the cache, only read.
     pub is_last: bool,
     /// The lifetime of cached prefixes.
-    pub keep: Keep,
+    pub keep: PrefixLifetime,
 }
 
 /// A plan with notes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedMarkers {
     /// The markers.
     pub plan: Plan,
     /// The notes for the user.
@@ -51,100 +51,116 @@ pub struct Planned {
 /// If the end of the previous request is out of reach of their lookbacks, one more marker is placed
 /// exactly there; if that exceeds the limit, the first marker is dropped. A part that is certainly below
 /// the provider's minimum gets no marker. A one-hour marker is never placed after a five-minute marker.
-/// The last request of its kind ([`Occasion::is_last`]) gets markers only where earlier requests have
+/// The last request of its kind ([`PlanContext::is_last`]) gets markers only where earlier requests have
 /// written.
 ///
 /// Pure. The cost depends on the pieces since the previous request, not on the whole prompt.
 #[must_use]
-pub fn plan(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Planned {
+pub fn plan(prompt: &Prompt, rules: &Rules, plan_context: &PlanContext) -> PlannedMarkers {
     if rules.most == 0 {
-        return Planned::default();
+        return PlannedMarkers::default();
     }
     let mut notes = Vec::new();
-    if occasion.keep == Keep::OneHour && !rules.one_hour {
+    if plan_context.keep == PrefixLifetime::OneHour && !rules.one_hour {
         notes.push(Note::NoHour);
     }
-    let is_short = |place: &Place| place.bytes / FEWEST_BYTES < rules.minimum;
-    let mut wanted = wanted(prompt, rules, occasion);
+    let is_short = |place: &MarkerPosition| place.bytes / MIN_BYTES_PER_TOKEN < rules.minimum;
+    let mut marked_parts = marked_parts(prompt, rules, plan_context);
     // The longest part that is too short: the shorter ones are too short as well.
-    let short = wanted.iter().rfind(|(_, place)| is_short(place));
+    let short = marked_parts.iter().rfind(|(_, place)| is_short(place));
     notes.extend(short.map(|(part, place)| Note::BelowMinimum {
         part: *part,
-        tokens: place.bytes.div_ceil(USUAL_BYTES),
+        tokens: place.bytes.div_ceil(BYTES_PER_TOKEN),
         minimum: rules.minimum,
     }));
-    wanted.retain(|(_, place)| !is_short(place));
-    let gave_way = wanted.drain(..wanted.len().saturating_sub(rules.most));
-    notes.extend(gave_way.map(|(part, _)| Note::GaveWay(part)));
-    let hour = hour(prompt, rules, occasion);
-    let marks = wanted.into_iter().map(|(_, place)| Mark {
+    marked_parts.retain(|(_, place)| !is_short(place));
+    let gave_way = marked_parts.drain(..marked_parts.len().saturating_sub(rules.most));
+    notes.extend(gave_way.map(|(part, _)| Note::MarkerDropped(part)));
+    let hour = hour(prompt, rules, plan_context);
+    let marks = marked_parts.into_iter().map(|(_, place)| Mark {
         node: place.node,
         time: match hour.is_some_and(|last| place.node <= last) {
             true => MarkerTime::OneHour,
             false => MarkerTime::FiveMinutes,
         },
     });
-    Planned {
+    PlannedMarkers {
         plan: Plan::of(marks),
         notes,
     }
 }
 
 /// The parts that should get a marker, each in another piece. The first ones are dropped first.
-fn wanted(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Vec<(Part, Place)> {
-    let places = prompt.last().map_or_else(Places::default, |tip| tip.places);
-    let (turn, previous, newest) = match (occasion.is_last, occasion.previous_end) {
+fn marked_parts(
+    prompt: &Prompt,
+    rules: &Rules,
+    plan_context: &PlanContext,
+) -> Vec<(Part, MarkerPosition)> {
+    let marker_positions = prompt
+        .last()
+        .map_or_else(MarkerPositions::default, |tip| tip.marker_positions);
+    let (turn, previous, newest) = match (plan_context.is_last, plan_context.previous_end) {
         (false, _) => (
-            places.turn,
-            out_of_reach(prompt, rules, occasion),
-            places.newest,
+            marker_positions.turn,
+            out_of_reach(prompt, rules, plan_context),
+            marker_positions.newest,
         ),
         (true, Some(_)) => (None, end_before(prompt), None),
         // Nothing was written.
         (true, None) => return Vec::new(),
     };
     let parts = [
-        (Part::Stable, places.stable),
-        (Part::Frozen, places.frozen),
+        (Part::Stable, marker_positions.stable),
+        (Part::Frozen, marker_positions.frozen),
         (Part::Turn, turn),
         (Part::Previous, previous),
         (Part::Whole, newest),
     ];
-    let mut wanted: Vec<(Part, Place)> = Vec::with_capacity(parts.len());
-    wanted.extend(
+    let mut marked_parts: Vec<(Part, MarkerPosition)> = Vec::with_capacity(parts.len());
+    marked_parts.extend(
         parts
             .into_iter()
             .filter_map(|(part, place)| Some((part, place?))),
     );
-    wanted.dedup_by_key(|(_, place)| place.node);
-    wanted
+    marked_parts.dedup_by_key(|(_, place)| place.node);
+    marked_parts
 }
 
 /// The last piece whose marker requests one hour.
-fn hour(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Option<u32> {
-    let places = prompt.last()?.places;
-    match occasion.keep {
+fn hour(prompt: &Prompt, rules: &Rules, plan_context: &PlanContext) -> Option<u32> {
+    let marker_positions = prompt.last()?.marker_positions;
+    match plan_context.keep {
         _ if !rules.one_hour => None,
-        Keep::FiveMinutes => None,
-        Keep::OneHour => Some(u32::MAX),
-        Keep::Auto if occasion.human_paced && occasion.pauses.favor_an_hour() => {
-            places.turn.or(places.frozen).map(|place| place.node)
+        PrefixLifetime::FiveMinutes => None,
+        PrefixLifetime::OneHour => Some(u32::MAX),
+        PrefixLifetime::Auto
+            if plan_context.human_paced && plan_context.pauses.favor_one_hour() =>
+        {
+            marker_positions
+                .turn
+                .or(marker_positions.frozen)
+                .map(|place| place.node)
         }
-        Keep::Auto => None,
+        PrefixLifetime::Auto => None,
     }
 }
 
 /// The end of the previous request, if it is out of reach of the lookbacks from the newest message and
 /// from the end of the previous turn.
-fn out_of_reach(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Option<Place> {
-    let end = occasion.previous_end?;
-    let places = prompt.last()?.places;
-    let marked = [places.newest, places.turn].map(|place| place.map(|place| place.node));
+fn out_of_reach(
+    prompt: &Prompt,
+    rules: &Rules,
+    plan_context: &PlanContext,
+) -> Option<MarkerPosition> {
+    let end = plan_context.previous_end?;
+    let marker_positions = prompt.last()?.marker_positions;
+    let marked =
+        [marker_positions.newest, marker_positions.turn].map(|place| place.map(|place| place.node));
     // Remaining positions of the lookback before the current piece.
     let mut left: Option<u32> = None;
     for node in messages(prompt) {
         let is_marked = marked.contains(&Some(node.depth));
-        if let Some(place) = Place::in_piece(node).filter(|place| place.node <= end) {
+        if let Some(place) = MarkerPosition::in_piece(node).filter(|place| place.node <= end) {
             return (left.is_none() && !is_marked).then_some(place);
         }
         if is_marked {
@@ -156,11 +172,11 @@ fn out_of_reach(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Option<P
 }
 
 /// The end of the last request that wrote to the cache: the last user message before the newest message.
-fn end_before(prompt: &Prompt) -> Option<Place> {
+fn end_before(prompt: &Prompt) -> Option<MarkerPosition> {
     let newest = messages(prompt).skip_while(|node| node.source.is_none());
     let mut place = None;
     for node in newest.skip(1) {
-        place = place.or_else(|| Place::in_piece(node));
+        place = place.or_else(|| MarkerPosition::in_piece(node));
         match node.source.as_ref().map(|message| message.role) {
             Some(Role::User) if place.is_some() => return place,
             Some(_) => place = None,

@@ -2,7 +2,7 @@
 
 use cachalot_model::{Limits, Marking, Model};
 
-use super::MOST_MARKS;
+use super::MAX_MARKERS;
 
 /// The provider's limits for markers, for one model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Rules {
     #[must_use]
     pub fn new(marking: &Marking, limits: &Limits) -> Self {
         Self {
-            most: marking.most.min(MOST_MARKS),
+            most: marking.most.min(MAX_MARKERS),
             lookback: marking.lookback,
             runs_count_once: marking.runs_count_once,
             one_hour: marking.one_hour,

@@ -8,8 +8,8 @@ use cachalot_memory::Record;
 use cachalot_model::wire::{Rendered, Wire};
 use cachalot_model::{Format, Message, OutputFormat, Parameters, ReasoningWish, ToolChoice};
 use cachalot_prompt::{
-    Break, Cause, Level, Listing, Namespace, NodeId, PIECES, Prompt, Sent, Session, Sessions,
-    extends,
+    BreakCause, Level, Namespace, NodeId, PIECES, PrefixBreak, Prompt, SentPrompt, Session,
+    SessionFilter, Sessions, extends,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -25,14 +25,14 @@ fn parameters() -> Parameters {
     }
 }
 
-fn sent(prompt: &Prompt, parameters: &Parameters) -> Sent {
-    Sent {
+fn sent(prompt: &Prompt, parameters: &Parameters) -> SentPrompt {
+    SentPrompt {
         prompt: prompt.clone(),
         namespace: Namespace::of(Format::Messages, parameters),
     }
 }
 
-fn broken(previous: &Prompt, next: &Prompt) -> Break {
+fn broken(previous: &Prompt, next: &Prompt) -> PrefixBreak {
     extends(&sent(previous, &parameters()), &sent(next, &parameters())).unwrap_err()
 }
 
@@ -63,7 +63,7 @@ fn a_break_is_named_by_level_index_and_byte() {
     let found = broken(&one, &other);
     assert_eq!((found.level, found.index), (Level::System, 1));
     // {"system":"tvo"}: the byte behind the first letter.
-    assert_eq!(found.cause, Cause::Changed { offset: 12 });
+    assert_eq!(found.cause, BreakCause::Changed { offset: 12 });
     assert_eq!(
         found.to_string(),
         "the prefix breaks at system[1]: its bytes differ from byte 12 on"
@@ -72,16 +72,16 @@ fn a_break_is_named_by_level_index_and_byte() {
     let late = Prompt::begin(&pieces(&["t1", "t2", "t3"]), &pieces(&["one", "two"]));
     let found = broken(&one, &late);
     assert_eq!((found.level, found.index), (Level::Tool, 2));
-    assert_eq!(found.cause, Cause::Inserted);
+    assert_eq!(found.cause, BreakCause::Inserted);
 
     let found = broken(&late, &one);
     assert_eq!((found.level, found.index), (Level::Tool, 2));
-    assert_eq!(found.cause, Cause::Missing);
+    assert_eq!(found.cause, BreakCause::Missing);
 
     let longer = said(&one, &WIRE, Message::user("a"));
     let found = broken(&said(&longer, &WIRE, Message::assistant("b")), &longer);
     assert_eq!((found.level, found.index), (Level::Message, 1));
-    assert_eq!(found.cause, Cause::Missing);
+    assert_eq!(found.cause, BreakCause::Missing);
 }
 
 #[test]
@@ -430,7 +430,7 @@ proptest! {
             let prompts: Vec<(String, Prompt)> = prompts
                 .map(|it| (it.session.head.id.clone(), it.session.prompt.clone()))
                 .collect();
-            let tree = world.sessions.tree(&Listing::default()).await.unwrap();
+            let tree = world.sessions.tree(&SessionFilter::default()).await.unwrap();
             assert!(tree.unreadable.is_empty());
             tree::is_that_of(&tree, &prompts);
             let stored = unpacked(&tree::records(&*memory, PIECES).await);

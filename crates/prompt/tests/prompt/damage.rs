@@ -3,7 +3,7 @@
 use cachalot_memory::{Filter, Match, Memory, Page, Record};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
-use cachalot_prompt::{Error, ErrorKind, Listing, PIECES, SESSIONS, Sessions};
+use cachalot_prompt::{Error, ErrorKind, PIECES, SESSIONS, SessionFilter, Sessions};
 
 use crate::{frozen, head, in_process, run, say};
 
@@ -69,7 +69,7 @@ fn a_damaged_record_of_the_session_itself() {
             tells(&sessions.open("one").await.unwrap_err(), ErrorKind::Damaged);
         }
         // It is listed as damaged, and can be removed; the other one is as it was.
-        let listed = sessions.list(&Listing::default()).await.unwrap();
+        let listed = sessions.list(&SessionFilter::default()).await.unwrap();
         let state = |id: &str| listed.iter().find(|s| s.id == id).unwrap().state.clone();
         tells(&state("one").unwrap_err(), ErrorKind::Damaged);
         assert_eq!(state("other").unwrap().messages, 2);

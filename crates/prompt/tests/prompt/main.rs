@@ -29,7 +29,9 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{Options, SqliteMemory};
 use cachalot_model::wire::{Rendered, Wire};
 use cachalot_model::{Format, Message};
-use cachalot_prompt::{Head, Occasion, Plan, Prompt, Rules, Session, Sessions, plan as plan_of};
+use cachalot_prompt::{
+    Plan, PlanContext, Prompt, Rules, Session, SessionHead, Sessions, plan as plan_of,
+};
 
 /// Every wire: a small one of ours with and without an array for the system, and the real ones.
 const WIRES: [&(dyn Wire + 'static); 6] = [
@@ -52,7 +54,7 @@ const RULES: Rules = Rules {
 
 /// The markers of a first request.
 fn marks(prompt: &Prompt) -> Plan {
-    plan_of(prompt, &RULES, &Occasion::default()).plan
+    plan_of(prompt, &RULES, &PlanContext::default()).plan
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -87,8 +89,8 @@ fn in_file(path: &Path) -> Sessions {
     Sessions::new(Arc::new(memory), clock, Arc::new(Seals::none()))
 }
 
-fn head(id: &str) -> Head {
-    Head::new(id, "root", "provider", "model", Format::Messages)
+fn head(id: &str) -> SessionHead {
+    SessionHead::new(id, "root", "provider", "model", Format::Messages)
 }
 
 /// A frozen part of two tools and two pieces of system text.

@@ -8,7 +8,8 @@ mod tables;
 use cachalot_model::wire::{MarkerTime, Rendered, Wire, anthropic::Messages};
 use cachalot_model::{Block, Format, Limits, Marking, Message, Role};
 use cachalot_prompt::{
-    Keep, Mark, Note, Occasion, Part, Pauses, Plan, Planned, Prompt, Rules, contiguous, plan,
+    Mark, Note, Part, Pauses, Plan, PlanContext, PlannedMarkers, PrefixLifetime, Prompt, Rules,
+    contiguous, plan,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -16,19 +17,19 @@ use serde_json::Value;
 use crate::{RULES, WIRES, conversation, frozen, said, small::Small};
 
 /// A first request.
-fn first() -> Occasion {
-    Occasion::default()
+fn first() -> PlanContext {
+    PlanContext::default()
 }
 
 /// The request behind one that was planned so.
-fn behind(planned: &Planned) -> Occasion {
-    Occasion {
+fn behind(planned: &PlannedMarkers) -> PlanContext {
+    PlanContext {
         previous_end: planned.plan.end(),
-        ..Occasion::default()
+        ..PlanContext::default()
     }
 }
 
-fn nodes(planned: &Planned) -> Vec<u32> {
+fn nodes(planned: &PlannedMarkers) -> Vec<u32> {
     planned.plan.marks().iter().map(|mark| mark.node).collect()
 }
 
@@ -95,7 +96,7 @@ fn a_piece_that_cannot_carry_a_marker_passes_it_on() {
 }
 
 /// A conversation whose first request was planned, and that has so many more rounds now.
-fn longer(times: usize) -> (Prompt, Prompt, Planned) {
+fn longer(times: usize) -> (Prompt, Prompt, PlannedMarkers) {
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
     let prompt = said(&prompt, &Messages, Message::assistant("b"));
     let prompt = said(&prompt, &Messages, Message::user("c"));
@@ -110,7 +111,7 @@ fn what_the_request_before_wrote_is_marked_if_no_look_back_comes_there() {
         let (_, prompt, before) = longer(times);
         let planned = plan(&prompt, &RULES, &behind(&before));
         assert_eq!(nodes(&planned), expected, "{times} rounds");
-        let gave_way = planned.notes == [Note::GaveWay(Part::Stable)];
+        let gave_way = planned.notes == [Note::MarkerDropped(Part::Stable)];
         assert_eq!(gave_way, times == 10);
     }
 }
@@ -233,7 +234,7 @@ fn the_minimum_of_the_catalog_wins() {
 #[test]
 fn the_last_request_marks_only_what_was_written() {
     let (sent, _, before) = longer(0);
-    let last = Occasion {
+    let last = PlanContext {
         is_last: true,
         ..behind(&before)
     };
@@ -255,7 +256,7 @@ fn the_last_request_marks_only_what_was_written() {
     let prompt = prompt.append(&pieces, source);
     assert_eq!(nodes(&plan(&prompt, &RULES, &last)), [2, 3, 4]);
     // Where nothing was sent, nothing is read.
-    let only = Occasion {
+    let only = PlanContext {
         is_last: true,
         ..first()
     };
@@ -274,12 +275,12 @@ fn rendered(nodes: &[&cachalot_prompt::Node]) -> Vec<Rendered> {
 fn an_end_of_another_conversation_is_ignored() {
     let (_, prompt, _) = longer(2);
     for end in [prompt.len() as u32, u32::MAX] {
-        let occasion = Occasion {
+        let plan_context = PlanContext {
             previous_end: Some(end),
             ..first()
         };
         assert_eq!(
-            plan(&prompt, &RULES, &occasion),
+            plan(&prompt, &RULES, &plan_context),
             plan(&prompt, &RULES, &first())
         );
     }
@@ -289,7 +290,7 @@ fn an_end_of_another_conversation_is_ignored() {
 fn who_takes_no_markers_gets_none() {
     let none = Rules::new(&Marking::default(), &Limits::default());
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
-    assert_eq!(plan(&prompt, &none, &first()), Planned::default());
+    assert_eq!(plan(&prompt, &none, &first()), PlannedMarkers::default());
     let wire = Small { apart: false };
     let tail = wire.tail(&cachalot_model::Parameters::default(), true);
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
@@ -346,16 +347,16 @@ fn slow() -> Pauses {
     pauses
 }
 
-fn occasion() -> impl Strategy<Value = Occasion> {
+fn plan_context() -> impl Strategy<Value = PlanContext> {
     let keep = prop_oneof![
-        Just(Keep::Auto),
-        Just(Keep::FiveMinutes),
-        Just(Keep::OneHour)
+        Just(PrefixLifetime::Auto),
+        Just(PrefixLifetime::FiveMinutes),
+        Just(PrefixLifetime::OneHour)
     ];
     let end = proptest::option::of(0_u32..30);
     let (human_paced, is_slow) = (any::<bool>(), any::<bool>());
     (end, human_paced, is_slow, any::<bool>(), keep).prop_map(
-        |(previous_end, human_paced, is_slow, is_last, keep)| Occasion {
+        |(previous_end, human_paced, is_slow, is_last, keep)| PlanContext {
             previous_end,
             human_paced,
             pauses: if is_slow { slow() } else { Pauses::default() },
@@ -369,14 +370,14 @@ proptest! {
     #[test]
     fn a_plan_keeps_the_rules(
         messages in conversation::messages(12),
-        occasion in occasion(),
+        plan_context in plan_context(),
         (most, lookback, one_hour) in (0_usize..5, 1_u32..8, any::<bool>()),
     ) {
         let rules = Rules { most, lookback, one_hour, ..RULES };
         for wire in marked_wires().into_iter().chain(WIRES) {
             let prompt = messages.iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message.clone()));
-            let planned = plan(&prompt, &rules, &occasion);
-            prop_assert_eq!(&planned, &plan(&prompt, &rules, &occasion));
+            let planned = plan(&prompt, &rules, &plan_context);
+            prop_assert_eq!(&planned, &plan(&prompt, &rules, &plan_context));
             let (marks, nodes) = (planned.plan.marks(), prompt.nodes());
             prop_assert!(marks.len() <= most);
             prop_assert!(marks.windows(2).all(|pair| pair[0].node < pair[1].node));
@@ -391,11 +392,11 @@ proptest! {
 
     /// Bytes and values: markers add fields, and change nothing else.
     #[test]
-    fn markers_change_nothing_else(messages in conversation::messages(12), occasion in occasion()) {
+    fn markers_change_nothing_else(messages in conversation::messages(12), plan_context in plan_context()) {
         for wire in marked_wires() {
             let prompt = messages.iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message.clone()));
             let tail = wire.tail(&cachalot_model::Parameters::default(), true);
-            let planned = plan(&prompt, &RULES, &occasion);
+            let planned = plan(&prompt, &RULES, &plan_context);
             let plain = contiguous(&prompt, wire, &Plan::none(), &tail);
             let marked = contiguous(&prompt, wire, &planned.plan, &tail);
             let added: usize = planned.plan.marks().iter().map(|mark| wire.marker(mark.time).unwrap().len()).sum();

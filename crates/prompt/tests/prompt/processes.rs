@@ -9,7 +9,9 @@ use cachalot_core::Digest;
 use cachalot_model::wire::Wire;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_model::{Message, Parameters, Role};
-use cachalot_prompt::{ErrorKind, Head, Listing, Plan, Prompt, Session, contiguous, prefix};
+use cachalot_prompt::{
+    ErrorKind, Plan, Prompt, Session, SessionFilter, SessionHead, contiguous, prefix,
+};
 
 use crate::conversation::{call, reasoning, result};
 use crate::{WIRES, frozen, head, ids, in_file, run, say, try_say};
@@ -114,7 +116,7 @@ async fn turns(path: &Path, wire: &dyn Wire) {
     let mut main = sessions.create_from(head("one"), prompt).await.unwrap();
     turn(&mut main, wire, "a \u{1F433} \"quoted\" \u{0} question").await;
     turn(&mut main, wire, "another").await;
-    let of = Head {
+    let of = SessionHead {
         parent: Some("one".to_owned()),
         ..head("fork")
     };
@@ -173,7 +175,7 @@ fn what_was_sent_before_a_kill_is_what_the_next_request_begins_with() {
                 assert_eq!(Digest::of(&body[..length]).to_string(), digest);
                 serde_json::from_slice::<serde_json::Value>(&body).unwrap();
             }
-            let tree = sessions.tree(&Listing::default()).await.unwrap();
+            let tree = sessions.tree(&SessionFilter::default()).await.unwrap();
             assert_eq!((tree.sharing.prompts, tree.sharing.leaves), (2, 2));
             assert_eq!(sessions.sweep().await.unwrap().pieces, 0);
         });

@@ -2,7 +2,7 @@
 
 use cachalot_model::wire::{Rendered, Wire, anthropic::Messages, chat::Chat};
 use cachalot_model::{Block, Format, Message, Role};
-use cachalot_prompt::{Cause, ErrorKind, Level, Session, Target};
+use cachalot_prompt::{BreakCause, ErrorKind, Level, Session, Target};
 
 use crate::conversation::{call, reasoning, result, tool};
 use crate::small::Small;
@@ -51,7 +51,7 @@ fn into_another_format_and_back() {
         let broken = session.rerender(&Chat, target).await.unwrap().unwrap();
         assert_eq!((broken.level, broken.index), (Level::Tool, 0));
         let (from, to) = (Format::Messages, Format::Chat);
-        assert_eq!(broken.cause, Cause::Rerendered { from, to });
+        assert_eq!(broken.cause, BreakCause::Rerendered { from, to });
         assert!(
             broken
                 .to_string()
@@ -110,7 +110,7 @@ fn with_other_tools() {
         };
         let broken = session.rerender(&Messages, more).await.unwrap().unwrap();
         assert_eq!((broken.level, broken.index), (Level::Tool, 2));
-        assert_eq!(broken.cause, Cause::Inserted);
+        assert_eq!(broken.cause, BreakCause::Inserted);
         // Another model of the same provider has none of it cached.
         let other = Target {
             model: "other",
@@ -172,7 +172,7 @@ fn what_cannot_be_said_stops_it() {
         };
         let small = Small { apart: true };
         let error = session.rerender(&small, target).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Unsayable);
+        assert_eq!(error.kind, ErrorKind::Inexpressible);
         assert!(error.to_string().contains("`one`"), "{error}");
         assert!(error.to_string().contains("no word for this"), "{error}");
         assert_eq!(ids(&session.prompt), before);

@@ -8,7 +8,7 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_model::{Format, Message, Parameters, Usage};
 use cachalot_prompt::{
-    ErrorKind, Listing, Namespace, PIECES, Prompt, SESSIONS, Sessions, Tail, Target,
+    ErrorKind, Namespace, PIECES, Prompt, SESSIONS, SessionFilter, Sessions, Tail, Target,
 };
 use proptest::prelude::*;
 
@@ -137,7 +137,7 @@ fn lists() {
             of.parent = (number == 7).then(|| "s-000".to_owned());
             sessions.create_from(of, frozen(&Messages)).await.unwrap();
         }
-        let all = sessions.list(&Listing::default()).await.unwrap();
+        let all = sessions.list(&SessionFilter::default()).await.unwrap();
         assert_eq!(all.len(), 600);
         assert_eq!(all[0].id, "s-599");
         assert!(all.windows(2).all(|pair| pair[0].saved >= pair[1].saved));
@@ -145,18 +145,18 @@ fn lists() {
         assert_eq!((first.messages, first.pieces), (0, 4));
         assert_eq!(first.prompt, frozen(&Messages).tip());
         assert_eq!(first.bytes, frozen(&Messages).bytes());
-        let some = Listing {
+        let some = SessionFilter {
             agent: Some("helper"),
             workspace: Some("/w"),
             limit: Some(2),
-            ..Listing::default()
+            ..SessionFilter::default()
         };
         let some = sessions.list(&some).await.unwrap();
         let some: Vec<&str> = some.iter().map(|s| s.id.as_str()).collect();
         assert_eq!(some, ["s-597", "s-591"]);
-        let children = Listing {
+        let children = SessionFilter {
             parent: Some("s-000"),
-            ..Listing::default()
+            ..SessionFilter::default()
         };
         let children = sessions.list(&children).await.unwrap();
         assert_eq!(children.len(), 1);
@@ -166,7 +166,7 @@ fn lists() {
         clock.advance(Duration::from_millis(1));
         old.save().await.unwrap();
         assert_eq!(
-            sessions.list(&Listing::default()).await.unwrap()[0].id,
+            sessions.list(&SessionFilter::default()).await.unwrap()[0].id,
             "s-000"
         );
     });
@@ -354,7 +354,7 @@ fn known_secrets_are_kept_and_noted() {
         assert!(session.holds_secrets() && again.holds_secrets());
         // The prefix is what was sent.
         assert_eq!(ids(&again.prompt), ids(&session.prompt));
-        let listed = sessions.list(&Listing::default()).await.unwrap();
+        let listed = sessions.list(&SessionFilter::default()).await.unwrap();
         assert!(listed[0].state.as_ref().unwrap().holds_secrets);
     });
 }
@@ -387,7 +387,7 @@ fn what_sessions_do_may_move_between_threads() {
     moves(&sessions.open("one"));
     moves(&sessions.remove("one"));
     moves(&sessions.sweep());
-    moves(&sessions.list(&Listing::default()));
+    moves(&sessions.list(&SessionFilter::default()));
     moves(&sessions.create(head("one")));
     let mut session = run(sessions.create(head("one"))).unwrap();
     moves(&session);

@@ -10,7 +10,8 @@ use cachalot_memory::{Filter, Memory, Page, Record};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{
-    End, ErrorKind, Forest, Level, Listing, NodeId, PIECES, Prompt, SESSIONS, Sessions, Tree,
+    ErrorKind, Level, NodeId, PIECES, PrefixTree, PrefixTreeBuilder, Prompt, PromptEnd, SESSIONS,
+    SessionFilter, Sessions,
 };
 
 use crate::double::{Double, Fate};
@@ -22,12 +23,12 @@ fn talk(prompt: &Prompt, texts: &[&str]) -> Prompt {
     })
 }
 
-fn names(ends: &[End]) -> Vec<&str> {
+fn names(ends: &[PromptEnd]) -> Vec<&str> {
     ends.iter().map(|end| end.name.as_str()).collect()
 }
 
 /// The last run that two runs have before them or are themselves.
-fn meet(tree: &Tree, mut one: usize, mut other: usize) -> Option<usize> {
+fn meet(tree: &PrefixTree, mut one: usize, mut other: usize) -> Option<usize> {
     while one != other {
         // A run stands behind its parent.
         let later = if one > other { &mut one } else { &mut other };
@@ -37,7 +38,7 @@ fn meet(tree: &Tree, mut one: usize, mut other: usize) -> Option<usize> {
 }
 
 /// How many pieces two prompts have in common, as the tree says.
-fn common(tree: &Tree, one: (usize, &End), other: (usize, &End)) -> u64 {
+fn common(tree: &PrefixTree, one: (usize, &PromptEnd), other: (usize, &PromptEnd)) -> u64 {
     meet(tree, one.0, other.0).map_or(0, |meet| {
         let run = &tree.runs[meet];
         let all = run.pieces_before + run.pieces;
@@ -46,12 +47,12 @@ fn common(tree: &Tree, one: (usize, &End), other: (usize, &End)) -> u64 {
 }
 
 /// The tree has each prefix of these prompts once, and says of them what is so.
-pub(crate) fn is_that_of(tree: &Tree, prompts: &[(String, Prompt)]) {
+pub(crate) fn is_that_of(tree: &PrefixTree, prompts: &[(String, Prompt)]) {
     let chains: BTreeMap<&str, Vec<NodeId>> = prompts
         .iter()
         .map(|(name, prompt)| (name.as_str(), ids(prompt)))
         .collect();
-    let ends: Vec<(usize, &End)> = tree
+    let ends: Vec<(usize, &PromptEnd)> = tree
         .runs
         .iter()
         .enumerate()
@@ -106,8 +107,8 @@ pub(crate) fn is_that_of(tree: &Tree, prompts: &[(String, Prompt)]) {
     assert_eq!(sharing.prompts, prompts.len() as u64);
 }
 
-fn forest(prompts: &[(String, Prompt)]) -> Tree {
-    let mut forest = Forest::default();
+fn forest(prompts: &[(String, Prompt)]) -> PrefixTree {
+    let mut forest = PrefixTreeBuilder::default();
     for (name, prompt) in prompts {
         forest.insert(name, prompt);
     }
@@ -121,7 +122,7 @@ fn prompts_become_runs_with_what_is_in_them() {
     let first = talk(&begun, &[long, "b", "c", "d"]);
     let inner = talk(&begun, &[long]);
     let second = talk(&inner, &["b", "other"]);
-    let mut forest = Forest::default();
+    let mut forest = PrefixTreeBuilder::default();
     for (name, prompt) in [("first", &first), ("second", &second), ("inner", &inner)] {
         forest.insert(name, prompt);
     }
@@ -176,7 +177,7 @@ fn prompts_that_begin_differently_have_roots_of_their_own() {
     assert_eq!(meet(&tree, 0, 1), None);
     assert_eq!(tree.sharing.shared_bytes(), 0);
     assert!((tree.sharing.dedup_ratio() - 1.0).abs() < 1e-12);
-    let nothing = Forest::default().tree();
+    let nothing = PrefixTreeBuilder::default().tree();
     assert_eq!((nothing.runs.len(), nothing.leaves().count()), (0, 0));
     assert!((nothing.sharing.dedup_ratio() - 1.0).abs() < 1e-12);
 }
@@ -184,7 +185,7 @@ fn prompts_that_begin_differently_have_roots_of_their_own() {
 /// A conversation that is asked something aside at every turn: as deep as it is long.
 #[test]
 fn a_deep_tree_needs_no_stack() {
-    let mut forest = Forest::default();
+    let mut forest = PrefixTreeBuilder::default();
     let mut main = Prompt::default();
     for turn in 0..20_000 {
         main = talk(&main, &[&turn.to_string()]);
@@ -219,7 +220,7 @@ fn stored_sessions_become_the_same_tree() {
         say(&mut fork, Message::user("a review")).await;
         say(&mut main, Message::assistant("an answer")).await;
         sessions.create(head("c")).await.unwrap();
-        let tree = sessions.tree(&Listing::default()).await.unwrap();
+        let tree = sessions.tree(&SessionFilter::default()).await.unwrap();
         let prompts = [
             ("a".to_owned(), fork.prompt.clone()),
             ("b".to_owned(), main.prompt.clone()),
@@ -230,9 +231,9 @@ fn stored_sessions_become_the_same_tree() {
         assert_eq!(tree.empty, ["c"]);
         assert_eq!(tree.runs[0].words.as_deref(), Some("a question"));
         // Some of them only.
-        let listing = Listing {
+        let listing = SessionFilter {
             agent: Some("reviewer"),
-            ..Listing::default()
+            ..SessionFilter::default()
         };
         let tree = sessions.tree(&listing).await.unwrap();
         is_that_of(&tree, &prompts[..1]);
@@ -261,7 +262,7 @@ fn every_piece_is_read_once() {
                 .unwrap();
         }
         calls.store(0, Ordering::SeqCst);
-        let tree = sessions.tree(&Listing::default()).await.unwrap();
+        let tree = sessions.tree(&SessionFilter::default()).await.unwrap();
         assert_eq!(tree.sharing.pieces, 4 + 50 + 20);
         // The list, each session's record, each piece.
         assert_eq!(calls.load(Ordering::SeqCst), 1 + 20 + tree.sharing.pieces);
@@ -291,7 +292,7 @@ fn damaged_sessions_are_listed_and_spoil_nothing() {
             say(&mut session, Message::user("same")).await;
             prompts.push((id.to_owned(), session.prompt.clone()));
         }
-        let sound = sessions.tree(&Listing::default()).await.unwrap();
+        let sound = sessions.tree(&SessionFilter::default()).await.unwrap();
         is_that_of(&sound, &prompts);
         let mut damages = 0;
         for space in [SESSIONS, PIECES] {
@@ -308,7 +309,7 @@ fn damaged_sessions_are_listed_and_spoil_nothing() {
                         .settle()
                         .await
                         .unwrap();
-                    let tree = sessions.tree(&Listing::default()).await.unwrap();
+                    let tree = sessions.tree(&SessionFilter::default()).await.unwrap();
                     let bad: Vec<&str> = tree.unreadable.iter().map(|(id, _)| &**id).collect();
                     assert!(!bad.is_empty(), "{}", record.key);
                     for (id, error) in &tree.unreadable {
@@ -328,7 +329,7 @@ fn damaged_sessions_are_listed_and_spoil_nothing() {
         }
         // Two heads, two times two pieces of one session, four that both have; each three times.
         assert_eq!(damages, 3 * (2 + 4 + 2 * 4));
-        let again = sessions.tree(&Listing::default()).await.unwrap();
+        let again = sessions.tree(&SessionFilter::default()).await.unwrap();
         assert_eq!(again.runs, sound.runs);
     });
 }
@@ -338,7 +339,7 @@ fn secrets_are_masked_in_the_words_of_a_run() {
     let seals = Seals::under(DigestKey::new([7; 32]));
     seals.learn("hunter2hunter2");
     let key = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890";
-    let mut forest = Forest::new(Arc::new(seals));
+    let mut forest = PrefixTreeBuilder::new(Arc::new(seals));
     for text in [
         format!("{key} is my key"),
         // It would be cut in two.

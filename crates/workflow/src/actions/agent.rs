@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    AgentDefinition, Cancel, Chat, ErrorKind, Event, Listener, Stop, Sum, Team, Written,
+    AgentDefinition, CancellationToken, Chat, ErrorKind, Event, Listener, SourceFile, Stop, Team,
+    UsageTotals,
 };
 use cachalot_core::{Seals, tree};
 use cachalot_model::{Budget, Meter};
@@ -134,7 +135,7 @@ impl Action for Run {
         }
         let mut chat = begin(&given, Arc::new(team), &name, runtime).await?;
         let calling = runtime.meter.calling();
-        let turn = chat.turn(input, &Cancel::default()).await;
+        let turn = chat.turn(input, &CancellationToken::default()).await;
         drop(calling);
         let sum = chat.close().await;
         account(&given, &name, &sum, runtime).await;
@@ -215,7 +216,7 @@ async fn begin(
 }
 
 /// Records the cost and the savings of a turn, whether it succeeded or failed.
-async fn account(given: &Given<'_>, name: &str, sum: &Sum, runtime: &Runtime) {
+async fn account(given: &Given<'_>, name: &str, sum: &UsageTotals, runtime: &Runtime) {
     if sum.model_calls == 0 {
         if sum.saved.calls > 0 {
             spending::tell_saved(runtime, sum.saved);
@@ -282,7 +283,7 @@ fn load(given: &Given<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failur
         Some(houses) => houses.builtins(),
         None => Arc::default(),
     };
-    let written = Written {
+    let written = SourceFile {
         text: &text,
         directory: path.parent().unwrap_or(Path::new("")),
         environment: &runtime.environment,
@@ -350,7 +351,7 @@ struct Told {
 }
 
 impl Listener for Told {
-    fn tell(&self, event: &Event<'_>) {
+    fn on_event(&self, event: &Event<'_>) {
         match event {
             Event::ToolEnded { agent, answer } => {
                 let failed = if answer.output.is_error {

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use cachalot_agent::definition::Builtins;
-use cachalot_agent::{Team, Written};
+use cachalot_agent::{SourceFile, Team};
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, Entry, Kind, Section};
 use cachalot_model::budget::Budget;
@@ -210,7 +210,7 @@ fn read(
         None => Settings::default(),
     };
     problems.extend(unknown_programs(tree, &settings.value));
-    let written = Written {
+    let written = SourceFile {
         text,
         directory: &directory_of(Path::new(&*tree.place.file)),
         environment,

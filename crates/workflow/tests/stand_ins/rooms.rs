@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use cachalot_agent::definition::Builtins;
 use cachalot_agent::{
-    AgentDefinition, Error, ErrorKind, House, Listener, Team, Toolboxes, event::Nobody,
+    AgentDefinition, Dependencies, Error, ErrorKind, Listener, Team, Toolboxes, event::DenyAll,
 };
 use cachalot_cache::Witness;
 use cachalot_core::{Clock, Seals};
@@ -57,9 +57,13 @@ impl Rooms {
 
 #[async_trait]
 impl Houses for Rooms {
-    async fn house(&self, team: &Arc<Team>, listener: Arc<dyn Listener>) -> Result<House, String> {
+    async fn house(
+        &self,
+        team: &Arc<Team>,
+        listener: Arc<dyn Listener>,
+    ) -> Result<Dependencies, String> {
         let begun = Arc::clone(&self.begun);
-        Ok(House {
+        Ok(Dependencies {
             models: self.models.configured_as(team.configured.clone()),
             toolboxes: Arc::new(self.clone()),
             tools: self.context.clone(),
@@ -68,12 +72,12 @@ impl Houses for Rooms {
             context: Vec::new(),
             hooks: None,
             listener,
-            approver: Arc::new(Nobody),
+            approver: Arc::new(DenyAll),
             human_paced: false,
             single_turn: false,
             protected: Vec::new(),
             strict_forks: true,
-            name_session: Arc::new(move || {
+            new_session_id: Arc::new(move || {
                 format!("session-{}", begun.fetch_add(1, Ordering::SeqCst))
             }),
         })

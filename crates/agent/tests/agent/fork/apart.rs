@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_agent::{Cancel, Chat, Inherit};
+use cachalot_agent::{CancellationToken, Chat, Inherit};
 use cachalot_simulator::{Script, ScriptedReply};
 use serde_json::json;
 
@@ -49,7 +49,7 @@ permissions: {allow: ['*']}
         world.tools = tools.iter().map(|tool| Arc::clone(tool) as _).collect();
         let mut chat = world.chat().await;
         world.turn(&mut chat, "How deep?").await;
-        chat.reviewed().await;
+        chat.wait_for_review().await;
         let mut denied = review(&world).denied;
         denied.sort_unstable();
         let others = OF_OTHERS.iter().chain(&["transfer_task", "write_file"]);
@@ -93,7 +93,7 @@ otherwise: {{{thought}text: hello}}
         let mut chat = world.chat().await;
         world.turn(&mut chat, "Hello.").await;
         let fork = chat.fork(spec(&["read_file"], Inherit::Full)).unwrap();
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         let (report, turn) = tokio::join!(
             fork.run("Look back.", &cancel),
             world.turn(&mut chat, "Go.")

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_agent::{Cancel, Chat, Difference, ErrorKind, ForkReport, Inherit, Inherited};
+use cachalot_agent::{
+    CancellationToken, Chat, ErrorKind, ForkDifference, ForkReport, Inherit, InheritedPart,
+};
 use cachalot_core::ManualClock;
 use cachalot_simulator::ScriptedReply;
 
@@ -11,9 +13,9 @@ use super::{forked, spec, whales};
 use crate::told::Note;
 use crate::world::{NOW, WIRES, Wire, World};
 
-fn named(report: &ForkReport) -> Vec<Inherited> {
+fn named(report: &ForkReport) -> Vec<InheritedPart> {
     let differences = report.differences.iter();
-    differences.map(|difference| difference.what).collect()
+    differences.map(|difference| difference.part).collect()
 }
 
 /// The warnings of forks.
@@ -34,7 +36,7 @@ fn texts(count: usize) -> Vec<ScriptedReply> {
 
 #[tokio::test]
 async fn what_each_option_leaves_out_is_named_and_is_no_reason_to_warn() {
-    use Inherited::{History, Scope, SessionId, SessionStart, System, Tools};
+    use InheritedPart::{History, Scope, SessionId, SessionStart, System, Tools};
     for wire in WIRES {
         let mut world = World::new(wire, &whales(""), texts(5)).await.in_file();
         let clock = Arc::new(ManualClock::at(NOW));
@@ -61,8 +63,8 @@ async fn what_each_option_leaves_out_is_named_and_is_no_reason_to_warn() {
             let report = forked(&chat, spec(&["read_file"], inherit), "Look back.").await;
             assert_eq!(named(&report), expected, "{wire:?} {inherit:?}");
             assert_eq!(world.told.warnings().len(), warned);
-            for Difference { what, parent, fork } in &report.differences {
-                assert!(parent != fork || *what == Tools, "{what}: {parent} {fork}");
+            for ForkDifference { part, parent, fork } in &report.differences {
+                assert!(parent != fork || *part == Tools, "{part}: {parent} {fork}");
                 assert!(parent.chars().count() < 70, "{parent}");
             }
             if inherit == Inherit::Session {
@@ -96,19 +98,24 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
         )
     };
     let effort = |name: &str| format!(", reasoning_effort: {name}");
-    for (before, after, what, shown) in [
-        (effort("high"), effort("low"), Inherited::Reasoning, "low"),
-        (form("one"), form("two"), Inherited::Prefill, "two"),
+    for (before, after, part, shown) in [
+        (
+            effort("high"),
+            effort("low"),
+            InheritedPart::Reasoning,
+            "low",
+        ),
+        (form("one"), form("two"), InheritedPart::Prefill, "two"),
         (
             pins("auto"),
             pins("disabled"),
-            Inherited::ProviderPins,
+            InheritedPart::ProviderPins,
             "disabled",
         ),
         (
             ", parallel_tool_calls: true".to_owned(),
             ", parallel_tool_calls: false".to_owned(),
-            Inherited::Tools,
+            InheritedPart::Tools,
             "false",
         ),
     ] {
@@ -116,11 +123,11 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
         // It is as strict as tests are.
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
         let refused = fork
-            .run("Look back.", &Cancel::default())
+            .run("Look back.", &CancellationToken::default())
             .await
             .unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Fork);
-        let name = what.to_string();
+        let name = part.to_string();
         for part in ["the review", chat.session(), name.as_str(), shown] {
             assert!(refused.message.contains(part), "{part}: {refused}");
         }
@@ -132,7 +139,7 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
             .await
             .unwrap();
         let report = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
-        assert_eq!((report.text.as_str(), named(&report)), ("yes", vec![what]));
+        assert_eq!((report.text.as_str(), named(&report)), ("yes", vec![part]));
         let is_warned = |note: &Note| match note {
             // Whose warning it is, is said once.
             Note::Fork(holder, note) => {
@@ -153,12 +160,15 @@ async fn the_model_that_is_asked_already_inherits_everything_and_one_that_is_not
         let mut chat = world.chat().await;
         world.turn(&mut chat, "How deep?").await;
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
-        let same = fork.asking("test").unwrap();
-        assert_eq!(same.inherits(), Inherit::Full);
-        let report = same.run("Look back.", &Cancel::default()).await.unwrap();
+        let same = fork.with_model("test").unwrap();
+        assert_eq!(same.inherited_parts(), Inherit::Full);
+        let report = same
+            .run("Look back.", &CancellationToken::default())
+            .await
+            .unwrap();
         assert_eq!(report.differences, []);
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
-        assert!(fork.asking("nobody/knows").is_err());
+        assert!(fork.with_model("nobody/knows").is_err());
         world.check();
     }
 }
@@ -173,9 +183,12 @@ async fn another_model_inherits_nothing() {
     let mut chat = world.chat().await;
     world.turn(&mut chat, "How deep?").await;
     let fork = chat.fork(spec(&["read_file"], Inherit::Full)).unwrap();
-    let fork = fork.asking("other").unwrap();
-    assert_eq!(fork.inherits(), Inherit::None);
-    let report = fork.run("Look back.", &Cancel::default()).await.unwrap();
+    let fork = fork.with_model("other").unwrap();
+    assert_eq!(fork.inherited_parts(), Inherit::None);
+    let report = fork
+        .run("Look back.", &CancellationToken::default())
+        .await
+        .unwrap();
     assert_eq!(report.first.unwrap().cache_read, 0);
     let warnings = warnings(&world);
     let [warning] = warnings.as_slice() else {
@@ -193,8 +206,12 @@ async fn another_model_inherits_nothing() {
     );
     let dollars = format!("${:.4}", tokens * 3e-6);
     assert!(warning.contains(&dollars), "{warning}: {dollars}");
-    for what in [Inherited::Model, Inherited::Reasoning, Inherited::History] {
-        assert!(named(&report).contains(&what), "{what}: {report:?}");
+    for part in [
+        InheritedPart::Model,
+        InheritedPart::Reasoning,
+        InheritedPart::History,
+    ] {
+        assert!(named(&report).contains(&part), "{part}: {report:?}");
     }
     let session = world.session(&report.session).await;
     assert_eq!((session.head.origin, session.messages), (None, 2));
@@ -214,9 +231,12 @@ async fn a_model_with_other_output_limits_inherits_everything() {
         let mut chat = world.chat().await;
         world.turn(&mut chat, "How deep?").await;
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
-        let fork = fork.asking("other").unwrap();
-        assert_eq!(fork.inherits(), Inherit::Full, "{wire:?}");
-        let report = fork.run("Look back.", &Cancel::default()).await.unwrap();
+        let fork = fork.with_model("other").unwrap();
+        assert_eq!(fork.inherited_parts(), Inherit::Full, "{wire:?}");
+        let report = fork
+            .run("Look back.", &CancellationToken::default())
+            .await
+            .unwrap();
         assert_eq!(report.differences, [], "{wire:?}");
         assert!(report.first.unwrap().cache_read >= 1_024, "{report:?}");
         let limit = match wire {
@@ -243,8 +263,10 @@ async fn a_fork_that_is_to_inherit_nothing_asks_another_model_without_a_warning(
     let mut chat = world.chat().await;
     world.turn(&mut chat, "How deep?").await;
     let fork = chat.fork(spec(&[], Inherit::None)).unwrap();
-    let fork = fork.asking("other").unwrap();
-    fork.run("Look back.", &Cancel::default()).await.unwrap();
+    let fork = fork.with_model("other").unwrap();
+    fork.run("Look back.", &CancellationToken::default())
+        .await
+        .unwrap();
     assert_eq!(warnings(&world), [""; 0]);
     world.check();
 }
@@ -262,7 +284,7 @@ async fn a_conversation_with_calls_does_not_go_where_there_must_be_tools_for_the
     for inherit in [Inherit::Prompt, Inherit::Session] {
         let fork = chat.fork(spec(&[], inherit)).unwrap();
         let refused = fork
-            .run("Look back.", &Cancel::default())
+            .run("Look back.", &CancellationToken::default())
             .await
             .unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Fork);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_agent::{Cancel, ErrorKind, ForkSpec, Inherit, Stop};
+use cachalot_agent::{CancellationToken, ErrorKind, ForkSpec, Inherit, Stop};
 use cachalot_cache::{Bounds, Cache, Ledger, Options};
 use cachalot_core::Seals;
 use cachalot_hooks::{Event, Output};
@@ -263,9 +263,9 @@ async fn a_gated_fork_refuses_tools_that_the_provider_runs() {
         let mut chat = world.chat().await;
         world.turn(&mut chat, "Hello.").await;
         let fork = chat.fork(spec(&["safe"], Inherit::Full)).unwrap();
-        let fork = fork.asking("other").unwrap();
+        let fork = fork.with_model("other").unwrap();
         let refused = fork
-            .run("Look back.", &Cancel::default())
+            .run("Look back.", &CancellationToken::default())
             .await
             .unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Fork, "{option}");
@@ -297,7 +297,7 @@ async fn a_fork_that_goes_on_with_such_a_model_refuses_unless_it_has_no_gate() {
         let mut chat = world.chat().await;
         world.turn(&mut chat, "Hello.").await;
         let fork = chat.fork(spec).unwrap();
-        match fork.run("Look back.", &Cancel::default()).await {
+        match fork.run("Look back.", &CancellationToken::default()).await {
             Ok(report) => assert!(goes && report.text == "done"),
             Err(error) => assert!(!goes && error.kind == ErrorKind::Fork, "{error}"),
         }

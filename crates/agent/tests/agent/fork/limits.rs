@@ -105,7 +105,7 @@ async fn what_was_set_aside_for_a_request_that_failed_is_there_again() {
     let world = World::new(Wire::Chat, &team("budget: {max_tokens: 1300}\n"), replies).await;
     let mut chat = world.chat().await;
     world.turn(&mut chat, "Hello.").await;
-    let cancel = cachalot_agent::Cancel::default();
+    let cancel = cachalot_agent::CancellationToken::default();
     chat.turn("Go.", &cancel).await.unwrap_err();
     assert_eq!(world.turn(&mut chat, "Thanks.").await.text, "Welcome.");
     world.check();

@@ -220,7 +220,7 @@ async fn the_first_request_of_a_review_reads_its_parents_cached_prefix_and_with_
         shown: "`messages`, which thinks",
     };
     for provider in PROVIDERS.iter().chain([&thinking]) {
-        for (option, inherits) in [("full", true), ("none", false)] {
+        for (option, inherited_parts) in [("full", true), ("none", false)] {
             let replies = ["1,200 m.", "In May.", "Nothing to keep."].map(ScriptedReply::text);
             let keys = format!(
                 "toolsets: [{{type: filesystem}}]\n    review: {{every_turns: 2, inherit: {option}}}"
@@ -230,12 +230,12 @@ async fn the_first_request_of_a_review_reads_its_parents_cached_prefix_and_with_
             let mut chat = world.chat().await;
             world.turn(&mut chat, "How deep?").await;
             world.turn(&mut chat, "When?").await;
-            chat.reviewed().await;
+            chat.wait_for_review().await;
             let received = world.simulator.received();
             let parent = cached_prefix(&received[..2]);
             assert!(parent > 1_024, "{}", provider.shown);
             let first = review(&world).first.unwrap();
-            let expected = if inherits { parent } else { 0 };
+            let expected = if inherited_parts { parent } else { 0 };
             assert_eq!(first.cache_read, expected, "{} {option}", provider.shown);
             assert!(first.total_input() > 1_024, "{} {option}", provider.shown);
             world.check_between(&[2]);

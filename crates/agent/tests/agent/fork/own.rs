@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    AgentDefinition, Cancel, Chat, ContextSource, ErrorKind, ForkSpec, Inherit, Stop, Sum,
+    AgentDefinition, CancellationToken, Chat, ContextSource, ErrorKind, ForkSpec, Inherit, Stop,
+    UsageTotals,
 };
 use cachalot_hooks::Event;
 use cachalot_simulator::{Fault, ScriptedReply, ScriptedUsage};
@@ -111,7 +112,7 @@ async fn a_fork_counts_against_the_budget_of_the_chat() {
     assert!(matches!(turn.stop, Stop::Budget(_)), "{turn:?}");
     let report = forked(&chat, spec(&[], Inherit::Full), "Go.").await;
     assert!(matches!(report.stop, Stop::Budget(_)), "{report:?}");
-    assert_eq!((report.sum, report.first), (Sum::default(), None));
+    assert_eq!((report.sum, report.first), (UsageTotals::default(), None));
     world.check();
 }
 
@@ -198,7 +199,10 @@ async fn a_fork_needs_a_name_something_to_do_and_something_said() {
         assert!(refused.message.contains(what), "{refused}");
     }
     let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
-    let refused = fork.run(" \n", &Cancel::default()).await.unwrap_err();
+    let refused = fork
+        .run(" \n", &CancellationToken::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Input);
     world.check();
 }
@@ -212,7 +216,7 @@ async fn a_fork_ends_with_its_chat_and_when_it_is_cancelled() {
         let tools = vec![Arc::clone(&forever) as _];
         let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
         let fork = chat.fork(spec(&["forever"], Inherit::Full)).unwrap();
-        let cancel = Cancel::default();
+        let cancel = CancellationToken::default();
         let switch = cancel.clone();
         let running = tokio::spawn(async move { fork.run("Go.", &switch).await });
         let began = Note::Fork(
@@ -250,7 +254,10 @@ async fn a_fork_that_failed_is_paid_for_all_the_same() {
     let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
     let before = chat.total();
     let fork = chat.fork(spec(&["safe"], Inherit::Full)).unwrap();
-    let failed = fork.run("Go.", &Cancel::default()).await.unwrap_err();
+    let failed = fork
+        .run("Go.", &CancellationToken::default())
+        .await
+        .unwrap_err();
     assert_eq!(failed.kind, ErrorKind::Model);
     assert_eq!(chat.total().model_calls, before.model_calls + 1);
     world.check();
@@ -320,7 +327,10 @@ otherwise: {text: yes}
     let (world, chat) = after_a_turn(world, |_| {}).await;
     let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
     let much = "deep ".repeat(10_000);
-    let failed = fork.run(&much, &Cancel::default()).await.unwrap_err();
+    let failed = fork
+        .run(&much, &CancellationToken::default())
+        .await
+        .unwrap_err();
     assert!(
         failed.message.contains("and not a summary of it"),
         "{failed}"
@@ -343,7 +353,7 @@ async fn a_turn_that_was_interrupted_is_mended_in_the_fork_alone() {
         let mut chat = world.chat().await;
         {
             // Its future is dropped: nobody has mended anything.
-            let never = Cancel::default();
+            let never = CancellationToken::default();
             let turn = chat.turn("Go.", &never);
             let began = |world: &World| {
                 world

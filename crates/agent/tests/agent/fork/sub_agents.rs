@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_agent::Cancel;
+use cachalot_agent::CancellationToken;
 use cachalot_hooks::Event;
 use cachalot_simulator::{Fault, ScriptedReply};
 use serde_json::json;
@@ -197,7 +197,7 @@ async fn forked_sub_agents_end_with_the_turn_and_are_told_of_like_any() {
         Event::SessionStart,
     ]);
     let mut chat = world.chat().await;
-    let cancel = Cancel::default();
+    let cancel = CancellationToken::default();
     world
         .told
         .cancel_when(&cancel, |note| *note == Note::Began("forever".to_owned()));

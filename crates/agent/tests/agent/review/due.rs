@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use cachalot_agent::Cancel;
+use cachalot_agent::CancellationToken;
 use cachalot_core::Spend;
 use cachalot_hooks::{Event, Output, Synthetic};
 use cachalot_simulator::{ScriptedReply, ScriptedUsage};
 
-use super::{desk, hanging, reviewed, shell, store, text};
+use super::{desk, hanging, shell, store, text, wait_for_review};
 use crate::ear::Says;
 use crate::world::{WIRES, Wire};
 
@@ -25,10 +25,12 @@ async fn a_turn_that_does_not_end_counts_for_nothing_and_the_review_comes_with_t
             nothing(),
             text("three"),
         ];
-        let desk = desk(wire, &reviewed("every_turns: 2"), replies).await;
+        let desk = desk(wire, &wait_for_review("every_turns: 2"), replies).await;
         let mut chat = desk.world.chat().await;
         desk.world.turn(&mut chat, "1").await;
-        chat.turn("2", &Cancel::default()).await.unwrap_err();
+        chat.turn("2", &CancellationToken::default())
+            .await
+            .unwrap_err();
         assert!(!chat.is_reviewing());
         desk.world.turn(&mut chat, "3").await;
         assert_eq!(desk.review(&mut chat).await.result(), "none");
@@ -46,11 +48,13 @@ async fn so_it_is_in_another_process() {
         text("two"),
         nothing(),
     ];
-    let mut desk = desk(Wire::Messages, &reviewed("every_turns: 2"), replies).await;
+    let mut desk = desk(Wire::Messages, &wait_for_review("every_turns: 2"), replies).await;
     desk.world = desk.world.in_file();
     let mut chat = desk.world.chat().await;
     desk.world.turn(&mut chat, "1").await;
-    chat.turn("2", &Cancel::default()).await.unwrap_err();
+    chat.turn("2", &CancellationToken::default())
+        .await
+        .unwrap_err();
     let session = chat.session().to_owned();
     chat.close().await;
     desk.world.restart();
@@ -73,7 +77,7 @@ async fn a_turn_that_begins_with_a_summary_counts() {
         text("two"),
         nothing(),
     ];
-    let file = reviewed("every_turns: 2")
+    let file = wait_for_review("every_turns: 2")
         .replace("    review:", "    compaction_threshold: 0.9\n    review:");
     let desk = desk(Wire::Chat, &file, replies).await;
     let mut chat = desk.world.chat().await;
@@ -89,7 +93,7 @@ async fn a_turn_that_begins_with_a_summary_counts() {
 #[tokio::test]
 async fn a_turn_that_a_hook_answers_is_none_to_look_back_over() {
     let replies = vec![text("one"), text("two"), nothing()];
-    let desk = desk(Wire::Chat, &reviewed("every_turns: 2"), replies).await;
+    let desk = desk(Wire::Chat, &wait_for_review("every_turns: 2"), replies).await;
     let known = Output {
         synthetic: Some(Synthetic {
             content: "A whale.".to_owned(),
@@ -118,7 +122,12 @@ async fn a_turn_that_a_hook_answers_is_none_to_look_back_over() {
 async fn a_review_that_breaks_down_tells_what_it_did_and_used() {
     for wire in WIRES {
         let replies = vec![text("2 km."), shell(), store(), ScriptedReply::error(400)];
-        let desk = desk(wire, &reviewed("every_turns: 1, tools: [memory]"), replies).await;
+        let desk = desk(
+            wire,
+            &wait_for_review("every_turns: 1, tools: [memory]"),
+            replies,
+        )
+        .await;
         let mut chat = desk.world.chat().await;
         desk.world.turn(&mut chat, "How deep?").await;
         let review = desk.review(&mut chat).await;
@@ -138,7 +147,7 @@ async fn a_hook_that_hears_of_a_warning_keeps_no_answer_back() {
     let replies = vec![text("2 km."), hanging(), text("Welcome.")];
     let desk = desk(
         Wire::Chat,
-        &reviewed("every_turns: 1, tools: [memory]"),
+        &wait_for_review("every_turns: 1, tools: [memory]"),
         replies,
     )
     .await;
@@ -149,7 +158,7 @@ async fn a_hook_that_hears_of_a_warning_keeps_no_answer_back() {
     desk.world.turn(&mut chat, "How deep?").await;
     let request = |world: &crate::world::World| world.bodies().len() == 2;
     desk.world.until("the review's request", request).await;
-    let cancel = Cancel::default();
+    let cancel = CancellationToken::default();
     let turn = chat.turn("Thanks.", &cancel);
     let turn = tokio::time::timeout(Duration::from_secs(5), turn).await;
     assert_eq!(turn.expect("an answer").unwrap().text, "Welcome.");

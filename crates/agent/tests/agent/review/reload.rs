@@ -9,7 +9,7 @@ use cachalot_simulator::ScriptedReply;
 use cachalot_tools::{Tool, Toolbox};
 use serde_json::json;
 
-use super::{Counting, reviewed, text};
+use super::{Counting, text, wait_for_review};
 use crate::bodies::{Turn, turns};
 use crate::world::{WIRES, World};
 
@@ -39,7 +39,12 @@ async fn tools_that_came_later_are_taken_over_when_the_user_wants_it() {
     for wire in WIRES {
         let call = ScriptedReply::call("late", json!({}));
         let replies = vec![text("2 km."), call, text("It is done."), text("Yes.")];
-        let world = World::new(wire, &reviewed("every_turns: 0, tools: [grep]"), replies).await;
+        let world = World::new(
+            wire,
+            &wait_for_review("every_turns: 0, tools: [grep]"),
+            replies,
+        )
+        .await;
         let mut house = world.house();
         let growing = Arc::new(Growing {
             inner: Arc::clone(&house.toolboxes),

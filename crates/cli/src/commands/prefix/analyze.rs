@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use cachalot_core::{Cost, Seals};
 use cachalot_model::Catalog;
-use cachalot_prefix::log::{Analysis, Analyzer, Breaks, Broken, Logged};
-use cachalot_prompt::Listing;
+use cachalot_prefix::log::{Analysis, Analyzer, BreakGroup, LoggedBreak, LoggedRequest};
+use cachalot_prompt::SessionFilter;
 use serde_json::{Value, json};
 
 use crate::arguments::{PrefixAnalyze, Where};
@@ -157,14 +157,14 @@ async fn read_sessions(
     };
     let sessions = sessions::open(&place, surroundings, Arc::clone(warn))?;
     let mut listed = sessions
-        .list(&Listing::default())
+        .list(&SessionFilter::default())
         .await
         .map_err(Trouble::failed)?;
     // Oldest first, as in a log.
     listed.reverse();
     for summary in listed {
         match sessions.open(&summary.id).await {
-            Ok(Some(session)) => analyzer.take(Logged::of_session(&session)),
+            Ok(Some(session)) => analyzer.take(LoggedRequest::from_session(&session)),
             Ok(None) => {}
             Err(error) => warn(&error.to_string()),
         }
@@ -239,7 +239,7 @@ fn lost(tokens: u64, cost: Cost) -> String {
     }
 }
 
-fn of_breaks(number: usize, breaks: &Breaks) -> String {
+fn of_breaks(number: usize, breaks: &BreakGroup) -> String {
     let cause = breaks
         .cause
         .map_or("the cause is not known", |cause| cause.what());
@@ -258,7 +258,7 @@ fn of_breaks(number: usize, breaks: &Breaks) -> String {
     text
 }
 
-fn of_example(broken: &Broken) -> String {
+fn of_example(broken: &LoggedBreak) -> String {
     let diagnosis = &broken.diagnosis;
     let place = diagnosis
         .at
@@ -309,7 +309,7 @@ fn document(name: &str, analysis: &Analysis) -> Value {
     })
 }
 
-fn breaks_json(breaks: &Breaks) -> Value {
+fn breaks_json(breaks: &BreakGroup) -> Value {
     let examples = breaks.examples.iter().map(|example| {
         let diagnosis = &example.diagnosis;
         json!({

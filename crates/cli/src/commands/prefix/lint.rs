@@ -7,7 +7,7 @@ use cachalot_core::secret::{find_credentials, mask_credentials};
 use cachalot_core::tree::Node;
 use cachalot_core::{Place, Problem};
 use cachalot_model::Catalog;
-use cachalot_prefix::diagnosis::{self, Finding, LikelyCause, Rules, Suspect, lint_text};
+use cachalot_prefix::diagnosis::{self, LikelyCause, LintFinding, Rules, SuspectText, lint_text};
 use cachalot_prefix::request;
 use cachalot_prompt::Level;
 use serde_json::{Value, json};
@@ -151,8 +151,8 @@ fn of_length(tokens: u64, rules: &Rules) -> String {
 }
 
 /// Describes a finding and its location; the value of a credential is left out.
-fn told(finding: &Finding) -> String {
-    let Finding {
+fn told(finding: &LintFinding) -> String {
+    let LintFinding {
         cause,
         level,
         index,
@@ -173,7 +173,7 @@ fn named(cause: LikelyCause, word: Option<&str>) -> String {
     }
 }
 
-fn problem(finding: &Finding, place: Option<&Place>) -> Problem {
+fn problem(finding: &LintFinding, place: Option<&Place>) -> Problem {
     let problem = Problem::new(finding.cause.code(), told(finding));
     let problem = problem.help(finding.cause.remedy());
     match place {
@@ -228,7 +228,7 @@ fn agents(source: &AgentFile) -> Result<Checked> {
         let Some(text) = node.as_text().filter(|_| INSTRUCTIONS.contains(&key)) else {
             return;
         };
-        for Suspect {
+        for SuspectText {
             cause,
             word,
             is_fault,
@@ -257,7 +257,7 @@ fn agents(source: &AgentFile) -> Result<Checked> {
 
 /// Returns the parts of an instruction that will change: volatile words inserted by a program, and templates
 /// that insert such words.
-fn changing(text: &str) -> Vec<Suspect<'_>> {
+fn changing(text: &str) -> Vec<SuspectText<'_>> {
     let mut found = lint_text(text);
     for template in text.split("{{").skip(1) {
         let template = template.split("}}").next().unwrap_or_default();
@@ -268,7 +268,7 @@ fn changing(text: &str) -> Vec<Suspect<'_>> {
                 .find(|(name, _)| *name == word)
                 .map(|(_, cause)| *cause)
         });
-        found.extend(asked.map(|cause| Suspect {
+        found.extend(asked.map(|cause| SuspectText {
             cause,
             offset: 0,
             word: Some(template.trim()),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cachalot_core::clock::iso8601;
 use cachalot_model::Message;
-use cachalot_prompt::{Level, Listing, Session, Sessions};
+use cachalot_prompt::{Level, Session, SessionFilter, Sessions};
 use serde_json::json;
 
 use super::absent;
@@ -89,7 +89,7 @@ impl Export<'_> {
 
     /// Chooses all conversations, in the order of the tree.
     async fn of_tree(&self, sessions: &Sessions) -> Result<Chosen> {
-        let listing = Listing::default();
+        let listing = SessionFilter::default();
         let tree = sessions.tree(&listing).await.map_err(Trouble::failed)?;
         for (_, error) in &tree.unreadable {
             (self.warn)(&error.to_string());
@@ -149,7 +149,7 @@ impl Export<'_> {
 
     /// Returns for each session whether it holds secrets.
     async fn secret(&self, sessions: &Sessions) -> Result<HashMap<String, bool>> {
-        let listed = sessions.list(&Listing::default()).await;
+        let listed = sessions.list(&SessionFilter::default()).await;
         let listed = listed.map_err(Trouble::failed)?.into_iter();
         Ok(listed
             .filter_map(|summary| Some((summary.id, summary.state.ok()?.holds_secrets)))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use cachalot_agent::{Provenance, Sum};
+use cachalot_agent::{Provenance, UsageTotals};
 use cachalot_core::clock::iso8601;
 use cachalot_model::{Block, Message, Role, ToolResult, wire};
 use cachalot_prompt::{Session, prefix};
@@ -76,19 +76,19 @@ pub(super) fn people(session: &Session) -> Result<()> {
                 called.insert(&call.id, &call.name);
             }
         }
-        if let Some(provenance) = Provenance::of(message) {
+        if let Some(provenance) = Provenance::from_message(message) {
             text += &format!("  ({})\n", words::synthetic(&provenance));
         }
     }
     render::out(&text)
 }
 
-fn used(session: &Session) -> Sum {
-    Sum {
+fn used(session: &Session) -> UsageTotals {
+    UsageTotals {
         model_calls: u32::try_from(session.totals.answers).unwrap_or(u32::MAX),
         usage: session.totals.usage,
         paid: session.totals.spent,
-        ..Sum::default()
+        ..UsageTotals::default()
     }
 }
 

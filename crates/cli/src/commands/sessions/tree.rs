@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
 
-use cachalot_prompt::{End, Level, Listing, Overview, Run, Sessions, Tree};
+use cachalot_prompt::{
+    Level, PrefixTree, PromptEnd, SessionFilter, SessionOverview, Sessions, TreeRun,
+};
 use serde_json::{Value, json};
 
 use crate::outcome::{Result, Trouble};
@@ -12,9 +14,9 @@ use crate::render::visible::on_one_line;
 
 /// Prints the tree of all sessions, or of those of one agent.
 pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool) -> Result<()> {
-    let listing = Listing {
+    let listing = SessionFilter {
         agent,
-        ..Listing::default()
+        ..SessionFilter::default()
     };
     let tree = sessions.tree(&listing).await.map_err(Trouble::failed)?;
     let listed = sessions.list(&listing).await.map_err(Trouble::failed)?;
@@ -36,13 +38,13 @@ pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool
 }
 
 /// Draws the tree of conversations that are not stored sessions.
-pub(crate) fn drawn(tree: &Tree) -> String {
+pub(crate) fn drawn(tree: &PrefixTree) -> String {
     let known = HashMap::new();
     Family { tree, known }.drawn(lines())
 }
 
 /// Returns the same as JSON.
-pub(crate) fn json(tree: &Tree) -> Value {
+pub(crate) fn json(tree: &PrefixTree) -> Value {
     let known = HashMap::new();
     Family { tree, known }.json()
 }
@@ -74,8 +76,8 @@ const PLAIN: Lines = Lines {
 
 /// A tree, and the sessions in it by id.
 struct Family<'a> {
-    tree: &'a Tree,
-    known: HashMap<String, Overview>,
+    tree: &'a PrefixTree,
+    known: HashMap<String, SessionOverview>,
 }
 
 impl Family<'_> {
@@ -120,7 +122,7 @@ impl Family<'_> {
     }
 
     /// Formats a session that ends in a run.
-    fn ended(&self, run: &Run, end: &End) -> String {
+    fn ended(&self, run: &TreeRun, end: &PromptEnd) -> String {
         let mut text = self.session(&end.name);
         let inner = end.pieces - run.pieces_before;
         if inner < run.pieces {
@@ -131,7 +133,7 @@ impl Family<'_> {
 
     fn session(&self, name: &str) -> String {
         let mut text = on_one_line(name);
-        if let Some(Overview { head, .. }) = self.known.get(name) {
+        if let Some(SessionOverview { head, .. }) = self.known.get(name) {
             let whose = format!("  {} ({}/{})", head.agent, head.provider, head.model);
             text += &on_one_line(&whose);
         }
@@ -179,9 +181,9 @@ impl Family<'_> {
         })
     }
 
-    fn end_json(&self, end: &End) -> Value {
+    fn end_json(&self, end: &PromptEnd) -> Value {
         let mut told = json!({"id": end.name, "pieces": end.pieces, "bytes": end.bytes});
-        if let Some(Overview { head, .. }) = self.known.get(&end.name) {
+        if let Some(SessionOverview { head, .. }) = self.known.get(&end.name) {
             told["agent"] = json!(head.agent);
             told["provider"] = json!(head.provider);
             told["model"] = json!(head.model);
@@ -194,7 +196,7 @@ impl Family<'_> {
     }
 }
 
-fn described(run: &Run) -> String {
+fn described(run: &TreeRun) -> String {
     let mut text = format!(
         "{} · {} · about {}",
         place(run),
@@ -211,7 +213,7 @@ fn described(run: &Run) -> String {
 }
 
 /// Describes the part of the prompt in a run: `tools to message 4`, `messages 5–8`.
-fn place(run: &Run) -> String {
+fn place(run: &TreeRun) -> String {
     let (first, last) = (run.messages_before + 1, run.messages_before + run.messages);
     match run.levels {
         (Level::Message, _) if run.messages == 0 => format!("the rest of message {last}"),
@@ -228,7 +230,7 @@ fn place(run: &Run) -> String {
 mod tests {
     use cachalot_model::Format;
     use cachalot_model::wire::{Wire as _, chat::Chat};
-    use cachalot_prompt::{Forest, Head, Origin, Prompt, Totals};
+    use cachalot_prompt::{Origin, PrefixTreeBuilder, Prompt, SessionHead, SessionTotals};
 
     use super::*;
 
@@ -237,19 +239,19 @@ mod tests {
         before.append(&Chat.message(&message).unwrap(), message)
     }
 
-    fn overview(id: &str, parent: Option<&str>, forked: bool) -> (String, Overview) {
+    fn overview(id: &str, parent: Option<&str>, forked: bool) -> (String, SessionOverview) {
         let origin = || Origin {
             session: "main".to_owned(),
             created: 0,
         };
-        let head = Head {
+        let head = SessionHead {
             parent: parent.map(str::to_owned),
             origin: forked.then(origin),
-            ..Head::new(id, "root", "openai", "gpt-4o", Format::Chat)
+            ..SessionHead::new(id, "root", "openai", "gpt-4o", Format::Chat)
         };
-        let overview = Overview {
+        let overview = SessionOverview {
             head,
-            totals: Totals::default(),
+            totals: SessionTotals::default(),
             messages: 0,
             pieces: 0,
             bytes: 0,
@@ -264,7 +266,7 @@ mod tests {
         let begun = Prompt::begin(&[], &[Chat.system("You help.")]);
         let asked = prompt(&begun, "a\u{7}sked");
         let main = prompt(&prompt(&asked, "one"), "two");
-        let mut forest = Forest::default();
+        let mut forest = PrefixTreeBuilder::default();
         forest.insert("short", &asked);
         forest.insert("main", &main);
         let review = prompt(&asked, "review");

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use cachalot_cache::{Begun, Join, Key, Mode, Policy, Reason, Share};
 
-use super::question::Question;
-use super::settings::Settings;
+use super::question::TurnQuestion;
+use super::settings::ResponseCacheSettings;
 use super::store::FlatFile;
-use super::turns::{Replayed, Running, Turn};
+use super::turns::{ActiveTurn, ModelTurn, ReplayedTurn};
 use super::{CacheResponse, replay, settings_of};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
 /// The cache policy of turns. Turns never join a running call: a turn belongs to its own conversation.
-pub(super) fn policy(question: &Question, mode: Mode) -> Policy {
-    let Settings {
+pub(super) fn policy(question: &TurnQuestion, mode: Mode) -> Policy {
+    let ResponseCacheSettings {
         ttl,
         max_entries,
         max_bytes,
@@ -48,9 +48,9 @@ impl CacheResponse {
         let (store, is_new) = self
             .stores
             .of(&input.agent_name, &settings)
-            .map_err(|why| Fault::new(not_kept(&input.agent_name, &why)))?;
+            .map_err(|why| Fault::new(not_stored_message(&input.agent_name, &why)))?;
         let flat = store.flat.clone();
-        let question = Question::of(&*view, settings, store, input, prompt, &self.seals);
+        let question = TurnQuestion::new(&*view, settings, store, input, prompt, &self.seals);
         match flat {
             Some(file) => {
                 let mut output = self.begin_in_file(question, &*file, input).await;
@@ -59,14 +59,14 @@ impl CacheResponse {
                 }
                 Ok(output)
             }
-            None => Ok(self.begin_in_memory(question, input).await),
+            None => Ok(self.begin_in_store(question, input).await),
         }
     }
 
-    async fn begin_in_memory(&self, question: Question, input: &Input) -> Output {
+    async fn begin_in_store(&self, question: TurnQuestion, input: &Input) -> Output {
         let cache = question.store.cache.clone();
         if let Some(reason) = &question.bypass {
-            if let Some(block) = frozen(&question, &reason.to_string()) {
+            if let Some(block) = frozen_output(&question, &reason.to_string()) {
                 return block;
             }
             let ticket = cache.bypass(
@@ -74,7 +74,7 @@ impl CacheResponse {
                 &policy(&question, question.mode),
                 reason.clone(),
             );
-            return self.lead(question, Some(ticket), input);
+            return self.begin_model_turn(question, Some(ticket), input);
         }
         let mut mode = self.mode_for(&question).await;
         loop {
@@ -83,15 +83,17 @@ impl CacheResponse {
                 .await;
             match begun {
                 Err(miss) => return blocked(&miss.to_string()),
-                Ok(Begun::Run(ticket)) => return self.lead(question, Some(ticket), input),
+                Ok(Begun::Run(ticket)) => {
+                    return self.begin_model_turn(question, Some(ticket), input);
+                }
                 Ok(Begun::Served(outcome)) => {
                     let form = question.form.as_ref();
-                    match replay::of_entry(&outcome, form, &*self.clock).await {
+                    match replay::from_entry(&outcome, form, &*self.clock).await {
                         Ok(output) => {
                             self.replay(&question, outcome.key, input);
                             return output;
                         }
-                        Err(why) => match without_the_entry(mode) {
+                        Err(why) => match mode_without_entry(mode) {
                             Some(next) => mode = next,
                             None => return blocked(&format!("frozen: {why}")),
                         },
@@ -103,7 +105,7 @@ impl CacheResponse {
 
     /// Returns the mode for the lookup. Where answers must match an output schema, an entry that does
     /// not match (any more) is no hit and must not be counted as one.
-    async fn mode_for(&self, question: &Question) -> Mode {
+    async fn mode_for(&self, question: &TurnQuestion) -> Mode {
         let mode = question.mode;
         if question.form.is_none() {
             return mode;
@@ -114,12 +116,12 @@ impl CacheResponse {
             .probe(&question.call(), &policy(question, mode))
             .await;
         let is_unfit = match found {
-            Ok(outcome) => replay::of_entry(&outcome, question.form.as_ref(), &*self.clock)
+            Ok(outcome) => replay::from_entry(&outcome, question.form.as_ref(), &*self.clock)
                 .await
                 .is_err(),
             Err(_) => false,
         };
-        match without_the_entry(mode) {
+        match mode_without_entry(mode) {
             Some(next) if is_unfit => next,
             _ => mode,
         }
@@ -127,16 +129,16 @@ impl CacheResponse {
 
     async fn begin_in_file(
         &self,
-        question: Question,
+        question: TurnQuestion,
         file: &dyn FlatFile,
         input: &Input,
     ) -> Output {
         let mut message = None;
-        if question.bypass.is_none() && looks(question.mode) {
+        if question.bypass.is_none() && reads_cache(question.mode) {
             match file.get(&question.matched).await {
                 Ok(Some(text)) => {
                     let form = question.form.as_ref();
-                    if let Ok(output) = replay::of_file(text, &file.name(), form) {
+                    if let Ok(output) = replay::from_file(text, &file.name(), form) {
                         self.replay(&question, Key::of(&question.call()), input);
                         return output;
                     }
@@ -149,10 +151,10 @@ impl CacheResponse {
             Some(reason) => reason.clone(),
             None => Reason::Absent,
         };
-        if let Some(block) = frozen(&question, &reason.to_string()) {
+        if let Some(block) = frozen_output(&question, &reason.to_string()) {
             return block;
         }
-        let mut output = self.lead(question, None, input);
+        let mut output = self.begin_model_turn(question, None, input);
         if let Some(why) = message {
             add_message(&mut output, &why);
         }
@@ -160,36 +162,36 @@ impl CacheResponse {
     }
 
     /// Records that a model answers.
-    fn lead(
+    fn begin_model_turn(
         &self,
-        question: Question,
+        question: TurnQuestion,
         ticket: Option<cachalot_cache::Ticket>,
         input: &Input,
     ) -> Output {
-        let running = Running {
+        let running = ModelTurn {
             question,
             ticket,
             rejected: None,
         };
-        self.turns.put(input, Turn::Runs(Box::new(running)));
+        self.turns.put(input, ActiveTurn::Runs(Box::new(running)));
         Output::default()
     }
 
     /// Records that the cache answers: a stop hook may still reject the answer.
-    fn replay(&self, question: &Question, key: Key, input: &Input) {
-        let replayed = Replayed {
+    fn replay(&self, question: &TurnQuestion, key: Key, input: &Input) {
+        let replayed = ReplayedTurn {
             store: Arc::clone(&question.store),
             matched: question.matched.clone(),
             key,
             is_read_only: matches!(question.mode, Mode::ReadOnly | Mode::Frozen),
             is_rejected: false,
         };
-        self.turns.put(input, Turn::Replayed(replayed));
+        self.turns.put(input, ActiveTurn::ReplayedTurn(replayed));
     }
 }
 
 /// The mode to continue with if an entry exists but cannot be replayed; `None` if the run is frozen.
-fn without_the_entry(mode: Mode) -> Option<Mode> {
+fn mode_without_entry(mode: Mode) -> Option<Mode> {
     match mode {
         Mode::On | Mode::Refresh => Some(Mode::Refresh),
         Mode::ReadOnly | Mode::Off => Some(Mode::Off),
@@ -197,13 +199,13 @@ fn without_the_entry(mode: Mode) -> Option<Mode> {
     }
 }
 
-fn looks(mode: Mode) -> bool {
+fn reads_cache(mode: Mode) -> bool {
     matches!(mode, Mode::On | Mode::ReadOnly | Mode::Frozen)
 }
 
 /// In a frozen run, every user question is answered from the cache or blocked. Implicit questions are
 /// exempt.
-fn frozen(question: &Question, why: &str) -> Option<Output> {
+fn frozen_output(question: &TurnQuestion, why: &str) -> Option<Output> {
     let is_bound = question.mode == Mode::Frozen && !question.is_implicit;
     is_bound.then(|| {
         let agent = &question.agent;
@@ -227,7 +229,7 @@ fn add_message(output: &mut Output, text: &str) {
     });
 }
 
-fn not_kept(agent: &str, why: &str) -> String {
+fn not_stored_message(agent: &str, why: &str) -> String {
     format!("the answers of `{agent}` are not kept: {why}")
 }
 

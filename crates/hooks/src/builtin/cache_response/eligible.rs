@@ -3,14 +3,14 @@
 use cachalot_core::Millis;
 use cachalot_model::StopReason;
 
-use super::kept::check;
-use super::question::Question;
-use super::settings::Matching;
+use super::question::TurnQuestion;
+use super::settings::MatchingMode;
+use super::stored_answer::check;
 use crate::input::{Answer, Input, TurnCall};
 
 /// Returns the reason not to store the answer of a turn, judged by everything except its text.
-pub(super) fn judge(
-    question: &Question,
+pub(super) fn check_answer(
+    question: &TurnQuestion,
     input: &Input,
     answer: &Answer,
     now: Millis,
@@ -27,7 +27,7 @@ pub(super) fn judge(
         rejected,
     } = answer;
     if let Some(why) = rejected {
-        return Err(not_accepted(why));
+        return Err(rejection_message(why));
     }
     if *synthetic {
         return Err("a hook answered".to_owned());
@@ -41,10 +41,10 @@ pub(super) fn judge(
     if input.agent_name != question.agent {
         return Err(format!("another agent answered: `{}`", input.agent_name));
     }
-    if says_more(question, input) {
+    if has_extra_context(question, input) {
         return Err("the user said more during the turn".to_owned());
     }
-    if stands_elsewhere(question, input) {
+    if has_prefix_changed(question, input) {
         return Err(
             "the session was continued elsewhere, or summarized, during the turn".to_owned(),
         );
@@ -56,10 +56,10 @@ pub(super) fn judge(
                 .to_owned(),
         );
     }
-    finished(finish.as_ref())?;
+    check_finish(finish.as_ref())?;
     calls
         .iter()
-        .try_for_each(|call| lasts(question, call, now))?;
+        .try_for_each(|call| check_call(question, call, now))?;
     match added_by.first() {
         Some(who) if question.settings.ttl.is_none() => Err(format!(
             "`{who}` added to the message what may change; it would be kept with a `ttl`"
@@ -69,7 +69,7 @@ pub(super) fn judge(
 }
 
 /// Formats the reason not to store an answer that a stop hook rejected.
-pub(super) fn not_accepted(why: &str) -> String {
+pub(super) fn rejection_message(why: &str) -> String {
     /// Maximum characters of the hook's message.
     const SHOWN: usize = 200;
     let line = why.lines().next().unwrap_or_default();
@@ -78,37 +78,37 @@ pub(super) fn not_accepted(why: &str) -> String {
 }
 
 /// Returns the reason not to store a text.
-pub(super) fn judge_text(question: &Question, text: &str) -> Result<(), String> {
+pub(super) fn check_text(question: &TurnQuestion, text: &str) -> Result<(), String> {
     check(text, question.form.as_ref())
 }
 
-fn says_more(question: &Question, input: &Input) -> bool {
+fn has_extra_context(question: &TurnQuestion, input: &Input) -> bool {
     let differs = |then: Option<&str>, now: Option<&str>| match (then, now) {
         (Some(then), Some(now)) => then != now,
         _ => false,
     };
     let prompt = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
-    differs(Some(&question.typed), prompt)
+    differs(Some(&question.message), prompt)
         || differs(question.last.as_deref(), input.last_user_message.as_deref())
 }
 
 /// True if the answer may depend on tool results from earlier in the session. With
-/// [`Matching::Conversation`], these results are part of the key.
-fn may_be_outdated(question: &Question, input: &Input) -> bool {
+/// [`MatchingMode::Conversation`], these results are part of the key.
+fn may_be_outdated(question: &TurnQuestion, input: &Input) -> bool {
     let prompt = input.prompt.as_ref();
-    question.settings.matching == Matching::Question
+    question.settings.matching == MatchingMode::Question
         && question.settings.ttl.is_none()
         && prompt.is_some_and(|prompt| prompt.after_results)
 }
 
 /// True if the conversation before the question differs from the one at its lookup.
-fn stands_elsewhere(question: &Question, input: &Input) -> bool {
+fn has_prefix_changed(question: &TurnQuestion, input: &Input) -> bool {
     let prompt = input.prompt.as_ref();
-    question.settings.matching == Matching::Conversation
+    question.settings.matching == MatchingMode::Conversation
         && prompt.is_some_and(|prompt| prompt.prefix != question.prefix)
 }
 
-fn finished(finish: Option<&StopReason>) -> Result<(), String> {
+fn check_finish(finish: Option<&StopReason>) -> Result<(), String> {
     Err(match finish {
         Some(StopReason::End | StopReason::StopText) => return Ok(()),
         None => "no model answered".to_owned(),
@@ -121,7 +121,7 @@ fn finished(finish: Option<&StopReason>) -> Result<(), String> {
 
 /// Returns an error unless the result of a tool call stays valid until a witness or an expiry
 /// invalidates it.
-fn lasts(question: &Question, call: &TurnCall, now: Millis) -> Result<(), String> {
+fn check_call(question: &TurnQuestion, call: &TurnCall, now: Millis) -> Result<(), String> {
     let TurnCall {
         name,
         read_only,

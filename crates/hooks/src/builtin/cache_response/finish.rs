@@ -7,12 +7,12 @@ use cachalot_core::{Millis, Spend};
 
 use super::CacheResponse;
 use super::begin::policy;
-use super::eligible::{judge, judge_text, not_accepted};
-use super::kept::Kept;
-use super::question::Question;
+use super::eligible::{check_answer, check_text, rejection_message};
+use super::question::TurnQuestion;
 use super::store::FlatFile;
-use super::turns::{Rejected, Replayed, Running, Turn};
-use crate::builtin::redact_secrets::{self, Masks};
+use super::stored_answer::StoredAnswer;
+use super::turns::{ActiveTurn, ModelTurn, RejectedAnswer, ReplayedTurn};
+use crate::builtin::redact_secrets::{self, SecretMask};
 use crate::input::{Answer, Input};
 use crate::output::{Fault, Output};
 
@@ -23,53 +23,57 @@ impl CacheResponse {
             return Ok(Output::default());
         };
         match (self.turns.take(input), &answer.rejected) {
-            (None, _) | (Some(Turn::Replayed(_)), None) => Ok(Output::default()),
-            (Some(Turn::Replayed(replayed)), Some(_)) => self.take_back(replayed, input).await,
-            (Some(Turn::Runs(mut running)), Some(why)) => {
+            (None, _) | (Some(ActiveTurn::ReplayedTurn(_)), None) => Ok(Output::default()),
+            (Some(ActiveTurn::ReplayedTurn(replayed)), Some(_)) => {
+                self.erase_rejected(replayed, input).await
+            }
+            (Some(ActiveTurn::Runs(mut running)), Some(why)) => {
                 let elapsed = running.ticket.as_ref().map(Ticket::elapsed);
-                running.rejected = Some(Rejected {
+                running.rejected = Some(RejectedAnswer {
                     why: why.clone(),
                     spent: spent(answer, elapsed.unwrap_or_default()),
                 });
-                self.turns.put(input, Turn::Runs(running));
+                self.turns.put(input, ActiveTurn::Runs(running));
                 Ok(Output::default())
             }
-            (Some(Turn::Runs(running)), None) => self.settle(*running, answer, input).await,
+            (Some(ActiveTurn::Runs(running)), None) => {
+                self.finish_model_turn(*running, answer, input).await
+            }
         }
     }
 
     /// Ends a turn. If its last answer was rejected, the ledger records the cost.
     pub(super) async fn end(&self, input: &Input) -> Result<Output, Fault> {
         match self.turns.take(input) {
-            Some(Turn::Replayed(replayed)) if replayed.is_rejected => {
-                self.take_back(replayed, input).await
+            Some(ActiveTurn::ReplayedTurn(replayed)) if replayed.is_rejected => {
+                self.erase_rejected(replayed, input).await
             }
-            Some(Turn::Runs(running)) => {
-                if let Some(Rejected { why, spent }) = running.rejected {
-                    let reason = Reason::Declined(not_accepted(&why));
+            Some(ActiveTurn::Runs(running)) => {
+                if let Some(RejectedAnswer { why, spent }) = running.rejected {
+                    let reason = Reason::Declined(rejection_message(&why));
                     decline(&running.question, running.ticket, spent, reason).await;
                 }
                 Ok(Output::default())
             }
-            Some(Turn::Replayed(_)) | None => Ok(Output::default()),
+            Some(ActiveTurn::ReplayedTurn(_)) | None => Ok(Output::default()),
         }
     }
 
     /// Stores the answer of a turn, or records the reason why not.
-    async fn settle(
+    async fn finish_model_turn(
         &self,
-        running: Running,
+        running: ModelTurn,
         answer: &Answer,
         input: &Input,
     ) -> Result<Output, Fault> {
-        let Running {
+        let ModelTurn {
             question, ticket, ..
         } = running;
-        let masks = self.masks(input);
-        let text = masks.and_then(|masks| masks.text(&answer.text));
+        let secret_mask = self.secret_mask(input);
+        let text = secret_mask.and_then(|secret_mask| secret_mask.text(&answer.text));
         let text = text.unwrap_or_else(|| answer.text.clone());
-        let verdict = judge(&question, input, answer, self.clock.now())
-            .and_then(|()| judge_text(&question, &text));
+        let verdict = check_answer(&question, input, answer, self.clock.now())
+            .and_then(|()| check_text(&question, &text));
         match (ticket, question.store.flat.clone()) {
             (Some(ticket), _) => {
                 self.end_ticket(&question, ticket, verdict, text, answer, input)
@@ -77,8 +81,9 @@ impl CacheResponse {
                 Ok(Output::default())
             }
             (None, Some(file)) => {
-                let verdict = verdict.and_then(|()| self.may_lie_open(&question, &text, masks));
-                put_into(&*file, &question, verdict, &text, answer).await
+                let verdict = verdict
+                    .and_then(|()| self.check_plain_text_storage(&question, &text, secret_mask));
+                write_to_file(&*file, &question, verdict, &text, answer).await
             }
             (None, None) => Ok(Output::default()),
         }
@@ -86,7 +91,7 @@ impl CacheResponse {
 
     async fn end_ticket(
         &self,
-        question: &Question,
+        question: &TurnQuestion,
         mut ticket: Ticket,
         verdict: Result<(), String>,
         text: String,
@@ -99,10 +104,10 @@ impl CacheResponse {
                 ticket.witness().adopt(&call.witnesses);
             }
             if let Some(expires) = call.expires {
-                ticket.expire_within(left(expires, self.clock.now()));
+                ticket.expire_within(remaining(expires, self.clock.now()));
             }
         }
-        let kept = Kept::new(text, &input.model_id, &question.agent).encode();
+        let kept = StoredAnswer::new(text, &input.model_id, &question.agent).encode();
         let (value, verdict) = match kept {
             Ok(value) => (value, verdict),
             Err(why) => (bytes::Bytes::new(), verdict.and(Err(why))),
@@ -121,7 +126,11 @@ impl CacheResponse {
 
     /// Erases a replayed answer that a stop hook rejected. After a failure, it is tried once more at the
     /// end of the turn. In a read-only run, the error states how to erase the answer.
-    async fn take_back(&self, mut replayed: Replayed, input: &Input) -> Result<Output, Fault> {
+    async fn erase_rejected(
+        &self,
+        mut replayed: ReplayedTurn,
+        input: &Input,
+    ) -> Result<Output, Fault> {
         let store = &replayed.store;
         let taken = match &store.flat {
             _ if replayed.is_read_only => Err("this run only reads the cache".to_owned()),
@@ -144,7 +153,7 @@ impl CacheResponse {
         };
         if !replayed.is_rejected && !replayed.is_read_only {
             replayed.is_rejected = true;
-            self.turns.put(input, Turn::Replayed(replayed));
+            self.turns.put(input, ActiveTurn::ReplayedTurn(replayed));
         }
         Err(Fault::new(format!(
             "a stored answer that a hook rejected could not be erased: {why}; {remedy}"
@@ -153,16 +162,16 @@ impl CacheResponse {
 
     /// Checks that a question and its answer may be stored in a flat file in plain text, that is without
     /// secrets. The engine needs no such check: it stores no questions and checks answers itself.
-    fn may_lie_open(
+    fn check_plain_text_storage(
         &self,
-        question: &Question,
+        question: &TurnQuestion,
         answer: &str,
-        masks: Option<Masks<'_>>,
+        secret_mask: Option<SecretMask<'_>>,
     ) -> Result<(), String> {
         let asked = question.matched.as_str();
         let is_known = |text: &str| self.seals.occur_in(text.as_bytes());
-        let is_masked = |masks: Masks<'_>| masks.text(asked).is_some();
-        if is_known(asked) || masks.is_some_and(is_masked) {
+        let is_masked = |secret_mask: SecretMask<'_>| secret_mask.text(asked).is_some();
+        if is_known(asked) || secret_mask.is_some_and(is_masked) {
             return Err(
                 "the question holds a secret, and a flat file would keep it as it is".to_owned(),
             );
@@ -174,16 +183,16 @@ impl CacheResponse {
     }
 
     /// The redaction for stored answers: the same as for messages to the agent's models.
-    fn masks(&self, input: &Input) -> Option<Masks<'_>> {
+    fn secret_mask(&self, input: &Input) -> Option<SecretMask<'_>> {
         let view = self.lookup.agent(&input.agent_name);
-        redact_secrets::masks(view.as_deref(), &self.seals)
+        redact_secrets::secret_mask(view.as_deref(), &self.seals)
     }
 }
 
 /// The time until `expires`; zero if it has passed.
-fn left(expires: Millis, now: Millis) -> Duration {
-    let left = expires.saturating_sub(now);
-    Duration::from_millis(u64::try_from(left).unwrap_or(0))
+fn remaining(expires: Millis, now: Millis) -> Duration {
+    let remaining = expires.saturating_sub(now);
+    Duration::from_millis(u64::try_from(remaining).unwrap_or(0))
 }
 
 /// The cost that a replay of the answer saves. The time is `elapsed` if the answer does not contain it.
@@ -197,9 +206,9 @@ fn spent(answer: &Answer, elapsed: Duration) -> Spend {
 }
 
 /// Writes an answer to a flat file and records the turn in the ledger.
-async fn put_into(
+async fn write_to_file(
     file: &dyn FlatFile,
-    question: &Question,
+    question: &TurnQuestion,
     verdict: Result<(), String>,
     text: &str,
     answer: &Answer,
@@ -228,7 +237,7 @@ async fn put_into(
 
 /// Records a turn of which the engine stores nothing. Without a ticket, the ledger row is written
 /// immediately.
-async fn decline(question: &Question, ticket: Option<Ticket>, spent: Spend, reason: Reason) {
+async fn decline(question: &TurnQuestion, ticket: Option<Ticket>, spent: Spend, reason: Reason) {
     let (ticket, keep) = match ticket {
         Some(ticket) => (ticket, Err(reason)),
         None => {

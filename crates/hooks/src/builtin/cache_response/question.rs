@@ -7,8 +7,8 @@ use cachalot_core::{Canonical, Digest, Seals};
 use cachalot_model::OutputFormat;
 use serde_json::json;
 
-use super::settings::{Matching, Settings, Sharing};
-use super::store::Store;
+use super::settings::{MatchingMode, ResponseCacheSettings, SharingScope};
+use super::store::ResponseStore;
 use crate::AgentView;
 use crate::input::{Input, Prompt};
 
@@ -16,15 +16,15 @@ use crate::input::{Input, Prompt};
 const FORMAT: u32 = 1;
 
 /// The question of a turn, with everything that its lookup and storage need.
-pub(super) struct Question {
+pub(super) struct TurnQuestion {
     pub(super) agent: String,
-    pub(super) settings: Settings,
-    pub(super) store: Arc<Store>,
+    pub(super) settings: ResponseCacheSettings,
+    pub(super) store: Arc<ResponseStore>,
     /// The user's message as typed.
-    pub(super) typed: String,
+    pub(super) message: String,
     /// The last user message when the turn began.
     pub(super) last: Option<String>,
-    /// The normalized message that is compared (see [`Settings::matched`]).
+    /// The normalized message that is compared (see [`ResponseCacheSettings::normalize`]).
     pub(super) matched: String,
     /// Digest of the conversation before the message.
     pub(super) prefix: Option<Digest>,
@@ -41,26 +41,26 @@ pub(super) struct Question {
     pub(super) session: Option<Arc<str>>,
 }
 
-impl Question {
-    pub(super) fn of(
+impl TurnQuestion {
+    pub(super) fn new(
         view: &dyn AgentView,
-        settings: Settings,
-        store: Arc<Store>,
+        settings: ResponseCacheSettings,
+        store: Arc<ResponseStore>,
         input: &Input,
         prompt: &Prompt,
         seals: &Seals,
     ) -> Self {
         let fingerprint = view.fingerprint(&input.session_id);
-        let matched = settings.matched(&prompt.text);
+        let matched = settings.normalize(&prompt.text);
         Self {
             agent: input.agent_name.clone(),
-            typed: prompt.text.clone(),
+            message: prompt.text.clone(),
             last: input.last_user_message.clone(),
             is_implicit: prompt.implicit,
             form: prompt.form.clone(),
             prefix: prompt.prefix,
             scope: scope(&settings, input, &store.user),
-            bypass: why_not(&settings, &store, prompt, fingerprint),
+            bypass: bypass_reason(&settings, &store, prompt, fingerprint),
             mode: mode(store.mode, prompt.fresh),
             session: (!input.session_id.is_empty()).then(|| input.session_id.as_str().into()),
             input: key(&settings, input, prompt, &matched, fingerprint, seals),
@@ -80,12 +80,12 @@ impl Question {
     }
 }
 
-fn scope(settings: &Settings, input: &Input, user: &str) -> Scope {
+fn scope(settings: &ResponseCacheSettings, input: &Input, user: &str) -> Scope {
     match settings.scope {
-        Sharing::Session => Scope::Session(input.session_id.clone()),
-        Sharing::User => Scope::User(user.to_owned()),
-        Sharing::Agent => Scope::Agent(input.agent_name.clone()),
-        Sharing::Global => Scope::Global,
+        SharingScope::Session => Scope::Session(input.session_id.clone()),
+        SharingScope::User => Scope::User(user.to_owned()),
+        SharingScope::Agent => Scope::Agent(input.agent_name.clone()),
+        SharingScope::Global => Scope::Global,
     }
 }
 
@@ -102,7 +102,7 @@ fn mode(over: Mode, fresh: bool) -> Mode {
 /// The cache key: everything that can change the answer. Tools resolve relative paths against the
 /// directory.
 fn key(
-    settings: &Settings,
+    settings: &ResponseCacheSettings,
     input: &Input,
     prompt: &Prompt,
     matched: &str,
@@ -118,14 +118,14 @@ fn key(
         fresh: _,
         attachments,
         form,
-        // With `Matching::Conversation`, earlier results are part of `before`; otherwise `eligible`
+        // With `MatchingMode::Conversation`, earlier results are part of `before`; otherwise `eligible`
         // checks them.
         after_results: _,
     } = prompt;
     let hex = |digest: &Digest| digest.to_hex();
     let before = match settings.matching {
-        Matching::Conversation => prefix.as_ref().map(hex),
-        Matching::Question => None,
+        MatchingMode::Conversation => prefix.as_ref().map(hex),
+        MatchingMode::Question => None,
     };
     let value = json!({
         "format": FORMAT,
@@ -133,8 +133,8 @@ fn key(
         "fingerprint": fingerprint.as_ref().map(hex),
         "directory": input.cwd.to_string_lossy(),
         "match": match settings.matching {
-            Matching::Conversation => "conversation",
-            Matching::Question => "question",
+            MatchingMode::Conversation => "conversation",
+            MatchingMode::Question => "question",
         },
         "case_sensitive": settings.case_sensitive,
         "trim_spaces": settings.trim_spaces,
@@ -150,9 +150,9 @@ fn key(
 }
 
 /// Returns the reason to skip both the lookup and the storage.
-fn why_not(
-    settings: &Settings,
-    store: &Store,
+fn bypass_reason(
+    settings: &ResponseCacheSettings,
+    store: &ResponseStore,
     prompt: &Prompt,
     fingerprint: Option<Digest>,
 ) -> Option<Reason> {
@@ -163,22 +163,22 @@ fn why_not(
         ));
     }
     if store.flat.is_some() {
-        return beyond_a_file(prompt).map(|why| Reason::Declined(why.to_owned()));
+        return unsupported_by_file(prompt).map(|why| Reason::Declined(why.to_owned()));
     }
     if fingerprint.is_none() {
         return no_key("it cannot be told which instruction, tools and model the agent has");
     }
-    if settings.matching == Matching::Conversation && prompt.prefix.is_none() {
+    if settings.matching == MatchingMode::Conversation && prompt.prefix.is_none() {
         return no_key("it cannot be told what stands before the message");
     }
-    if settings.scope == Sharing::User && store.user.trim().is_empty() {
+    if settings.scope == SharingScope::User && store.user.trim().is_empty() {
         return no_key("nobody says who the user is, and answers are shared by user");
     }
     None
 }
 
 /// Inputs that a flat file, keyed by the question only, cannot distinguish.
-fn beyond_a_file(prompt: &Prompt) -> Option<&'static str> {
+fn unsupported_by_file(prompt: &Prompt) -> Option<&'static str> {
     if !prompt.attachments.is_empty() {
         Some("the question has attachments, and a flat file cannot hold them")
     } else if !prompt.context.is_empty() {

@@ -7,14 +7,14 @@ use cachalot_cache::{Key, Outcome};
 use cachalot_core::{Clock, Millis};
 use cachalot_model::OutputFormat;
 
-use super::kept::{check, decode};
+use super::stored_answer::{check, decode};
 use crate::output::{Output, Synthetic};
 
 /// Returns the answer in a cache entry.
 ///
 /// # Errors
 /// The reason why the entry cannot be replayed.
-pub(super) async fn of_entry(
+pub(super) async fn from_entry(
     outcome: &Outcome,
     form: Option<&OutputFormat>,
     clock: &dyn Clock,
@@ -49,7 +49,7 @@ pub(super) async fn of_entry(
 ///
 /// # Errors
 /// The reason why the text cannot be replayed.
-pub(super) fn of_file(
+pub(super) fn from_file(
     text: String,
     file: &str,
     form: Option<&OutputFormat>,
@@ -78,13 +78,13 @@ fn provenance(age: Option<Duration>, key: &Key) -> String {
     let key = key.to_string();
     let short = key.get(..8).unwrap_or(&key);
     match age {
-        Some(age) => format!("answered before, {} (key {short})", ago(age)),
+        Some(age) => format!("answered before, {} (key {short})", format_age(age)),
         None => format!("answered before (key {short})"),
     }
 }
 
-/// Formats an age: `just now`, `3 minutes ago`.
-fn ago(age: Duration) -> String {
+/// Formats an age: `just now`, `3 minutes format_age`.
+fn format_age(age: Duration) -> String {
     let seconds = age.as_secs();
     let (number, unit) = match seconds {
         0 => return "just now".to_owned(),
@@ -112,7 +112,7 @@ mod tests {
             (86_399, "23 hours ago"),
             (172_800, "2 days ago"),
         ] {
-            assert_eq!(ago(Duration::from_secs(seconds)), said);
+            assert_eq!(format_age(Duration::from_secs(seconds)), said);
         }
     }
 }

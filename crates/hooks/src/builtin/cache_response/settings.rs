@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 
 /// Settings of the response cache of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct ResponseCacheSettings {
     /// Enables the cache.
     pub enabled: bool,
-    /// Compares questions case-sensitively. Default: true with [`Matching::Conversation`], false with
-    /// [`Matching::Question`].
+    /// Compares questions case-sensitively. Default: true with [`MatchingMode::Conversation`], false with
+    /// [`MatchingMode::Question`].
     pub case_sensitive: bool,
     /// Ignores whitespace around a question.
     pub trim_spaces: bool,
     /// A flat JSON file of questions and answers, as written in the configuration. A relative path is
-    /// relative to the directory of [`Settings::file`]. The file holds nothing else, so that only the
+    /// relative to the directory of [`ResponseCacheSettings::file`]. The file holds nothing else, so that only the
     /// three keys above can be combined with it.
     pub path: Option<String>,
     /// Time to live of an answer.
@@ -30,18 +30,18 @@ pub struct Settings {
     /// Maximum bytes of stored answers; the least recently used are evicted first.
     pub max_bytes: Option<u64>,
     /// Scope in which answers are shared.
-    pub scope: Sharing,
+    pub scope: SharingScope,
     /// The part of the conversation that must match.
-    pub matching: Matching,
+    pub matching: MatchingMode,
     /// Storage of the answers.
-    pub keeping: Keeping,
+    pub storage: AnswerStorage,
     /// The file that contains the section.
     pub file: Arc<str>,
 }
 
 /// Scope in which answers are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sharing {
+pub enum SharingScope {
     /// One session.
     Session,
     /// All sessions of one user.
@@ -55,7 +55,7 @@ pub enum Sharing {
 
 /// The part of the conversation that must match for a question to be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Matching {
+pub enum MatchingMode {
     /// The question and the conversation before it.
     #[default]
     Conversation,
@@ -65,7 +65,7 @@ pub enum Matching {
 
 /// Storage of the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Keeping {
+pub enum AnswerStorage {
     /// The configured store, shared with all other cache entries.
     #[default]
     Memory,
@@ -73,20 +73,23 @@ pub enum Keeping {
     Process,
 }
 
-const SCOPES: [(&str, Sharing); 4] = [
-    ("session", Sharing::Session),
-    ("user", Sharing::User),
-    ("agent", Sharing::Agent),
-    ("global", Sharing::Global),
+const SCOPE_VALUES: [(&str, SharingScope); 4] = [
+    ("session", SharingScope::Session),
+    ("user", SharingScope::User),
+    ("agent", SharingScope::Agent),
+    ("global", SharingScope::Global),
 ];
-const MATCHINGS: [(&str, Matching); 2] = [
-    ("conversation", Matching::Conversation),
-    ("question", Matching::Question),
+const MATCHING_VALUES: [(&str, MatchingMode); 2] = [
+    ("conversation", MatchingMode::Conversation),
+    ("question", MatchingMode::Question),
 ];
-const KEEPINGS: [(&str, Keeping); 2] = [("memory", Keeping::Memory), ("process", Keeping::Process)];
+const STORAGE_VALUES: [(&str, AnswerStorage); 2] = [
+    ("memory", AnswerStorage::Memory),
+    ("process", AnswerStorage::Process),
+];
 
 /// Keys that have no meaning for a flat file.
-const BESIDE_A_FILE: [&str; 5] = ["ttl", "max_entries", "max_bytes", "scope", "store"];
+const KEYS_WITHOUT_FILE: [&str; 5] = ["ttl", "max_entries", "max_bytes", "scope", "store"];
 
 /// The JSON Schema of the section.
 pub(super) fn schema(about: &str) -> Value {
@@ -105,14 +108,14 @@ pub(super) fn schema(about: &str) -> Value {
             "ttl": { "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }] },
             "max_entries": number,
             "max_bytes": number,
-            "scope": words(SCOPES.map(|(word, _)| word).into()),
-            "match": words(MATCHINGS.map(|(word, _)| word).into()),
-            "store": words(KEEPINGS.map(|(word, _)| word).into()),
+            "scope": words(SCOPE_VALUES.map(|(word, _)| word).into()),
+            "match": words(MATCHING_VALUES.map(|(word, _)| word).into()),
+            "store": words(STORAGE_VALUES.map(|(word, _)| word).into()),
         },
     })
 }
 
-impl Settings {
+impl ResponseCacheSettings {
     /// Parses a `cache:` section; `None` if it is no mapping. An invalid value is reported in `problems`
     /// and treated as absent: use the settings only if no problem was reported.
     #[must_use]
@@ -124,18 +127,18 @@ impl Settings {
         let ttl = duration(&mut section, "ttl", problems);
         let max_entries = section.integer("max_entries", 1..=u64::MAX, problems);
         let max_bytes = section.integer("max_bytes", 1..=u64::MAX, problems);
-        let scope = one_of(&mut section, "scope", &SCOPES, problems);
-        let matching = one_of(&mut section, "match", &MATCHINGS, problems);
-        let keeping = one_of(&mut section, "store", &KEEPINGS, problems);
+        let scope = one_of(&mut section, "scope", &SCOPE_VALUES, problems);
+        let matching = one_of(&mut section, "match", &MATCHING_VALUES, problems);
+        let storage = one_of(&mut section, "store", &STORAGE_VALUES, problems);
         let path = read_path(&mut section, matching, problems);
         let matching = match path {
-            Some(_) => Matching::Question,
+            Some(_) => MatchingMode::Question,
             None => matching.unwrap_or_default(),
         };
         section.finish(problems);
         Some(Self {
             enabled,
-            case_sensitive: case_sensitive.unwrap_or(matching == Matching::Conversation),
+            case_sensitive: case_sensitive.unwrap_or(matching == MatchingMode::Conversation),
             trim_spaces,
             path,
             ttl,
@@ -143,14 +146,14 @@ impl Settings {
             max_bytes,
             scope: scope.unwrap_or_default(),
             matching,
-            keeping: keeping.unwrap_or_default(),
+            storage: storage.unwrap_or_default(),
             file: Arc::clone(&node.place.file),
         })
     }
 
     /// Normalizes a question for comparison.
     #[must_use]
-    pub fn matched(&self, question: &str) -> String {
+    pub fn normalize(&self, question: &str) -> String {
         let question = if self.trim_spaces {
             question.trim()
         } else {
@@ -167,14 +170,14 @@ impl Settings {
 /// Reads and claims `path`; an empty path counts as absent.
 fn read_path(
     section: &mut Section<'_>,
-    matching: Option<Matching>,
+    matching: Option<MatchingMode>,
     problems: &mut Vec<Problem>,
 ) -> Option<String> {
     let place = section.present("path").map(Node::head)?;
     let path = section
         .text("path", problems)
         .filter(|path| !path.is_empty())?;
-    if leads_out(path) {
+    if escapes_base(path) {
         problems.push(
             Problem::new(
                 "bad-value",
@@ -184,17 +187,17 @@ fn read_path(
             .help("write a path below that directory, or an absolute one"),
         );
     }
-    let impossible = BESIDE_A_FILE.into_iter().find(|key| section.has(key));
+    let impossible = KEYS_WITHOUT_FILE.into_iter().find(|key| section.has(key));
     if let Some(key) = impossible {
-        problems.push(beside_a_file(&format!("`{key}`"), &place));
-    } else if matching == Some(Matching::Conversation) {
-        problems.push(beside_a_file("`match: conversation`", &place));
+        problems.push(conflict_with_file(&format!("`{key}`"), &place));
+    } else if matching == Some(MatchingMode::Conversation) {
+        problems.push(conflict_with_file("`match: conversation`", &place));
     }
     Some(path.to_owned())
 }
 
 /// True if a relative path leaves its base directory, judged by its components alone.
-fn leads_out(path: &str) -> bool {
+fn escapes_base(path: &str) -> bool {
     let path = Path::new(path);
     let mut depth = 0_usize;
     !path.is_absolute()
@@ -212,7 +215,7 @@ fn leads_out(path: &str) -> bool {
         })
 }
 
-fn beside_a_file(what: &str, place: &Place) -> Problem {
+fn conflict_with_file(what: &str, place: &Place) -> Problem {
     Problem::new(
         "conflicting-keys",
         format!("{what} means nothing beside `path`: such a file holds questions and answers only"),

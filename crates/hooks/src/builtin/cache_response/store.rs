@@ -6,22 +6,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use cachalot_cache::{Cache, Mode};
 
-use super::settings::Settings;
+use super::settings::ResponseCacheSettings;
 
 /// Opens the store of an agent from its `cache` section. Called once per agent, and again after the
 /// section changed. The error is a one-sentence reason.
-pub type Opener = Arc<dyn Fn(&Settings) -> Result<Store, String> + Send + Sync>;
+pub type StoreOpener =
+    Arc<dyn Fn(&ResponseCacheSettings) -> Result<ResponseStore, String> + Send + Sync>;
 
 /// The store for the answers of an agent.
 #[derive(Clone)]
-pub struct Store {
+pub struct ResponseStore {
     /// The engine: its store holds the answers, its ledger records every turn.
     pub cache: Cache,
     /// The cache mode of the run (command line).
     pub mode: Mode,
     /// The user that turns are answered for; empty if unknown.
     pub user: String,
-    /// The file of [`Settings::path`]. If set, answers are stored there and the engine's store is not
+    /// The file of [`ResponseCacheSettings::path`]. If set, answers are stored there and the engine's store is not
     /// used.
     pub flat: Option<Arc<dyn FlatFile>>,
 }
@@ -53,18 +54,18 @@ pub trait FlatFile: Send + Sync {
 }
 
 /// The opened stores, by agent.
-pub(super) struct Stores {
-    opener: Opener,
-    opened: Mutex<HashMap<String, Opened>>,
+pub(super) struct ResponseStores {
+    opener: StoreOpener,
+    opened: Mutex<HashMap<String, OpenStore>>,
 }
 
-struct Opened {
-    settings: Settings,
-    store: Arc<Store>,
+struct OpenStore {
+    settings: ResponseCacheSettings,
+    store: Arc<ResponseStore>,
 }
 
-impl Stores {
-    pub(super) fn new(opener: Opener) -> Self {
+impl ResponseStores {
+    pub(super) fn new(opener: StoreOpener) -> Self {
         Self {
             opener,
             opened: Mutex::default(),
@@ -75,8 +76,8 @@ impl Stores {
     pub(super) fn of(
         &self,
         agent: &str,
-        settings: &Settings,
-    ) -> Result<(Arc<Store>, bool), String> {
+        settings: &ResponseCacheSettings,
+    ) -> Result<(Arc<ResponseStore>, bool), String> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = opened
             .get(agent)
@@ -86,7 +87,7 @@ impl Stores {
         }
         let store = Arc::new((self.opener)(settings)?);
         let settings = settings.clone();
-        let known = Opened {
+        let known = OpenStore {
             settings,
             store: Arc::clone(&store),
         };

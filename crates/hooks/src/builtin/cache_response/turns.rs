@@ -6,29 +6,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cachalot_cache::{Key, Ticket};
 use cachalot_core::Spend;
 
-use super::question::Question;
-use super::store::Store;
+use super::question::TurnQuestion;
+use super::store::ResponseStore;
 use crate::input::Input;
 
 /// State of a turn in progress.
-pub(super) enum Turn {
+pub(super) enum ActiveTurn {
     /// A model answers. Dropping this value abandons the ticket: nothing is stored.
-    Runs(Box<Running>),
+    Runs(Box<ModelTurn>),
     /// The cache answered. The entry is erased if a stop hook rejects the answer.
-    Replayed(Replayed),
+    ReplayedTurn(ReplayedTurn),
 }
 
 /// A turn that a model answers.
-pub(super) struct Running {
-    pub(super) question: Question,
+pub(super) struct ModelTurn {
+    pub(super) question: TurnQuestion,
     /// `None` if a flat file stores the answers: the ledger row is then written at the end of the turn.
     pub(super) ticket: Option<Ticket>,
     /// Set when a stop hook rejected an answer of the turn.
-    pub(super) rejected: Option<Rejected>,
+    pub(super) rejected: Option<RejectedAnswer>,
 }
 
 /// An answer that a stop hook rejected. It is not stored; its cost is recorded.
-pub(super) struct Rejected {
+pub(super) struct RejectedAnswer {
     /// The reason given by the hook.
     pub(super) why: String,
     /// The cost of the turn until then.
@@ -36,8 +36,8 @@ pub(super) struct Rejected {
 }
 
 /// A turn that the cache answered.
-pub(super) struct Replayed {
-    pub(super) store: Arc<Store>,
+pub(super) struct ReplayedTurn {
+    pub(super) store: Arc<ResponseStore>,
     /// The normalized question: the key in a flat file.
     pub(super) matched: String,
     /// The cache key of the entry; unused with a flat file.
@@ -50,15 +50,15 @@ pub(super) struct Replayed {
 
 /// The turns in progress, by session id and turn id.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<(String, String), Turn>>);
+pub(super) struct ActiveTurns(Mutex<HashMap<(String, String), ActiveTurn>>);
 
-impl Turns {
-    pub(super) fn put(&self, input: &Input, turn: Turn) {
+impl ActiveTurns {
+    pub(super) fn put(&self, input: &Input, turn: ActiveTurn) {
         // The previous value is dropped outside of the lock.
         let _before = self.change(|turns| turns.insert(name(input), turn));
     }
 
-    pub(super) fn take(&self, input: &Input) -> Option<Turn> {
+    pub(super) fn take(&self, input: &Input) -> Option<ActiveTurn> {
         self.change(|turns| turns.remove(&name(input)))
     }
 
@@ -68,7 +68,7 @@ impl Turns {
             self.change(|turns| turns.extract_if(|(of, _), _| of == session).collect());
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut HashMap<(String, String), Turn>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut HashMap<(String, String), ActiveTurn>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -4,41 +4,41 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Limits: a longer result is truncated.
-const LINES: usize = 2_000;
-const BYTES: usize = 50 << 10;
+const MAX_LINES: usize = 2_000;
+const MAX_BYTES: usize = 50 << 10;
 
 /// Size of the kept part. With the notice, it stays within the limits.
-const KEPT_LINES: usize = LINES - 10;
-const KEPT_BYTES: usize = BYTES - (2 << 10);
+const KEPT_LINES: usize = MAX_LINES - 10;
+const KEPT_BYTES: usize = MAX_BYTES - (2 << 10);
 
 /// Maximum bytes of a partial line to drop in order to keep whole lines only.
-const BROKEN: usize = 4 << 10;
+const MAX_DROPPED_LINE_BYTES: usize = 4 << 10;
 
 /// True if a result exceeds the limits.
 pub(super) fn is_large(text: &str) -> bool {
-    text.len() > BYTES || text.lines().take(LINES + 1).count() > LINES
+    text.len() > MAX_BYTES || text.lines().take(MAX_LINES + 1).count() > MAX_LINES
 }
 
 /// The part of a text to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum KeptPart {
     Beginning,
     End,
 }
 
 /// Truncates a text and adds a notice: how much is missing, and the path of the full text.
-pub(super) fn cut(text: &str, kept: Kept, whole: Option<&Path>) -> String {
+pub(super) fn cut(text: &str, kept: KeptPart, whole: Option<&Path>) -> String {
     let part = match kept {
-        Kept::Beginning => beginning(text),
-        Kept::End => end(text),
+        KeptPart::Beginning => beginning(text),
+        KeptPart::End => end(text),
     };
     let mut notice = format!(
         "[this result was cut: it has {} lines and {} bytes, of which the {} {} bytes are shown",
         text.lines().count(),
         text.len(),
         match kept {
-            Kept::Beginning => "first",
-            Kept::End => "last",
+            KeptPart::Beginning => "first",
+            KeptPart::End => "last",
         },
         part.len(),
     );
@@ -51,12 +51,12 @@ pub(super) fn cut(text: &str, kept: Kept, whole: Option<&Path>) -> String {
         None => write!(notice, "; the rest is lost, so ask for less at once"),
     };
     match kept {
-        Kept::Beginning => {
+        KeptPart::Beginning => {
             notice.push_str("; ask for the lines behind these to go on reading]");
             let gap = if part.ends_with('\n') { "" } else { "\n" };
             format!("{part}{gap}{notice}\n")
         }
-        Kept::End => format!("{notice}]\n{part}"),
+        KeptPart::End => format!("{notice}]\n{part}"),
     }
 }
 
@@ -69,7 +69,7 @@ fn beginning(text: &str) -> &str {
     }
     if bytes < text.len()
         && let Some(at) = part.rfind('\n')
-        && part.len() - at <= BROKEN
+        && part.len() - at <= MAX_DROPPED_LINE_BYTES
     {
         part = &part[..=at];
     }
@@ -85,7 +85,7 @@ fn end(text: &str) -> &str {
         return &part[at + 1..];
     }
     match body.find('\n') {
-        Some(at) if from > 0 && at <= BROKEN => &part[at + 1..],
+        Some(at) if from > 0 && at <= MAX_DROPPED_LINE_BYTES => &part[at + 1..],
         _ => part,
     }
 }
@@ -105,8 +105,8 @@ mod tests {
             (String::new(), false),
             (lines(2_000, 6), false),
             (lines(2_001, 6), true),
-            ("x".repeat(BYTES), false),
-            ("x".repeat(BYTES + 1), true),
+            ("x".repeat(MAX_BYTES), false),
+            ("x".repeat(MAX_BYTES + 1), true),
         ] {
             assert_eq!(is_large(&text), large);
         }
@@ -146,7 +146,7 @@ mod tests {
     fn what_is_cut_is_not_large() {
         let path = Path::new("/tmp/cachalot-results-abcdef/shell-abcdef.txt");
         for text in [lines(5_000, 2), lines(5_000, 100), "ä".repeat(90_000)] {
-            for kept in [Kept::Beginning, Kept::End] {
+            for kept in [KeptPart::Beginning, KeptPart::End] {
                 assert!(!is_large(&cut(&text, kept, Some(path))));
                 assert!(!is_large(&cut(&text, kept, None)));
             }

@@ -12,11 +12,11 @@ const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
 /// A private key needs a run of this many base64 characters; less is a mention in code or prose.
-const SHORTEST: usize = 32;
+const MIN_KEY_CHARS: usize = 32;
 
 /// Long texts are split between lines into pieces of about this many bytes, so that masking time is
 /// linear in the size of the text.
-const PIECE: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Authentication schemes. The next word is a credential, unless it is an ordinary word.
 const SCHEMES: [&str; 2] = ["Bearer ", "Basic "];
@@ -62,7 +62,7 @@ fn cuts(text: &str) -> Vec<usize> {
     };
     let words = SCHEMES.into_iter().flat_map(ends).filter(|end| {
         let next = text[*end..].split(|c: char| c.is_whitespace() || "\"',".contains(c));
-        next.take(1).all(is_of_a_sentence)
+        next.take(1).all(is_ordinary_word)
     });
     let mut cuts: Vec<usize> = words.chain(between_lines(text)).collect();
     if text.contains(BEGIN) && text.contains(KEY) {
@@ -77,7 +77,7 @@ fn cuts(text: &str) -> Vec<usize> {
 fn between_lines(text: &str) -> impl Iterator<Item = usize> {
     let mut from = 0;
     std::iter::from_fn(move || {
-        let after = text.ceil_char_boundary(from + PIECE);
+        let after = text.ceil_char_boundary(from + CHUNK_BYTES);
         from = after + text[after..].find('\n')?;
         Some(from)
     })
@@ -85,7 +85,7 @@ fn between_lines(text: &str) -> impl Iterator<Item = usize> {
 
 /// True if it is an ordinary word: `authentication`, `Auth`, `HTTP-auth;`. Tokens of eight or more bytes
 /// practically always mix upper and lower case or contain digits.
-fn is_of_a_sentence(word: &str) -> bool {
+fn is_ordinary_word(word: &str) -> bool {
     word.split(|c: char| "-/.:;!?()[]`*".contains(c))
         .all(|part| {
             let mut rest = part.chars();
@@ -122,14 +122,14 @@ fn end_of_key(text: &str, begin: usize) -> Option<usize> {
     let inner = &rest[..reach];
     if !inner
         .split(|c| !is_base64(c))
-        .any(|run| run.len() >= SHORTEST)
+        .any(|run| run.len() >= MIN_KEY_CHARS)
     {
         return None;
     }
     let last = rest[reach..].strip_prefix(END);
     match last.and_then(end_of_label) {
         Some(length) => Some(body + reach + END.len() + length),
-        None => Some(body + broken_off(inner)),
+        None => Some(body + truncated_key_length(inner)),
     }
 }
 
@@ -146,7 +146,7 @@ fn is_base64(c: char) -> bool {
 }
 
 /// The length of a key without an end line: up to the first line with a space that is no header.
-fn broken_off(body: &str) -> usize {
+fn truncated_key_length(body: &str) -> usize {
     let lines = body.split_inclusive('\n');
     lines
         .take_while(|line| !line.trim().contains(' ') || line.contains(": "))

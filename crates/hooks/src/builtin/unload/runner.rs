@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// A model that may be loaded on a local model server.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Loaded {
+pub(super) struct LoadedModel {
     /// The URL of the unload request.
     pub(super) url: Url,
     /// The name of the model on the server.
@@ -23,15 +23,15 @@ enum Server {
 /// Host name of Docker Model Runner inside of containers.
 const DOCKER_HOST: &str = "model-runner.docker.internal";
 
-impl Loaded {
+impl LoadedModel {
     /// The model, if its server is known to unload models.
-    pub(super) fn of(model: &Model) -> Option<Self> {
+    pub(super) fn from_model(model: &Model) -> Option<Self> {
         Self::at(model.provider(), model.base_url(), model.name())
     }
 
     fn at(provider: &str, base_url: &str, name: &str) -> Option<Self> {
         let mut url = Url::parse(base_url).ok()?;
-        let server = Server::of(provider, &url)?;
+        let server = Server::detect(provider, &url)?;
         let path = match server {
             Server::Ollama => {
                 let before = url.path().trim_end_matches('/');
@@ -64,7 +64,7 @@ impl Loaded {
 }
 
 impl Server {
-    fn of(provider: &str, base: &Url) -> Option<Self> {
+    fn detect(provider: &str, base: &Url) -> Option<Self> {
         let host = base.host_str()?;
         if host == "ollama.com" || host.ends_with(".ollama.com") {
             // Hosted by Ollama: uses no memory of the user.
@@ -138,7 +138,7 @@ mod tests {
             ("vllm", "http://localhost:8000/v1", None),
             ("lmstudio", "http://localhost:1234/v1", None),
         ] {
-            let loaded = Loaded::at(provider, base, "m");
+            let loaded = LoadedModel::at(provider, base, "m");
             assert_eq!(
                 loaded.as_ref().map(|loaded| loaded.url.as_str()),
                 expected,
@@ -149,9 +149,11 @@ mod tests {
 
     #[test]
     fn each_server_is_told_in_its_own_words() {
-        let ollama = Loaded::at("ollama", "http://localhost:11434/v1", "llama3.2:latest").unwrap();
+        let ollama =
+            LoadedModel::at("ollama", "http://localhost:11434/v1", "llama3.2:latest").unwrap();
         assert_eq!(ollama.body(), json!({"model": "llama3.2", "keep_alive": 0}));
-        let docker = Loaded::at("dmr", "http://localhost:12434/engines/v1", "ai/qwen3").unwrap();
+        let docker =
+            LoadedModel::at("dmr", "http://localhost:12434/engines/v1", "ai/qwen3").unwrap();
         assert_eq!(docker.body(), json!({"models": ["ai/qwen3"]}));
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::{Digest, DigestKey, ManualClock, Millis, Seals, tree};
 use cachalot_hooks::builtin::cache_response::{
-    CacheResponse, FlatFile, Keeping, Opener, Settings, Store,
+    AnswerStorage, CacheResponse, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
 };
 use cachalot_memory::flat_json::{self, FlatJsonMemory};
 use cachalot_memory::in_process::InProcessMemory;
@@ -197,7 +197,7 @@ fn engine(making: &Making, name: &str, bounds: Bounds) -> Cache {
 }
 
 /// Opens what the section asks for, the way the command line does.
-fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> Opener {
+fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> StoreOpener {
     let (cache, opened) = (cache.clone(), Arc::clone(opened));
     let (mode, user) = (making.mode, making.user.clone());
     let (clock, home) = (making.clock.clone(), Arc::clone(&making.home));
@@ -211,7 +211,7 @@ fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> Opener {
         persistent: making.persistent,
         run: "small".to_owned(),
     };
-    Arc::new(move |settings: &Settings| {
+    Arc::new(move |settings: &ResponseCacheSettings| {
         opened.fetch_add(1, Ordering::SeqCst);
         let flat = match &settings.path {
             None => None,
@@ -223,11 +223,11 @@ fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> Opener {
                 Some(Arc::new(File { memory, path }) as Arc<dyn FlatFile>)
             }
         };
-        let cache = match settings.keeping {
-            Keeping::Process => engine(&small, "small", Bounds::default()),
-            Keeping::Memory => cache.clone(),
+        let cache = match settings.storage {
+            AnswerStorage::Process => engine(&small, "small", Bounds::default()),
+            AnswerStorage::Memory => cache.clone(),
         };
-        Ok(Store {
+        Ok(ResponseStore {
             cache,
             mode,
             user: user.clone(),

@@ -76,7 +76,7 @@ async fn an_async_hook_is_not_waited_for_and_its_words_come_with_the_next_turn()
     let hooks = project.hooks(&json!({
         "PreToolUse": hook(line, json!({"async": true, "timeout": 30})),
     }));
-    assert!(hooks.want(Event::TurnStart));
+    assert!(hooks.handles(Event::TurnStart));
     let begun = Instant::now();
     let verdict = project.shell(&hooks, "ls").await;
     assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits");
@@ -117,8 +117,11 @@ async fn a_hook_whose_first_line_is_async_runs_on_and_its_later_line_is_told() {
         };
         let verdict = hooks.fire(input).await;
         assert!(begun.elapsed() < Duration::from_secs(15), "nobody waits");
-        let (decision, goes_on) = (verdict.decision, verdict.goes_on);
-        assert_eq!((decision, goes_on, verdict.messages), (None, None, vec![]));
+        let (decision, continue_reason) = (verdict.decision, verdict.continue_reason);
+        assert_eq!(
+            (decision, continue_reason, verdict.messages),
+            (None, None, vec![])
+        );
         assert_eq!(next(&project, &hooks).await, (vec![], vec![]));
         project.write("go", "");
         let context = told(&project, &hooks).await;
@@ -161,7 +164,7 @@ async fn what_an_async_rewake_hook_blocks_with_is_told() {
         let line = "echo 'the deploy failed' >&2; touch done; exit 2";
         let hooks = project.hooks(&json!({"Stop": hook(line, json!({option: true}))}));
         let verdict = hooks.fire(project.input(Event::Stop)).await;
-        assert_eq!(verdict.goes_on, None, "nobody waits");
+        assert_eq!(verdict.continue_reason, None, "nobody waits");
         if expected.is_empty() {
             until(async || project.bench.root().join("done").exists()).await;
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -33,9 +33,9 @@ fn prompt(text: &str) -> Value {
     json!([{"hooks": [{"type": "prompt", "prompt": text, "model": "haiku"}]}])
 }
 
-async fn said(answer: &str, spoken: &str, event: Event) -> (Verdict, Value) {
+async fn said(answer: &str, event_name: &str, event: Event) -> (Verdict, Value) {
     let (project, simulator) = answering(answer).await;
-    let hooks = project.hooks(&json!({spoken: prompt("Well? $ARGUMENTS")}));
+    let hooks = project.hooks(&json!({event_name: prompt("Well? $ARGUMENTS")}));
     let mut input = project.calling(event, "shell", &json!({"command": "ls"}));
     if !event.contract().tool_matched {
         input.tool = None;
@@ -57,7 +57,7 @@ async fn a_prompt_objects_as_the_event_means_it() {
     assert_eq!(told["tool_name"], "Bash");
     assert_eq!(told["tool_input"], json!({"command": "ls"}));
     let (verdict, _) = said(no, "Stop", Event::Stop).await;
-    assert_eq!(verdict.goes_on.as_deref(), Some("the tests fail"));
+    assert_eq!(verdict.continue_reason.as_deref(), Some("the tests fail"));
     let (verdict, _) = said(no, "UserPromptSubmit", Event::UserPromptSubmit).await;
     assert_eq!(verdict.denial(), Some("the tests fail"));
     let (verdict, _) = said(no, "PostToolUse", Event::PostToolUse).await;
@@ -102,7 +102,7 @@ async fn an_agent_is_asked_without_tools_and_that_is_said() {
     assert_eq!(read.warnings[0].code, "without-tools");
     let hooks = project.bench.hooks(read.entries).unwrap();
     let verdict = hooks.fire(project.input(Event::Stop)).await;
-    assert_eq!(verdict.goes_on.as_deref(), Some("no"));
+    assert_eq!(verdict.continue_reason.as_deref(), Some("no"));
     assert_eq!(simulator.received()[0].json().get("tools"), None);
 }
 

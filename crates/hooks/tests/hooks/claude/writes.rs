@@ -109,7 +109,7 @@ async fn a_patch_is_one_write_for_each_of_its_files() {
         let project = Project::new();
         let hooks = project.guarding(dialect, event, matcher, NOTE);
         assert!(
-            hooks.want_tool(Event::PreToolUse, "apply_patch"),
+            hooks.handles_tool(Event::PreToolUse, "apply_patch"),
             "{matcher}"
         );
         let verdict = hooks.fire(project.patching()).await;
@@ -228,7 +228,7 @@ async fn skills_and_declared_writes_of_servers_reach_write_guards() {
             let project = Project::new();
             let hooks = project.guarding(dialect, event, matcher, NOTE);
             let input = make(&project);
-            assert!(hooks.want_tool(Event::PreToolUse, &input.tool.as_ref().unwrap().name));
+            assert!(hooks.handles_tool(Event::PreToolUse, &input.tool.as_ref().unwrap().name));
             hooks.fire(input).await;
             let noted = project.noted();
             assert_eq!(names(&noted), [name], "{dialect} {matcher}");

@@ -32,7 +32,10 @@ fn other_exit_codes_are_faults_with_what_was_complained_about() {
             assert!(!fault.is_cancelled);
         }
         assert_eq!(dialect.fails_open(), dialect != Dialect::DockerAgent);
-        assert_eq!(dialect.stop_goes_on(), dialect != Dialect::DockerAgent);
+        assert_eq!(
+            dialect.continues_on_stop_block(),
+            dialect != Dialect::DockerAgent
+        );
     }
 }
 
@@ -255,7 +258,7 @@ fn what_speaks_nonsense_is_a_fault() {
                 "{dialect} {stdout}: {fault}"
             );
         }
-        let ended = Ended {
+        let ended = HandlerResponse {
             code: 0,
             stdout: b"{\"system_message\": \"\xff\"}".to_vec(),
             stderr: Vec::new(),
@@ -307,7 +310,7 @@ fn plain_text_is_context_only_where_the_dialect_says_so() {
     assert_eq!(gemini.additional_context, None);
     assert_eq!(gemini.system_message.as_deref(), Some("some text"));
     let input = Input::default();
-    let ended = Ended {
+    let ended = HandlerResponse {
         code: 0,
         stdout: b"caf\xe9".to_vec(),
         stderr: Vec::new(),
@@ -623,7 +626,7 @@ proptest! {
         is_strict: bool,
     ) {
         let stdout = if is_noise { noise.clone() } else { output.into_bytes() };
-        let ended = Ended { code, stdout, stderr: noise };
+        let ended = HandlerResponse { code, stdout, stderr: noise };
         for dialect in Dialect::ALL {
             for event in Event::all() {
                 let mut entry = entry(dialect, event);

@@ -195,7 +195,7 @@ fn tools_are_matched_by_our_name_and_by_theirs() {
         ..ToolUse::default()
     };
     let matches = |dialect: Dialect, pattern: &str, tool: &ToolUse| {
-        dialect.matches(&Matcher::of(pattern).unwrap(), tool)
+        dialect.matches(&Matcher::new(pattern).unwrap(), tool)
     };
     for (dialect, pattern, tool) in [
         (Dialect::Claude, "Bash", "shell"),

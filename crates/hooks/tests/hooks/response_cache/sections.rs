@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use cachalot_core::tree;
 use cachalot_hooks::Builtin as _;
-use cachalot_hooks::builtin::cache_response::{Keeping, Matching, Settings, Sharing};
+use cachalot_hooks::builtin::cache_response::{
+    AnswerStorage, MatchingMode, ResponseCacheSettings, SharingScope,
+};
 
 use super::ON;
 use crate::answering::{problems, world};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn settings(section: &str) -> Settings {
+fn settings(section: &str) -> ResponseCacheSettings {
     let node = tree::parse("agent.yaml", section).unwrap();
     let mut problems = Vec::new();
-    let settings = Settings::read(&node, &mut problems).unwrap();
+    let settings = ResponseCacheSettings::read(&node, &mut problems).unwrap();
     assert!(problems.is_empty(), "{problems:?}");
     settings
 }
@@ -24,9 +26,9 @@ fn a_section_says_how_answers_are_kept() {
     let plain = settings("{}");
     assert!(!plain.enabled && !plain.trim_spaces && plain.case_sensitive);
     assert_eq!((plain.ttl, plain.path.as_deref()), (None, None));
-    assert_eq!(plain.scope, Sharing::User);
-    assert_eq!(plain.matching, Matching::Conversation);
-    assert_eq!(plain.keeping, Keeping::Memory);
+    assert_eq!(plain.scope, SharingScope::User);
+    assert_eq!(plain.matching, MatchingMode::Conversation);
+    assert_eq!(plain.storage, AnswerStorage::Memory);
     let full = settings(
         "{enabled: true, case_sensitive: false, trim_spaces: true, ttl: 1h30m, max_entries: 5, \
          max_bytes: 1000, scope: global, match: question, store: process}",
@@ -34,12 +36,12 @@ fn a_section_says_how_answers_are_kept() {
     assert!(full.enabled && full.trim_spaces && !full.case_sensitive);
     assert_eq!(full.ttl, Some(90 * MINUTE));
     assert_eq!((full.max_entries, full.max_bytes), (Some(5), Some(1_000)));
-    assert_eq!(full.scope, Sharing::Global);
-    assert_eq!(full.matching, Matching::Question);
-    assert_eq!(full.keeping, Keeping::Process);
+    assert_eq!(full.scope, SharingScope::Global);
+    assert_eq!(full.matching, MatchingMode::Question);
+    assert_eq!(full.storage, AnswerStorage::Process);
     assert!(!settings("{match: question}").case_sensitive);
     let flat = settings("{path: answers.json}");
-    assert_eq!(flat.matching, Matching::Question);
+    assert_eq!(flat.matching, MatchingMode::Question);
     assert!(!flat.case_sensitive);
     assert_eq!(
         (&*flat.file, flat.path.as_deref()),

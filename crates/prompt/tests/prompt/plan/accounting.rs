@@ -11,7 +11,7 @@ use cachalot_model::{
     Block, Catalog, Configured, Message, Model, Models, Role, Surroundings, ToolDefinition,
     ToolResult, ToolUse, Usage,
 };
-use cachalot_prompt::{Occasion, Prompt, Rules, contiguous, plan};
+use cachalot_prompt::{PlanContext, Prompt, Rules, contiguous, plan};
 use cachalot_simulator::{Options, Running, Script, Simulator};
 use cachalot_storage::HttpOptions;
 use proptest::prelude::*;
@@ -81,7 +81,7 @@ impl World {
             .collect();
         Talk {
             prompt: Prompt::begin(&tools, &system),
-            occasion: Occasion::default(),
+            plan_context: PlanContext::default(),
             model,
         }
     }
@@ -97,7 +97,7 @@ impl World {
 struct Talk {
     model: Model,
     prompt: Prompt,
-    occasion: Occasion,
+    plan_context: PlanContext,
 }
 
 impl Talk {
@@ -107,15 +107,19 @@ impl Talk {
 
     /// Sends it as it is.
     async fn send(&mut self) -> Usage {
-        let usage = self.sent(&self.occasion).await;
-        let planned = plan(&self.prompt, &Rules::for_model(&self.model), &self.occasion);
-        self.occasion.previous_end = planned.plan.end();
+        let usage = self.sent(&self.plan_context).await;
+        let planned = plan(
+            &self.prompt,
+            &Rules::for_model(&self.model),
+            &self.plan_context,
+        );
+        self.plan_context.previous_end = planned.plan.end();
         usage
     }
 
-    async fn sent(&self, occasion: &Occasion) -> Usage {
+    async fn sent(&self, plan_context: &PlanContext) -> Usage {
         let (wire, parameters) = (self.model.wire(), self.model.parameters());
-        let planned = plan(&self.prompt, &Rules::for_model(&self.model), occasion);
+        let planned = plan(&self.prompt, &Rules::for_model(&self.model), plan_context);
         let tail = wire.tail(parameters, false);
         let body = contiguous(&self.prompt, wire, &planned.plan, &tail);
         self.model.ask(body).await.unwrap().usage.unwrap()
@@ -261,9 +265,9 @@ fn the_last_request_reads_everything_and_writes_nothing() {
             let mut aside = talk.clone();
             aside.say(Message::assistant("answer"));
             aside.say(Message::user("Summarize that."));
-            let last = Occasion {
+            let last = PlanContext {
                 is_last: true,
-                ..aside.occasion
+                ..aside.plan_context
             };
             let usage = aside.sent(&last).await;
             assert_eq!(
@@ -279,8 +283,8 @@ fn the_last_request_reads_everything_and_writes_nothing() {
 /// Waits for a person for twenty minutes in front of the third turn; gives what is read then.
 async fn read_after_a_pause(world: &World, human_paced: bool) -> (Usage, Usage) {
     let mut talk = world.talk("native", &long());
-    talk.occasion.human_paced = human_paced;
-    talk.occasion.pauses = super::slow();
+    talk.plan_context.human_paced = human_paced;
+    talk.plan_context.pauses = super::slow();
     talk.say(Message::user("first question"));
     talk.send().await;
     talk.say(Message::assistant("first answer"));
@@ -319,9 +323,9 @@ fn a_long_turn_that_is_not_marked_in_the_gap_would_be_read_anew() {
             .collect();
         talk.say(Message::of(Role::Assistant, blocks));
         talk.say(Message::of(Role::User, vec![result("1", "found")]));
-        let forgetful = Occasion {
+        let forgetful = PlanContext {
             previous_end: None,
-            ..talk.occasion
+            ..talk.plan_context
         };
         // The test can fail: without the marker, the question is lost.
         assert!(talk.clone().sent(&forgetful).await.cache_read < left(&first));

@@ -5,7 +5,9 @@ use cachalot_core::tree;
 use cachalot_model::Message;
 use cachalot_model::wire::MarkerTime::{self, FiveMinutes, OneHour};
 use cachalot_model::wire::anthropic::Messages;
-use cachalot_prompt::{Keep, Note, Occasion, Pauses, PrefixSettings, Prompt, Rules, plan};
+use cachalot_prompt::{
+    Note, Pauses, PlanContext, PrefixLifetime, PrefixSettings, Prompt, Rules, plan,
+};
 
 use super::{rounds, slow};
 use crate::{RULES, frozen, said};
@@ -16,14 +18,19 @@ fn conversation() -> Prompt {
     rounds(said(&prompt, &Messages, Message::user("c")), &Messages, 1)
 }
 
-fn times(prompt: &Prompt, rules: &Rules, keep: Keep, human_paced: bool) -> Vec<MarkerTime> {
-    let occasion = Occasion {
+fn times(
+    prompt: &Prompt,
+    rules: &Rules,
+    keep: PrefixLifetime,
+    human_paced: bool,
+) -> Vec<MarkerTime> {
+    let plan_context = PlanContext {
         keep,
         human_paced,
         pauses: slow(),
-        ..Occasion::default()
+        ..PlanContext::default()
     };
-    let planned = plan(prompt, rules, &occasion);
+    let planned = plan(prompt, rules, &plan_context);
     planned.plan.marks().iter().map(|mark| mark.time).collect()
 }
 
@@ -32,22 +39,22 @@ fn an_hour_up_to_the_turn_before_where_a_person_is_waited_for() {
     let prompt = conversation();
     let of = |keep, human_paced| times(&prompt, &RULES, keep, human_paced);
     assert_eq!(
-        of(Keep::Auto, true),
+        of(PrefixLifetime::Auto, true),
         [OneHour, OneHour, OneHour, FiveMinutes]
     );
-    assert_eq!(of(Keep::Auto, false), [FiveMinutes; 4]);
-    assert_eq!(of(Keep::OneHour, false), [OneHour; 4]);
-    assert_eq!(of(Keep::FiveMinutes, true), [FiveMinutes; 4]);
+    assert_eq!(of(PrefixLifetime::Auto, false), [FiveMinutes; 4]);
+    assert_eq!(of(PrefixLifetime::OneHour, false), [OneHour; 4]);
+    assert_eq!(of(PrefixLifetime::FiveMinutes, true), [FiveMinutes; 4]);
     // A person who has answered at once so far may do so again.
-    let occasion = Occasion {
+    let plan_context = PlanContext {
         human_paced: true,
-        ..Occasion::default()
+        ..PlanContext::default()
     };
-    let planned = plan(&prompt, &RULES, &occasion).plan;
+    let planned = plan(&prompt, &RULES, &plan_context).plan;
     assert!(planned.marks().iter().all(|mark| mark.time == FiveMinutes));
     // In the first turn, the frozen part alone.
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
-    let first = times(&prompt, &RULES, Keep::Auto, true);
+    let first = times(&prompt, &RULES, PrefixLifetime::Auto, true);
     assert_eq!(first, [OneHour, OneHour, FiveMinutes]);
 }
 
@@ -60,7 +67,7 @@ fn favors_an_hour(minutes: &[i64]) -> bool {
         now += pause * 60_000;
         pauses.count(&question, now);
     }
-    pauses.favor_an_hour()
+    pauses.favor_one_hour()
 }
 
 #[test]
@@ -88,7 +95,7 @@ fn results_of_tools_end_no_pause() {
     pauses.count(&question, 0);
     // A tool has worked for ten minutes.
     pauses.count(&rounds(question.clone(), &Messages, 1), 600_000);
-    assert!(!pauses.favor_an_hour());
+    assert!(!pauses.favor_one_hour());
 }
 
 #[test]
@@ -98,17 +105,20 @@ fn an_hour_is_clamped_where_there_is_none() {
         ..RULES
     };
     let prompt = conversation();
-    assert_eq!(times(&prompt, &rules, Keep::Auto, true), [FiveMinutes; 4]);
-    let occasion = Occasion {
-        keep: Keep::OneHour,
-        ..Occasion::default()
+    assert_eq!(
+        times(&prompt, &rules, PrefixLifetime::Auto, true),
+        [FiveMinutes; 4]
+    );
+    let plan_context = PlanContext {
+        keep: PrefixLifetime::OneHour,
+        ..PlanContext::default()
     };
-    let planned = plan(&prompt, &rules, &occasion);
+    let planned = plan(&prompt, &rules, &plan_context);
     assert_eq!(planned.notes, [Note::NoHour]);
-    assert!(plan(&prompt, &RULES, &occasion).notes.is_empty());
+    assert!(plan(&prompt, &RULES, &plan_context).notes.is_empty());
 }
 
-fn read(text: &str) -> (Keep, Vec<Problem>) {
+fn read(text: &str) -> (PrefixLifetime, Vec<Problem>) {
     let node = tree::parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
     let keep = PrefixSettings::read(&node, &mut problems).keep;
@@ -118,11 +128,11 @@ fn read(text: &str) -> (Keep, Vec<Problem>) {
 #[test]
 fn it_is_read_from_a_file() {
     for (text, expected) in [
-        ("{ttl: 5m}", Keep::FiveMinutes),
-        ("{ttl: 1h}", Keep::OneHour),
-        ("{ttl: auto}", Keep::Auto),
-        ("{ttl: }", Keep::Auto),
-        ("{}", Keep::Auto),
+        ("{ttl: 5m}", PrefixLifetime::FiveMinutes),
+        ("{ttl: 1h}", PrefixLifetime::OneHour),
+        ("{ttl: auto}", PrefixLifetime::Auto),
+        ("{ttl: }", PrefixLifetime::Auto),
+        ("{}", PrefixLifetime::Auto),
     ] {
         assert_eq!(read(text), (expected, Vec::new()), "{text}");
     }
@@ -135,7 +145,7 @@ fn it_is_read_from_a_file() {
         let (keep, problems) = read(text);
         assert_eq!(
             (keep, problems.len()),
-            (Keep::Auto, 1),
+            (PrefixLifetime::Auto, 1),
             "{text}: {problems:?}"
         );
         assert_eq!(problems[0].code, code, "{text}");

@@ -1,0 +1,422 @@
+//! An active session of an agent: its tools, its conversation and its hooks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use cachalot_core::tree::Node;
+use cachalot_hooks::Event as When;
+use cachalot_model::{Block, Model, ToolDefinition, Usage};
+use cachalot_operation::permissions::Signature;
+use cachalot_prompt::Session;
+use cachalot_tools::builtin::signature;
+use cachalot_tools::{Context, Gate, Tool, Toolbox};
+
+use crate::agent_directory;
+use crate::chat_state::ChatState;
+use crate::conversation::{AgentPrompt, Conversation, Retracted};
+use crate::definition::AgentDefinition;
+use crate::delegate::TransferTask;
+use crate::fork::{CurrentForkPoint, ForkPoint, PrefixWarmup, WarmupGuard};
+use crate::hook_emitter::{HookContext, HookEmitter};
+use crate::{Error, ErrorKind};
+
+/// An active session of an agent.
+pub(crate) struct ActiveSession {
+    pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub(crate) conversation: Conversation,
+    pub(crate) hook_emitter: HookEmitter,
+    /// Output of session-start hooks for the next message.
+    pub(crate) session_start_output: HookContext,
+    /// Variables that hooks have set for the commands of the session.
+    environment: BTreeMap<String, String>,
+    /// Usage of the last request.
+    pub(crate) usage: Option<Usage>,
+    /// Set when a compaction failed, so that it is not attempted (and paid for) again.
+    pub(crate) compaction_failed: bool,
+    /// The point from which forks of a turn start.
+    pub(crate) current_fork_point: CurrentForkPoint,
+    /// In a fork, the usage of the parent's last request: a lower bound for its first request.
+    inherited: Option<Usage>,
+    /// Set in a fork until its first request is answered. The inherited conversation is sent unchanged once
+    /// before it may be compacted.
+    pub(crate) awaits_first_answer: bool,
+    /// The forks with the same prefix, until the first request.
+    prefix_warmup: Option<PrefixWarmup>,
+    /// Results for the calls that are open where the fork begins, until its first message.
+    pub(crate) open_call_results: Vec<Block>,
+    agent_prompt: AgentPrompt,
+    /// True if the user was warned that the conversation is close to the limit of the model.
+    warned: bool,
+}
+
+/// The tools of an agent and the text that its model is shown.
+pub(crate) struct AgentTools {
+    toolbox: Arc<dyn Toolbox>,
+    pub(crate) agent_prompt: AgentPrompt,
+    current_fork_point: CurrentForkPoint,
+}
+
+impl ActiveSession {
+    /// Begins a new session of an agent, `depth` delegations deep. Hooks are notified by [`ActiveSession::emit_session_start`].
+    pub(crate) async fn begin(
+        shared: &ChatState,
+        agent: &AgentDefinition,
+        parent: Option<String>,
+        depth: u32,
+    ) -> Result<Self, Error> {
+        let id = (shared.dependencies.new_session_id)();
+        let hook_emitter = HookEmitter::new(shared, agent, &id, parent.as_deref())?;
+        let agent_tools = load_tools(shared, agent, &hook_emitter, &id, depth).await?;
+        let agent_prompt = &agent_tools.agent_prompt;
+        let conversation =
+            Conversation::begin(&shared.dependencies, agent, agent_prompt, id, parent).await?;
+        agent_tools.toolbox.reset(conversation.id()).await;
+        Ok(Self::new(agent_tools, conversation, hook_emitter)
+            .with_published_fingerprint(shared, agent))
+    }
+
+    /// Resumes a session.
+    pub(crate) async fn resume(
+        shared: &ChatState,
+        agent: &AgentDefinition,
+        session: Session,
+    ) -> Result<Self, Error> {
+        let head = &session.head;
+        let hook_emitter = HookEmitter::new(shared, agent, &head.id, head.parent.as_deref())?;
+        let agent_tools = load_tools(shared, agent, &hook_emitter, &head.id, 0).await?;
+        let (conversation, notices) = Conversation::resume(
+            &shared.dependencies,
+            agent,
+            &agent_tools.agent_prompt,
+            session,
+        )
+        .await?;
+        for notice in notices {
+            hook_emitter.warn(&notice).await;
+        }
+        Ok(Self::new(agent_tools, conversation, hook_emitter)
+            .with_published_fingerprint(shared, agent))
+    }
+
+    pub(crate) fn new(
+        agent_tools: AgentTools,
+        conversation: Conversation,
+        hook_emitter: HookEmitter,
+    ) -> Self {
+        let AgentTools {
+            toolbox,
+            agent_prompt,
+            current_fork_point,
+        } = agent_tools;
+        hook_emitter.set_transcript(conversation.transcript());
+        Self {
+            toolbox,
+            conversation,
+            hook_emitter,
+            session_start_output: HookContext::default(),
+            environment: BTreeMap::new(),
+            usage: None,
+            compaction_failed: false,
+            current_fork_point,
+            inherited: None,
+            awaits_first_answer: false,
+            prefix_warmup: None,
+            open_call_results: Vec::new(),
+            agent_prompt,
+            warned: false,
+        }
+    }
+
+    /// The point from which forks start, in its current state.
+    pub(crate) fn fork_point(&self) -> ForkPoint {
+        ForkPoint {
+            snapshot: self.conversation.snapshot(),
+            usage: self.usage,
+            prefix_warmup: PrefixWarmup::default(),
+        }
+    }
+
+    /// Makes the conversation continue from `fork_point`.
+    pub(crate) fn continue_from(&mut self, fork_point: &ForkPoint) {
+        self.inherited = fork_point.usage;
+        self.awaits_first_answer = true;
+        self.prefix_warmup = Some(fork_point.prefix_warmup.clone());
+        self.open_call_results = fork_point.open_call_results();
+    }
+
+    /// Waits until the next request may be sent. Returns a guard that the caller holds until the response
+    /// begins.
+    pub(crate) async fn wait_for_warmup(&mut self) -> Option<WarmupGuard> {
+        self.prefix_warmup.take()?.join().await
+    }
+
+    /// Renders the next request for a fallback of the conversation's model. The conversation is not changed.
+    pub(crate) async fn body_for(&self, fallback: &Model) -> Result<Bytes, cachalot_model::Error> {
+        fallback.ready()?;
+        self.conversation
+            .body_for(fallback, &self.agent_prompt)
+            .await
+    }
+
+    /// Input tokens of the last request, or of the one from which the fork continues.
+    pub(crate) fn last_input(&self) -> Option<u64> {
+        let last = self.usage.or(self.inherited);
+        last.map(|usage| usage.total_input())
+    }
+
+    /// Records that a request was answered.
+    pub(crate) fn record_answer(&mut self, usage: Option<Usage>) {
+        self.usage = usage;
+        self.awaits_first_answer = false;
+    }
+
+    /// Publishes to builtins what the model is shown.
+    pub(crate) fn with_published_fingerprint(
+        self,
+        shared: &ChatState,
+        agent: &AgentDefinition,
+    ) -> Self {
+        self.publish_fingerprint(shared, agent);
+        self
+    }
+
+    fn publish_fingerprint(&self, shared: &ChatState, agent: &AgentDefinition) {
+        if let Some(setup) = &shared.dependencies.hooks {
+            let conversation = &self.conversation;
+            let fingerprint = agent_directory::fingerprint(
+                &conversation.cache_key_prompt(),
+                conversation.model(),
+                self.hook_emitter.hooks(),
+                &shared.team.permissions,
+                agent_directory::origins(&shared.team, agent, &shared.dependencies.tools),
+            );
+            setup
+                .agent_directory
+                .set_fingerprint(&agent.name, conversation.id(), fingerprint);
+        }
+    }
+
+    /// The context of the session's tool calls.
+    pub(crate) fn context(&self, base: &Context) -> Context {
+        let mut context = base.clone();
+        self.conversation.id().clone_into(&mut context.session);
+        if !self.environment.is_empty() {
+            Arc::make_mut(&mut context.environment).extend(self.environment.clone());
+        }
+        context
+    }
+
+    /// Emits the session-start hook event; `source` is `startup`, `resume`, `clear` or `compact`.
+    pub(crate) async fn emit_session_start(&mut self, source: &str) {
+        let told = self.hook_emitter.emit(When::SessionStart, |input| {
+            input.source = Some(source.to_owned());
+            input.messages = self.conversation.prompt().messages();
+        });
+        let mut verdict = told.await;
+        if !verdict.environment.is_empty() {
+            self.environment = std::mem::take(&mut verdict.environment);
+        }
+        self.session_start_output.add(verdict);
+    }
+
+    /// Continues from the stored state of the session after another writer has appended to it.
+    pub(crate) async fn reopen(
+        &mut self,
+        shared: &ChatState,
+        agent: &AgentDefinition,
+    ) -> Result<(), Error> {
+        let reopened = self
+            .conversation
+            .reopen(&shared.dependencies, agent, &self.agent_prompt);
+        let (conversation, notices) = reopened.await?;
+        self.conversation = conversation;
+        self.hook_emitter
+            .set_transcript(self.conversation.transcript());
+        self.hook_emitter
+            .warn("the session was continued elsewhere; the chat goes on from there")
+            .await;
+        for notice in notices {
+            self.hook_emitter.warn(&notice).await;
+        }
+        Ok(())
+    }
+
+    /// Adopts the current tools. If they differ from those of the session, returns a description of the
+    /// difference, and the session continues with them. On an error the session is unchanged.
+    pub(crate) async fn reload(
+        &mut self,
+        shared: &ChatState,
+        agent: &AgentDefinition,
+    ) -> Result<Option<String>, Error> {
+        let id = self.conversation.id().to_owned();
+        let AgentTools {
+            toolbox,
+            agent_prompt,
+            current_fork_point,
+        } = load_tools(shared, agent, &self.hook_emitter, &id, 0).await?;
+        let changes = self.conversation.changed_tools(&agent_prompt);
+        if changes.is_some() {
+            self.conversation.replace_prompt(&agent_prompt).await?;
+            self.agent_prompt = agent_prompt;
+            // The usage of the last request does not predict that of the next one.
+            self.usage = None;
+            self.inherited = None;
+        }
+        // Tools with the same names may come from servers that were restarted.
+        (self.toolbox, self.current_fork_point) = (toolbox, current_fork_point);
+        let Some(changes) = changes else {
+            return Ok(None);
+        };
+        self.publish_fingerprint(shared, agent);
+        Ok(Some(changes))
+    }
+
+    /// Removes the end of the conversation; hooks then read the rest.
+    pub(crate) async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
+        let retracted = self.conversation.retract().await?;
+        if retracted.is_some() {
+            self.reset_usage();
+        }
+        Ok(retracted)
+    }
+
+    /// True if the user was warned that the conversation is close to the limit of the model.
+    pub(crate) fn nearly_full_warned(&mut self) -> &mut bool {
+        &mut self.warned
+    }
+
+    /// Resets what depends on the length of the conversation, after it became shorter.
+    pub(crate) fn reset_usage(&mut self) {
+        self.warned = false;
+        self.usage = None;
+        self.inherited = None;
+        self.compaction_failed = false;
+    }
+
+    /// Ends the session with this reason and releases what the tools hold for it.
+    pub(crate) async fn end(&mut self, shared: &ChatState, reason: &str) {
+        // Message of an earlier turn whose future was dropped. If it cannot be stored, there is no caller to
+        // report to.
+        let _ = self.conversation.append_held_unsent().await;
+        self.hook_emitter
+            .emit(When::SessionEnd, |input| {
+                input.reason = Some(reason.to_owned());
+            })
+            .await;
+        let id = self.conversation.id();
+        self.toolbox.reset(id).await;
+        if let Some(setup) = &shared.dependencies.hooks {
+            setup
+                .agent_directory
+                .remove_fingerprint(self.conversation.agent(), id);
+        }
+    }
+}
+
+/// Refuses a gated agent whose provider runs tools itself: the gate does not see those calls.
+///
+/// # Errors
+/// [`ErrorKind::Fork`], naming the options; or the model does not exist.
+pub(crate) fn check_server_tools(
+    shared: &ChatState,
+    agent: &AgentDefinition,
+    gate: Option<&Gate>,
+) -> Result<(), Error> {
+    let Some(gate) = gate else {
+        return Ok(());
+    };
+    let options = shared
+        .dependencies
+        .models
+        .find(&agent.model)?
+        .server_tools();
+    if options.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Fork,
+        server_tools_message(gate.holder(), &agent.model, &options),
+    ))
+}
+
+/// The error message for a gated fork that cannot start with a model.
+pub(crate) fn server_tools_message(holder: &str, model: &str, options: &[String]) -> String {
+    format!(
+        "{holder} may use only listed tools, but the model `{model}` is configured with `{}`, by which its provider may run tools of its own; take that out, or use a model without it",
+        options.join("`, `")
+    )
+}
+
+/// Creates the tools of an agent and the text that its model is shown.
+pub(crate) async fn load_tools(
+    shared: &ChatState,
+    agent: &AgentDefinition,
+    hook_emitter: &HookEmitter,
+    session: &str,
+    depth: u32,
+) -> Result<AgentTools, Error> {
+    check_server_tools(shared, agent, shared.dependencies.tools.gate.as_ref())?;
+    let current_fork_point = CurrentForkPoint::default();
+    let own: Vec<Arc<dyn Tool>> =
+        TransferTask::for_agent(agent, shared, hook_emitter, &current_fork_point, depth)
+            .into_iter()
+            .collect();
+    let warnings = Mutex::new(Vec::new());
+    let warn = |message: &str| {
+        shared.warn(&agent.name, message);
+        let mut warnings = warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.push(message.to_owned());
+    };
+    let toolboxes = &shared.dependencies.toolboxes;
+    let made = toolboxes.toolbox(&shared.team, agent, session, own, &warn);
+    let toolbox = made.await?;
+    check_rules(shared, &toolbox.definitions(), &warn);
+    let warnings = warnings
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    for warning in warnings {
+        hook_emitter.notify("warning", None, &warning).await;
+    }
+    let mut of_toolsets = toolboxes.instructions(&shared.team, agent);
+    of_toolsets.retain(|text| crate::normalized_reply::is_visible(text));
+    let mut system = vec![
+        agent.instruction.trim_end().to_owned(),
+        of_toolsets.join("\n\n"),
+    ];
+    system.retain(|text| crate::normalized_reply::is_visible(text));
+    let agent_prompt = AgentPrompt {
+        tools: toolbox.definitions(),
+        system,
+    };
+    Ok(AgentTools {
+        toolbox,
+        agent_prompt,
+        current_fork_point,
+    })
+}
+
+/// Warns of permission rules that name a tool or an argument that a connected MCP server does not have.
+fn check_rules(shared: &ChatState, tools: &[ToolDefinition], warn: &dyn Fn(&str)) {
+    let known: Vec<Signature> = tools
+        .iter()
+        .map(|tool| signature(&tool.name, &tool.parameters))
+        .collect();
+    let servers = shared.team.mcps.as_ref().and_then(Node::as_map);
+    for server in servers.unwrap_or_default() {
+        let fits = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
+        let name: String = server
+            .key
+            .chars()
+            .map(|sign| if fits(sign) { sign } else { '_' })
+            .collect();
+        let prefix = format!("mcp_{name}_");
+        // A server that offers no tools here is not connected or belongs to other agents.
+        if !known.iter().any(|tool| tool.name.starts_with(&prefix)) {
+            continue;
+        }
+        for warning in shared.team.permissions.check_server(&prefix, &known) {
+            warn(&warning);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The state that an interrupted turn leaves behind, and the messages that replace what is missing.
+
+use std::collections::BTreeSet;
+
+use cachalot_model::{Block, Extra, Message, Role, ToolResult};
+use cachalot_tools::{Answer, Output};
+
+use super::mark_changed;
+use crate::normalized_reply::is_visible;
+
+/// Replaces an answer that never arrived, so that user and model keep alternating.
+const NO_ANSWER: &str = "(no answer: the turn ended before there was one)";
+
+/// Follows an answer of which only a part arrived.
+const INCOMPLETE_ANSWER: &str = "(the answer broke off here)";
+
+/// Replaces the result of an interrupted call.
+const INTERRUPTED: &str =
+    "The call was interrupted. Whether it had an effect is not known; look before you repeat it.";
+
+/// Replaces a result that hooks had to see before the model and did not.
+const WITHHELD: &str = "The call was made, but the turn was interrupted before its result could be passed on. Make it again if you need the result and repeating it does no harm.";
+
+/// Replaces the result of a call that was not started.
+const NOT_STARTED: &str = "The call was not made: the turn was interrupted before.";
+
+/// Replaces a result without content, which some providers refuse.
+const EMPTY_RESULT: &str = "(nothing)";
+
+/// Progress of the calls of a batch.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Progress {
+    pub(crate) started: BTreeSet<String>,
+    pub(crate) ended: Vec<Answer>,
+    /// IDs of ended calls whose results hooks have not seen yet.
+    pub(crate) unseen: BTreeSet<String>,
+    /// IDs of calls whose results hooks have changed.
+    pub(crate) changed: BTreeSet<String>,
+}
+
+impl Progress {
+    /// Records that hooks have seen, and possibly changed, the result of a call.
+    pub(crate) fn record_seen(&mut self, answer: &Answer, is_changed: bool) {
+        let id = &answer.call.id;
+        self.unseen.remove(id);
+        if is_changed {
+            self.changed.insert(id.clone());
+        }
+        for ended in &mut self.ended {
+            if ended.call.id == *id {
+                ended.clone_from(answer);
+            }
+        }
+    }
+}
+
+/// The state that an interrupted turn left behind; empty if it is unknown.
+#[derive(Debug, Default)]
+pub(crate) struct InterruptedTurn {
+    /// The answer as far as it was shown.
+    pub(crate) text: String,
+    /// Progress of the calls; `None` if it is unknown.
+    pub(crate) progress: Option<Progress>,
+}
+
+impl InterruptedTurn {
+    /// Results for the calls that have none.
+    pub(super) fn results(&self, ids: Vec<String>) -> Message {
+        let results = ids.into_iter().map(|id| {
+            let output = self.output(&id);
+            let progress = self.progress.as_ref();
+            let is_changed = progress.is_some_and(|progress| progress.changed.contains(&id));
+            block(id, output, is_changed)
+        });
+        Message::of(Role::User, results.collect())
+    }
+
+    fn output(&self, id: &str) -> Output {
+        let Some(progress) = &self.progress else {
+            return Output::error(INTERRUPTED);
+        };
+        let ended = progress.ended.iter().find(|answer| answer.call.id == id);
+        match ended {
+            Some(_) if progress.unseen.contains(id) => Output::error(WITHHELD),
+            Some(answer) => answer.output.clone(),
+            None if progress.started.contains(id) => Output::error(INTERRUPTED),
+            None => Output::error(NOT_STARTED),
+        }
+    }
+
+    /// True if the message stands for an incomplete or missing answer.
+    pub(crate) fn is_placeholder(message: &Message) -> bool {
+        let text = message.text();
+        text == NO_ANSWER || text.ends_with(INCOMPLETE_ANSWER)
+    }
+
+    /// The answer, as far as it arrived.
+    pub(super) fn answer(&self) -> Message {
+        match is_visible(&self.text) {
+            true => Message::assistant(format!("{}\n\n{INCOMPLETE_ANSWER}", self.text.trim_end())),
+            false => Message::assistant(NO_ANSWER),
+        }
+    }
+}
+
+/// The results of the calls, in order, one per call. `changed` are the IDs of results that hooks have
+/// changed.
+pub(crate) fn results(calls: &[String], answers: &[Answer], changed: &BTreeSet<String>) -> Message {
+    let results = calls.iter().map(|id| {
+        let answer = answers.iter().find(|answer| answer.call.id == *id);
+        let output = answer.map(|answer| answer.output.clone());
+        block(
+            id.clone(),
+            output.unwrap_or_else(|| Output::error(INTERRUPTED)),
+            changed.contains(id),
+        )
+    });
+    Message::of(Role::User, results.collect())
+}
+
+fn block(id: String, output: Output, is_changed: bool) -> Block {
+    let is_empty = output.content.iter().all(|block| match block {
+        Block::Text { text, .. } => !is_visible(text),
+        _ => false,
+    });
+    let mut result = ToolResult {
+        id,
+        content: match is_empty {
+            true => vec![Block::text(EMPTY_RESULT)],
+            false => output.content,
+        },
+        is_error: output.is_error,
+        extra: Extra::new(),
+    };
+    if is_changed {
+        mark_changed(&mut result);
+    }
+    Block::ToolResult(result)
+}

@@ -1,0 +1,31 @@
+//! Answers to the approval requests of a fork.
+
+use async_trait::async_trait;
+use cachalot_hooks::input::PermissionMode;
+
+use crate::event::{Approval, ApprovalRequest, Approver, ConcernKind, DenyAll};
+
+/// Answers the approval requests of a fork: calls of the listed tools are approved, unless a rule or a hook
+/// requires the user's approval, or the call writes a protected file. `skill_manage` is exempt from the last
+/// condition, because writing such files is its purpose.
+pub(super) struct ForkApprover(pub(super) Vec<String>);
+
+#[async_trait]
+impl Approver for ForkApprover {
+    async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
+        let is_listed = self.0.contains(&question.call.name);
+        let is_protected = question
+            .concern
+            .is_some_and(|concern| concern.kind == ConcernKind::WritesProtected)
+            && question.call.name != "skill_manage";
+        let is_free = question.rule.is_none() && question.why.is_none() && !is_protected;
+        match is_listed && is_free {
+            true => Approval::Yes,
+            false => DenyAll.approve(question).await,
+        }
+    }
+
+    fn mode(&self) -> PermissionMode {
+        DenyAll.mode()
+    }
+}

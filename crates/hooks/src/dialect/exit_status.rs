@@ -1,0 +1,147 @@
+//! Interprets exit codes and outputs.
+
+use serde_json::Value;
+
+use super::output;
+use super::output_object::OutputObject;
+use super::repeated::Document;
+use super::{Dialect, HandlerResponse};
+use super::{extra_text, strict};
+use crate::Event;
+use crate::definition::HookEntry;
+use crate::input::Input;
+use crate::output::{Fault, Output};
+
+/// The maximum characters of a handler's stderr in a message.
+const MAX_STDERR_CHARS: usize = 2_000;
+
+/// Interprets the result of a handler: exit code 0 is an answer, 2 a block, any other a failure.
+pub(super) fn read(
+    dialect: Dialect,
+    entry: &HookEntry,
+    input: &Input,
+    ended: &HandlerResponse,
+) -> Result<Output, Fault> {
+    match ended.code {
+        0 => read_answer(dialect, entry, input, &ended.stdout),
+        2 => Ok(read_block(dialect, entry.event, ended)),
+        code => Err(Fault::new(match error_text(&ended.stderr) {
+            Some(error_text) => format!("it ended with exit code {code}: {error_text}"),
+            None => format!("it ended with exit code {code}"),
+        })),
+    }
+}
+
+/// Exit code 2: the reason is on stderr, or else on stdout.
+fn read_block(dialect: Dialect, event: Event, ended: &HandlerResponse) -> Output {
+    let reason = error_text(&ended.stderr).or_else(|| error_text(&ended.stdout));
+    let mut output = Output::default();
+    output::refuse(dialect, event, reason, &mut output);
+    output
+}
+
+fn error_text(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim();
+    match text.char_indices().nth(MAX_STDERR_CHARS) {
+        Some((end, _)) => Some(format!("{}…", &text[..end])),
+        None if text.is_empty() => None,
+        None => Some(text.to_owned()),
+    }
+}
+
+fn read_answer(
+    dialect: Dialect,
+    entry: &HookEntry,
+    input: &Input,
+    stdout: &[u8],
+) -> Result<Output, Fault> {
+    let said = stdout.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(stdout);
+    let said = said.trim_ascii();
+    match said.first() {
+        None => Ok(Output::default()),
+        Some(b'{') => parse_output(dialect, entry, input, said).map_err(Fault::new),
+        Some(_) if entry.definition.strict_output => Err(Fault::new(
+            "strict output: it said something that is no JSON object",
+        )),
+        Some(_) => match extra_text::object(said) {
+            Some((before, said)) => {
+                let mut output = parse_output(dialect, entry, input, said).map_err(Fault::new)?;
+                output::join(&mut output.system_message, extra_text::warning(before));
+                Ok(output)
+            }
+            None if extra_text::is_mangled(dialect, entry.event, said) => Err(Fault::new(
+                "it said something that looks like a decision and is no JSON: its output has to be one JSON object and nothing else",
+            )),
+            None => Ok(read_plain_text(dialect, entry.event, said)),
+        },
+    }
+}
+
+fn parse_output(
+    dialect: Dialect,
+    entry: &HookEntry,
+    input: &Input,
+    said: &[u8],
+) -> Result<Output, String> {
+    let text = std::str::from_utf8(said).map_err(|error| {
+        format!(
+            "what it said is not UTF-8 from byte {}",
+            error.valid_up_to()
+        )
+    })?;
+    let document: Document = serde_json::from_str(text)
+        .map_err(|error| format!("what it said is no valid JSON: {error}"))?;
+    let read = |value: &Value| {
+        let top = OutputObject::new(Some(value));
+        let specific: Vec<&Value> = top.all("hook_specific_output").collect();
+        if specific.iter().any(|specific| !specific.is_object()) {
+            return Err("`hook_specific_output` is no object".to_owned());
+        }
+        let specific = specific
+            .into_iter()
+            .map(|specific| OutputObject::new(Some(specific)));
+        let specific: Vec<OutputObject<'_>> = specific.collect();
+        if entry.definition.strict_output {
+            for specific in [OutputObject::new(None)].iter().chain(&specific) {
+                strict::check(dialect, entry, top, *specific)?;
+            }
+        }
+        output::read(dialect, entry, input, top, &specific)
+    };
+    let Some(key) = &document.repeated else {
+        return read(&document.value);
+    };
+    // All values of a repeated key are checked, so that no denial is lost.
+    let mut said = document.overridden.iter().chain([&document.value]);
+    let repeated = format!("its output has the key `{key}` more than once");
+    if let Some(refusal) = said.find_map(|said| output::refusal(said, &document.value)) {
+        let mut output = output::read(
+            dialect,
+            entry,
+            input,
+            OutputObject::new(Some(&refusal)),
+            &[],
+        )?;
+        let warning = format!("a hook objects, and {repeated}: nothing else of it counts");
+        output::join(&mut output.system_message, warning);
+        return Ok(output);
+    }
+    match dialect {
+        Dialect::DockerAgent => Err(repeated),
+        _ => read(&document.value),
+    }
+}
+
+/// Handles text that is no JSON: context at some events of the dialect, a message for Gemini CLI,
+/// otherwise ignored.
+fn read_plain_text(dialect: Dialect, event: Event, said: &[u8]) -> Output {
+    let text = String::from_utf8_lossy(said).into_owned();
+    let mut output = Output::default();
+    if dialect.vocabulary().plain_context.contains(&event) {
+        output.additional_context = Some(text);
+    } else if dialect == Dialect::Gemini {
+        output.system_message = Some(text);
+    }
+    output
+}

@@ -1,0 +1,81 @@
+//! A JSON object with keys in `snake_case` or in `camelCase`.
+
+use serde_json::{Map, Value};
+
+/// An object written by a handler. `null` counts as absent.
+#[derive(Clone, Copy)]
+pub(super) struct OutputObject<'a>(Option<&'a Map<String, Value>>);
+
+impl<'a> OutputObject<'a> {
+    pub(super) fn new(value: Option<&'a Value>) -> Self {
+        Self(value.and_then(Value::as_object))
+    }
+
+    /// The value of a key, given in `snake_case`, which takes precedence over `camelCase`.
+    pub(super) fn get(self, key: &str) -> Option<&'a Value> {
+        self.all(key).next()
+    }
+
+    /// The values of a key, given in `snake_case`: two if it is present in both cases.
+    pub(super) fn all(self, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let camel = camel(key);
+        let other = (camel != key).then_some(camel);
+        let get = |key: &str| self.0.and_then(|map| map.get(key));
+        let values = [get(key), other.and_then(|key| get(&key))];
+        values
+            .into_iter()
+            .flatten()
+            .filter(|value| !value.is_null())
+    }
+
+    /// The keys as written.
+    pub(super) fn keys(self) -> impl Iterator<Item = &'a str> {
+        self.0
+            .into_iter()
+            .flat_map(|map| map.keys().map(String::as_str))
+    }
+}
+
+/// Converts a key to `camelCase`.
+fn camel(key: &str) -> String {
+    let mut words = key.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
+}
+
+/// Converts a key to `snake_case`.
+pub(super) fn snake(key: &str) -> String {
+    let mut snake = String::with_capacity(key.len() + 4);
+    for letter in key.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_in_both_cases() {
+        assert_eq!(camel("hook_specific_output"), "hookSpecificOutput");
+        assert_eq!(snake("hookSpecificOutput"), "hook_specific_output");
+        let object = serde_json::json!({"stopReason": "a", "system_message": "b", "reason": null});
+        let said = OutputObject::new(Some(&object));
+        assert_eq!(said.get("stop_reason"), Some(&"a".into()));
+        assert_eq!(said.get("system_message"), Some(&"b".into()));
+        assert_eq!(said.get("reason"), None);
+        let both = serde_json::json!({"aB": 1, "a_b": 2, "c": 3});
+        let said = OutputObject::new(Some(&both));
+        assert_eq!(said.all("a_b").collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(said.all("c").collect::<Vec<_>>(), [3]);
+    }
+}

@@ -1,0 +1,268 @@
+//! Questions to models: templates that are rendered with the hook input.
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+use minijinja::value::{Serde, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use serde_json::Map;
+
+use crate::contract::{Contract, Field};
+use crate::output::Fault;
+
+/// The name of the whole input in templates, in addition to its fields.
+const INPUT_VARIABLE: &str = "input";
+
+/// The maximum number of steps of a template.
+const FUEL: u64 = 1_000_000;
+
+/// A template that renders hook input to a question. Each field of the event is a variable, which is
+/// empty if the input does not contain it; `input` is the whole input. Any other missing value is an
+/// error: a model that sees less than intended would decide wrongly.
+#[derive(Debug)]
+pub(super) struct QuestionTemplate {
+    source: String,
+    fields: Vec<&'static str>,
+    environment: Environment<'static>,
+}
+
+impl QuestionTemplate {
+    /// Parses a template.
+    ///
+    /// # Errors
+    /// The template is empty or malformed, or uses a variable that is no field of the event.
+    pub(super) fn parse(source: &str, contract: &Contract) -> Result<Self, Problem> {
+        if source.trim().is_empty() {
+            return Err(Problem::new("missing-key", "the model is asked nothing")
+                .help("`prompt` is the template of a question, such as `May this run? {{ tool_input | tojson }}`"));
+        }
+        let question = Self {
+            source: source.to_owned(),
+            fields: fields(contract),
+            environment: environment(UndefinedBehavior::SemiStrict),
+        };
+        question.check(contract)?;
+        Ok(question)
+    }
+
+    fn check(&self, contract: &Contract) -> Result<(), Problem> {
+        let template = self
+            .environment
+            .template_from_str(&self.source)
+            .map_err(|error| malformed(&error))?;
+        let globals: Vec<&str> = self.environment.globals().map(|(name, _)| name).collect();
+        let mut names: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        names.sort();
+        let unknown = names.into_iter().find(|name| {
+            let name = name.as_str();
+            name != INPUT_VARIABLE && !self.fields.contains(&name) && !globals.contains(&name)
+        });
+        match unknown {
+            None => self.dry_run(),
+            Some(name) => Err(Problem::new(
+                "unknown-name",
+                format!("`prompt`: `{}` has no field `{name}`", contract.event),
+            )
+            .help(did_you_mean(&name, &self.fields))),
+        }
+    }
+
+    /// Renders the template without values to find unknown filters, tests and functions, which are only
+    /// reported by rendering. All other errors are ignored here.
+    fn dry_run(&self) -> Result<(), Problem> {
+        let environment = environment(UndefinedBehavior::Chainable);
+        match environment.render_str(&self.source, ()) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::UnknownFilter
+                        | ErrorKind::UnknownTest
+                        | ErrorKind::UnknownFunction
+                        | ErrorKind::TemplateNotFound
+                ) =>
+            {
+                Err(malformed(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Renders the question.
+    ///
+    /// # Errors
+    /// A value that the template uses is missing, the template takes too many steps, or the result is
+    /// empty.
+    pub(super) fn render(&self, mut told: Map<String, serde_json::Value>) -> Result<String, Fault> {
+        let whole = Value::from(Serde(&told));
+        for field in &self.fields {
+            told.entry(*field)
+                .or_insert_with(|| serde_json::Value::String(String::new()));
+        }
+        let mut names: Vec<(String, Value)> = told
+            .iter()
+            .map(|(name, value)| (name.clone(), Value::from(Serde(value))))
+            .collect();
+        names.push((INPUT_VARIABLE.to_owned(), whole));
+        let rendered = self
+            .environment
+            .render_str(&self.source, Value::from_pairs(names))
+            .map_err(|error| Fault::new(format!("`prompt`: {}", message(&error))))?;
+        match rendered.trim().is_empty() {
+            true => Err(Fault::new("`prompt`: nothing is left of the question")),
+            false => Ok(rendered),
+        }
+    }
+}
+
+fn fields(contract: &Contract) -> Vec<&'static str> {
+    let mut fields = Field::COMMON.to_vec();
+    fields.extend(contract.fields.iter().flat_map(|field| field.keys()));
+    fields
+}
+
+fn environment(undefined: UndefinedBehavior) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(undefined);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    // Errors then name the undefined expression.
+    environment.set_debug(true);
+    // It would print the whole context.
+    environment.remove_global("debug");
+    environment.add_filter("tojson", tojson);
+    environment.add_filter("truncate", truncate);
+    environment
+}
+
+fn defined(value: &Value) -> Result<(), Error> {
+    match value.is_undefined() {
+        true => value.get_attr("").map(drop),
+        false => Ok(()),
+    }
+}
+
+/// Formats a value as JSON, without HTML escapes and with keys in their order.
+fn tojson(value: &Value) -> Result<String, Error> {
+    defined(value)?;
+    serde_json::to_string(value)
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
+}
+
+/// Truncates a text to a number of characters; appends `…` if something was cut off.
+fn truncate(value: &Value, characters: usize) -> Result<String, Error> {
+    defined(value)?;
+    let text = match value.kind() {
+        ValueKind::String => value.as_str().unwrap_or_default().to_owned(),
+        _ => value.to_string(),
+    };
+    Ok(match text.char_indices().nth(characters) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    })
+}
+
+fn malformed(error: &Error) -> Problem {
+    Problem::new("bad-template", format!("`prompt`: {}", message(error)))
+        .help("it is a template such as `May this run? {{ tool_input | tojson }}`")
+}
+
+fn message(error: &Error) -> String {
+    let detail = error.detail().unwrap_or_default();
+    let line = match error.line() {
+        Some(line) => format!(" (line {line})"),
+        None => String::new(),
+    };
+    match error.kind() {
+        ErrorKind::UndefinedError if detail.is_empty() => {
+            format!("something is undefined{line}: give it a value with `| default(…)`")
+        }
+        ErrorKind::UndefinedError => {
+            format!("{detail}{line}: give it a value with `| default(…)`")
+        }
+        ErrorKind::OutOfFuel => format!("the template takes more than {FUEL} steps"),
+        ErrorKind::SyntaxError => format!("the template is malformed{line}: {detail}"),
+        kind if detail.is_empty() => format!("{kind}{line}"),
+        kind => format!("{kind}{line}: {detail}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Event;
+
+    fn asked(source: &str) -> Result<String, Fault> {
+        let told = json!({
+            "tool_name": "shell",
+            "tool_input": { "cmd": "ls <a> & 'b'", "n": 1 },
+        });
+        QuestionTemplate::parse(source, Event::PreToolUse.contract())
+            .unwrap()
+            .render(told.as_object().unwrap().clone())
+    }
+
+    fn wrong(source: &str) -> Problem {
+        QuestionTemplate::parse(source, Event::PreToolUse.contract()).unwrap_err()
+    }
+
+    #[test]
+    fn questions_show_what_a_handler_is_told() {
+        for (source, question) in [
+            ("Run {{ tool_name }}?", "Run shell?"),
+            (
+                "{{ tool_input | tojson }}",
+                r#"{"cmd":"ls <a> & 'b'","n":1}"#,
+            ),
+            ("{{ tool_input.cmd | truncate(5) }}", "ls <a…"),
+            ("{{ tool_input.cmd | truncate(12) }}", "ls <a> & 'b'"),
+            ("{{ tool_input | tojson | truncate(4) }}", "{\"cm…"),
+            ("{{ tool_input.n | truncate(4) }}", "1"),
+            ("{{ input.tool_name }}", "shell"),
+            ("[{{ last_user_message }}]", "[]"),
+            ("{{ input.agent_name | default('nobody') }}", "nobody"),
+            ("{% for n in range(2) %}{{ n }}{% endfor %}", "01"),
+        ] {
+            assert_eq!(asked(source).unwrap(), question, "{source}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_a_fault() {
+        for source in [
+            "{{ tool_input.path }}",
+            "{{ tool_input.path | tojson }}",
+            "{{ tool_input.path | truncate(3) }}",
+            "{{ input.no_such_field }}",
+        ] {
+            let fault = asked(source).unwrap_err().message;
+            assert!(fault.contains("default("), "{source}: {fault}");
+        }
+        let fault = asked("{{ last_user_message }}").unwrap_err().message;
+        assert!(fault.contains("nothing is left"), "{fault}");
+        let endless =
+            "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}x";
+        assert!(asked(endless).unwrap_err().message.contains("steps"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_template_is_known_before() {
+        let problem = wrong("{{ tool_inptu | tojson }}");
+        assert_eq!(problem.code, "unknown-name");
+        assert_eq!(problem.help.as_deref(), Some("did you mean `tool_input`?"));
+        assert_eq!(
+            wrong("{{ stop_response }}").code,
+            "unknown-name",
+            "of another event"
+        );
+        assert_eq!(wrong("{{ .ToolName }}").code, "bad-template");
+        assert_eq!(wrong("{% if %}").code, "bad-template");
+        assert_eq!(
+            wrong("{{ tool_input.a.b | no_such_filter }}").code,
+            "bad-template"
+        );
+        assert_eq!(wrong("{% include 'x' %}").code, "bad-template");
+        assert_eq!(wrong(" \n").code, "missing-key");
+    }
+}
