@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use cachalot_core::tree;
 use cachalot_operation::{
-    Arguments, Command, CommandText, Decision, Operation, Permissions, Touches, Workspace,
+    AccessRequest, Arguments, Command, CommandText, PermissionDecision, Permissions, ResourceAccess,
+    Workspace,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -23,21 +24,21 @@ fn rules() -> &'static (Permissions, Workspace) {
     })
 }
 
-fn judge(line: String) -> Decision {
+fn judge(line: String) -> PermissionDecision {
     let (permissions, workspace) = rules();
     let arguments = Arguments::from_iter([("command".to_owned(), line.clone().into())]);
-    let touches = Touches {
+    let resource_access = ResourceAccess {
         commands: vec![Command {
             text: CommandText::Line(line),
             directory: None,
         }],
-        ..Touches::default()
+        ..ResourceAccess::default()
     };
-    let operation = Operation {
+    let operation = AccessRequest {
         tool: "shell",
         read_only: false,
         arguments: &arguments,
-        touches: &touches,
+        resource_access: &resource_access,
     };
     permissions.judge(&operation, workspace)
 }
@@ -45,11 +46,11 @@ fn judge(line: String) -> Decision {
 fuzz_target!(|line: &str| {
     let decision = judge(line.to_owned());
     // A rule is compared with the text of a line, too, which is another one once its quotes are quoted.
-    if decision == Decision::Allow || line.contains('\'') {
+    if decision == PermissionDecision::Allow || line.contains('\'') {
         return;
     }
     let quoted = format!("'{}'", line.replace('\'', r"'\''"));
     for wrapped in [format!("sh -c {quoted}"), format!("env sh -c {quoted}"), format!("eval {quoted}")] {
-        assert_ne!(judge(wrapped.clone()), Decision::Allow, "{wrapped}");
+        assert_ne!(judge(wrapped.clone()), PermissionDecision::Allow, "{wrapped}");
     }
 });

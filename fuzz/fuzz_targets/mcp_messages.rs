@@ -6,7 +6,7 @@
 //! `cargo +nightly fuzz run mcp_messages`
 #![no_main]
 
-use cachalot_tools::mcp::messages;
+use cachalot_tools::mcp::parse_messages;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let limit = 64 << (limit % 8);
-    let read = messages(output, limit);
+    let read = parse_messages(output, limit);
     let lines: Vec<&[u8]> = output.split(|byte| *byte == b'\n').collect();
     assert!(read.len() <= lines.len());
     // What has no end is no line yet.
@@ -41,5 +41,5 @@ fuzz_target!(|bytes: &[u8]| {
             .map(|message| message["id"].clone())
             .collect()
     };
-    assert_eq!(ids(&messages(&again, usize::MAX)), ids(&read));
+    assert_eq!(ids(&parse_messages(&again, usize::MAX)), ids(&read));
 });

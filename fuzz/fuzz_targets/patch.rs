@@ -4,7 +4,7 @@
 //! `cargo +nightly fuzz run patch`
 #![no_main]
 
-use cachalot_tools::builtin::files::patch::{Action, Hunk, Mark, Patch, patched};
+use cachalot_tools::builtin::files::patch::{Action, Hunk, Mark, Patch, apply_hunks};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -28,7 +28,7 @@ fuzz_target!(|text: &str| {
 
 fn check(hunks: &[Hunk], file: &str) {
     assert!(hunks.iter().all(|hunk| !hunk.lines.is_empty()));
-    let Ok(after) = patched(hunks, file.as_bytes()) else {
+    let Ok(after) = apply_hunks(hunks, file.as_bytes()) else {
         return;
     };
     let count = |wanted: Mark| {

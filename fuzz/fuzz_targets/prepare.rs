@@ -6,26 +6,27 @@
 use std::sync::{Arc, LazyLock};
 
 use cachalot_tools::{
-    About, Arguments, CacheClass, Call, Context, Origin, Output, Registry, Tool, Toolbox, Verdict,
+    Arguments, CacheClass, Origin, Preparation, Registry, Tool, ToolCall, ToolContext, ToolMetadata,
+    ToolOutput, Toolbox,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
-struct Taking(About);
+struct Taking(ToolMetadata);
 
 #[async_trait::async_trait]
 impl Tool for Taking {
-    fn about(&self) -> &About {
+    fn metadata(&self) -> &ToolMetadata {
         &self.0
     }
 
-    async fn run(&self, _: Arguments, _: &Context) -> Output {
-        Output::text("")
+    async fn run(&self, _: Arguments, _: &ToolContext) -> ToolOutput {
+        ToolOutput::text("")
     }
 }
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
-    let tool: Arc<dyn Tool> = Arc::new(Taking(About {
+    let tool: Arc<dyn Tool> = Arc::new(Taking(ToolMetadata {
         name: "tool".to_owned(),
         description: String::new(),
         parameters: json!({
@@ -51,20 +52,20 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
         origin: Origin::BuiltIn,
         read_only: true,
         exclusive: false,
-        class: CacheClass::Never,
+        cache_class: CacheClass::Never,
     }));
     Registry::new(vec![tool]).expect("the schema is right")
 });
 
 fn prepare(text: String) -> Option<Value> {
-    let call = Call {
+    let call = ToolCall {
         id: "1".to_owned(),
         name: "tool".to_owned(),
         arguments: text,
     };
-    match REGISTRY.prepare(call).verdict {
-        Verdict::Ready { arguments, .. } => Some(Value::Object(arguments)),
-        Verdict::Refused(output) => {
+    match REGISTRY.prepare(call).preparation {
+        Preparation::Ready { arguments, .. } => Some(Value::Object(arguments)),
+        Preparation::Refused(output) => {
             assert!(output.is_error);
             None
         }

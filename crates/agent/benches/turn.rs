@@ -23,13 +23,13 @@ use cachalot_hooks::{
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{Options as SqliteOptions, SqliteMemory};
-use cachalot_model::{Catalog, Models, Surroundings, ToolDefinition};
+use cachalot_model::{Catalog, ModelDependencies, Models, ToolDefinition};
 use cachalot_prompt::{Prompt, SessionHead, Sessions};
-use cachalot_simulator::{Options, Script, Simulator};
+use cachalot_simulator::{Script, Simulator, SimulatorOptions};
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::{
-    Answer, Answered, Arguments, Batch, Call, Context, Origin, Output, Prepared, Tool, Toolbox,
-    Verdict, Workspace,
+    Arguments, BatchContext, CallOutcome, Origin, Preparation, PreparedCall, Tool, ToolCall,
+    ToolCallResult, ToolContext, ToolOutput, Toolbox, Workspace,
 };
 use serde_json::json;
 
@@ -108,30 +108,33 @@ impl Toolbox for AtOnce {
         .to_vec()
     }
 
-    fn prepare(&self, call: Call) -> Prepared {
+    fn prepare(&self, call: ToolCall) -> PreparedCall {
         let arguments: Arguments = serde_json::from_str(&call.arguments).unwrap();
-        let verdict = Verdict::Ready {
-            touches: cachalot_operation::Touches::default(),
+        let verdict = Preparation::Ready {
+            resource_access: cachalot_operation::ResourceAccess::default(),
             arguments,
             origin: Origin::BuiltIn,
             read_only: true,
         };
-        Prepared { call, verdict }
+        PreparedCall {
+            call,
+            preparation: verdict,
+        }
     }
 
-    async fn run(&self, calls: Vec<Prepared>, batch: &Batch) -> Vec<Answer> {
-        let answer = |prepared: Prepared| {
-            batch.watcher.began(&prepared.call);
-            let answer = Answer {
+    async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
+        let answer = |prepared: PreparedCall| {
+            batch.observer.call_started(&prepared.call);
+            let answer = ToolCallResult {
                 call: prepared.call,
-                output: Output::text("a line of a file\n".repeat(60)),
-                how: Answered::Ran(None),
+                output: ToolOutput::text("a line of a file\n".repeat(60)),
+                outcome: CallOutcome::Ran(None),
                 elapsed: Duration::ZERO,
                 saved: Spend::default(),
                 witnesses: Witnesses::default(),
                 expires: None,
             };
-            batch.watcher.ended(&answer);
+            batch.observer.call_finished(&answer);
             answer
         };
         calls.into_iter().map(answer).collect()
@@ -192,7 +195,7 @@ impl World {
         };
         let team = Team::load(&tree::parse("team.yaml", &text).unwrap(), &written).unwrap();
         let models = Models::new(
-            Surroundings {
+            ModelDependencies {
                 environment: environment.clone(),
                 clock: Arc::clone(&clock),
                 http: HttpOptions::default(),
@@ -219,7 +222,7 @@ impl World {
         };
         let dependencies = Dependencies {
             toolboxes: Arc::new(Bench),
-            tools: Context {
+            tools: ToolContext {
                 workspace: Arc::new(Workspace::open(root).unwrap()),
                 session: String::new(),
                 environment: Arc::new(environment),
@@ -309,9 +312,9 @@ fn simulator() -> String {
             .build()
             .unwrap();
         runtime.block_on(async {
-            let options = Options {
+            let options = SimulatorOptions {
                 script: script(),
-                ..Options::default()
+                ..SimulatorOptions::default()
             };
             let running = Simulator::start(options).await.unwrap();
             tell.send(running.url()).unwrap();

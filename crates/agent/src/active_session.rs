@@ -7,10 +7,10 @@ use bytes::Bytes;
 use cachalot_core::tree::Node;
 use cachalot_hooks::Event as When;
 use cachalot_model::{Block, Model, ToolDefinition, Usage};
-use cachalot_operation::permissions::Signature;
+use cachalot_operation::permissions::ToolSignature;
 use cachalot_prompt::Session;
 use cachalot_tools::builtin::signature;
-use cachalot_tools::{Context, Gate, Tool, Toolbox};
+use cachalot_tools::{Gate, Tool, ToolContext, Toolbox};
 
 use crate::agent_directory;
 use crate::chat_state::ChatState;
@@ -198,7 +198,7 @@ impl ActiveSession {
     }
 
     /// The context of the session's tool calls.
-    pub(crate) fn context(&self, base: &Context) -> Context {
+    pub(crate) fn context(&self, base: &ToolContext) -> ToolContext {
         let mut context = base.clone();
         self.conversation.id().clone_into(&mut context.session);
         if !self.environment.is_empty() {
@@ -398,7 +398,7 @@ pub(crate) async fn load_tools(
 
 /// Warns of permission rules that name a tool or an argument that a connected MCP server does not have.
 fn check_rules(shared: &ChatState, tools: &[ToolDefinition], warn: &dyn Fn(&str)) {
-    let known: Vec<Signature> = tools
+    let known: Vec<ToolSignature> = tools
         .iter()
         .map(|tool| signature(&tool.name, &tool.parameters))
         .collect();

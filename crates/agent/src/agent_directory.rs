@@ -9,7 +9,7 @@ use cachalot_core::{Canonical, Digest};
 use cachalot_hooks::{AgentLookup, AgentView};
 use cachalot_model::{Model, Models};
 use cachalot_prompt::{Level, Prompt};
-use cachalot_tools::Context;
+use cachalot_tools::ToolContext;
 
 use crate::definition::{AgentDefinition, Team};
 use cachalot_operation::Permissions;
@@ -125,7 +125,7 @@ pub(crate) fn fingerprint(
 
 /// A digest of the origins of an agent's tools: the definitions of toolsets and servers, and the values of
 /// the environment variables that they name. A test server and a production server may offer identical tools.
-pub(crate) fn origins(team: &Team, agent: &AgentDefinition, tools: &Context) -> Digest {
+pub(crate) fn origins(team: &Team, agent: &AgentDefinition, tools: &ToolContext) -> Digest {
     let sections = [&team.mcps, &agent.toolsets].into_iter().flatten();
     let mut written: String = sections
         .map(|section| section.to_value().to_string())

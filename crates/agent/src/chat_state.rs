@@ -8,9 +8,9 @@ use cachalot_core::Spend;
 use cachalot_hooks::{AgentLookup, Hooks};
 use cachalot_model::Usage;
 use cachalot_model::budget::Meter;
-use cachalot_operation::Operation;
-use cachalot_operation::permissions::Remembered;
-use cachalot_tools::{Answer, Gate};
+use cachalot_operation::AccessRequest;
+use cachalot_operation::permissions::PermissionGrant;
+use cachalot_tools::{Gate, ToolCallResult};
 
 use crate::account::Account;
 use crate::definition::{AgentDefinition, Team};
@@ -29,7 +29,7 @@ pub(crate) struct ChatPermission {
     /// The rule or concern that required the approval; `None` if there was neither.
     pub(crate) rule: Option<String>,
     /// The pattern that the user approved.
-    pub(crate) calls: Remembered,
+    pub(crate) calls: PermissionGrant,
 }
 
 /// State shared by all turns of a chat. Clones share it.
@@ -174,7 +174,7 @@ impl ChatState {
     }
 
     /// Counts calls that have results.
-    pub(crate) fn count_answers<'a>(&self, answers: impl IntoIterator<Item = &'a Answer>) {
+    pub(crate) fn count_answers<'a>(&self, answers: impl IntoIterator<Item = &'a ToolCallResult>) {
         for answer in answers {
             self.add(UsageTotals {
                 tool_calls: 1,
@@ -202,7 +202,7 @@ impl ChatState {
         &self,
         agent: &str,
         rule: Option<&str>,
-        operation: &Operation<'_>,
+        operation: &AccessRequest<'_>,
     ) -> bool {
         let granted = lock(&self.granted);
         granted.iter().any(|granted| {

@@ -23,10 +23,10 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
 use cachalot_core::{Place, Problem};
 use cachalot_model::budget::Budget;
-use cachalot_model::{Configured, ModelSettings, Models};
+use cachalot_model::{ModelConfiguration, ModelSettings, Models};
 
 use cachalot_operation::Permissions;
-use cachalot_operation::permissions::Signature;
+use cachalot_operation::permissions::ToolSignature;
 
 pub use cachalot_hooks::Builtins;
 
@@ -59,7 +59,7 @@ pub struct Team {
     /// The agents, in the order of the file; at least one.
     pub agents: Vec<AgentDefinition>,
     /// The content of `models:` and `providers:`.
-    pub configured: Configured,
+    pub configured: ModelConfiguration,
     /// `mcps:`, parsed when the toolboxes are created.
     pub mcps: Option<Node>,
     /// `tools:`, parsed when the toolboxes are created.
@@ -112,10 +112,14 @@ impl SourceFile<'_> {
     }
 
     /// Reads `models` and `providers` and expands their environment variables.
-    pub fn configured(&self, section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Configured {
+    pub fn configured(
+        &self,
+        section: &mut Section<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> ModelConfiguration {
         let mut expanded = |key| self.expanded(section, key, problems);
         let (models, providers) = (expanded("models"), expanded("providers"));
-        Configured::read(models.as_ref(), providers.as_ref(), problems)
+        ModelConfiguration::read(models.as_ref(), providers.as_ref(), problems)
     }
 }
 
@@ -224,7 +228,7 @@ impl Team {
     #[must_use]
     pub fn check_permissions(&self) -> Vec<Problem> {
         let mut tools = cachalot_tools::builtin::signatures();
-        tools.push(Signature {
+        tools.push(ToolSignature {
             name: crate::delegate::NAME.to_owned(),
             arguments: ["agent", "task", "expected_output"]
                 .map(str::to_owned)

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use cachalot_core::{Effects, Extent};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::{Answer, Switch};
-use cachalot_tools::{About, Arguments, Context, Output, Tool};
+use cachalot_tools::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::{Value, json};
 
 use crate::active_session::ActiveSession;
@@ -31,7 +31,7 @@ pub(crate) fn is_delegation(tool: &str) -> bool {
 
 /// The tool `transfer_task`.
 pub(crate) struct TransferTask {
-    about: About,
+    metadata: ToolMetadata,
     shared: ChatState,
     /// The delegating agent.
     delegator: AgentDefinition,
@@ -74,7 +74,7 @@ impl TransferTask {
             "additionalProperties": false
         });
         Some(Arc::new(Self {
-            about: About::acting(NAME, description, parameters),
+            metadata: ToolMetadata::with_side_effects(NAME, description, parameters),
             shared: shared.clone(),
             delegator: agent.clone(),
             hook_emitter: hook_emitter.clone(),
@@ -129,12 +129,12 @@ fn text<'a>(arguments: &'a Arguments, name: &str) -> &'a str {
 
 #[async_trait]
 impl Tool for TransferTask {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
     /// The tool itself writes nothing: the calls of the sub-agent declare their own effects.
-    fn effects(&self, _: &Arguments, _: &Context) -> Effects {
+    fn effects(&self, _: &Arguments, _: &ToolContext) -> Effects {
         Effects {
             reads: Extent::Unknown,
             writes: Extent::NOTHING,
@@ -147,13 +147,13 @@ impl Tool for TransferTask {
             .is_some_and(|(_, is_fork)| is_fork)
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let name = text(&arguments, "agent");
         let Some((agent, is_fork)) = self.sub_agent(&arguments) else {
             let known = self.delegator.sub_agents.iter();
             let known: Vec<&str> = known.map(|known| known.name.as_str()).collect();
             let known = known.join("`, `");
-            return Output::error(format!("There is no agent `{name}` here, but `{known}`."));
+            return ToolOutput::error(format!("There is no agent `{name}` here, but `{known}`."));
         };
         let task = match text(&arguments, "expected_output").trim() {
             "" => text(&arguments, "task").to_owned(),
@@ -170,14 +170,14 @@ impl Tool for TransferTask {
             .await;
         match ended {
             Ok(ended) => match ended.stop.notice() {
-                None => Output::text(ended.text),
-                Some(notice) => Output::error(
+                None => ToolOutput::text(ended.text),
+                Some(notice) => ToolOutput::error(
                     format!("{}\n({name}: {notice})", ended.text)
                         .trim_start()
                         .to_owned(),
                 ),
             },
-            Err(error) => Output::error(error.message),
+            Err(error) => ToolOutput::error(error.message),
         }
     }
 }
@@ -188,7 +188,7 @@ impl TransferTask {
         agent: &AgentDefinition,
         is_fork: bool,
         task: &str,
-        context: &Context,
+        context: &ToolContext,
     ) -> Result<TurnOutcome, Error> {
         let failed = |what: &str, error: &Error| {
             let name = &agent.name;
@@ -228,7 +228,7 @@ impl TransferTask {
         agent: &AgentDefinition,
         is_fork: bool,
         task: &str,
-        context: &Context,
+        context: &ToolContext,
     ) -> Result<PreparedTurn, Error> {
         if !is_visible(task) {
             let nothing = "nothing was said: the task is empty";

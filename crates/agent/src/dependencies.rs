@@ -8,7 +8,7 @@ use cachalot_core::Clock;
 use cachalot_hooks::{HookDependencies, HookEntry};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
-use cachalot_tools::{Context, Tool, Toolbox};
+use cachalot_tools::{Tool, ToolContext, Toolbox};
 
 use crate::definition::{AgentDefinition, Team};
 use crate::event::{Approver, Listener};
@@ -44,7 +44,7 @@ pub struct Dependencies {
     /// Creates the tools of agents.
     pub toolboxes: Arc<dyn Toolboxes>,
     /// The context of every tool call; session and witness are set per call.
-    pub tools: Context,
+    pub tools: ToolContext,
     /// The model catalog.
     pub models: Models,
     /// The session store.

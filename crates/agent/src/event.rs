@@ -9,7 +9,7 @@ use cachalot_core::{Cost, Digest, Millis};
 use cachalot_hooks::input::PermissionMode;
 use cachalot_model::Usage;
 use cachalot_prefix::diagnosis::Diagnosis;
-use cachalot_tools::{Answer, Call};
+use cachalot_tools::{ToolCall, ToolCallResult};
 
 use crate::definition::Notify;
 use crate::{Provenance, ReviewReport};
@@ -57,14 +57,14 @@ pub enum Event<'a> {
         /// The agent.
         agent: &'a str,
         /// The call.
-        call: &'a Call,
+        call: &'a ToolCall,
     },
     /// A tool call has ended, or was refused.
     ToolEnded {
         /// The agent.
         agent: &'a str,
         /// The result.
-        answer: &'a Answer,
+        answer: &'a ToolCallResult,
     },
     /// A hook has answered in place of the model; the text was reported before.
     Synthetic {
@@ -152,7 +152,7 @@ pub struct ApprovalRequest<'a> {
     /// The agent that makes the call.
     pub agent: &'a str,
     /// The call as the model made it.
-    pub call: &'a Call,
+    pub call: &'a ToolCall,
     /// The arguments, cast and validated.
     pub arguments: &'a cachalot_tools::Arguments,
     /// The rule under `permissions.ask` that matches the call, or the deny rule to which `doubt` refers;

@@ -480,7 +480,7 @@ impl Fork {
         let bytes = active_session.conversation.prompt().bytes() + text.len() as u64;
         let tokens = bytes.div_ceil(BYTES);
         let price = model.price();
-        let cost = price.map_or(Cost::UNPRICED, |price| price.of(&Usage::of(tokens, 0)));
+        let cost = price.map_or(Cost::UNPRICED, |price| price.cost(&Usage::of(tokens, 0)));
         format!(
             "the model `{}` has not read the session `{}`: the fork inherits nothing, and its first request sends about {tokens} tokens anew ({cost})",
             self.agent.model, self.from.snapshot.head.id,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cachalot_model::{Block, Message, Reply, StopReason, ToolUse};
-use cachalot_tools::Call;
+use cachalot_tools::ToolCall;
 use serde_json::{Map, Value, json};
 
 /// Replaces an empty answer: providers refuse a message without content.
@@ -19,7 +19,7 @@ pub(crate) struct NormalizedReply {
     /// The message for the conversation.
     pub(crate) message: Message,
     /// The calls as the model wrote them, with their IDs in `message`.
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<ToolCall>,
     /// The text of the answer.
     pub(crate) text: String,
     /// True if the answer has neither text nor calls.
@@ -66,8 +66,8 @@ pub(crate) fn is_visible(text: &str) -> bool {
 
 /// Returns the calls of a message as the model wrote them. In the message itself, they get unique IDs, names
 /// that providers accept, and arguments that are JSON objects.
-fn calls(message: &mut Message, taken: &BTreeSet<String>) -> Vec<Call> {
-    let mut calls: Vec<Call> = Vec::new();
+fn calls(message: &mut Message, taken: &BTreeSet<String>) -> Vec<ToolCall> {
+    let mut calls: Vec<ToolCall> = Vec::new();
     for block in &mut message.content {
         let Block::ToolUse(tool_use) = block else {
             continue;
@@ -77,7 +77,7 @@ fn calls(message: &mut Message, taken: &BTreeSet<String>) -> Vec<Call> {
         if tool_use.id.is_empty() || is_taken(&tool_use.id) {
             tool_use.id = unused_id(taken.len() + calls.len(), is_taken);
         }
-        calls.push(Call {
+        calls.push(ToolCall {
             id: tool_use.id.clone(),
             name: tool_use.name.clone(),
             arguments: tool_use.arguments.clone(),

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use cachalot_operation::touches::{Command, CommandText};
-use cachalot_operation::{Operation, UNKNOWN, Workspace, named_paths};
+use cachalot_operation::resource_access::{Command, CommandText};
+use cachalot_operation::{AccessRequest, UNKNOWN, Workspace, named_paths};
 
 /// Names of folders and files that are protected in every directory, in lower case.
 const PROTECTED_NAMES: [&str; 10] = [
@@ -57,13 +57,13 @@ pub(crate) struct ProtectedFile {
 /// Returns the first protected file that a call writes or one of its commands names. `own` are protected
 /// files and folders in addition to those known by name.
 pub(crate) fn find_protected(
-    operation: &Operation<'_>,
+    operation: &AccessRequest<'_>,
     workspace: &Workspace,
     own: &[PathBuf],
 ) -> Option<ProtectedFile> {
     let protected = Protected { workspace, own };
-    let touches = operation.touches;
-    let written = touches.writes.iter().find_map(|path| {
+    let resource_access = operation.resource_access;
+    let written = resource_access.writes.iter().find_map(|path| {
         let name = protected.name_of(path)?;
         Some(ProtectedFile {
             path: path.display().to_string(),
@@ -71,7 +71,7 @@ pub(crate) fn find_protected(
         })
     });
     written.or_else(|| {
-        let mut commands = touches.commands.iter();
+        let mut commands = resource_access.commands.iter();
         commands.find_map(|command| protected.find_in_command(command))
     })
 }

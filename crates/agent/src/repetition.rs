@@ -1,6 +1,6 @@
 //! Detection of a model that repeats the same calls.
 
-use cachalot_tools::Call;
+use cachalot_tools::ToolCall;
 
 /// Counts identical consecutive batches of calls.
 #[derive(Debug, Default)]
@@ -11,7 +11,7 @@ pub(crate) struct Repetition {
 
 impl Repetition {
     /// Returns how many times in a row this batch was made, including this time. Call IDs are ignored.
-    pub(crate) fn count(&mut self, calls: &[Call]) -> u32 {
+    pub(crate) fn count(&mut self, calls: &[ToolCall]) -> u32 {
         let is_same = self.last.len() == calls.len()
             && self
                 .last

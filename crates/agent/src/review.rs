@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cachalot_model::{Block, Message, Role, Usage};
-use cachalot_operation::{Decision, Operation, Touches};
-use cachalot_tools::{Answer, Call};
+use cachalot_operation::{AccessRequest, PermissionDecision, ResourceAccess};
+use cachalot_tools::{ToolCall, ToolCallResult};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -303,17 +303,17 @@ fn warnings(
 /// True if a call of this storing tool would need the user's approval.
 fn needs_approval(tool: &str, shared: &ChatState) -> bool {
     let arguments = serde_json::Map::from_iter([("action".to_owned(), Value::from("store"))]);
-    let operation = Operation {
+    let operation = AccessRequest {
         tool,
         read_only: false,
         arguments: &arguments,
-        touches: &Touches::default(),
+        resource_access: &ResourceAccess::default(),
     };
     let judged = shared
         .team
         .permissions
         .judge(&operation, &shared.dependencies.tools.workspace);
-    judged != Decision::Allow
+    judged != PermissionDecision::Allow
 }
 
 /// Returns the tools that a review may use, and the listed ones that the agent lacks.
@@ -438,7 +438,7 @@ impl ReviewListener {
         (count(&self.memories), count(&self.skills))
     }
 
-    fn count_stored(&self, answer: &Answer) {
+    fn count_stored(&self, answer: &ToolCallResult) {
         if answer.output.is_error {
             return;
         }
@@ -463,7 +463,7 @@ impl Listener for ReviewListener {
 }
 
 /// True if a call of `memory` only searches.
-fn is_search(call: &Call) -> bool {
+fn is_search(call: &ToolCall) -> bool {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     arguments.get("action").and_then(Value::as_str) == Some("search")
 }

@@ -6,8 +6,8 @@ use cachalot_core::suggest::nearest;
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, tree};
 
-use crate::outcome::{Result, Sources, Trouble};
-use crate::wiring::Surroundings;
+use crate::command_error::{CommandError, Result, Sources};
+use crate::wiring::ProcessEnvironment;
 
 /// Name, path and text of an agent file.
 pub(crate) struct AgentFile {
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// Returns the kind by the top-level keys `nodes` and `agents`, also if the key is misspelled. With both
     /// or neither, the file is a workflow.
-    pub(crate) fn of(root: &Node) -> Self {
+    pub(crate) fn from_root(root: &Node) -> Self {
         let entries = root.as_map().unwrap_or_default();
         let has = |key: &str| entries.iter().any(|entry| entry.key == key);
         let is_nearly = |key: &str| {
@@ -50,12 +50,12 @@ impl AgentFile {
     ///
     /// # Errors
     /// The file cannot be read, or is not UTF-8 text.
-    pub(crate) fn read(file: &Path, surroundings: &Surroundings) -> Result<Self> {
+    pub(crate) fn read(file: &Path, process_environment: &ProcessEnvironment) -> Result<Self> {
         let name = file.to_string_lossy().into_owned();
-        let path = surroundings.directory.join(file);
+        let path = process_environment.directory.join(file);
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Self { name, path, text }),
-            Err(error) => Err(Trouble::usage(unreadable(&name, &error))),
+            Err(error) => Err(CommandError::usage(unreadable(&name, &error))),
         }
     }
 
@@ -68,8 +68,8 @@ impl AgentFile {
     }
 
     /// Returns the error that reports `problems` in this file.
-    pub(crate) fn wrong(self, problems: Vec<Problem>) -> Trouble {
-        Trouble::Usage {
+    pub(crate) fn wrong(self, problems: Vec<Problem>) -> CommandError {
+        CommandError::Usage {
             sources: self.sources(&problems),
             problems,
         }

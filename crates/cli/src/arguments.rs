@@ -70,7 +70,7 @@ pub(crate) enum Command {
 
 /// The store that a command uses.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Where {
+pub(crate) struct StoreArguments {
     /// The store's file [default: CACHALOT_DB, then `settings.ltm` of the agent file, then a file in the
     /// user's data directory].
     #[arg(long, value_name = "PATH")]
@@ -86,7 +86,7 @@ pub(crate) struct Run {
     #[arg(long, short, value_name = "INPUT")]
     pub(crate) input: Vec<String>,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) place: StoreArguments,
     /// JSON or YAML file with the values of `{{ secrets.NAME }}`.
     #[arg(long, value_name = "FILE")]
     pub(crate) secrets: Option<PathBuf>,
@@ -156,7 +156,7 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) place: StoreArguments,
     /// Approve every tool call that no rule denies.
     #[arg(long)]
     pub(crate) yes: bool,
@@ -234,7 +234,7 @@ pub(crate) struct PrefixPlan {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) every: u64,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) place: StoreArguments,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -260,7 +260,7 @@ pub(crate) struct PrefixLive {
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) since: Option<Duration>,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) place: StoreArguments,
     /// Print one JSON document per line.
     #[arg(long)]
     pub(crate) json: bool,
@@ -321,7 +321,7 @@ pub(crate) enum SessionsCommand {
     /// List the sessions, newest first.
     Ls {
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Include sessions of sub-agents.
         #[arg(long)]
         all: bool,
@@ -334,7 +334,7 @@ pub(crate) enum SessionsCommand {
         /// Session ID or a unique prefix of it.
         id: String,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long, conflicts_with = "raw")]
         json: bool,
@@ -351,7 +351,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -362,7 +362,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -382,12 +382,12 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         with_secrets: bool,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
     },
     /// Erase prompt pieces that no session uses, left behind by killed processes.
     Sweep {
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -422,7 +422,7 @@ pub(crate) enum CacheCommand {
         /// A handle (`cache:agent:…`), a `key` as written in the agent file, or a key of 64 hex digits.
         key: String,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print the entry with its metadata as JSON.
         #[arg(long)]
         json: bool,
@@ -430,9 +430,9 @@ pub(crate) enum CacheCommand {
     /// List entries.
     Ls {
         #[command(flatten)]
-        which: Which,
+        which: EntrySelection,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -440,7 +440,7 @@ pub(crate) enum CacheCommand {
     /// Erase entries.
     Rm {
         #[command(flatten)]
-        which: Which,
+        which: EntrySelection,
         /// Erase every entry and the details of its calls in the ledger.
         #[arg(long, conflicts_with_all = ["pattern", "kind", "action", "tag"])]
         all: bool,
@@ -448,7 +448,7 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -456,7 +456,7 @@ pub(crate) enum CacheCommand {
     /// Print the size of the cache, and what was paid and saved.
     Stats {
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -464,7 +464,7 @@ pub(crate) enum CacheCommand {
     /// Erase expired entries.
     Sweep {
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -477,7 +477,7 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         with_digest_key: bool,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -487,7 +487,7 @@ pub(crate) enum CacheCommand {
         /// The file to read; `-` for stdin.
         file: PathBuf,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -512,7 +512,7 @@ pub(crate) enum LedgerCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -530,7 +530,7 @@ pub(crate) enum LedgerCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        place: Where,
+        place: StoreArguments,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -544,7 +544,7 @@ fn age(text: &str) -> Result<Duration, String> {
 
 /// Selects cache entries.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Which {
+pub(crate) struct EntrySelection {
     /// Handles that match this pattern; `*` matches any text.
     pub(crate) pattern: Option<String>,
     /// Kind of entry: workflow step, tool call, agent answer, or request.
@@ -601,7 +601,7 @@ pub(crate) struct Why {
     #[arg(long)]
     pub(crate) last: bool,
     #[command(flatten)]
-    pub(crate) place: Where,
+    pub(crate) place: StoreArguments,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

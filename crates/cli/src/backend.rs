@@ -18,7 +18,7 @@ const BUILT: [&str; 2] = ["sqlite", "in-process"];
 impl Backend {
     /// Returns the backend that the settings name. An unknown or missing backend is an error: a run never
     /// continues silently without a store.
-    pub(crate) fn of(settings: &MemorySettings) -> Result<Self, Box<Problem>> {
+    pub(crate) fn from_settings(settings: &MemorySettings) -> Result<Self, Box<Problem>> {
         let name = match settings.backend.as_deref() {
             None | Some("sqlite") if settings.path.as_deref() == Some(":memory:") => {
                 return Err(Box::new(at(no_file(), settings)));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use cachalot_core::Problem;
 use cachalot_memory::sqlite::files_of;
 
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 
 /// Files of one store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// The maximum number of symbolic links that are followed in a row, as on Linux.
-const LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 /// Returns the path without symbolic links, as far as it exists. A dangling link is followed too, because a
 /// file that is created through it is created at its target.
@@ -96,7 +96,7 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
             _ => follow(parent, links).join(name),
         }
     }
-    follow(path, LINKS)
+    follow(path, MAX_LINKS)
 }
 
 fn beside(memory: &Path, suffix: &str) -> PathBuf {
@@ -124,7 +124,7 @@ fn default_memory(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
     };
     data.map(|data| data.join("cachalot").join("cachalot.db"))
         .ok_or_else(|| {
-            Trouble::usage(
+            CommandError::usage(
                 Problem::new(
                     "no-home",
                     "there is no place for the memory: HOME is not set",

@@ -1,6 +1,6 @@
 //! Hooks: the builtins, the files and flags that define hooks, and the stores of responses.
 
-mod answers;
+mod response_stores;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,33 +13,33 @@ use cachalot_hooks::source::{self, ParsedHooks};
 use cachalot_hooks::{AgentLookup, Dialect, Event, HookEntry};
 
 use crate::arguments::HookFlags;
-use crate::outcome::{Result, Sources, Trouble};
-use crate::wiring::{Surroundings, Warn};
+use crate::command_error::{CommandError, Result, Sources};
+use crate::wiring::{ProcessEnvironment, Warn};
 
-pub(crate) use answers::Answers;
+pub(crate) use response_stores::ResponseStores;
 
 /// Creates the builtins, for agents that `lookup` finds, with response stores that `opener` opens.
 ///
 /// # Errors
 /// The HTTP client cannot be created.
 pub(crate) fn builtins(
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     lookup: Arc<dyn AgentLookup>,
     seals: &Arc<Seals>,
     opener: StoreOpener,
 ) -> Result<Builtins> {
     let mut builtins = Builtins::standard(&BuiltinDependencies {
         lookup: Arc::clone(&lookup),
-        clock: Arc::clone(&surroundings.clock),
-        http: surroundings.storage()?.http().clone(),
+        clock: Arc::clone(&process_environment.clock),
+        http: process_environment.storage()?.http().clone(),
         seals: Arc::clone(seals),
-        environment: Arc::new(surroundings.environment.clone()),
+        environment: Arc::new(process_environment.environment.clone()),
     });
-    let clock = Arc::clone(&surroundings.clock);
+    let clock = Arc::clone(&process_environment.clock);
     let cache_response = CacheResponse::new(lookup, opener, clock, Arc::clone(seals));
     builtins
         .register(Arc::new(cache_response))
-        .map_err(Trouble::failed)?;
+        .map_err(CommandError::failed)?;
     Ok(builtins)
 }
 
@@ -47,9 +47,14 @@ pub(crate) fn builtins(
 ///
 /// # Errors
 /// The HTTP client cannot be created.
-pub(crate) fn for_reading(surroundings: &Surroundings) -> Result<Builtins> {
+pub(crate) fn for_reading(process_environment: &ProcessEnvironment) -> Result<Builtins> {
     let opener: StoreOpener = Arc::new(|_| Err("nothing is kept while a file is read".to_owned()));
-    builtins(surroundings, Arc::new(()), &Arc::new(Seals::none()), opener)
+    builtins(
+        process_environment,
+        Arc::new(()),
+        &Arc::new(Seals::none()),
+        opener,
+    )
 }
 
 /// Returns the hooks that belong to no agent: those of the user's configuration, then those of the files and
@@ -58,7 +63,7 @@ pub(crate) fn for_reading(surroundings: &Surroundings) -> Result<Builtins> {
 /// # Errors
 /// All problems of the files and hooks. A guard that fails to load must not be skipped silently.
 pub(crate) fn entries(
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     flags: &HookFlags,
     builtins: &Builtins,
     warn: &Warn,
@@ -69,18 +74,18 @@ pub(crate) fn entries(
         warnings.for_each(|warning| warn(&warning.to_string()));
         entries.extend(read.entries);
     };
-    if let Some(configuration) = surroundings.configuration() {
+    if let Some(configuration) = process_environment.configuration() {
         let own = configuration.join("hooks.yaml");
         let of_folder =
-            source::list_hook_files(&configuration.join("hooks.d")).map_err(Trouble::usage)?;
+            source::list_hook_files(&configuration.join("hooks.d")).map_err(CommandError::usage)?;
         // A dangling link counts as a file that cannot be read.
         let own = own.symlink_metadata().is_ok().then_some(own);
         let files: Vec<PathBuf> = own.into_iter().chain(of_folder).collect();
-        take(read_files(&files, None, surroundings, builtins)?);
+        take(read_files(&files, None, process_environment, builtins)?);
     }
-    let named = read_files(&flags.hooks, flags.dialect, surroundings, builtins)?;
+    let named = read_files(&flags.hooks, flags.dialect, process_environment, builtins)?;
     take(named);
-    entries.extend(of_flags(flags));
+    entries.extend(hooks_from_flags(flags));
     Ok(entries)
 }
 
@@ -91,14 +96,14 @@ pub(crate) fn entries(
 pub(crate) fn read_files(
     files: &[PathBuf],
     dialect: Option<Dialect>,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     builtins: &Builtins,
 ) -> Result<ParsedHooks> {
     let mut all = ParsedHooks::default();
     let mut problems: Vec<Problem> = Vec::new();
     let mut sources: Sources = BTreeMap::new();
     for file in files {
-        let path = surroundings.directory.join(file);
+        let path = process_environment.directory.join(file);
         let read = source::read_file(&path, dialect, builtins, &mut problems);
         if let Ok(text) = std::fs::read_to_string(&path) {
             sources.insert(path.display().to_string(), text);
@@ -108,11 +113,11 @@ pub(crate) fn read_files(
     }
     match problems.is_empty() {
         true => Ok(all),
-        false => Err(Trouble::Usage { problems, sources }),
+        false => Err(CommandError::Usage { problems, sources }),
     }
 }
 
-fn of_flags(flags: &HookFlags) -> impl Iterator<Item = HookEntry> {
+fn hooks_from_flags(flags: &HookFlags) -> impl Iterator<Item = HookEntry> {
     let HookFlags {
         hooks: _,
         dialect: _,

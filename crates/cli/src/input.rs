@@ -6,11 +6,11 @@ use std::path::Path;
 use cachalot_core::{Problem, Secret, json, tree};
 use serde_json::{Map, Value};
 
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 
-fn bad_input(given: &str, why: impl std::fmt::Display) -> Trouble {
+fn bad_input(given: &str, why: impl std::fmt::Display) -> CommandError {
     let shown: String = given.chars().take(60).collect();
-    Trouble::usage(
+    CommandError::usage(
         Problem::new("bad-input", format!("--input {shown}: {why}"))
             .help("expected a JSON object, @FILE with one, KEY=TEXT, or KEY:=JSON"),
     )
@@ -71,7 +71,7 @@ fn from_file(given: &str, path: &Path) -> Result<Map<String, Value>> {
         exact(&text).map_err(|error| bad_input(given, error))?
     } else {
         tree::parse(&path.to_string_lossy(), &text)
-            .map_err(|problems| Trouble::Usage {
+            .map_err(|problems| CommandError::Usage {
                 problems,
                 sources: [(path.to_string_lossy().into_owned(), text.clone())].into(),
             })?
@@ -109,7 +109,7 @@ pub(crate) fn secrets(
 /// Reads a file of secrets. Errors never contain its text.
 fn read_secrets(path: &Path) -> Result<Vec<(String, String)>> {
     let wrong = |why: &str| {
-        Trouble::usage(
+        CommandError::usage(
             Problem::new(
                 "bad-secrets",
                 format!("--secrets {}: {why}", path.display()),

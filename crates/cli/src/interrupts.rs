@@ -1,6 +1,6 @@
 //! Signals that interrupt or end the process.
 
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 
 /// A request from outside the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub(crate) enum Signal {
 /// Receives signals, which then do not end the process. A signal that arrives while no task waits is returned
 /// by the next call of `next`.
 pub(crate) struct Interrupts {
-    listening: Listening,
+    listening: SignalStreams,
     /// Set when the process was asked to end.
-    is_over: bool,
+    is_ending: bool,
 }
 
 #[cfg(unix)]
-struct Listening {
+struct SignalStreams {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     /// `None` if SIGHUP is ignored, as under `nohup`.
@@ -28,7 +28,7 @@ struct Listening {
 }
 
 #[cfg(not(unix))]
-struct Listening;
+struct SignalStreams;
 
 impl Interrupts {
     /// Starts to receive signals.
@@ -39,19 +39,20 @@ impl Interrupts {
     pub(crate) fn listen() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| {
-            signal(kind).map_err(|error| Trouble::failed(format!("listening for Ctrl-C: {error}")))
+            signal(kind)
+                .map_err(|error| CommandError::failed(format!("listening for Ctrl-C: {error}")))
         };
         let hangup = match ignores_hangups() {
             true => None,
             false => Some(listen(SignalKind::hangup())?),
         };
         Ok(Self {
-            listening: Listening {
+            listening: SignalStreams {
                 interrupt: listen(SignalKind::interrupt())?,
                 terminate: listen(SignalKind::terminate())?,
                 hangup,
             },
-            is_over: false,
+            is_ending: false,
         })
     }
 
@@ -62,15 +63,15 @@ impl Interrupts {
     #[cfg(not(unix))]
     pub(crate) fn listen() -> Result<Self> {
         Ok(Self {
-            listening: Listening,
-            is_over: false,
+            listening: SignalStreams,
+            is_ending: false,
         })
     }
 
     /// Waits for the next signal.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) -> Signal {
-        let Listening {
+        let SignalStreams {
             interrupt,
             terminate,
             hangup,
@@ -86,13 +87,13 @@ impl Interrupts {
             _ = terminate.recv() => Signal::End,
             _ = hung_up => Signal::End,
         };
-        self.is_over |= signal == Signal::End;
+        self.is_ending |= signal == Signal::End;
         signal
     }
 
     /// Returns true if `next` has returned [`Signal::End`].
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending
     }
 
     /// Waits for the next signal.

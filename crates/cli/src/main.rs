@@ -2,16 +2,16 @@
 
 mod agent_file;
 mod arguments;
-mod aside;
+mod atomic_file;
 mod backend;
 mod chat;
+mod command_error;
 mod commands;
 mod home;
 mod hooks;
 mod input;
 mod interrupts;
 mod models;
-mod outcome;
 mod permissions;
 mod render;
 mod team;
@@ -25,9 +25,9 @@ use std::sync::Arc;
 use clap::{CommandFactory as _, Parser as _};
 
 use arguments::{Arguments, Command};
-use outcome::{Result, Trouble};
+use command_error::{CommandError, Result};
 use render::style::Style;
-use wiring::{Surroundings, Warn};
+use wiring::{ProcessEnvironment, Warn};
 
 fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|mut error| {
@@ -40,9 +40,9 @@ fn main() -> ExitCode {
     silence_documents();
     match dispatch(&arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => {
-            tell(&trouble);
-            trouble.exit_code()
+        Err(command_error) => {
+            tell(&command_error);
+            command_error.exit_code()
         }
     }
 }
@@ -59,35 +59,41 @@ fn silence_documents() {
 }
 
 fn dispatch(command: &Command) -> Result<()> {
-    let surroundings = Surroundings::of_process()?;
+    let process_environment = ProcessEnvironment::of_process()?;
     match command {
-        Command::Run(run) => wait_for(commands::run::run(run, &surroundings)),
-        Command::Chat(chat) => wait_for(commands::chat::chat(chat, &surroundings)),
-        Command::Sessions(command) => {
-            wait_for(commands::sessions::run(command, &surroundings, warning()))
-        }
+        Command::Run(run) => wait_for(commands::run::run(run, &process_environment)),
+        Command::Chat(chat) => wait_for(commands::chat::chat(chat, &process_environment)),
+        Command::Sessions(command) => wait_for(commands::sessions::run(
+            command,
+            &process_environment,
+            warning(),
+        )),
         Command::Simulate(simulate) => {
-            wait_for(commands::simulate::simulate(simulate, &surroundings))
+            wait_for(commands::simulate::simulate(simulate, &process_environment))
         }
-        Command::Validate(validate) => commands::validate::validate(validate, &surroundings),
+        Command::Validate(validate) => commands::validate::validate(validate, &process_environment),
         Command::Cache(command) => {
             let inspection = commands::cache::Inspection {
-                surroundings: &surroundings,
+                process_environment: &process_environment,
                 warn: warning(),
             };
             wait_for(inspection.run(command))
         }
-        Command::Ledger(command) => commands::ledger::run(command, &surroundings, warning()),
-        Command::Hash(hash) => wait_for(commands::hash::hash(hash, &surroundings)),
-        Command::Why(why) => commands::why::why(why, &surroundings, warning()),
-        Command::Prefix(command) => {
-            wait_for(commands::prefix::run(command, &surroundings, warning()))
-        }
-        Command::Models(models) => commands::models::models(models, &surroundings),
-        Command::Hooks(command) => {
-            wait_for(commands::hooks::run(command, &surroundings, &warning()))
-        }
-        Command::Schema { of } => commands::schema::schema(*of, &surroundings),
+        Command::Ledger(command) => commands::ledger::run(command, &process_environment, warning()),
+        Command::Hash(hash) => wait_for(commands::hash::hash(hash, &process_environment)),
+        Command::Why(why) => commands::why::why(why, &process_environment, warning()),
+        Command::Prefix(command) => wait_for(commands::prefix::run(
+            command,
+            &process_environment,
+            warning(),
+        )),
+        Command::Models(models) => commands::models::models(models, &process_environment),
+        Command::Hooks(command) => wait_for(commands::hooks::run(
+            command,
+            &process_environment,
+            &warning(),
+        )),
+        Command::Schema { of } => commands::schema::schema(*of, &process_environment),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "cachalot", &mut script);
@@ -113,27 +119,27 @@ fn warning() -> Warn {
     Arc::new(move |message| render::err(&format!("{} {message}", style.notable("warning:"))))
 }
 
-fn tell(trouble: &Trouble) {
+fn tell(command_error: &CommandError) {
     let style = Style::of_stderr();
-    match trouble {
-        Trouble::Usage { problems, sources } => {
+    match command_error {
+        CommandError::Usage { problems, sources } => {
             render::err(render::problems::render(problems, sources).trim_end());
         }
-        Trouble::Failed {
+        CommandError::Failed {
             message,
             problem: None,
         } => {
             let message = render::visible::visible(message);
             render::err(&format!("{} {message}", style.bad("error:")));
         }
-        Trouble::Failed {
+        CommandError::Failed {
             message: _,
             problem: Some(problem),
         } => {
             let problems = std::slice::from_ref(&problem.0);
             render::err(render::problems::render(problems, &problem.1).trim_end());
         }
-        Trouble::Interrupted(how) => render::err(&format!("interrupted: {how}")),
-        Trouble::BrokenPipe => {}
+        CommandError::Interrupted(how) => render::err(&format!("interrupted: {how}")),
+        CommandError::BrokenPipe => {}
     }
 }

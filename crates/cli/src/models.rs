@@ -5,35 +5,35 @@ use std::sync::Arc;
 
 use cachalot_core::{Problem, Seals};
 use cachalot_model::{
-    Catalog, Configured, ErrorKind, ModelSettings, Models, Surroundings as ModelSurroundings,
+    Catalog, ErrorKind, ModelConfiguration, ModelDependencies, ModelSettings, Models,
 };
 use cachalot_storage::HttpOptions;
 use cachalot_workflow::actions::WrittenEffort;
 
-use crate::outcome::{Result, Sources, Trouble};
-use crate::wiring::Surroundings;
+use crate::command_error::{CommandError, Result, Sources};
+use crate::wiring::ProcessEnvironment;
 
 /// Creates the models of a file, and registers their keys as secrets in `seals`.
 pub(crate) fn models(
-    surroundings: &Surroundings,
-    configured: Configured,
+    process_environment: &ProcessEnvironment,
+    configured: ModelConfiguration,
     seals: &Arc<Seals>,
 ) -> Result<Models> {
     let models = Models::new(
-        ModelSurroundings {
-            environment: surroundings.environment.clone(),
-            clock: Arc::clone(&surroundings.clock),
+        ModelDependencies {
+            environment: process_environment.environment.clone(),
+            clock: Arc::clone(&process_environment.clock),
             http: HttpOptions {
-                environment: surroundings.environment.clone(),
+                environment: process_environment.environment.clone(),
                 ..HttpOptions::default()
             },
-            catalog: catalog(surroundings)?,
+            catalog: catalog(process_environment)?,
         },
         configured,
     )
-    .teaching(Arc::clone(seals));
+    .with_secrets(Arc::clone(seals));
     Ok(match seals.key() {
-        Some(key) => models.digesting_under(key.clone()),
+        Some(key) => models.with_digest_key(key.clone()),
         None => models,
     })
 }
@@ -44,12 +44,16 @@ pub(crate) fn models(
 /// # Errors
 /// The user's own catalog cannot be read.
 pub(crate) fn refusals(
-    configured: &Configured,
+    configured: &ModelConfiguration,
     efforts: &[WrittenEffort],
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
 ) -> Result<Vec<Problem>> {
     // No request is sent, so the key for the digests of headers has no effect.
-    let models = models(surroundings, configured.clone(), &Arc::new(Seals::none()))?;
+    let models = models(
+        process_environment,
+        configured.clone(),
+        &Arc::new(Seals::none()),
+    )?;
     let none = ModelSettings::default();
     let default = configured.defaults.model.as_ref();
     let of_default = default
@@ -72,7 +76,7 @@ pub(crate) fn refusals(
 pub(crate) fn remedy(error: &cachalot_model::Error) -> Option<String> {
     match error.kind {
         ErrorKind::Unauthorized if error.status.is_none() => {
-            Some(without_a_key(error.provider.as_deref()))
+            Some(simulator_hint(error.provider.as_deref()))
         }
         ErrorKind::Unreachable => missing_server(&error.message),
         _ => None,
@@ -92,7 +96,7 @@ pub(crate) fn missing_server(message: &str) -> Option<String> {
 }
 
 /// Returns the help for using the simulator instead of a provider that needs a key.
-pub(crate) fn without_a_key(provider: Option<&str>) -> String {
+pub(crate) fn simulator_hint(provider: Option<&str>) -> String {
     const SIMULATOR: &str = "http://127.0.0.1:4010";
     let there = match provider {
         Some("openai") => format!("`OPENAI_BASE_URL={SIMULATOR}/v1`"),
@@ -115,15 +119,15 @@ fn port_on_this_machine(url: &str) -> Option<u16> {
 
 /// Returns prices and limits: the built-in catalog, overridden by the user's own file in `CACHALOT_MODELS` or
 /// `cachalot/models.yaml` in the user's configuration directory.
-pub(crate) fn catalog(surroundings: &Surroundings) -> Result<Catalog> {
+pub(crate) fn catalog(process_environment: &ProcessEnvironment) -> Result<Catalog> {
     let built_in = Catalog::built_in();
-    let Some(path) = own_prices(surroundings) else {
+    let Some(path) = user_catalog_file(process_environment) else {
         return Ok(built_in);
     };
     built_in.with_file(&path).map_err(|problems| {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(&path).unwrap_or_default();
-        Trouble::Usage {
+        CommandError::Usage {
             problems,
             sources: Sources::from([(name, text)]),
         }
@@ -131,12 +135,12 @@ pub(crate) fn catalog(surroundings: &Surroundings) -> Result<Catalog> {
 }
 
 /// Returns the file that `CACHALOT_MODELS` names, or the default file if it exists.
-fn own_prices(surroundings: &Surroundings) -> Option<PathBuf> {
-    let named = surroundings.environment.get("CACHALOT_MODELS");
+fn user_catalog_file(process_environment: &ProcessEnvironment) -> Option<PathBuf> {
+    let named = process_environment.environment.get("CACHALOT_MODELS");
     if let Some(named) = named.filter(|named| !named.is_empty()) {
-        return Some(surroundings.directory.join(named));
+        return Some(process_environment.directory.join(named));
     }
-    let usual = surroundings.configuration()?.join("models.yaml");
+    let usual = process_environment.configuration()?.join("models.yaml");
     Some(usual).filter(|path| path.exists())
 }
 

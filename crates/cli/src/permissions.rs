@@ -10,20 +10,24 @@ use cachalot_agent::{Permissions, Team};
 use cachalot_core::tree::{self, Node};
 
 use crate::render;
-use crate::wiring::Surroundings;
+use crate::wiring::ProcessEnvironment;
 
 /// Beginning of a new file.
-const HEAD: &str = "# Tool calls that `cachalot chat` makes without asking. The rules are those of\n# `permissions.allow` in agent files; what a file denies or asks about still is.\nallow:\n";
+const FILE_HEADER: &str = "# Tool calls that `cachalot chat` makes without asking. The rules are those of\n# `permissions.allow` in agent files; what a file denies or asks about still is.\nallow:\n";
 
 /// Returns the path of the file; `None` if the user has no configuration directory.
-pub(crate) fn file(surroundings: &Surroundings) -> Option<PathBuf> {
-    Some(surroundings.configuration()?.join("permissions.yaml"))
+pub(crate) fn file(process_environment: &ProcessEnvironment) -> Option<PathBuf> {
+    Some(
+        process_environment
+            .configuration()?
+            .join("permissions.yaml"),
+    )
 }
 
 /// Adds the user's own permissions to those of a team. A file that cannot be read permits nothing and causes
 /// a warning.
-pub(crate) fn add(team: &mut Team, surroundings: &Surroundings) {
-    let Some(file) = file(surroundings) else {
+pub(crate) fn add(team: &mut Team, process_environment: &ProcessEnvironment) {
+    let Some(file) = file(process_environment) else {
         return;
     };
     let read = match read(&file) {
@@ -47,7 +51,7 @@ pub(crate) fn add(team: &mut Team, surroundings: &Surroundings) {
 pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
     let (mut text, rules) = match read(file) {
         Ok((_, rules, text)) => (text, rules),
-        Err(error) if error.kind() == ErrorKind::NotFound => (HEAD.to_owned(), Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => (FILE_HEADER.to_owned(), Vec::new()),
         Err(error) => return Err(error),
     };
     if rules.iter().any(|known| known == rule) {
@@ -70,7 +74,7 @@ pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
             .iter()
             .map(|rule| format!("  - {}\n", quoted(rule)))
             .collect();
-        added = format!("{HEAD}{lines}");
+        added = format!("{FILE_HEADER}{lines}");
     }
     let directory = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory)?;

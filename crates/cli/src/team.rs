@@ -9,30 +9,30 @@ use cachalot_cache::Limits;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Problem, Seals};
-use cachalot_tools::cached::Settings;
+use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_tools::settings::{ToolsetSettings, names, read_servers, read_toolsets};
 use cachalot_workflow::format::read_of_team;
 
 use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::chat::words::DELEGATION;
+use crate::command_error::Result;
 use crate::hooks;
 use crate::models::models;
-use crate::outcome::Result;
 use crate::render;
 use crate::render::style::Style;
-use crate::wiring::Surroundings;
+use crate::wiring::ProcessEnvironment;
 
 /// Reads and checks a file that defines a team.
 ///
 /// # Errors
 /// All problems of the file; or the file is a workflow, which is for `cachalot run`.
-pub(crate) fn load(file: &Path, surroundings: &Surroundings) -> Result<Team> {
-    let source = AgentFile::read(file, surroundings)?;
+pub(crate) fn load(file: &Path, process_environment: &ProcessEnvironment) -> Result<Team> {
+    let source = AgentFile::read(file, process_environment)?;
     let root = match source.parse() {
         Ok(root) => root,
         Err(problems) => return Err(source.wrong(problems)),
     };
-    if Kind::of(&root) == Kind::Workflow && root.get("nodes").is_some() {
+    if Kind::from_root(&root) == Kind::Workflow && root.get("nodes").is_some() {
         let name = source.name.clone();
         let problem = Problem::new(
             "not-a-team",
@@ -42,28 +42,32 @@ pub(crate) fn load(file: &Path, surroundings: &Surroundings) -> Result<Team> {
         .help(format!("run it: `cachalot run {name}`"));
         return Err(source.wrong(vec![problem]));
     }
-    read(source, &root, surroundings)
+    read(source, &root, process_environment)
 }
 
 /// Reads and checks a team.
 ///
 /// # Errors
 /// All problems of the file.
-pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) -> Result<Team> {
-    let builtins = hooks::for_reading(surroundings)?;
+pub(crate) fn read(
+    source: AgentFile,
+    root: &Node,
+    process_environment: &ProcessEnvironment,
+) -> Result<Team> {
+    let builtins = hooks::for_reading(process_environment)?;
     let written = SourceFile {
         text: &source.text,
         directory: source.path.parent().unwrap_or(Path::new("")),
-        environment: &surroundings.environment,
+        environment: &process_environment.environment,
         builtins: &builtins,
     };
-    let mut problems = problems_of_tools(root, &surroundings.environment);
+    let mut problems = problems_of_tools(root, &process_environment.environment);
     let loaded = Team::load(root, &written);
     // A team with other problems is checked, too.
     let read = Section::of(root, "an agent file", &mut Vec::new())
         .and_then(|mut section| Team::read(&mut section, &written, &mut Vec::new()));
     if let Some(team) = read {
-        problems.extend(problems_of_models(&team, surroundings)?);
+        problems.extend(problems_of_models(&team, process_environment)?);
         problems.extend(team.check_permissions());
     }
     if let Ok(team) = &loaded {
@@ -144,14 +148,14 @@ fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> 
 }
 
 /// Reads `tools`.
-pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> Settings {
+pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> ToolCacheSettings {
     let section = node
         .filter(|node| !node.is_null())
         .and_then(|node| Section::of(node, "`tools`", problems));
     let Some(mut section) = section else {
-        return Settings::default();
+        return ToolCacheSettings::default();
     };
-    let settings = Settings::read(&mut section, problems);
+    let settings = ToolCacheSettings::read(&mut section, problems);
     section.finish(problems);
     settings
 }
@@ -167,10 +171,13 @@ pub(crate) fn limits(team: &Team, problems: &mut Vec<Problem>) -> Limits {
 ///
 /// # Errors
 /// The user's own prices cannot be read.
-pub(crate) fn problems_of_models(team: &Team, surroundings: &Surroundings) -> Result<Vec<Problem>> {
+pub(crate) fn problems_of_models(
+    team: &Team,
+    process_environment: &ProcessEnvironment,
+) -> Result<Vec<Problem>> {
     // No request is sent, so the key for the digests of headers has no effect.
     let models = models(
-        surroundings,
+        process_environment,
         team.configured.clone(),
         &Arc::new(Seals::none()),
     )?;

@@ -9,17 +9,17 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use cachalot_core::{Cost, Digest, Millis};
-use cachalot_model::marking::Style;
-use cachalot_model::{Catalog, Format, Limits, Marking, Price, Usage, wire};
+use cachalot_model::marker_rules::MarkerStyle;
+use cachalot_model::{Catalog, Format, MarkerRules, ModelLimits, Price, Usage, wire};
 use cachalot_prompt::{
     Level, NodeId, Pauses, Plan, PlanContext, PrefixLifetime, Prompt, Rules, contiguous, normal,
     plan,
 };
 use cachalot_simulator::accounting::Rules as Published;
-use cachalot_simulator::{Accountant, Accounted, Format as Api};
+use cachalot_simulator::{Accountant, Format as Api, InputTokens};
 use serde_json::Value;
 
-pub(crate) use steps::{of_log, of_session};
+pub(crate) use steps::{from_log, from_session};
 
 /// A request that was sent, with everything that affects its price.
 pub(crate) struct Step {
@@ -62,17 +62,17 @@ impl Scheme {
     }
 
     /// Returns the schemes that are possible with this kind of markers.
-    fn all(marking: &Marking, are_marks_known: bool) -> Vec<Self> {
-        let planned: &[PrefixLifetime] = match marking.style {
-            Style::None => return vec![Self::Automatic, Self::Without],
-            Style::CacheControl | Style::CachePoint if marking.one_hour => &[
+    fn all(marker_rules: &MarkerRules, are_marks_known: bool) -> Vec<Self> {
+        let planned: &[PrefixLifetime] = match marker_rules.style {
+            MarkerStyle::None => return vec![Self::Automatic, Self::Without],
+            MarkerStyle::CacheControl | MarkerStyle::CachePoint if marker_rules.one_hour => &[
                 PrefixLifetime::FiveMinutes,
                 PrefixLifetime::OneHour,
                 PrefixLifetime::Auto,
             ],
-            Style::CacheControl | Style::CachePoint => &[PrefixLifetime::FiveMinutes],
+            MarkerStyle::CacheControl | MarkerStyle::CachePoint => &[PrefixLifetime::FiveMinutes],
             // Requests cannot set the lifetime of breakpoints.
-            Style::Breakpoints => &[PrefixLifetime::Auto],
+            MarkerStyle::Breakpoints => &[PrefixLifetime::Auto],
         };
         let sent = are_marks_known.then_some(Self::AsSent);
         let planned = planned.iter().copied().map(Self::Planned);
@@ -107,7 +107,7 @@ pub(crate) struct Estimate {
     format: Format,
     pub(crate) requests: u64,
     pub(crate) columns: Vec<Column>,
-    marking: &'static Marking,
+    marker_rules: &'static MarkerRules,
     rules: Rules,
     price: Option<Price>,
 }
@@ -138,7 +138,7 @@ impl<'a> WhatIf<'a> {
             Some((provider, model)) => (provider.as_str(), model.as_str()),
             None => (step.provider.as_str(), step.model.as_str()),
         };
-        let Some(provider) = asked_in(step.format, provider) else {
+        let Some(provider) = provider_for_format(step.format, provider) else {
             self.untranslated += 1;
             return;
         };
@@ -158,57 +158,57 @@ impl<'a> WhatIf<'a> {
 
 impl Estimate {
     fn new(catalog: &Catalog, provider: &str, model: &str, step: &Step) -> Self {
-        let marking = Marking::find(provider, model, step.format);
+        let marker_rules = MarkerRules::find(provider, model, step.format);
         let listed = catalog.find(provider, model);
         let listed = listed.or_else(|| catalog.find_by_name(model));
-        let limits = listed.map_or_else(Limits::default, |listed| listed.limits);
-        let columns = Scheme::all(marking, step.sent.is_some());
+        let limits = listed.map_or_else(ModelLimits::default, |listed| listed.limits);
+        let columns = Scheme::all(marker_rules, step.sent.is_some());
         Self {
             provider: provider.to_owned(),
             model: model.to_owned(),
             format: step.format,
             requests: 0,
             columns: columns.into_iter().map(Column::new).collect(),
-            marking,
-            rules: Rules::new(marking, &limits),
+            marker_rules,
+            rules: Rules::new(marker_rules, &limits),
             price: listed.and_then(|listed| listed.price.clone()),
         }
     }
 
     fn take(&mut self, step: &Step) {
         self.requests += 1;
-        let asking = Asking::new(step, &self.model, self.marking);
+        let request_tail = UnmarkedRequest::new(step, &self.model, self.marker_rules);
         for column in &mut self.columns {
-            let plan = column.plan(&asking.prompt, step, &self.rules);
-            let body = asking.body(&plan);
+            let plan = column.plan(&request_tail.prompt, step, &self.rules);
+            let body = request_tail.body(&plan);
             column.charge(step, &body, self.price.as_ref());
         }
     }
 }
 
 /// A request to a model, before markers are placed.
-struct Asking {
+struct UnmarkedRequest {
     format: Format,
     prompt: Prompt,
     tail: Bytes,
-    marking: &'static Marking,
+    marker_rules: &'static MarkerRules,
 }
 
-impl Asking {
-    fn new(step: &Step, model: &str, marking: &'static Marking) -> Self {
+impl UnmarkedRequest {
+    fn new(step: &Step, model: &str, marker_rules: &'static MarkerRules) -> Self {
         Self {
             format: step.format,
             prompt: match step.sent {
-                Some(_) => steps::markable(&step.prompt, step.format, marking),
+                Some(_) => steps::markable(&step.prompt, step.format, marker_rules),
                 None => step.prompt.clone(),
             },
-            tail: asking(&step.tail, model, marking, step.format),
-            marking,
+            tail: request_tail(&step.tail, model, marker_rules, step.format),
+            marker_rules,
         }
     }
 
     fn body(&self, plan: &Plan) -> Bytes {
-        let wire = wire::marked(self.format, self.marking);
+        let wire = wire::marked(self.format, self.marker_rules);
         contiguous(&self.prompt, wire, plan, &self.tail)
     }
 }
@@ -275,7 +275,7 @@ impl Column {
     fn charge(&mut self, step: &Step, body: &[u8], price: Option<&Price>) {
         let accounted =
             self.accountant
-                .account_apart(api(step.format), body, step.at, step.settings);
+                .account_in_namespace(api(step.format), body, step.at, step.settings);
         let accounted = match accounted {
             Ok(accounted) => accounted,
             Err(refused) => {
@@ -287,11 +287,11 @@ impl Column {
         let usage = self.usage_of(accounted, step.format);
         self.charged += 1;
         self.usage += usage;
-        self.cost += price.map_or(Cost::UNPRICED, |price| price.of(&usage));
+        self.cost += price.map_or(Cost::UNPRICED, |price| price.cost(&usage));
     }
 
-    fn usage_of(&self, accounted: Accounted, format: Format) -> Usage {
-        let Accounted {
+    fn usage_of(&self, accounted: InputTokens, format: Format) -> Usage {
+        let InputTokens {
             uncached,
             read,
             written,
@@ -317,7 +317,7 @@ impl Column {
 
 /// Returns the provider that serves a provider's models in a format: the provider itself, or a gateway;
 /// `None` if there is none.
-fn asked_in(format: Format, provider: &str) -> Option<&str> {
+fn provider_for_format(format: Format, provider: &str) -> Option<&str> {
     match (format, provider) {
         (Format::Messages, "anthropic") | (Format::Responses, "openai" | "azure") => Some(provider),
         (Format::Gemini, "google") | (Format::Converse, "bedrock") => Some(provider),
@@ -339,7 +339,7 @@ fn api(format: Format) -> Api {
 
 /// Returns the tail of the same request to this model: without parameters that only other models accept, and
 /// with the parameters that it requires. A tail that is not JSON is unchanged, and the request is refused.
-fn asking(tail: &Bytes, model: &str, marking: &Marking, format: Format) -> Bytes {
+fn request_tail(tail: &Bytes, model: &str, marker_rules: &MarkerRules, format: Format) -> Bytes {
     let members = tail.strip_prefix(b",").unwrap_or(tail);
     let object = [b"{", members].concat();
     let Ok(Value::Object(mut object)) = serde_json::from_slice(&object) else {
@@ -351,7 +351,7 @@ fn asking(tail: &Bytes, model: &str, marking: &Marking, format: Format) -> Bytes
         Some((name, value))
     }));
     object.insert("model".to_owned(), model.into());
-    if marking.style != Style::Breakpoints {
+    if marker_rules.style != MarkerStyle::Breakpoints {
         object.shift_remove("prompt_cache_options");
     }
     if format == Format::Messages && !object.contains_key("max_tokens") {

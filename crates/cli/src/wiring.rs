@@ -12,28 +12,28 @@ use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_memory::{ErrorKind, Memory};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 
+use crate::command_error::{CommandError, Result};
 use crate::home::Home;
-use crate::outcome::{Result, Trouble};
 
 /// Shows the user a message that is not an error.
 pub(crate) type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Environment of the process.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct ProcessEnvironment {
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) directory: PathBuf,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-impl Surroundings {
+impl ProcessEnvironment {
     /// Reads the environment of this process. Variables that are not UTF-8 are left out.
     pub(crate) fn of_process() -> Result<Self> {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
         let directory = std::env::current_dir()
-            .map_err(|error| Trouble::failed(format!("the current directory: {error}")))?;
+            .map_err(|error| CommandError::failed(format!("the current directory: {error}")))?;
         Ok(Self {
             environment,
             directory,
@@ -73,7 +73,7 @@ impl Surroundings {
             environment: self.environment.clone(),
             ..HttpOptions::default()
         };
-        let http = HttpClient::new(options).map_err(Trouble::failed)?;
+        let http = HttpClient::new(options).map_err(CommandError::failed)?;
         Ok(Storage::new(cachalot_storage::Options {
             directory: self.directory.clone(),
             environment: self.environment.clone(),
@@ -100,8 +100,8 @@ pub(crate) struct Engine {
 }
 
 /// Parameters for opening an engine.
-pub(crate) struct Opening<'a> {
-    pub(crate) surroundings: &'a Surroundings,
+pub(crate) struct EngineOptions<'a> {
+    pub(crate) process_environment: &'a ProcessEnvironment,
     pub(crate) home: &'a Home,
     pub(crate) run: &'a str,
     pub(crate) bounds: Bounds,
@@ -112,7 +112,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) warn: Warn,
 }
 
-impl Opening<'_> {
+impl EngineOptions<'_> {
     /// Opens the engine of a run. A store or a digest key that cannot be used causes a warning, and the run
     /// continues without a store.
     ///
@@ -121,9 +121,11 @@ impl Opening<'_> {
     pub(crate) fn for_run(self) -> Result<Engine> {
         let memory = match self.open() {
             Ok(memory) => Some(memory),
-            Err(error) if error.kind == ErrorKind::TooNew => return Err(Trouble::failed(error)),
+            Err(error) if error.kind == ErrorKind::TooNew => {
+                return Err(CommandError::failed(error));
+            }
             Err(error) if error.kind == ErrorKind::Corrupt => {
-                self.set_aside(&error);
+                self.warn_store_failed(&error);
                 None
             }
             Err(error) => {
@@ -144,12 +146,12 @@ impl Opening<'_> {
     /// The store does not exist or cannot be used.
     pub(crate) fn for_inspection(self) -> Result<Engine> {
         if !self.home.memory.exists() {
-            return Err(Trouble::failed(format!(
+            return Err(CommandError::failed(format!(
                 "there is no memory at {}: nothing was kept there yet, or it is elsewhere (--db)",
                 self.home.memory.display()
             )));
         }
-        let memory = self.open().map_err(Trouble::failed)?;
+        let memory = self.open().map_err(CommandError::failed)?;
         self.engine(Some(memory), DigestKey::ephemeral()?)
     }
 
@@ -158,7 +160,7 @@ impl Opening<'_> {
     /// # Errors
     /// The store cannot be created or used.
     pub(crate) fn for_import(self) -> Result<Engine> {
-        let memory = self.open().map_err(Trouble::failed)?;
+        let memory = self.open().map_err(CommandError::failed)?;
         self.engine(Some(memory), DigestKey::ephemeral()?)
     }
 
@@ -168,19 +170,19 @@ impl Opening<'_> {
     /// # Errors
     /// The system provides no randomness.
     pub(crate) fn in_process(self) -> Result<Engine> {
-        let clock = Arc::clone(&self.surroundings.clock);
+        let clock = Arc::clone(&self.process_environment.clock);
         let (key, _) = self.key()?;
         self.engine(Some(Arc::new(InProcessMemory::new(clock))), key)
     }
 
     fn open(&self) -> std::result::Result<Arc<dyn Memory>, cachalot_memory::Error> {
-        let options = sqlite::Options::new(Arc::clone(&self.surroundings.clock));
+        let options = sqlite::Options::new(Arc::clone(&self.process_environment.clock));
         let memory = SqliteMemory::open(&self.home.memory, options)?;
         Ok(Arc::new(memory))
     }
 
-    fn set_aside(&self, error: &cachalot_memory::Error) {
-        let now = self.surroundings.clock.now();
+    fn warn_store_failed(&self, error: &cachalot_memory::Error) {
+        let now = self.process_environment.clock.now();
         let kept = match sqlite::set_aside(&self.home.memory, now) {
             Ok(path) => format!("it was set aside as {}", path.display()),
             Err(error) => format!("it could not be set aside: {error}"),
@@ -215,7 +217,7 @@ impl Opening<'_> {
                 self.limits,
                 Arc::clone(&self.warn),
             ),
-            clock: Arc::clone(&self.surroundings.clock),
+            clock: Arc::clone(&self.process_environment.clock),
             seals: Arc::clone(&seals),
             bounds: self.bounds,
             warn: self.warn,
@@ -230,9 +232,9 @@ impl Opening<'_> {
 
 /// Reason for a missing digest key, with its path and a remedy.
 #[derive(Debug)]
-pub(crate) struct KeyFault(String);
+pub(crate) struct DigestKeyError(String);
 
-impl std::fmt::Display for KeyFault {
+impl std::fmt::Display for DigestKeyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
@@ -240,7 +242,10 @@ impl std::fmt::Display for KeyFault {
 
 /// Returns the key for the digests of secrets, and creates it on first use. A key file that other users can
 /// read is used, with a warning.
-pub(crate) fn digest_key(path: &Path, warn: &Warn) -> std::result::Result<DigestKey, KeyFault> {
+pub(crate) fn digest_key(
+    path: &Path,
+    warn: &Warn,
+) -> std::result::Result<DigestKey, DigestKeyError> {
     let made = path
         .parent()
         .map_or(Ok(()), std::fs::create_dir_all)
@@ -251,17 +256,17 @@ pub(crate) fn digest_key(path: &Path, warn: &Warn) -> std::result::Result<Digest
             _ => error.to_string(),
         };
         if disk::is_full(&error) {
-            return KeyFault(format!(
+            return DigestKeyError(format!(
                 "the digest key {} cannot be made: no space left ({error}); free some on its disk",
                 path.display()
             ));
         }
-        KeyFault(format!(
+        DigestKeyError(format!(
             "the digest key {} cannot be used: {cause}; put it back, or remove it to have a new one made (what was cached with secrets is then paid for again)",
             path.display()
         ))
     })?;
-    if let Some(mode) = open_to_others(path) {
+    if let Some(mode) = permissions_of_others(path) {
         warn(&format!(
             "the digest key {} is open to others (mode {mode:03o}), who can test guesses of your secrets with it: `chmod 600` it",
             path.display()
@@ -272,14 +277,14 @@ pub(crate) fn digest_key(path: &Path, warn: &Warn) -> std::result::Result<Digest
 
 /// Returns the permissions of a file if users other than its owner have any.
 #[cfg(unix)]
-fn open_to_others(path: &Path) -> Option<u32> {
+fn permissions_of_others(path: &Path) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
     (mode & 0o077 != 0).then_some(mode)
 }
 
 #[cfg(not(unix))]
-fn open_to_others(_: &Path) -> Option<u32> {
+fn permissions_of_others(_: &Path) -> Option<u32> {
     None
 }
 

@@ -20,22 +20,22 @@ use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
-use cachalot_tools::cached::{CachedTools, Writers};
+use cachalot_tools::cached::{CachedTools, WriteNotifier};
 use cachalot_tools::mcp::Reporter;
-use cachalot_tools::settings::{self, Servers};
-use cachalot_tools::{Context, Workspace};
+use cachalot_tools::settings::{self, McpServerPool};
+use cachalot_tools::{ToolContext, Workspace};
 use cachalot_workflow::runtime::Houses;
 
 use crate::arguments::HookFlags;
+use crate::command_error::{CommandError, Result};
 use crate::home::Home;
-use crate::hooks::{self, Answers};
+use crate::hooks::{self, ResponseStores};
 use crate::models::models;
-use crate::outcome::{Result, Trouble};
-use crate::wiring::{Surroundings, Warn, run_id};
+use crate::wiring::{ProcessEnvironment, Warn, run_id};
 
 /// Parts from which a workbench is created.
-pub(crate) struct Parts<'a> {
-    pub(crate) surroundings: &'a Surroundings,
+pub(crate) struct WorkbenchParts<'a> {
+    pub(crate) process_environment: &'a ProcessEnvironment,
     pub(crate) home: &'a Home,
     /// Working directory of the tools.
     pub(crate) workspace: &'a Path,
@@ -57,11 +57,11 @@ pub(crate) struct Parts<'a> {
 
 /// Runtime of agents. Clones share all state.
 #[derive(Clone)]
-pub(crate) struct Workbench(Arc<Inner>);
+pub(crate) struct Workbench(Arc<WorkbenchInner>);
 
-struct Inner {
-    surroundings: Surroundings,
-    context: Context,
+struct WorkbenchInner {
+    process_environment: ProcessEnvironment,
+    context: ToolContext,
     memory: Option<Arc<dyn Memory>>,
     sessions: Sessions,
     cache: Cache,
@@ -74,14 +74,14 @@ struct Inner {
     reporter: Arc<dyn Reporter>,
     /// The user's data directory, which contains skills.
     data: Option<PathBuf>,
-    writers: Writers,
-    servers: Servers,
+    write_notifier: WriteNotifier,
+    servers: McpServerPool,
     /// Tools of sessions, by session id, for statistics.
-    kept: Mutex<BTreeMap<String, Kept>>,
+    session_tools: Mutex<BTreeMap<String, SessionTools>>,
 }
 
 /// Tools of a session while it lasts.
-struct Kept {
+struct SessionTools {
     tools: Weak<CachedTools>,
     /// True if their results are cached.
     enabled: bool,
@@ -91,7 +91,7 @@ struct Kept {
 
 /// Returns the files that agents must not write without the user's permission: see [`Dependencies::protected`].
 fn protected(
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     home: &Home,
     hooks: &HookFlags,
     agent_file: &Path,
@@ -99,9 +99,9 @@ fn protected(
     let named = hooks.hooks.iter().map(PathBuf::as_path);
     let named = named.chain([agent_file]);
     let mut protected: Vec<PathBuf> = named
-        .map(|file| surroundings.directory.join(file))
+        .map(|file| process_environment.directory.join(file))
         .collect();
-    protected.extend(surroundings.configuration());
+    protected.extend(process_environment.configuration());
     protected.extend([&home.memory, &home.ledger, &home.digest_key].map(Clone::clone));
     protected.extend(home.memory.parent().map(|data| data.join("skills")));
     protected
@@ -112,9 +112,9 @@ impl Workbench {
     ///
     /// # Errors
     /// The workspace is not a directory.
-    pub(crate) fn new(parts: Parts<'_>) -> Result<Self> {
-        let Parts {
-            surroundings,
+    pub(crate) fn new(parts: WorkbenchParts<'_>) -> Result<Self> {
+        let WorkbenchParts {
+            process_environment,
             home,
             workspace,
             memory,
@@ -127,14 +127,14 @@ impl Workbench {
             tell,
             servers,
         } = parts;
-        let protected = protected(surroundings, home, &hooks, agent_file);
-        let clock = Arc::clone(&surroundings.clock);
+        let protected = protected(process_environment, home, &hooks, agent_file);
+        let clock = Arc::clone(&process_environment.clock);
         let place = Workspace::open(workspace).map_err(|error| {
-            Trouble::failed(format!("the workspace {}: {error}", workspace.display()))
+            CommandError::failed(format!("the workspace {}: {error}", workspace.display()))
         })?;
         let known = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"];
         let known = known.into_iter().filter_map(|name| {
-            let value = surroundings.environment.get(name)?;
+            let value = process_environment.environment.get(name)?;
             Some((name.to_owned(), value.clone()))
         });
         let place = place.with_variables(known.collect());
@@ -142,21 +142,21 @@ impl Workbench {
         let shelf = memory
             .clone()
             .unwrap_or_else(|| Arc::new(InProcessMemory::new(Arc::clone(&clock))));
-        let context = Context {
+        let context = ToolContext {
             workspace: Arc::new(place),
             session: String::new(),
-            environment: Arc::new(surroundings.environment.clone()),
+            environment: Arc::new(process_environment.environment.clone()),
             clock: Arc::clone(&clock),
-            http: surroundings.storage()?.http().clone(),
+            http: process_environment.storage()?.http().clone(),
             memory: memory.clone(),
             seals: Arc::clone(&seals),
             gate: None,
             rules: Arc::default(),
             witness: cachalot_cache::Witness::default(),
         };
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(WorkbenchInner {
             sessions: Sessions::new(shelf, clock, Arc::clone(&seals)),
-            surroundings: surroundings.clone(),
+            process_environment: process_environment.clone(),
             data: home.memory.parent().map(Path::to_owned),
             context,
             memory,
@@ -164,16 +164,16 @@ impl Workbench {
             seals,
             mode,
             hooks,
-            reporter: Arc::new(tools::Told {
+            reporter: Arc::new(tools::ToolReporter {
                 warn: Arc::clone(&warn),
                 servers,
             }),
             protected,
             warn,
             tell,
-            writers: Writers::new(),
-            servers: Servers::new(),
-            kept: Mutex::default(),
+            write_notifier: WriteNotifier::new(),
+            servers: McpServerPool::new(),
+            session_tools: Mutex::default(),
         })))
     }
 
@@ -181,7 +181,7 @@ impl Workbench {
     ///
     /// # Errors
     /// The settings of the models are invalid.
-    pub(crate) fn furnish(
+    pub(crate) fn dependencies_for(
         &self,
         team: &Team,
         listener: Arc<dyn Listener>,
@@ -190,12 +190,16 @@ impl Workbench {
         let inner = &self.0;
         let mut context: Vec<Arc<dyn ContextSource>> = Vec::new();
         if let Some(memory) = &inner.memory {
-            context.push(Arc::new(recall::Recollection {
+            context.push(Arc::new(recall::MemoryRecall {
                 memory: Arc::clone(memory),
                 clock: Arc::clone(&inner.context.clock),
             }));
         }
-        let models = models(&inner.surroundings, team.configured.clone(), &inner.seals)?;
+        let models = models(
+            &inner.process_environment,
+            team.configured.clone(),
+            &inner.seals,
+        )?;
         let listener = Arc::new(payments::Payments {
             ledger: inner.cache.ledger().clone(),
             seals: Arc::clone(&inner.seals),
@@ -226,7 +230,12 @@ impl Workbench {
         let agent_directory = Arc::new(AgentDirectory::default());
         let lookup = Arc::clone(&agent_directory) as Arc<dyn AgentLookup>;
         let builtins = self.builtins_for(lookup)?;
-        let entries = hooks::entries(&inner.surroundings, &inner.hooks, &builtins, &inner.warn)?;
+        let entries = hooks::entries(
+            &inner.process_environment,
+            &inner.hooks,
+            &builtins,
+            &inner.warn,
+        )?;
         Ok(HookSetup {
             dependencies: cachalot_hooks::HookDependencies {
                 builtins: Arc::new(builtins),
@@ -243,22 +252,31 @@ impl Workbench {
 
     fn builtins_for(&self, lookup: Arc<dyn AgentLookup>) -> Result<Builtins> {
         let inner = &self.0;
-        let answers = Answers {
+        let answers = ResponseStores {
             cache: inner.cache.clone(),
             clock: Arc::clone(&inner.context.clock),
             seals: Arc::clone(&inner.seals),
             mode: inner.mode,
-            user: inner.surroundings.user(),
-            directory: inner.surroundings.directory.clone(),
+            user: inner.process_environment.user(),
+            directory: inner.process_environment.directory.clone(),
             warn: Arc::clone(&inner.warn),
         };
-        hooks::builtins(&inner.surroundings, lookup, &inner.seals, answers.opener())
+        hooks::builtins(
+            &inner.process_environment,
+            lookup,
+            &inner.seals,
+            answers.opener(),
+        )
     }
 
     /// Describes how the tool calls of a session were answered.
     pub(crate) fn stats(&self, session: &str) -> String {
-        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Kept { tools, enabled, .. }) = kept.get(session) else {
+        let session_tools = self
+            .0
+            .session_tools
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(SessionTools { tools, enabled, .. }) = session_tools.get(session) else {
             return "there are no tools".to_owned();
         };
         match tools.upgrade().filter(|_| *enabled) {
@@ -291,10 +309,10 @@ impl Workbench {
         self.0.cache.close().await;
     }
 
-    fn tool_surroundings(&self) -> settings::Surroundings {
+    fn tool_dependencies(&self) -> settings::ToolDependencies {
         let inner = &self.0;
-        settings::Surroundings {
-            mcp: cachalot_tools::mcp::McpSurroundings {
+        settings::ToolDependencies {
+            mcp: cachalot_tools::mcp::McpDependencies {
                 directory: inner.context.workspace.root().to_owned(),
                 environment: Arc::clone(&inner.context.environment),
                 seals: Arc::clone(&inner.seals),
@@ -313,7 +331,7 @@ impl Houses for Workbench {
         team: &Arc<Team>,
         listener: Arc<dyn Listener>,
     ) -> std::result::Result<Dependencies, String> {
-        self.furnish(team, listener, Arc::new(cachalot_agent::event::DenyAll))
+        self.dependencies_for(team, listener, Arc::new(cachalot_agent::event::DenyAll))
             .map_err(|trouble| trouble.to_string())
     }
 
@@ -321,15 +339,15 @@ impl Houses for Workbench {
         let inner = &self.0;
         let silent: Warn = Arc::new(|_| {});
         // Problems of hooks are reported when an agent starts.
-        hooks::for_reading(&inner.surroundings)
+        hooks::for_reading(&inner.process_environment)
             .and_then(|builtins| {
-                hooks::entries(&inner.surroundings, &inner.hooks, &builtins, &silent)
+                hooks::entries(&inner.process_environment, &inner.hooks, &builtins, &silent)
             })
             .map_or(true, |entries| !entries.is_empty())
     }
 
     fn builtins(&self) -> Arc<Builtins> {
         // Checking a file needs only their names and sections.
-        Arc::new(hooks::for_reading(&self.0.surroundings).unwrap_or_default())
+        Arc::new(hooks::for_reading(&self.0.process_environment).unwrap_or_default())
     }
 }

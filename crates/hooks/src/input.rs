@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cachalot_core::{Cost, Digest, Millis, Spend, Witnesses};
 use cachalot_model::{Message, OutputFormat, StopReason, Usage};
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde_json::{Map, Value};
 
 use crate::{Event, Transcript};
@@ -157,7 +157,7 @@ pub struct ToolUse {
     pub input: Map<String, Value>,
     /// The resources that the call accesses, as its tool declares them: files, commands, URLs.
     /// Conditions and write guards rely on them. Empty for a call with invalid arguments.
-    pub touches: Touches,
+    pub resource_access: ResourceAccess,
 }
 
 impl ToolUse {
@@ -170,8 +170,8 @@ impl ToolUse {
             self.input.insert(name.clone(), value.clone());
         }
         // Resources that only the tool can declare are added when the call is looked up again.
-        let shown = Touches::declared(&Value::Null, &self.input, self.read_only);
-        self.touches.extend(shown);
+        let shown = ResourceAccess::declared(&Value::Null, &self.input, self.read_only);
+        self.resource_access.extend(shown);
     }
 }
 

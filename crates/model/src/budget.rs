@@ -56,33 +56,33 @@ impl Budget {
 /// not reserved.
 #[derive(Clone)]
 pub struct Meter {
-    shared: Arc<Shared>,
+    shared: Arc<MeterState>,
 }
 
-struct Shared {
+struct MeterState {
     budget: Budget,
     clock: Arc<dyn Clock>,
-    begun: Millis,
-    counted: Mutex<Counted>,
+    started_at: Millis,
+    counted: Mutex<MeterCounts>,
 }
 
 #[derive(Default)]
-struct Counted {
-    spent: Spent,
+struct MeterCounts {
+    spent: Spending,
     /// Tokens that are reserved for calls in progress.
     reserved: u64,
-    /// Calls in progress that were registered with [`Meter::calling`].
-    under_way: u64,
+    /// Calls in progress that were registered with [`Meter::start_call`].
+    calls_in_progress: u64,
 }
 
 /// Guard of a call in progress; dropping it ends the call.
 #[must_use]
-pub struct Calling(Arc<Shared>);
+pub struct CallGuard(Arc<MeterState>);
 
-impl Drop for Calling {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         let mut counted = self.0.lock();
-        counted.under_way = counted.under_way.saturating_sub(1);
+        counted.calls_in_progress = counted.calls_in_progress.saturating_sub(1);
     }
 }
 
@@ -90,7 +90,7 @@ impl Drop for Calling {
 /// the tokens.
 #[must_use]
 pub struct Reservation {
-    shared: Arc<Shared>,
+    shared: Arc<MeterState>,
     tokens: u64,
 }
 
@@ -109,15 +109,15 @@ impl Drop for Reservation {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Counted> {
+impl MeterState {
+    fn lock(&self) -> MutexGuard<'_, MeterCounts> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Spending so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct Spending {
     /// Calls that ended with an answer.
     pub calls: u64,
     /// Input and output tokens.
@@ -141,12 +141,12 @@ impl Meter {
     /// Creates a meter with zero counts. Its time starts now.
     #[must_use]
     pub fn new(budget: Budget, clock: Arc<dyn Clock>) -> Self {
-        let begun = clock.now();
+        let started_at = clock.now();
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(MeterState {
                 budget,
                 clock,
-                begun,
+                started_at,
                 counted: Mutex::default(),
             }),
         }
@@ -174,29 +174,33 @@ impl Meter {
     }
 
     /// Registers a call in progress, until the guard is dropped.
-    pub fn calling(&self) -> Calling {
+    pub fn start_call(&self) -> CallGuard {
         let mut counted = self.shared.lock();
-        counted.under_way = counted.under_way.saturating_add(1);
-        Calling(Arc::clone(&self.shared))
+        counted.calls_in_progress = counted.calls_in_progress.saturating_add(1);
+        CallGuard(Arc::clone(&self.shared))
     }
 
     /// Returns the number of calls in progress. The provider may charge for such a call even if it is
     /// aborted.
     #[must_use]
-    pub fn under_way(&self) -> u64 {
-        self.shared.lock().under_way
+    pub fn calls_in_progress(&self) -> u64 {
+        self.shared.lock().calls_in_progress
     }
 
     /// Returns the spending so far.
     #[must_use]
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spending {
         self.shared.lock().spent
     }
 
     /// Returns the time since the meter was created.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        let elapsed = self.shared.clock.now().saturating_sub(self.shared.begun);
+        let elapsed = self
+            .shared
+            .clock
+            .now()
+            .saturating_sub(self.shared.started_at);
         Duration::from_millis(u64::try_from(elapsed).unwrap_or(0))
     }
 
@@ -217,26 +221,26 @@ impl Meter {
         self.allows(&self.shared.lock())
     }
 
-    fn allows(&self, counted: &Counted) -> Result<(), Error> {
+    fn allows(&self, counted: &MeterCounts) -> Result<(), Error> {
         let Budget {
             max_cost,
             max_tokens,
             max_time,
         } = self.shared.budget;
-        let Counted {
+        let MeterCounts {
             spent, reserved, ..
         } = *counted;
         if let Some(limit) = max_cost {
             let shown = Cost::of_picodollars(limit);
             if spent.cost.unpriced > 0 {
-                return Err(over(format!(
+                return Err(over_budget(format!(
                     "the budget of {shown} (`max_cost`) cannot be held: the price of {} is not known, beside {} spent. Say what the model costs with `cost: {{input: …, output: …}}`, or take `max_cost` out",
                     calls(spent.cost.unpriced),
                     Cost::of_picodollars(spent.cost.picodollars)
                 )));
             }
             if spent.cost.picodollars >= limit {
-                return Err(over(format!(
+                return Err(over_budget(format!(
                     "the budget of {shown} (`max_cost`) is used up: {} spent on {}",
                     spent.cost,
                     calls(spent.calls)
@@ -245,7 +249,7 @@ impl Meter {
         }
         if let Some(limit) = max_tokens {
             if spent.uncounted > 0 {
-                return Err(over(format!(
+                return Err(over_budget(format!(
                     "the budget of {limit} tokens (`max_tokens`) cannot be held: the provider did not say how many {} took, beside {} counted. Take `max_tokens` out, or have the provider report usage",
                     calls(spent.uncounted),
                     spent.tokens
@@ -256,7 +260,7 @@ impl Meter {
                     0 => String::new(),
                     tokens => format!(", and about {tokens} more by calls under way"),
                 };
-                return Err(over(format!(
+                return Err(over_budget(format!(
                     "the budget of {limit} tokens (`max_tokens`) is used up: {} tokens in {}{aside}",
                     spent.tokens,
                     calls(spent.calls)
@@ -266,7 +270,7 @@ impl Meter {
         if let Some(limit) = max_time {
             let elapsed = self.elapsed();
             if elapsed >= limit {
-                return Err(over(format!(
+                return Err(over_budget(format!(
                     "the budget of {limit:?} (`max_time`) is used up: {elapsed:?} have passed"
                 )));
             }
@@ -281,7 +285,7 @@ impl Meter {
     /// [`ErrorKind::OverBudget`].
     pub fn check_for(&self, model: &Model) -> Result<(), Error> {
         self.check()?;
-        self.knows_price(model)
+        self.check_price_known(model)
     }
 
     /// Performs [`Meter::check_for`] and reserves `tokens` for the call. Check and reservation are one
@@ -292,7 +296,7 @@ impl Meter {
     pub fn reserve(&self, model: &Model, tokens: u64) -> Result<Reservation, Error> {
         let mut counted = self.shared.lock();
         self.allows(&counted)?;
-        self.knows_price(model)?;
+        self.check_price_known(model)?;
         counted.reserved = counted.reserved.saturating_add(tokens);
         Ok(Reservation {
             shared: Arc::clone(&self.shared),
@@ -300,9 +304,9 @@ impl Meter {
         })
     }
 
-    fn knows_price(&self, model: &Model) -> Result<(), Error> {
+    fn check_price_known(&self, model: &Model) -> Result<(), Error> {
         match self.shared.budget.max_cost {
-            Some(limit) if model.price().is_none() => Err(over(format!(
+            Some(limit) if model.price().is_none() => Err(over_budget(format!(
                 "the budget of {} (`max_cost`) cannot be held: nobody knows what the model `{}` of {} costs. Say it with `cost: {{input: …, output: …}}` (0 if nothing), or take `max_cost` out",
                 Cost::of_picodollars(limit),
                 model.name(),
@@ -313,7 +317,7 @@ impl Meter {
     }
 }
 
-fn over(message: String) -> Error {
+fn over_budget(message: String) -> Error {
     Error::new(ErrorKind::OverBudget, message)
 }
 

@@ -23,7 +23,7 @@ const BUILT_IN: &str = include_str!("../data/models.yaml");
 
 /// Limits of a model; `None` if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct ModelLimits {
     /// Maximum number of input and output tokens of one request together.
     pub context: Option<u64>,
     /// Maximum number of output tokens of one request.
@@ -34,7 +34,7 @@ pub struct Limits {
     pub images: Option<bool>,
 }
 
-impl Limits {
+impl ModelLimits {
     /// Fills unknown limits from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
@@ -49,11 +49,11 @@ impl Limits {
 
 /// Catalog entry of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct CatalogEntry {
     /// Price.
     pub price: Option<Price>,
     /// Limits.
-    pub limits: Limits,
+    pub limits: ModelLimits,
     /// Capabilities: the requests that the model accepts.
     pub capabilities: Capabilities,
 }
@@ -61,7 +61,7 @@ pub struct Listed {
 /// Prices, limits and capabilities of models, by provider and name. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    providers: Arc<BTreeMap<String, BTreeMap<String, Listed>>>,
+    providers: Arc<BTreeMap<String, BTreeMap<String, CatalogEntry>>>,
 }
 
 impl Catalog {
@@ -132,13 +132,13 @@ impl Catalog {
     /// `…-latest`, `…@20250805`, `…@default`). A name with any other suffix does not match, because it may
     /// be another model with another price.
     #[must_use]
-    pub fn find(&self, provider: &str, model: &str) -> Option<&Listed> {
+    pub fn find(&self, provider: &str, model: &str) -> Option<&CatalogEntry> {
         self.find_entry(provider, model).map(|(_, listed)| listed)
     }
 
     /// Like [`Catalog::find`]; also returns the name under which the model is listed.
     #[must_use]
-    pub fn find_entry(&self, provider: &str, model: &str) -> Option<(&str, &Listed)> {
+    pub fn find_entry(&self, provider: &str, model: &str) -> Option<(&str, &CatalogEntry)> {
         let models = self.providers.get(provider)?;
         let found = models.get_key_value(model).or_else(|| {
             models
@@ -146,7 +146,7 @@ impl Catalog {
                 .filter(|(name, _)| {
                     model
                         .strip_prefix(name.as_str())
-                        .is_some_and(names_a_snapshot)
+                        .is_some_and(is_snapshot_suffix)
                 })
                 .max_by_key(|(name, _)| name.len())
         });
@@ -157,7 +157,7 @@ impl Catalog {
     /// (`claude-sonnet-5`) or follows the provider's name (`openai/gpt-5`, or in the spelling of gateways
     /// `anthropic/claude-sonnet-4.5`).
     #[must_use]
-    pub fn find_by_name(&self, model: &str) -> Option<&Listed> {
+    pub fn find_by_name(&self, model: &str) -> Option<&CatalogEntry> {
         match model.rsplit_once('/') {
             Some((before, name)) => {
                 let provider = before.rsplit('/').next().unwrap_or(before);
@@ -211,7 +211,7 @@ fn read_models(
     node: &tree::Node,
     provider: &str,
     problems: &mut Vec<Problem>,
-) -> BTreeMap<String, Listed> {
+) -> BTreeMap<String, CatalogEntry> {
     let Some(entries) = node.as_map() else {
         problems.push(node.wrong_type(&format!("`{provider}`"), "a mapping of models"));
         return BTreeMap::new();
@@ -219,9 +219,9 @@ fn read_models(
     let mut models = BTreeMap::new();
     for entry in entries {
         if let Some(mut section) = Section::of(&entry.value, "a model of a price file", problems) {
-            let listed = Listed {
+            let listed = CatalogEntry {
                 price: Price::read(&mut section, problems),
-                limits: Limits {
+                limits: ModelLimits {
                     context: section.integer("context", 1..=u64::MAX, problems),
                     max_output: section.integer("max_output", 1..=u64::MAX, problems),
                     minimum_cacheable: section.integer("minimum_cacheable", 0..=u64::MAX, problems),
@@ -238,7 +238,7 @@ fn read_models(
 
 /// Returns true if the rest of a model's name identifies a snapshot: `-latest`, `@default`, or a date or
 /// number of at least three digits, with or without dashes (`-2024-07-18`, `-0613`, `-001`).
-fn names_a_snapshot(rest: &str) -> bool {
+fn is_snapshot_suffix(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix(['-', '@']) else {
         return false;
     };
@@ -267,7 +267,7 @@ mod tests {
             "-0613",
             "-001",
         ] {
-            assert!(names_a_snapshot(yes), "{yes}");
+            assert!(is_snapshot_suffix(yes), "{yes}");
         }
         for no in [
             "",
@@ -283,7 +283,7 @@ mod tests {
             "2024",
             "-pro-2025-10-06",
         ] {
-            assert!(!names_a_snapshot(no), "{no}");
+            assert!(!is_snapshot_suffix(no), "{no}");
         }
     }
 }

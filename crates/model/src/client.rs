@@ -24,30 +24,30 @@ use cachalot_storage::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::{Key, Resolved};
+use crate::provider::{ProviderKey, ResolvedModel};
 use crate::{Delta, Reply};
 
 mod answer;
-mod fault;
-mod pause;
-mod said;
+mod attempt_failure;
+mod provider_error;
+mod retry_pause;
 
-pub use pause::{Pauses, SystemPauses};
+pub use retry_pause::{RetryPauses, SystemRetryPauses};
 
-use fault::{Fault, Words};
+use attempt_failure::{AttemptFailure, ErrorFactory};
 
 /// Mode of delivery that is requested for an answer: as a stream or whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum DeliveryMode {
     Stream,
     Whole,
 }
 
 /// Sends a body, with retries, and returns the answer or the error of the last attempt.
 pub(crate) async fn exchange(
-    model: &Resolved,
+    model: &ResolvedModel,
     body: Bytes,
-    mode: Mode,
+    mode: DeliveryMode,
     on: &mut (dyn FnMut(Delta) + Send),
 ) -> Result<Reply, Error> {
     let mut tries: u32 = 1;
@@ -62,19 +62,21 @@ pub(crate) async fn exchange(
             None => tried.await,
             Some(limit) => timeout(limit, tried)
                 .await
-                .unwrap_or_else(|_| Err(Words::new(model).too_slow(limit))),
+                .unwrap_or_else(|_| Err(ErrorFactory::new(model).attempt_timed_out(limit))),
         };
-        let fault = match ended {
+        let attempt_failure = match ended {
             Ok(reply) => return Ok(reply),
-            Err(fault) => fault,
+            Err(attempt_failure) => attempt_failure,
         };
-        let pause = match fault.again && !is_shown.load(Ordering::Relaxed) && tries <= model.retries
+        let pause = match attempt_failure.retryable
+            && !is_shown.load(Ordering::Relaxed)
+            && tries <= model.retries
         {
-            true => pause::before_next(&fault.error, tries, &*model.pauses),
+            true => retry_pause::pause_before_retry(&attempt_failure.error, tries, &*model.pauses),
             false => None,
         };
         let Some(pause) = pause else {
-            return Err(fault.after(tries));
+            return Err(attempt_failure.after(tries));
         };
         model.pauses.pause(pause).await;
         tries += 1;
@@ -82,49 +84,53 @@ pub(crate) async fn exchange(
 }
 
 async fn attempt(
-    model: &Resolved,
+    model: &ResolvedModel,
     body: Bytes,
-    mode: Mode,
+    mode: DeliveryMode,
     on: &mut (dyn FnMut(Delta) + Send),
-) -> Result<Reply, Fault> {
-    let mut words = Words::new(model);
+) -> Result<Reply, AttemptFailure> {
+    let mut error_factory = ErrorFactory::new(model);
     let request = request(model, body, mode).await;
     let request = request.map_err(|error| {
-        let error = words.dress(error);
+        let error = error_factory.with_details(error);
         match error.retryable() {
-            true => Fault::again(error),
-            false => Fault::last(error),
+            true => AttemptFailure::retryable(error),
+            false => AttemptFailure::last(error),
         }
     })?;
     let deadline = Instant::now() + model.time.first_byte;
     let response = match timeout_at(deadline, model.http.send(request)).await {
-        Err(_) => return Err(words.no_first_byte()),
-        Ok(Err(error)) => return Err(words.not_delivered(&error)),
+        Err(_) => return Err(error_factory.no_first_byte()),
+        Ok(Err(error)) => return Err(error_factory.not_delivered(&error)),
         Ok(Ok(response)) => response,
     };
-    words.answered(&response);
+    error_factory.answered(&response);
     if !response.status().is_success() {
         if response.status() == StatusCode::UNAUTHORIZED
             && let Some(credentials) = &model.credentials
         {
             credentials.expire();
         }
-        return Err(refusal(&words, response).await);
+        return Err(refusal(&error_factory, response).await);
     }
-    answer::read(&words, response, mode, deadline, on).await
+    answer::read(&error_factory, response, mode, deadline, on).await
 }
 
-async fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBuilder, Error> {
+async fn request(
+    model: &ResolvedModel,
+    body: Bytes,
+    mode: DeliveryMode,
+) -> Result<RequestBuilder, Error> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(
         ACCEPT,
         HeaderValue::from_static(match mode {
-            Mode::Stream => "text/event-stream",
-            Mode::Whole => "application/json",
+            DeliveryMode::Stream => "text/event-stream",
+            DeliveryMode::Whole => "application/json",
         }),
     );
-    if let Key::Given { variable, secret } = &model.key
+    if let ProviderKey::Present { variable, secret } = &model.key
         && !model.authorizes_itself()
     {
         let text = match model.key_header == cachalot_storage::header::AUTHORIZATION {
@@ -141,13 +147,13 @@ async fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBui
         headers.insert(model.key_header.clone(), value);
     }
     for header in &model.headers {
-        if let Some(value) = header.sent() {
+        if let Some(value) = header.header_value() {
             headers.append(header.name.clone(), value);
         }
     }
     let url = match mode {
-        Mode::Stream => &model.stream_url,
-        Mode::Whole => &model.url,
+        DeliveryMode::Stream => &model.stream_url,
+        DeliveryMode::Whole => &model.url,
     };
     if let Some(credentials) = &model.credentials
         && !model.authorizes_itself()
@@ -164,9 +170,9 @@ async fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBui
 }
 
 /// Reads the error that the provider answered with.
-async fn refusal(words: &Words<'_>, response: Response) -> Fault {
-    let head = fault::Refusal::of(&response);
+async fn refusal(error_factory: &ErrorFactory<'_>, response: Response) -> AttemptFailure {
+    let head = attempt_failure::ErrorResponse::new(&response);
     // A body that cannot be read is ignored: the status suffices.
-    let body = answer::excerpt(response, words.idle()).await;
-    words.refused(head, &body)
+    let body = answer::excerpt(response, error_factory.idle()).await;
+    error_factory.refused(head, &body)
 }

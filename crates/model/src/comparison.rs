@@ -12,27 +12,27 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::{Format, Marking, Parameters, Style};
+use crate::{Format, MarkerRules, MarkerStyle, Parameters};
 
 /// The parameter that asks a provider to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
+pub enum ComparisonParameter {
     /// Anthropic's.
     Anthropic,
     /// `OpenAI`'s.
     OpenAi,
 }
 
-impl Comparison {
+impl ComparisonParameter {
     const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAi];
 
     /// Returns the parameter for this provider; `None` if it does not compare requests in this format, or
     /// not those of a model with this marking.
-    pub(crate) fn find(provider: &str, format: Format, marking: &Marking) -> Option<Self> {
-        match (provider, format, marking.style) {
+    pub(crate) fn find(provider: &str, format: Format, marker_rules: &MarkerRules) -> Option<Self> {
+        match (provider, format, marker_rules.style) {
             ("anthropic", Format::Messages, _) => Some(Self::Anthropic),
             // The models that compare requests are those that accept breakpoints.
-            ("openai", Format::Responses, Style::Breakpoints) => Some(Self::OpenAi),
+            ("openai", Format::Responses, MarkerStyle::Breakpoints) => Some(Self::OpenAi),
             _ => None,
         }
     }
@@ -73,7 +73,7 @@ impl Comparison {
 
     /// Returns the id that a request names; `member` is a member of its body.
     #[must_use]
-    pub fn named_in(member: &str, value: &Value) -> Option<String> {
+    pub fn previous_id(member: &str, value: &Value) -> Option<String> {
         let names = Self::ALL.map(Self::names);
         let (_, id) = names.into_iter().find(|(known, _)| *known == member)?;
         value.get(id)?.as_str().map(str::to_owned)
@@ -81,13 +81,13 @@ impl Comparison {
 
     /// Returns the id that a request names in the part after its messages.
     #[must_use]
-    pub fn named_in_tail(tail: &[u8]) -> Option<String> {
+    pub fn previous_id_in_tail(tail: &[u8]) -> Option<String> {
         let mut members = tail.to_vec();
         *members.first_mut()? = b'{';
         let members: Map<String, Value> = serde_json::from_slice(&members).ok()?;
         members
             .iter()
-            .find_map(|(name, value)| Self::named_in(name, value))
+            .find_map(|(name, value)| Self::previous_id(name, value))
     }
 
     /// Returns true if an error rejects the parameter itself.

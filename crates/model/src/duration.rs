@@ -6,10 +6,10 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Section;
 
 /// Maximum duration of a timeout, in seconds: a year. Adding it to a time does not overflow.
-const LONGEST: f64 = 366.0 * 86_400.0;
+const MAX_SECONDS: f64 = 366.0 * 86_400.0;
 
 /// Maximum age, in seconds: a hundred years.
-const OLDEST: f64 = 100.0 * LONGEST;
+const MAX_AGE_SECONDS: f64 = 100.0 * MAX_SECONDS;
 
 /// Parses a duration of at least a millisecond: a number of seconds, or numbers that are each followed by
 /// `ms`, `s`, `m`, `h` or `d`.
@@ -57,7 +57,7 @@ pub fn duration(
         Some(text) => Some(text.to_owned()),
         None => node.as_f64().map(|number| number.to_string()),
     };
-    let read = text.as_deref().and_then(|text| parse(text, LONGEST));
+    let read = text.as_deref().and_then(|text| parse(text, MAX_SECONDS));
     if read.is_none() {
         problems.push(
             Problem::new("bad-value", format!("`{key}` is no length of time"))
@@ -76,7 +76,7 @@ pub fn duration(
 pub fn parse_age(text: &str) -> Option<Duration> {
     match text.trim().parse::<f64>() {
         Ok(_) => None,
-        Err(_) => parse(text, OLDEST),
+        Err(_) => parse(text, MAX_AGE_SECONDS),
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
             ("2d", 172_800_000),
         ] {
             assert_eq!(
-                parse(text, LONGEST),
+                parse(text, MAX_SECONDS),
                 Some(Duration::from_millis(milliseconds)),
                 "{text}"
             );
@@ -136,7 +136,7 @@ mod tests {
             "10m-5m",
             "..s",
         ] {
-            assert_eq!(parse(wrong, LONGEST), None, "{wrong}");
+            assert_eq!(parse(wrong, MAX_SECONDS), None, "{wrong}");
         }
     }
 

@@ -11,7 +11,7 @@ mod client;
 mod comparison;
 mod duration;
 pub mod error;
-pub mod marking;
+pub mod marker_rules;
 pub mod media;
 mod message;
 mod provider;
@@ -21,21 +21,23 @@ pub mod routing;
 mod usage;
 pub mod wire;
 
-pub use budget::{Budget, Meter, Spent};
-pub use catalog::{Capabilities, Catalog, Limits, Listed, Price, Rates, Thinking};
-pub use client::{Pauses, SystemPauses};
-pub use comparison::Comparison;
+pub use budget::{Budget, Meter, Spending};
+pub use catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits, Price, Rates, Thinking};
+pub use client::{RetryPauses, SystemRetryPauses};
+pub use comparison::ComparisonParameter;
 pub use duration::{age, duration, parse_age};
 pub use error::{Error, ErrorKind};
-pub use marking::{Marking, Style};
+pub use marker_rules::{MarkerRules, MarkerStyle};
 pub use media::MediaLimits;
 pub use message::{
     Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse, needs_notes,
     prepare,
 };
-pub use provider::{Configured, Model, ModelSettings, Models, Surroundings, Timeouts};
+pub use provider::{Model, ModelConfiguration, ModelDependencies, ModelSettings, Models, Timeouts};
 pub use reply::{Delta, Reply, StopReason};
-pub use request::{OutputFormat, Parameters, ReasoningWish, Request, ToolChoice, ToolDefinition};
+pub use request::{
+    OutputFormat, Parameters, Request, RequestedReasoning, ToolChoice, ToolDefinition,
+};
 pub use usage::Usage;
 
 /// The wire formats.

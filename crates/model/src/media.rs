@@ -48,13 +48,13 @@ impl MediaLimits {
             (rows, MediaLimits::default())
         });
         let (rows, nothing) = &*ROWS;
-        let row = rows.iter().find(|row| row.fits(provider, format));
+        let row = rows.iter().find(|row| row.applies_to(provider, format));
         row.map_or(nothing, |row| &row.limits)
     }
 }
 
 impl Row {
-    fn fits(&self, provider: &str, format: Format) -> bool {
+    fn applies_to(&self, provider: &str, format: Format) -> bool {
         self.format.is_none_or(|own| own == format)
             && (self.providers.is_empty() || self.providers.iter().any(|own| own == provider))
     }

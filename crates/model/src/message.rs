@@ -25,11 +25,11 @@ pub enum Role {
 }
 
 /// Note of a [`ToolResult`] with the name of the tool, which one format sends with the result.
-pub(crate) const RESULT_NAME: &str = "@name";
+pub(crate) const RESULT_NAME_NOTE: &str = "@name";
 
 /// Note of a [`Message`] with the role of the previous message; in one format, user and model must
 /// alternate.
-pub(crate) const AFTER: &str = "@after";
+pub(crate) const PREVIOUS_ROLE_NOTE: &str = "@after";
 
 /// Returns true if [`prepare`] adds notes to messages of this format.
 #[must_use]
@@ -53,13 +53,15 @@ fn note_turns(before: &[Arc<Message>], messages: &mut [Message]) {
     // A conversation begins with the user.
     let mut last = last.map_or(Role::Assistant, |message| message.role);
     for message in messages.iter_mut().filter(|message| is_sent(message)) {
-        message.extra.shift_remove(AFTER);
+        message.extra.shift_remove(PREVIOUS_ROLE_NOTE);
         if message.role == last {
             let name = match last {
                 Role::User => "user",
                 Role::Assistant => "assistant",
             };
-            message.extra.insert(AFTER.to_owned(), name.into());
+            message
+                .extra
+                .insert(PREVIOUS_ROLE_NOTE.to_owned(), name.into());
         }
         last = message.role;
     }
@@ -78,7 +80,7 @@ fn name_results(before: &[Arc<Message>], messages: &mut [Message]) {
             && let Some(name) = names.get(&result.id)
         {
             let name = Value::from(name.as_str());
-            result.extra.insert(RESULT_NAME.to_owned(), name);
+            result.extra.insert(RESULT_NAME_NOTE.to_owned(), name);
         }
     }
 }

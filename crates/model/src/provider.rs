@@ -18,44 +18,44 @@ use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::{Clock, DigestKey, Seals};
 use cachalot_storage::{HttpClient, HttpOptions};
 
-use crate::catalog::{Capabilities, Catalog, Limits, Listed};
-use crate::client::{Pauses, SystemPauses};
+use crate::catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits};
+use crate::client::{RetryPauses, SystemRetryPauses};
 use crate::error::{Error, ErrorKind};
 use crate::routing::RequestRates;
-use crate::{Format, Marking, MediaLimits, Parameters, ReasoningWish};
+use crate::{Format, MarkerRules, MediaLimits, Parameters, RequestedReasoning};
 
-mod accepted;
 mod address;
 pub(crate) mod cloud;
-mod configured;
+mod configuration;
 mod identity;
 mod key;
-mod known;
 mod model;
+mod model_request;
+mod provider_table;
 mod server_tools;
 mod settings;
 
-pub use configured::Configured;
-pub(crate) use key::Key;
-#[cfg(test)]
-pub(crate) use known::Known as KnownProviders;
+pub use configuration::ModelConfiguration;
+pub(crate) use key::ProviderKey;
 pub use model::Model;
-pub(crate) use model::{Resolved, TimeLimits};
+pub(crate) use model::{ResolvedModel, TimeLimits};
+#[cfg(test)]
+pub(crate) use provider_table::ProviderTable as KnownProviders;
 pub(crate) use settings::read_format;
 pub use settings::{ModelSettings, Timeouts};
 
-use accepted::Asked;
-use cloud::{Accounts, Cloud, Credentials};
-use configured::sentence;
-use known::{Known, Provider};
+use cloud::{Cloud, Credentials, ServiceAccounts};
+use configuration::sentence;
+use model_request::ModelRequest;
+use provider_table::{BuiltInProvider, ProviderTable};
 
 /// Returns the provider that a bare model name implies.
 pub(crate) fn owner(model: &str) -> Option<&'static str> {
-    Known::built_in().owner(model)
+    ProviderTable::built_in().owner(model)
 }
 
 /// Provider of a model that is configured with an address but without a provider.
-const CUSTOM: &str = "custom";
+const CUSTOM_PROVIDER: &str = "custom";
 
 /// Default limit of output tokens in the format that requires a limit, for models that are known to support
 /// so many.
@@ -63,7 +63,7 @@ const USUAL_MAX_TOKENS: u64 = 32_000;
 
 /// External dependencies of models. Passed in, so that tests are deterministic.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct ModelDependencies {
     /// Environment variables; the source of keys and base URLs.
     pub environment: BTreeMap<String, String>,
     /// Wall clock, for servers that report the time until which to wait.
@@ -75,7 +75,7 @@ pub struct Surroundings {
     pub catalog: Catalog,
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for ModelDependencies {
     /// Omits the environment, which contains secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Surroundings")
@@ -89,17 +89,17 @@ impl fmt::Debug for Surroundings {
 /// Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Models {
-    surroundings: Arc<Surroundings>,
-    configured: Arc<Configured>,
-    known: &'static Known,
-    pauses: Arc<dyn Pauses>,
+    dependencies: Arc<ModelDependencies>,
+    configured: Arc<ModelConfiguration>,
+    known: &'static ProviderTable,
+    pauses: Arc<dyn RetryPauses>,
     /// Key of the digests of secrets; created on first use if none was given.
     digests: Arc<OnceLock<DigestKey>>,
     /// Set of known secrets; contains the keys.
     seals: Arc<Seals>,
     clients: Arc<Mutex<Clients>>,
     rates: Arc<RequestRates>,
-    accounts: Arc<Accounts>,
+    accounts: Arc<ServiceAccounts>,
 }
 
 /// HTTP clients by their connect and idle timeouts.
@@ -108,7 +108,7 @@ type Clients = Vec<((Duration, Duration), HttpClient)>;
 impl fmt::Debug for Models {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Models")
-            .field("surroundings", &self.surroundings)
+            .field("surroundings", &self.dependencies)
             .field("configured", &self.configured)
             .finish_non_exhaustive()
     }
@@ -117,12 +117,12 @@ impl fmt::Debug for Models {
 impl Models {
     /// Creates models from a configuration. Connects to nothing and reads no key before a model is used.
     #[must_use]
-    pub fn new(surroundings: Surroundings, configured: Configured) -> Self {
+    pub fn new(dependencies: ModelDependencies, configured: ModelConfiguration) -> Self {
         Self {
-            surroundings: Arc::new(surroundings),
+            dependencies: Arc::new(dependencies),
             configured: Arc::new(configured),
-            known: Known::built_in(),
-            pauses: Arc::new(SystemPauses),
+            known: ProviderTable::built_in(),
+            pauses: Arc::new(SystemRetryPauses),
             digests: Arc::default(),
             seals: Arc::default(),
             clients: Arc::default(),
@@ -133,7 +133,7 @@ impl Models {
 
     /// Sets the key under which secrets in a model's identity are digested: see [`Model::identity`].
     #[must_use]
-    pub fn digesting_under(mut self, key: DigestKey) -> Self {
+    pub fn with_digest_key(mut self, key: DigestKey) -> Self {
         self.digests = Arc::new(OnceLock::from(key));
         self
     }
@@ -143,50 +143,50 @@ impl Models {
     /// which a call or a header names, before they are sent. Texts that are too short or too plain for a
     /// key (`x`, `not-needed`) are not registered.
     #[must_use]
-    pub fn teaching(mut self, seals: Arc<Seals>) -> Self {
-        self.accounts = Arc::new(Accounts::with_seals(Arc::clone(&seals)));
+    pub fn with_secrets(mut self, seals: Arc<Seals>) -> Self {
+        self.accounts = Arc::new(ServiceAccounts::with_seals(Arc::clone(&seals)));
         self.seals = seals;
-        self.teach();
+        self.register_secrets();
         self
     }
 
-    fn teach(&self) {
+    fn register_secrets(&self) {
         let variables = self.known.key_variables();
         for variable in variables.chain(self.configured.key_variables()) {
-            if let Some(key) = self.surroundings.environment.get(variable) {
-                key::teach(key, &self.seals);
+            if let Some(key) = self.dependencies.environment.get(variable) {
+                key::register_secrets(key, &self.seals);
             }
         }
     }
 
     /// Sets the implementation of the pauses between retries.
     #[must_use]
-    pub fn pausing_with(mut self, pauses: Arc<dyn Pauses>) -> Self {
+    pub fn with_pauses(mut self, pauses: Arc<dyn RetryPauses>) -> Self {
         self.pauses = pauses;
         self
     }
 
     /// Returns models with the same dependencies, configured by another file.
     #[must_use]
-    pub fn configured_as(&self, configured: Configured) -> Self {
+    pub fn with_configuration(&self, configured: ModelConfiguration) -> Self {
         let models = Self {
             configured: Arc::new(configured),
             ..self.clone()
         };
-        models.teach();
+        models.register_secrets();
         models
     }
 
     /// Returns the configuration.
     #[must_use]
-    pub fn configured(&self) -> &Configured {
+    pub fn configured(&self) -> &ModelConfiguration {
         &self.configured
     }
 
     /// Returns the catalog.
     #[must_use]
     pub fn catalog(&self) -> &Catalog {
-        &self.surroundings.catalog
+        &self.dependencies.catalog
     }
 
     /// Finds a model by a key of `models:`, by `provider/model`, or by a bare name that implies its
@@ -288,11 +288,11 @@ impl Models {
         }
     }
 
-    fn look_up(&self, settings: ModelSettings) -> Result<Found, Error> {
+    fn look_up(&self, settings: ModelSettings) -> Result<ModelLookup, Error> {
         let (name, model) = self.provider_and_model(&settings)?;
         let configured = self.configured.provider(&name);
         let known = self.known.provider(&name);
-        if configured.is_none() && known.is_none() && name != CUSTOM {
+        if configured.is_none() && known.is_none() && name != CUSTOM_PROVIDER {
             return Err(self.no_provider(&name));
         }
         let known = known.cloned().unwrap_or_default();
@@ -301,7 +301,7 @@ impl Models {
             None => settings,
         };
         let catalog_provider = settings.prices.clone().unwrap_or_else(|| name.clone());
-        let catalog = &self.surroundings.catalog;
+        let catalog = &self.dependencies.catalog;
         let listed_name = match known.cloud {
             // An inference profile has the prices of the model in its name.
             Some(_) => model.rsplit('/').next().unwrap_or(&model),
@@ -321,7 +321,7 @@ impl Models {
             };
             listed.capabilities = listed.capabilities.or(capabilities);
         }
-        Ok(Found {
+        Ok(ModelLookup {
             listed,
             name,
             model,
@@ -338,7 +338,7 @@ impl Models {
         asked.check_reasoning(format)?;
         let refuses_tools_in_chat = asked.refuses_tools_in_chat();
         let keyed_format = found.settings.format.unwrap_or(asked.usual);
-        let Found {
+        let ModelLookup {
             name,
             model,
             known,
@@ -347,16 +347,16 @@ impl Models {
             listed,
         } = found;
         let place = self.place(&name, &settings, &known)?;
-        let key = Key::find(&settings, &known, &place, &self.surroundings.environment);
-        let limits = Limits {
+        let key = ProviderKey::find(&settings, &known, &place, &self.dependencies.environment);
+        let limits = ModelLimits {
             context: settings.context,
-            ..Limits::default()
+            ..ModelLimits::default()
         }
         .or(listed.limits);
-        let time = TimeLimits::of(&settings.timeouts);
+        let time = TimeLimits::new(&settings.timeouts);
         let (key, credentials) = match known.cloud {
             Some(cloud) => {
-                let environment = &self.surroundings.environment;
+                let environment = &self.dependencies.environment;
                 Credentials::choose(cloud, key, &settings, &place, environment, &self.accounts)
             }
             None => (key, None),
@@ -365,14 +365,14 @@ impl Models {
             (Some(cloud), Format::Messages) => cloud.endpoint(&place.url, &model, streams),
             (_, Format::Gemini) => address::gemini(&place.url, &model, streams),
             (_, Format::Converse) => address::converse(&place.url, &model, streams),
-            _ => address::endpoint(&place.url, format, crate::wire::of(format).path()),
+            _ => address::endpoint(&place.url, format, crate::wire::for_format(format).path()),
         };
-        let resolved = Resolved {
+        let resolved = ResolvedModel {
             url: url(false),
             stream_url: url(true),
             cloud: known.cloud,
             credentials,
-            marking: Marking::find(&catalog_provider, &model, format),
+            marker_rules: MarkerRules::find(&catalog_provider, &model, format),
             media: MediaLimits::find(&catalog_provider, format),
             keyed_format,
             is_format_fixed: settings.format.is_some(),
@@ -386,10 +386,10 @@ impl Models {
             parameters: parameters(&settings, model, format, &limits),
             price: settings.cost.clone().or(listed.price),
             headers: identity::headers(&settings, format, known.cloud)?,
-            retries: settings.retries.unwrap_or(Resolved::RETRIES),
+            retries: settings.retries.unwrap_or(ResolvedModel::RETRIES),
             repeats_timeouts: settings.retries.is_some(),
             http: self.client(time)?,
-            clock: Arc::clone(&self.surroundings.clock),
+            clock: Arc::clone(&self.dependencies.clock),
             pauses: Arc::clone(&self.pauses),
             rates: Arc::clone(&self.rates),
             digests: Arc::clone(&self.digests),
@@ -401,8 +401,8 @@ impl Models {
             fallbacks: Vec::new(),
         };
         resolved.prepare_digests()?;
-        resolved.teach(&self.seals);
-        Ok(Model::of(resolved))
+        resolved.register_secrets(&self.seals);
+        Ok(Model::new(resolved))
     }
 
     /// Returns the name of the model's provider and the model's name there.
@@ -429,7 +429,7 @@ impl Models {
             return Ok(owned(provider, model));
         }
         if settings.base_url.is_some() {
-            return Ok(owned(CUSTOM, model));
+            return Ok(owned(CUSTOM_PROVIDER, model));
         }
         Err(self.no_model(model))
     }
@@ -439,9 +439,9 @@ impl Models {
         &self,
         name: &str,
         settings: &ModelSettings,
-        known: &Provider,
-    ) -> Result<Place, Error> {
-        let environment = &self.surroundings.environment;
+        known: &BuiltInProvider,
+    ) -> Result<ProviderAddress, Error> {
+        let environment = &self.dependencies.environment;
         let invalid = |what: &str, wrong: String| configuration(format!("{name}: {what} {wrong}"));
         let complete = |url| match known.cloud {
             Some(cloud) => cloud.complete(url, environment),
@@ -483,11 +483,14 @@ impl Models {
                     .into_iter()
                     .chain(also)
                     .collect();
-            let is_own = own.iter().flatten().any(|own| address::same(own, &url));
-            return Ok(Place { url, is_own });
+            let is_own = own
+                .iter()
+                .flatten()
+                .any(|own| address::is_same_base(own, &url));
+            return Ok(ProviderAddress { url, is_own });
         }
         match variable?.map_or_else(usual, |url| Ok(Some(url)))? {
-            Some(url) => Ok(Place { url, is_own: true }),
+            Some(url) => Ok(ProviderAddress { url, is_own: true }),
             None => {
                 let variables = known.base_url_variables.join(" or ");
                 Err(configuration(format!(
@@ -516,7 +519,7 @@ impl Models {
             connect_timeout: limits.0,
             idle_timeout: limits.1,
             redirects: 0,
-            ..self.surroundings.http.clone()
+            ..self.dependencies.http.clone()
         })
         .map_err(|error| configuration(error.to_string()))?;
         clients.push((limits, client.clone()));
@@ -545,7 +548,7 @@ impl Models {
         let own = self.configured.models.iter().map(|(name, _)| name.as_str());
         let listed = providers
             .iter()
-            .flat_map(|provider| self.surroundings.catalog.models(provider));
+            .flat_map(|provider| self.dependencies.catalog.models(provider));
         let remedy = match nearest(name, own.chain(listed)) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
@@ -558,20 +561,20 @@ impl Models {
 }
 
 /// A model's settings and catalog entry.
-struct Found {
+struct ModelLookup {
     /// Name of the provider.
     name: String,
     model: String,
-    known: Provider,
+    known: BuiltInProvider,
     settings: ModelSettings,
     /// Name of the provider under which the catalog lists the model.
     catalog_provider: String,
-    listed: Listed,
+    listed: CatalogEntry,
 }
 
-impl Found {
-    fn asked(&self) -> Asked<'_> {
-        Asked {
+impl ModelLookup {
+    fn asked(&self) -> ModelRequest<'_> {
+        ModelRequest {
             provider: &self.name,
             model: &self.model,
             settings: &self.settings,
@@ -582,7 +585,7 @@ impl Found {
 }
 
 /// Address of a provider.
-struct Place {
+struct ProviderAddress {
     url: url::Url,
     /// True if the address is the provider's own, or that of its own environment variable.
     is_own: bool,
@@ -596,7 +599,7 @@ fn parameters(
     settings: &ModelSettings,
     model: String,
     format: Format,
-    limits: &Limits,
+    limits: &ModelLimits,
 ) -> Parameters {
     // This format requires a limit. Without a configured one, an unknown model gets a very low default.
     // Reasoning counts toward the limit.
@@ -604,7 +607,7 @@ fn parameters(
         .max_output
         .filter(|_| format == Format::Messages)
         .map(|most| match settings.reasoning {
-            Some(ReasoningWish::Budget(budget)) => {
+            Some(RequestedReasoning::Budget(budget)) => {
                 budget.saturating_add(USUAL_MAX_TOKENS).min(most)
             }
             _ => USUAL_MAX_TOKENS.min(most),

@@ -40,7 +40,7 @@ pub struct Parameters {
     /// Allows several tool calls in one answer; `None` means the provider's default.
     pub parallel_tool_calls: Option<bool>,
     /// Amount of reasoning.
-    pub reasoning: Option<ReasoningWish>,
+    pub reasoning: Option<RequestedReasoning>,
     /// Requires JSON output of this schema.
     pub output: Option<OutputFormat>,
     /// Routing key: requests with the same key go to the machine that caches their prefix (OpenAI); at most
@@ -75,7 +75,7 @@ pub enum ToolChoice {
 /// Amount of reasoning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ReasoningWish {
+pub enum RequestedReasoning {
     /// An effort in the provider's words: `minimal`, `low`, `medium`, `high`, …
     Effort(String),
     /// Maximum number of reasoning tokens.
@@ -142,8 +142,8 @@ impl Request {
         for message in &*messages {
             pieces.messages.extend(wire.message(message)?);
         }
-        let behind_tools = wire.behind_tools(&self.parameters).unwrap_or_default();
+        let after_tools = wire.after_tools(&self.parameters).unwrap_or_default();
         let tail = wire.tail(&self.parameters, stream);
-        Ok(pieces.body_with(wire, &behind_tools, &tail))
+        Ok(pieces.body_with(wire, &after_tools, &tail))
     }
 }

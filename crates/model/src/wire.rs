@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::error::Error;
 use crate::{
-    Capabilities, Delta, Format, Marking, Message, Parameters, Reply, ToolDefinition, Usage,
+    Capabilities, Delta, Format, MarkerRules, Message, Parameters, Reply, ToolDefinition, Usage,
 };
 
 pub mod anthropic;
@@ -111,7 +111,7 @@ pub trait Wire: Send + Sync {
 
     /// Renders members after the array of tools, within the object that contains it: begins with a comma.
     /// `None` in formats without such an object, and if there are no such members.
-    fn behind_tools(&self, _parameters: &Parameters) -> Option<String> {
+    fn after_tools(&self, _parameters: &Parameters) -> Option<String> {
         None
     }
 
@@ -149,7 +149,7 @@ pub trait StreamReader: Send {
 
 /// Returns the implementation of a format.
 #[must_use]
-pub fn of(format: Format) -> &'static dyn Wire {
+pub fn for_format(format: Format) -> &'static dyn Wire {
     match format {
         Format::Chat => &chat::Chat,
         Format::Responses => &responses::Responses,
@@ -193,11 +193,11 @@ pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
     }
 }
 
-/// Returns the implementation of a format for a provider with this marking. It differs from that of [`of`]
+/// Returns the implementation of a format for a provider with this marking. It differs from that of [`for_format`]
 /// if pieces need positions for markers, and adds no markers if the provider accepts none.
 #[must_use]
-pub fn marked(format: Format, marking: &Marking) -> &'static dyn Wire {
-    marked::wire(format, marking)
+pub fn marked(format: Format, marker_rules: &MarkerRules) -> &'static dyn Wire {
+    marked::wire(format, marker_rules)
 }
 
 /// Returns the implementation of a format for one model: with the markers of [`marked`], and without the
@@ -205,13 +205,13 @@ pub fn marked(format: Format, marking: &Marking) -> &'static dyn Wire {
 #[must_use]
 pub fn for_model(
     format: Format,
-    marking: &Marking,
+    marker_rules: &MarkerRules,
     capabilities: &Capabilities,
 ) -> &'static dyn Wire {
     match format {
         Format::Messages => anthropic::on(None, capabilities),
         Format::Converse => converse::for_model(capabilities),
-        _ => marked(format, marking),
+        _ => marked(format, marker_rules),
     }
 }
 
@@ -233,8 +233,8 @@ impl Pieces {
         self.body_with(wire, "", tail)
     }
 
-    /// Like [`Pieces::body`], with the members of [`Wire::behind_tools`].
-    pub(crate) fn body_with(&self, wire: &dyn Wire, behind_tools: &str, tail: &Bytes) -> Bytes {
+    /// Like [`Pieces::body`], with the members of [`Wire::after_tools`].
+    pub(crate) fn body_with(&self, wire: &dyn Wire, after_tools: &str, tail: &Bytes) -> Bytes {
         let layout = wire.layout();
         let mut body = Vec::with_capacity(self.length() + tail.len() + 64);
         body.push(b'{');
@@ -259,7 +259,7 @@ impl Pieces {
                 body.extend_from_slice(text.as_bytes());
             }
         };
-        array(layout.tools, &[&self.tools], behind_tools);
+        array(layout.tools, &[&self.tools], after_tools);
         match layout.system {
             Some(system) => {
                 array(system, &[&self.system], "");

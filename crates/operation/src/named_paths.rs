@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use crate::Workspace;
-use crate::shell::{Atom, Directories, Known, Script, Word, candidates, files};
-use crate::touches::{Command, CommandText};
+use crate::resource_access::{Command, CommandText};
+use crate::shell::{Atom, Directories, KnownEnvironment, ParsedScript, Word, candidates, files};
 
 /// Placeholder for a part of a path that is unknown before the command runs.
 pub const UNKNOWN: char = '\u{fffc}';
 
 /// Maximum number of words of a command to inspect.
-const MOST: usize = 4_000;
+const MAX_WORDS: usize = 4_000;
 
 /// Maximum length of a command line to parse, in bytes.
-const LONGEST: usize = 32 << 10;
+const MAX_LINE_BYTES: usize = 32 << 10;
 
 /// A path that a command may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,19 +37,19 @@ pub fn named_paths(command: &Command, workspace: &Workspace) -> Option<Vec<Named
         Some(directory) => workspace.root().join(directory),
         None => workspace.root().to_owned(),
     };
-    if matches!(&command.text, CommandText::Line(line) if line.len() > LONGEST) {
+    if matches!(&command.text, CommandText::Line(line) if line.len() > MAX_LINE_BYTES) {
         return None;
     }
-    let known = Known {
+    let known = KnownEnvironment {
         variables: Some(workspace.variables()),
         directory: Some(&start),
     };
-    let script = Script::of(command, &known);
+    let script = ParsedScript::new(command, &known);
     let words = candidates(&script);
-    if words.len() > MOST {
+    if words.len() > MAX_WORDS {
         return None;
     }
-    let directories = Directories::of(&script, start).known;
+    let directories = Directories::new(&script, start).known;
     let mut found = Vec::new();
     for directory in &directories {
         if script.writes_git_settings {
@@ -59,7 +59,7 @@ pub fn named_paths(command: &Command, workspace: &Workspace) -> Option<Vec<Named
             });
         }
         for word in &words {
-            let text = shown(word);
+            let text = word_text(word);
             if word.is_glob() {
                 let now = files(directory, word)?;
                 found.extend(now.into_iter().map(|path| NamedPath {
@@ -76,7 +76,7 @@ pub fn named_paths(command: &Command, workspace: &Workspace) -> Option<Vec<Named
     Some(found)
 }
 
-fn shown(word: &Word) -> String {
+fn word_text(word: &Word) -> String {
     let sign = |atom: &Atom| match atom {
         Atom::Char { sign, .. } => *sign,
         Atom::One => '?',

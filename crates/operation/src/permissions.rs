@@ -28,34 +28,34 @@
 //! | a list | one of its items | all of its items |
 //!
 //! If it is unknown before the call whether a deny or ask rule matches (a variable, code in another
-//! language), the user is asked: [`Decision::Unclear`].
+//! language), the user is asked: [`PermissionDecision::Unclear`].
 
+mod analyzed_request;
+mod check;
 mod command_pattern;
-mod names;
+mod grant;
 mod pattern;
-mod remembered;
 mod rule;
 mod search;
-mod subject;
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Node, Section};
 
-use pattern::Match;
+use analyzed_request::AnalyzedRequest;
+use pattern::MatchResult;
 use rule::Rule;
-use subject::Subjects;
 
-use crate::{Arguments, Touches, Workspace};
+use crate::{Arguments, ResourceAccess, Workspace};
 
+pub use analyzed_request::host;
+pub use check::ToolSignature;
 pub use command_pattern::CommandPattern;
-pub use names::Signature;
-pub use remembered::Remembered;
+pub use grant::PermissionGrant;
 pub use search::SearchFilter;
-pub use subject::host;
 
 /// A call, as rules see it.
 #[derive(Debug, Clone, Copy)]
-pub struct Operation<'a> {
+pub struct AccessRequest<'a> {
     /// The name of the tool.
     pub tool: &'a str,
     /// True if we guarantee that the tool changes nothing.
@@ -63,12 +63,12 @@ pub struct Operation<'a> {
     /// The arguments.
     pub arguments: &'a Arguments,
     /// The resources that the call accesses.
-    pub touches: &'a Touches,
+    pub resource_access: &'a ResourceAccess,
 }
 
 /// The decision of the rules about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum PermissionDecision {
     /// The call is allowed.
     Allow,
     /// The user must approve the call: because of this rule, or because no rule matches.
@@ -116,14 +116,14 @@ impl Permissions {
     #[must_use]
     pub fn allows_by_name(
         &self,
-        operation: &Operation<'_>,
+        request: &AccessRequest<'_>,
         workspace: &Workspace,
         name: &str,
     ) -> bool {
-        let call = Subjects::of(operation, workspace);
-        self.allow
-            .iter()
-            .any(|rule| rule.text().to_lowercase().contains(name) && rule.narrow(&call, &|_| false))
+        let call = AnalyzedRequest::new(request, workspace);
+        self.allow.iter().any(|rule| {
+            rule.text().to_lowercase().contains(name) && rule.certainly_matches(&call, &|_| false)
+        })
     }
 
     /// Parses the permissions that a user saved outside of configuration files: a mapping with the only
@@ -151,43 +151,52 @@ impl Permissions {
 
     /// Decides about a call.
     #[must_use]
-    pub fn judge(&self, operation: &Operation<'_>, workspace: &Workspace) -> Decision {
-        let is_for = |rules: &[Rule]| rules.iter().any(|rule| rule.is_for(operation.tool));
-        if !is_for(&self.deny)
-            && !is_for(&self.ask)
-            && (operation.read_only || !is_for(&self.allow))
+    pub fn judge(&self, request: &AccessRequest<'_>, workspace: &Workspace) -> PermissionDecision {
+        let applies_to = |rules: &[Rule]| rules.iter().any(|rule| rule.applies_to(request.tool));
+        if !applies_to(&self.deny)
+            && !applies_to(&self.ask)
+            && (request.read_only || !applies_to(&self.allow))
         {
-            return match operation.read_only {
-                true => Decision::Allow,
-                false => Decision::Ask(None),
+            return match request.read_only {
+                true => PermissionDecision::Allow,
+                false => PermissionDecision::Ask(None),
             };
         }
-        let call = Subjects::of(operation, workspace);
+        let call = AnalyzedRequest::new(request, workspace);
         let mut doubt = None;
         for rule in &self.deny {
-            match rule.wide(&call) {
-                Match::Yes => return Decision::Deny(rule.text().to_owned()),
-                Match::Maybe if doubt.is_none() => doubt = Some(rule),
-                Match::Maybe | Match::No => {}
+            match rule.may_match(&call) {
+                MatchResult::Yes => return PermissionDecision::Deny(rule.text().to_owned()),
+                MatchResult::Maybe if doubt.is_none() => doubt = Some(rule),
+                MatchResult::Maybe | MatchResult::No => {}
             }
         }
         if let Some(rule) = doubt {
-            return Decision::Unclear {
+            return PermissionDecision::Unclear {
                 rule: rule.text().to_owned(),
-                why: call.why(),
+                why: call.unclear_reason(),
             };
         }
-        if let Some(rule) = self.ask.iter().find(|rule| rule.wide(&call) != Match::No) {
-            return Decision::Ask(Some(rule.text().to_owned()));
+        if let Some(rule) = self
+            .ask
+            .iter()
+            .find(|rule| rule.may_match(&call) != MatchResult::No)
+        {
+            return PermissionDecision::Ask(Some(rule.text().to_owned()));
         }
         let others = |command: &str| {
-            let permits = |rule: &Rule| rule.permits_command(operation.tool, command);
+            let permits = |rule: &Rule| rule.permits_command(request.tool, command);
             self.allow.iter().any(permits)
         };
-        if operation.read_only || self.allow.iter().any(|rule| rule.narrow(&call, &others)) {
-            Decision::Allow
+        if request.read_only
+            || self
+                .allow
+                .iter()
+                .any(|rule| rule.certainly_matches(&call, &others))
+        {
+            PermissionDecision::Allow
         } else {
-            Decision::Ask(None)
+            PermissionDecision::Ask(None)
         }
     }
 }

@@ -18,27 +18,27 @@ mod wrappers;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::touches::{Command, CommandText};
-use parse::{Here, Parsed, Simple};
+use crate::resource_access::{Command, CommandText};
+use parse::{HereText, ParsedLine, SimpleCommand};
 
-pub(crate) use path::{Directories, candidates, files, same};
+pub(crate) use path::{Directories, candidates, eq_ignoring_case, files};
 pub(crate) use word::{Atom, Word};
-pub(crate) use wrappers::base;
+pub(crate) use wrappers::base_name;
 
 /// Maximum nesting depth of commands within commands.
-const DEEPEST: usize = 12;
+const MAX_DEPTH: usize = 12;
 
 /// Maximum number of commands; more make a line unclear.
-const MOST: usize = 2_000;
+const MAX_COMMANDS: usize = 2_000;
 
 /// Maximum number of characters of all commands; more make a line unclear.
-const MOST_TEXT: usize = 256 << 10;
+const MAX_TEXT_CHARS: usize = 256 << 10;
 
 /// Maximum number of arguments that are analyzed as possible commands.
-const MOST_GUESSES: usize = 500;
+const MAX_GUESSES: usize = 500;
 
 /// Maximum number of values of variables that are tried in one word.
-const MOST_VALUES: usize = 16;
+const MAX_VARIABLE_VALUES: usize = 16;
 
 /// A program with its arguments that a line may run.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub(crate) struct Invocation {
 
 /// The result of analyzing a command line.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Script {
+pub(crate) struct ParsedScript {
     /// The programs that the line runs.
     pub(crate) invocations: Vec<Invocation>,
     /// The programs that the line may run in addition: arguments of unknown programs, and values of
@@ -80,14 +80,14 @@ pub(crate) struct Script {
 
 /// Values that are known before a line runs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownEnvironment<'a> {
     /// The environment variables.
     pub(crate) variables: Option<&'a BTreeMap<String, String>>,
     /// The initial working directory.
     pub(crate) directory: Option<&'a Path>,
 }
 
-impl Known<'_> {
+impl KnownEnvironment<'_> {
     fn variables(&self) -> BTreeMap<String, Vec<Word>> {
         let directory = self.directory.and_then(Path::to_str);
         let variables = self.variables.into_iter().flatten();
@@ -99,9 +99,9 @@ impl Known<'_> {
     }
 }
 
-impl Script {
+impl ParsedScript {
     /// Analyzes a command.
-    pub(crate) fn of(command: &Command, known: &Known<'_>) -> Self {
+    pub(crate) fn new(command: &Command, known: &KnownEnvironment<'_>) -> Self {
         let mut script = Self {
             variables: known.variables(),
             ..Self::default()
@@ -118,7 +118,7 @@ impl Script {
 
     /// Analyzes a command line.
     fn line(&mut self, line: &str, depth: usize, nested: bool) {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             self.unclear("commands within commands are nested too deeply");
             return;
         }
@@ -126,8 +126,8 @@ impl Script {
         self.take(parsed, depth, nested);
     }
 
-    fn take(&mut self, parsed: Parsed, depth: usize, nested: bool) {
-        let Parsed {
+    fn take(&mut self, parsed: ParsedLine, depth: usize, nested: bool) {
+        let ParsedLine {
             commands,
             variables,
             documents,
@@ -149,7 +149,7 @@ impl Script {
         for name in known.keys().filter(|name| is_special(name)) {
             self.unclear(&format!("it sets `{name}`"));
         }
-        let moves = |simple: &Simple| {
+        let moves = |simple: &SimpleCommand| {
             let program = simple.words.first().and_then(Word::text);
             program.is_some_and(|program| {
                 matches!(
@@ -176,8 +176,8 @@ impl Script {
                 .here
                 .iter()
                 .map(|here| match here {
-                    Here::Document(number) => documents.get(*number).cloned(),
-                    Here::Word(word) => word.text(),
+                    HereText::Document(number) => documents.get(*number).cloned(),
+                    HereText::Word(word) => word.text(),
                 })
                 .map(|text| text.unwrap_or_else(|| "\0".to_owned()))
                 .collect();
@@ -204,7 +204,8 @@ impl Script {
             return;
         }
         self.text += words.iter().map(|word| word.0.len() + 1).sum::<usize>();
-        if depth > DEEPEST || self.invocations.len() >= MOST || self.text > MOST_TEXT {
+        if depth > MAX_DEPTH || self.invocations.len() >= MAX_COMMANDS || self.text > MAX_TEXT_CHARS
+        {
             self.unclear("it runs too many commands, or commands within commands");
             return;
         }
@@ -213,7 +214,7 @@ impl Script {
             nested,
         });
         match words[0].text() {
-            Some(program) => wrappers::look(self, &program, &words, here, depth),
+            Some(program) => wrappers::analyze(self, &program, &words, here, depth),
             None => self.unclear("the name of a program is not known before it runs"),
         }
     }
@@ -229,8 +230,8 @@ impl Script {
     }
 
     /// Records commands that may run; returns the reasons why not everything that runs is known.
-    fn guess(&mut self, look: impl FnOnce(&mut Self)) -> Vec<String> {
-        if self.possible.len() > MOST_GUESSES {
+    fn guess(&mut self, analyze: impl FnOnce(&mut Self)) -> Vec<String> {
+        if self.possible.len() > MAX_GUESSES {
             return vec!["it has too many arguments that might be commands".to_owned()];
         }
         let mut guessed = Self {
@@ -238,7 +239,7 @@ impl Script {
             text: self.text,
             ..Self::default()
         };
-        look(&mut guessed);
+        analyze(&mut guessed);
         self.text = guessed.text;
         self.possible.append(&mut guessed.invocations);
         guessed.unclear
@@ -302,7 +303,7 @@ fn names_a_command(name: &str) -> bool {
 }
 
 /// Records the variables that commands set.
-fn declared(simple: &Simple, known: &mut BTreeMap<String, Vec<Word>>) {
+fn declared(simple: &SimpleCommand, known: &mut BTreeMap<String, Vec<Word>>) {
     let Some(program) = simple.words.first().and_then(Word::text) else {
         return;
     };
@@ -346,7 +347,9 @@ fn expand(word: &Word, known: &BTreeMap<String, Vec<Word>>, depth: usize) -> Vec
             other => vec![vec![other.clone()]],
         };
         let count = done.len() * values.len();
-        if count > MOST_VALUES || done.iter().map(Vec::len).sum::<usize>() > MOST_TEXT / 8 {
+        if count > MAX_VARIABLE_VALUES
+            || done.iter().map(Vec::len).sum::<usize>() > MAX_TEXT_CHARS / 8
+        {
             for each in &mut done {
                 each.push(Atom::Any);
             }
@@ -404,7 +407,7 @@ fn alternatives(words: &[Word], known: &BTreeMap<String, Vec<Word>>) -> Vec<Vec<
             };
             values.push(split);
         }
-        if done.len() * values.len() > MOST_VALUES {
+        if done.len() * values.len() > MAX_VARIABLE_VALUES {
             for each in &mut done {
                 each.push(Word::any());
             }

@@ -6,19 +6,19 @@
 
 mod beneath;
 mod directory;
-mod follow;
-mod place;
-mod refusal;
+mod path_error;
+mod resolve_links;
+mod resolved_path;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-pub use refusal::Refusal;
+pub use path_error::PathError;
 
-pub use directory::{Directory, Entry, Kind};
-pub use place::{Found, Place, Stamp};
+pub use directory::{Directory, DirectoryEntry, EntryKind};
+pub use resolved_path::{FileStamp, PathKind, ResolvedPath};
 
 /// The root directory of relative paths, which no path may leave. Additional directories may be
 /// readable, but not writable.
@@ -82,8 +82,8 @@ impl Workspace {
     ///
     /// # Errors
     /// The path leads outside, through a file, or in circles.
-    pub fn resolve(&self, path: &str) -> Result<PathBuf, Refusal> {
-        self.place(path).map(|place| place.real)
+    pub fn resolve(&self, path: &str) -> Result<PathBuf, PathError> {
+        self.resolved(path).map(|resolved| resolved.real)
     }
 
     /// Like [`Workspace::resolve`], for reading: the location may also be in an additional readable
@@ -91,8 +91,8 @@ impl Workspace {
     ///
     /// # Errors
     /// The path leads outside, through a file, or in circles.
-    pub fn resolve_readable(&self, path: &str) -> Result<PathBuf, Refusal> {
-        self.readable_place(path).map(|place| place.real)
+    pub fn resolve_readable(&self, path: &str) -> Result<PathBuf, PathError> {
+        self.resolved_readable(path).map(|resolved| resolved.real)
     }
 
     /// Formats a path for a model: relative to the root if it is in the workspace.
@@ -109,42 +109,43 @@ impl Workspace {
     ///
     /// # Errors
     /// The path leads outside, through a file, or in circles.
-    pub fn place(&self, path: &str) -> Result<Place, Refusal> {
-        self.place_in(path.as_ref(), &[])
+    pub fn resolved(&self, path: &str) -> Result<ResolvedPath, PathError> {
+        self.resolved_in(path.as_ref(), &[])
     }
 
     /// Resolves a path for reading.
     ///
     /// # Errors
     /// The path leads outside, through a file, or in circles.
-    pub fn readable_place(&self, path: impl AsRef<Path>) -> Result<Place, Refusal> {
-        self.place_in(path.as_ref(), &self.readable)
+    pub fn resolved_readable(&self, path: impl AsRef<Path>) -> Result<ResolvedPath, PathError> {
+        self.resolved_in(path.as_ref(), &self.readable)
     }
 
-    fn place_in(&self, path: &Path, further: &[PathBuf]) -> Result<Place, Refusal> {
+    fn resolved_in(&self, path: &Path, further: &[PathBuf]) -> Result<ResolvedPath, PathError> {
         if path.as_os_str().as_encoded_bytes().contains(&0) {
-            return Err(Refusal::Nul);
+            return Err(PathError::Nul);
         }
         // Removes only `.` and repeated separators; the meaning of `..` depends on the links before it.
-        let asked: PathBuf = self.root.join(path).components().collect();
+        let requested: PathBuf = self.root.join(path).components().collect();
         let roots = || std::iter::once(&self.root).chain(further);
-        let start = roots().find(|root| asked.starts_with(root));
-        let followed = follow::follow(start.map_or(Path::new("/"), |root| root), &asked);
+        let start = roots().find(|root| requested.starts_with(root));
+        let followed =
+            resolve_links::resolve_links(start.map_or(Path::new("/"), |root| root), &requested);
         let real = match &followed {
             Ok(followed) => &followed.real,
             Err(stopped) => &stopped.at,
         };
-        let Some(base) = roots().find(|root| real.starts_with(root)) else {
+        let Some(base_name) = roots().find(|root| real.starts_with(root)) else {
             // The error does not reveal anything about the location outside.
-            return Err(Refusal::Outside {
+            return Err(PathError::Outside {
                 path: path.display().to_string(),
                 root: self.root.clone(),
                 tilde: path.as_os_str().as_encoded_bytes().starts_with(b"~"),
             });
         };
         match followed {
-            Ok(followed) => Ok(Place::new(asked, base.clone(), followed)),
-            Err(stopped) => Err(stopped.refusal(path, self)),
+            Ok(followed) => Ok(ResolvedPath::new(requested, base_name.clone(), followed)),
+            Err(stopped) => Err(stopped.path_error(path, self)),
         }
     }
 }

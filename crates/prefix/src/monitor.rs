@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, Seals};
-use cachalot_model::{Comparison, Format, Reply, Usage};
+use cachalot_model::{ComparisonParameter, Format, Reply, Usage};
 
 use crate::diagnosis::{
     CountedPrefixes, Diagnosis, Observations, ProviderVerdict, RequestView, Rules, diagnose,
@@ -114,7 +114,7 @@ impl PrefixMonitor {
         let usage = reply.usage;
         let before = std::mem::replace(&mut self.answer, reply.id.clone());
         let is_named = |_: &ProviderVerdict| {
-            before.is_some() && Comparison::named_in_tail(&asked.tail) == before
+            before.is_some() && ComparisonParameter::previous_id_in_tail(&asked.tail) == before
         };
         let verdict = ProviderVerdict::read(&reply.extra).filter(is_named);
         self.reports_cache_reads |=

@@ -15,9 +15,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use cachalot_core::json::{Malformed, Scanned, Scanner};
-use cachalot_model::marking::Style;
+use cachalot_model::marker_rules::MarkerStyle;
 use cachalot_model::wire::MarkerTime;
-use cachalot_model::{Format, Marking};
+use cachalot_model::{Format, MarkerRules};
 
 use crate::diagnosis::RequestView;
 use cachalot_prompt::Namespace;
@@ -59,8 +59,9 @@ impl Request {
     /// them.
     #[must_use]
     pub fn provider(&self) -> &'static str {
-        let takes_points =
-            || Marking::find("openai", &self.model, self.format).style == Style::Breakpoints;
+        let takes_points = || {
+            MarkerRules::find("openai", &self.model, self.format).style == MarkerStyle::Breakpoints
+        };
         match self.format {
             Format::Messages => "anthropic",
             Format::Chat if !self.markers.is_empty() && !takes_points() => "openrouter",

@@ -13,7 +13,7 @@ use cachalot_memory::sqlite::{Options, SqliteMemory};
 use cachalot_memory::{Memory, Record};
 use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
 use cachalot_model::{
-    Extra, Format, Marking, Message, Parameters, Reply, Role, StopReason, ToolDefinition, Usage,
+    Extra, Format, MarkerRules, Message, Parameters, Reply, Role, StopReason, ToolDefinition, Usage,
 };
 use cachalot_prefix::{PrefixMonitor, SentRequest, diagnosis};
 use cachalot_prompt::{
@@ -170,8 +170,8 @@ fn watched(messages: usize) {
         tail: Messages.tail(&parameters, true),
         at: Some(0),
     };
-    let marking = Marking::find("anthropic", &parameters.model, Format::Messages);
-    let (rules, seals) = (diagnosis::Rules::new(marking, None), Seals::none());
+    let marker_rules = MarkerRules::find("anthropic", &parameters.model, Format::Messages);
+    let (rules, seals) = (diagnosis::Rules::new(marker_rules, None), Seals::none());
     let usage = |read| Reply {
         message: Message::assistant(""),
         stop: StopReason::End,

@@ -11,12 +11,12 @@ use crate::accounting::{self, Rules};
 use crate::ids;
 use crate::wire::anthropic::Threads;
 use crate::wire::gemini::CachedContents;
-use crate::wire::responses::Items;
-use crate::wire::{Format, Judge, Prompt, Refusal};
+use crate::wire::responses::StoredItems;
+use crate::wire::{ApiError, Format, Prompt, ValidationContext};
 
 /// The caches of both providers.
 #[derive(Default)]
-pub(crate) struct Stores {
+pub(crate) struct PromptCaches {
     anthropic: accounting::anthropic::Store,
     openai: accounting::openai::Store,
 }
@@ -38,7 +38,7 @@ impl Charge {
     }
 }
 
-impl Stores {
+impl PromptCaches {
     /// Computes the charge of a prompt at the time `at`. If one route gets more than `most` requests a
     /// minute, the excess goes to the next machine.
     pub(crate) fn charge(
@@ -79,7 +79,7 @@ impl Stores {
 
 /// Input tokens of a request. The fields add up to the whole input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Accounted {
+pub struct InputTokens {
     /// Tokens neither read from the cache nor written to it.
     pub uncached: u64,
     /// Tokens read from the cache.
@@ -90,7 +90,7 @@ pub struct Accounted {
     pub written_1h: u64,
 }
 
-impl From<&Charge> for Accounted {
+impl From<&Charge> for InputTokens {
     fn from(charge: &Charge) -> Self {
         match charge {
             Charge::Anthropic(charge) => Self {
@@ -111,25 +111,25 @@ impl From<&Charge> for Accounted {
 
 /// A request that the provider would refuse, with the provider's error message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused(pub String);
+pub struct RefusedRequest(pub String);
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RefusedRequest {}
 
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
+impl From<ApiError> for RefusedRequest {
+    fn from(refusal: ApiError) -> Self {
         Self(refusal.message)
     }
 }
 
 /// Replaces the signatures and encrypted contents of reasoning by the simulator's own. Those of a real
 /// provider cannot be verified here, and no price depends on them.
-fn seal(body: &mut Value) {
+fn replace_signatures(body: &mut Value) {
     for items in ["input", "messages"] {
         let items = body.get_mut(items).and_then(Value::as_array_mut);
         for item in items.into_iter().flatten() {
@@ -162,27 +162,27 @@ fn seal(body: &mut Value) {
 ///
 /// # Errors
 /// The provider would refuse the request.
-pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), Refused> {
+pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), RefusedRequest> {
     let mut headers = version();
     if is_beta {
         let name = HeaderName::from_static("anthropic-beta");
         headers.insert(name, HeaderValue::from_static("any"));
     }
     let mut value = serde_json::from_slice(body)
-        .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
-    seal(&mut value);
-    let judge = Judge {
+        .map_err(|error| RefusedRequest(format!("the body is not JSON: {error}")))?;
+    replace_signatures(&mut value);
+    let validation = ValidationContext {
         headers: &headers,
         rules: &Rules::published(),
         namespace: Digest::of(&[]),
         accepts_unknown: false,
         by_model: true,
-        items: &Items::default(),
+        items: &StoredItems::default(),
         threads: &Threads::default(),
         cached_contents: &CachedContents::default(),
         now: 0,
     };
-    format.read(&value, &judge)?;
+    format.read(&value, &validation)?;
     Ok(())
 }
 
@@ -198,8 +198,8 @@ pub struct Accountant {
     rules: Rules,
     /// Headers that Anthropic's clients send with every request.
     headers: HeaderMap,
-    stores: Stores,
-    items: Items,
+    prompt_caches: PromptCaches,
+    items: StoredItems,
 }
 
 impl Accountant {
@@ -209,8 +209,8 @@ impl Accountant {
         Self {
             rules,
             headers: version(),
-            stores: Stores::default(),
-            items: Items::default(),
+            prompt_caches: PromptCaches::default(),
+            items: StoredItems::default(),
         }
     }
 
@@ -225,28 +225,28 @@ impl Accountant {
         format: Format,
         body: &[u8],
         at: Millis,
-    ) -> Result<Accounted, Refused> {
-        self.account_apart(format, body, at, Digest::of(&[]))
+    ) -> Result<InputTokens, RefusedRequest> {
+        self.account_in_namespace(format, body, at, Digest::of(&[]))
     }
 
     /// Like [`Accountant::account`], with a separate cache for each `namespace`.
     ///
     /// # Errors
     /// The provider would refuse the request; the caches are not changed.
-    pub fn account_apart(
+    pub fn account_in_namespace(
         &mut self,
         format: Format,
         body: &[u8],
         at: Millis,
         namespace: Digest,
-    ) -> Result<Accounted, Refused> {
+    ) -> Result<InputTokens, RefusedRequest> {
         let mut value = serde_json::from_slice(body)
-            .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
-        seal(&mut value);
+            .map_err(|error| RefusedRequest(format!("the body is not JSON: {error}")))?;
+        replace_signatures(&mut value);
         // Requests that continue a thread, or name a cached content, contain only the new part: they are
         // refused.
         let (threads, contents) = (Threads::default(), CachedContents::default());
-        let judge = Judge {
+        let validation = ValidationContext {
             headers: &self.headers,
             rules: &self.rules,
             namespace,
@@ -257,9 +257,11 @@ impl Accountant {
             cached_contents: &contents,
             now: at,
         };
-        let request = format.read(&value, &judge)?;
-        let charge = self.stores.charge(&request.prompt, &self.rules, None, at);
-        self.stores.begin(&charge);
-        Ok(Accounted::from(&charge))
+        let request = format.read(&value, &validation)?;
+        let charge = self
+            .prompt_caches
+            .charge(&request.prompt, &self.rules, None, at);
+        self.prompt_caches.begin(&charge);
+        Ok(InputTokens::from(&charge))
     }
 }

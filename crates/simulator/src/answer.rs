@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::accountant::Accounted;
+use crate::accountant::InputTokens;
 use crate::ids::Ids;
 use crate::reply::{ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 use crate::tokens;
@@ -14,7 +14,7 @@ pub(crate) struct Answer {
     pub(crate) reasoning: Option<String>,
     pub(crate) text: Option<String>,
     pub(crate) calls: Vec<AnsweredCall>,
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopReason,
 }
 
 /// A tool call, with its arguments as text.
@@ -27,7 +27,7 @@ pub(crate) struct AnsweredCall {
 
 /// Reason for the end of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     End,
     ToolCalls,
     Length,
@@ -38,7 +38,7 @@ pub(crate) enum Stop {
 
 /// All tokens of a request and its answer. The first four fields add up to the whole input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tokens {
+pub(crate) struct TokenCounts {
     pub(crate) uncached: u64,
     pub(crate) read: u64,
     pub(crate) written: u64,
@@ -67,10 +67,10 @@ impl Answer {
         };
         let calls: Vec<AnsweredCall> = reply.tool_calls.iter().enumerate().map(call).collect();
         let stop = match reply.stop {
-            Some(ScriptedStop::Length) => Stop::Length,
-            Some(ScriptedStop::Refusal) => Stop::Refusal,
-            None if calls.is_empty() => Stop::End,
-            None => Stop::ToolCalls,
+            Some(ScriptedStop::Length) => StopReason::Length,
+            Some(ScriptedStop::Refusal) => StopReason::Refusal,
+            None if calls.is_empty() => StopReason::End,
+            None => StopReason::ToolCalls,
         };
         let mut answer = Self {
             reasoning: reply.reasoning.clone(),
@@ -78,7 +78,7 @@ impl Answer {
             calls,
             stop,
         };
-        answer.stop_at(&request.stops);
+        answer.stop_at(&request.stop_sequences);
         if let Some(limit) = request.limit {
             answer.cut_to(limit);
         }
@@ -96,7 +96,7 @@ impl Answer {
         if let Some((at, sequence)) = found {
             text.truncate(at);
             self.calls.clear();
-            self.stop = Stop::Sequence(sequence.clone());
+            self.stop = StopReason::Sequence(sequence.clone());
         }
     }
 
@@ -122,7 +122,7 @@ impl Answer {
         };
         self.calls.retain(fits);
         if is_cut {
-            self.stop = Stop::Length;
+            self.stop = StopReason::Length;
         }
     }
 
@@ -139,7 +139,7 @@ fn tokens_of(call: &AnsweredCall) -> u64 {
     tokens::estimate(&call.name) + tokens::estimate(&call.arguments)
 }
 
-impl Tokens {
+impl TokenCounts {
     pub(crate) fn input(&self) -> u64 {
         self.uncached + self.read + self.written + self.written_1h
     }
@@ -162,9 +162,9 @@ impl Tokens {
     }
 }
 
-impl From<Accounted> for Tokens {
-    fn from(input: Accounted) -> Self {
-        let Accounted {
+impl From<InputTokens> for TokenCounts {
+    fn from(input: InputTokens) -> Self {
+        let InputTokens {
             uncached,
             read,
             written,
@@ -182,13 +182,13 @@ impl From<Accounted> for Tokens {
 
 /// Splits a text as a model would stream it: a few words per piece.
 pub(crate) fn pieces(text: &str) -> Vec<&str> {
-    const LEAST: usize = 12;
-    const MOST: usize = 48;
+    const MIN_BYTES: usize = 12;
+    const MAX_BYTES: usize = 48;
     let mut pieces = Vec::new();
     let mut rest = text;
-    while rest.len() > LEAST {
-        let most = rest.floor_char_boundary(MOST);
-        let least = rest.floor_char_boundary(LEAST);
+    while rest.len() > MIN_BYTES {
+        let most = rest.floor_char_boundary(MAX_BYTES);
+        let least = rest.floor_char_boundary(MIN_BYTES);
         let blank = rest[least..most].find(char::is_whitespace);
         let end = match blank {
             Some(at) => least + at,
@@ -237,7 +237,7 @@ mod tests {
                 name: "tool".to_owned(),
                 arguments: "{}".to_owned(),
             }],
-            stop: Stop::ToolCalls,
+            stop: StopReason::ToolCalls,
         }
     }
 
@@ -255,10 +255,10 @@ mod tests {
             )
         };
         assert_eq!(answer().tokens(), (8, 2));
-        assert_eq!(cut(8), (8, 1, Stop::ToolCalls));
-        assert_eq!(cut(7), (8, 0, Stop::Length));
-        assert_eq!(cut(4), (4, 0, Stop::Length));
-        assert_eq!(cut(1), (0, 0, Stop::Length));
+        assert_eq!(cut(8), (8, 1, StopReason::ToolCalls));
+        assert_eq!(cut(7), (8, 0, StopReason::Length));
+        assert_eq!(cut(4), (4, 0, StopReason::Length));
+        assert_eq!(cut(1), (0, 0, StopReason::Length));
     }
 
     #[test]
@@ -267,17 +267,17 @@ mod tests {
         answer.text = Some("one END two STOP".to_owned());
         answer.stop_at(&["STOP".to_owned(), "END".to_owned()]);
         assert_eq!(answer.text.as_deref(), Some("one "));
-        assert_eq!(answer.stop, Stop::Sequence("END".to_owned()));
+        assert_eq!(answer.stop, StopReason::Sequence("END".to_owned()));
         assert!(answer.calls.is_empty());
     }
 
     #[test]
     fn scripted_usage_keeps_the_sum() {
-        let computed = Tokens {
+        let computed = TokenCounts {
             uncached: 100,
             read: 50,
             output: 9,
-            ..Tokens::default()
+            ..TokenCounts::default()
         };
         let scripted = ScriptedUsage {
             input: Some(1_000),

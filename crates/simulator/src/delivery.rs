@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 
-use crate::received::Record;
+use crate::received::RequestLog;
 use crate::reply::FaultKind;
 use crate::script::Pace;
 
@@ -48,15 +48,15 @@ impl Delivery {
 }
 
 /// Records a client that disconnects before its answer is complete: the guard is then dropped without
-/// [`Attendance::end`].
-pub(crate) struct Attendance {
-    record: Arc<Record>,
+/// [`DisconnectGuard::end`].
+pub(crate) struct DisconnectGuard {
+    record: Arc<RequestLog>,
     number: u64,
     is_over: bool,
 }
 
-impl Attendance {
-    pub(crate) fn new(record: Arc<Record>, number: u64) -> Self {
+impl DisconnectGuard {
+    pub(crate) fn new(record: Arc<RequestLog>, number: u64) -> Self {
         Self {
             record,
             number,
@@ -70,7 +70,7 @@ impl Attendance {
     }
 }
 
-impl Drop for Attendance {
+impl Drop for DisconnectGuard {
     fn drop(&mut self) {
         if !self.is_over {
             self.record.disconnect(self.number);
@@ -87,16 +87,16 @@ enum Step {
 
 /// Creates a body of the events of a stream. `error` creates the event that reports an error, given its
 /// number; `frame` converts each event to the bytes to send.
-pub(crate) fn streamed(
+pub(crate) fn stream_body(
     events: Vec<Bytes>,
     delivery: Delivery,
-    attendance: Attendance,
+    disconnect_guard: DisconnectGuard,
     error: impl FnOnce(usize) -> Bytes,
     frame: fn(Bytes) -> Bytes,
 ) -> Body {
     let mut events = events;
     if delivery.is_malformed {
-        break_off_one(&mut events);
+        truncate_event(&mut events);
     }
     if let Some(after) = delivery.error_after {
         let after = after.min(events.len());
@@ -110,21 +110,21 @@ pub(crate) fn streamed(
     if delivery.cut_after.is_some() {
         steps.extend([Step::Flush, Step::Break]);
     }
-    body(steps, delivery.per_event, attendance)
+    body(steps, delivery.per_event, disconnect_guard)
 }
 
 /// Creates a body that breaks off in the middle, although its length is announced.
-pub(crate) fn cut_short(whole: &Bytes, attendance: Attendance) -> Body {
+pub(crate) fn truncated_body(whole: &Bytes, disconnect_guard: DisconnectGuard) -> Body {
     let half = Step::Send(whole.slice(..whole.len() / 2));
     body(
         vec![half, Step::Flush, Step::Break],
         Duration::ZERO,
-        attendance,
+        disconnect_guard,
     )
 }
 
 /// Truncates the JSON of the event in the middle of the stream.
-fn break_off_one(events: &mut [Bytes]) {
+fn truncate_event(events: &mut [Bytes]) {
     let middle = events.len() / 2;
     let Some(event) = events.get_mut(middle) else {
         return;
@@ -136,27 +136,27 @@ fn break_off_one(events: &mut [Bytes]) {
     *event = Bytes::from(format!("{}\n\n", &text[..half.max(start)]));
 }
 
-fn body(steps: Vec<Step>, per_event: Duration, attendance: Attendance) -> Body {
+fn body(steps: Vec<Step>, per_event: Duration, disconnect_guard: DisconnectGuard) -> Body {
     let steps = steps.into_iter();
     let stream = stream::unfold(
-        (steps, attendance, false),
-        move |(mut steps, mut attendance, has_begun)| async move {
+        (steps, disconnect_guard, false),
+        move |(mut steps, mut disconnect_guard, has_begun)| async move {
             loop {
                 match steps.next() {
                     Some(Step::Send(bytes)) => {
                         if has_begun && !per_event.is_zero() {
                             tokio::time::sleep(per_event).await;
                         }
-                        return Some((Ok(bytes), (steps, attendance, true)));
+                        return Some((Ok(bytes), (steps, disconnect_guard, true)));
                     }
                     Some(Step::Flush) => tokio::task::yield_now().await,
                     Some(Step::Break) => {
-                        attendance.end();
+                        disconnect_guard.end();
                         let error = std::io::Error::other("the script cuts the connection here");
-                        return Some((Err(error), (steps, attendance, true)));
+                        return Some((Err(error), (steps, disconnect_guard, true)));
                     }
                     None => {
-                        attendance.end();
+                        disconnect_guard.end();
                         return None;
                     }
                 }

@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use cachalot_core::Digest;
 
 use crate::accounting::{Content, anthropic, openai};
-use crate::wire::{Form, Prompt, Request};
+use crate::wire::{Prompt, Request, ResponseParameters};
 
 /// Maximum number of remembered requests; the oldest are evicted first.
-const MOST: usize = 10_000;
+const MAX_FINGERPRINTS: usize = 10_000;
 
 /// Id of an answer, with the namespace of the key that received it.
 type Id = (Digest, String);
@@ -70,13 +70,13 @@ impl Fingerprints {
         request: &Request,
         cached: u64,
     ) -> Option<Value> {
-        let (fingerprint, diagnosis) = match (&request.form, &request.prompt) {
-            (Form::Messages(form), Prompt::Anthropic(prompt)) => {
-                let previous = form.diagnostics.as_ref()?;
+        let (fingerprint, diagnosis) = match (&request.response_parameters, &request.prompt) {
+            (ResponseParameters::Messages(response_parameters), Prompt::Anthropic(prompt)) => {
+                let previous = response_parameters.diagnostics.as_ref()?;
                 let now = Messages::new(prompt);
                 let reason = previous.as_ref().map(|previous| {
                     match self.known.get(&(namespace, previous.clone())) {
-                        Some(Fingerprint::Messages(before)) => now.compared_with(before),
+                        Some(Fingerprint::Messages(before)) => now.compare(before),
                         _ => json!({"type": "previous_message_not_found"}),
                     }
                 });
@@ -84,14 +84,15 @@ impl Fingerprints {
                 let diagnosis = reason.map(|reason| json!({"cache_miss_reason": reason}));
                 (Fingerprint::Messages(now), Some(diagnosis.into()))
             }
-            (Form::Responses(form), Prompt::OpenAi(prompt)) => {
-                let now = Responses::new(prompt, &form.compared);
-                let diagnosis = form.comparison.as_ref().map(|comparison| {
-                    match self.known.get(&(namespace, comparison.clone())) {
-                        Some(Fingerprint::Responses(before)) => now.compared_with(before, cached),
-                        _ => json!({"type": "comparison_response_not_found"}),
-                    }
-                });
+            (ResponseParameters::Responses(response_parameters), Prompt::OpenAi(prompt)) => {
+                let now = Responses::new(prompt, &response_parameters.compared);
+                let diagnosis =
+                    response_parameters.comparison.as_ref().map(|comparison| {
+                        match self.known.get(&(namespace, comparison.clone())) {
+                            Some(Fingerprint::Responses(before)) => now.compare(before, cached),
+                            _ => json!({"type": "comparison_response_not_found"}),
+                        }
+                    });
                 (Fingerprint::Responses(now), diagnosis)
             }
             _ => return None,
@@ -103,7 +104,7 @@ impl Fingerprints {
     fn remember(&mut self, id: Id, fingerprint: Fingerprint) {
         self.order.push_back(id.clone());
         self.known.insert(id, fingerprint);
-        if self.order.len() > MOST
+        if self.order.len() > MAX_FINGERPRINTS
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -128,7 +129,7 @@ impl Messages {
     }
 
     /// Returns the `cache_miss_reason`; null if there is no difference.
-    fn compared_with(&self, before: &Self) -> Value {
+    fn compare(&self, before: &Self) -> Value {
         let from = |level: usize| {
             before.levels[level..]
                 .iter()
@@ -180,7 +181,7 @@ impl Responses {
     }
 
     /// Returns the `prompt_cache_diagnostics`.
-    fn compared_with(&self, before: &Self, cached: u64) -> Value {
+    fn compare(&self, before: &Self, cached: u64) -> Value {
         let all = tokens(&before.blocks);
         let miss = |reason: &str, missed: u64| {
             json!({"type": "cache_miss", "reason": reason, "cache_missed_tokens": missed,

@@ -11,9 +11,9 @@ pub(crate) struct Dialogue {
     /// Number of answers of the model since that message.
     pub(crate) step: usize,
     /// Tool calls of the model since that message, in order.
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<ToolCall>,
     /// Results of these calls, in order.
-    pub(crate) results: Vec<CallResult>,
+    pub(crate) results: Vec<ToolResult>,
     pub(crate) tools: Vec<OfferedTool>,
     pub(crate) choice: Choice,
     /// JSON schema that the answer has to follow.
@@ -21,14 +21,14 @@ pub(crate) struct Dialogue {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct ToolCall {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: Value,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CallResult {
+pub(crate) struct ToolResult {
     pub(crate) call_id: String,
     pub(crate) text: String,
     pub(crate) is_error: bool,
@@ -52,20 +52,20 @@ pub(crate) enum Choice {
 
 /// One message or item of a request.
 #[derive(Debug, Clone)]
-pub(crate) enum Spoken {
+pub(crate) enum DialogueItem {
     User(Vec<String>),
-    Model(Vec<Call>),
-    Results(Vec<CallResult>),
+    Model(Vec<ToolCall>),
+    Results(Vec<ToolResult>),
 }
 
 impl Dialogue {
     /// Processes messages in order.
-    pub(crate) fn hear(&mut self, spoken: impl IntoIterator<Item = Spoken>) {
+    pub(crate) fn push_items(&mut self, dialogue_item: impl IntoIterator<Item = DialogueItem>) {
         let mut last_was_user = false;
         let mut last_was_model = false;
-        for spoken in spoken {
-            match spoken {
-                Spoken::User(texts) => {
+        for dialogue_item in dialogue_item {
+            match dialogue_item {
+                DialogueItem::User(texts) => {
                     if !last_was_user {
                         self.user.clear();
                     }
@@ -75,12 +75,12 @@ impl Dialogue {
                     self.results.clear();
                     (last_was_user, last_was_model) = (true, false);
                 }
-                Spoken::Model(calls) => {
+                DialogueItem::Model(calls) => {
                     self.step += usize::from(!last_was_model);
                     self.calls.extend(calls);
                     (last_was_user, last_was_model) = (false, true);
                 }
-                Spoken::Results(results) => {
+                DialogueItem::Results(results) => {
                     self.results.extend(results);
                     (last_was_user, last_was_model) = (false, false);
                 }
@@ -95,12 +95,12 @@ impl Dialogue {
         self.user.join("\n")
     }
 
-    pub(crate) fn offers(&self, tool: &str) -> bool {
+    pub(crate) fn has_tool(&self, tool: &str) -> bool {
         self.tools.iter().any(|offered| offered.name == tool)
     }
 
     /// Returns the result of a call.
-    pub(crate) fn result_of(&self, call: &Call) -> Option<&CallResult> {
+    pub(crate) fn result_of(&self, call: &ToolCall) -> Option<&ToolResult> {
         self.results.iter().find(|result| result.call_id == call.id)
     }
 }
@@ -109,16 +109,16 @@ impl Dialogue {
 mod tests {
     use super::*;
 
-    fn call(id: &str) -> Call {
-        Call {
+    fn call(id: &str) -> ToolCall {
+        ToolCall {
             id: id.to_owned(),
             name: "look".to_owned(),
             arguments: Value::Null,
         }
     }
 
-    fn result(id: &str) -> Spoken {
-        Spoken::Results(vec![CallResult {
+    fn result(id: &str) -> DialogueItem {
+        DialogueItem::Results(vec![ToolResult {
             call_id: id.to_owned(),
             text: format!("of {id}"),
             is_error: false,
@@ -127,17 +127,17 @@ mod tests {
 
     #[test]
     fn the_step_is_counted_from_the_last_message_of_the_user() {
-        let user = |text: &str| Spoken::User(vec![text.to_owned()]);
+        let user = |text: &str| DialogueItem::User(vec![text.to_owned()]);
         let mut dialogue = Dialogue::default();
-        dialogue.hear([
+        dialogue.push_items([
             user("first"),
-            Spoken::Model(vec![call("a")]),
+            DialogueItem::Model(vec![call("a")]),
             result("a"),
-            Spoken::Model(vec![]),
+            DialogueItem::Model(vec![]),
             user("second"),
             user("with context"),
-            Spoken::Model(vec![]),
-            Spoken::Model(vec![call("b"), call("c")]),
+            DialogueItem::Model(vec![]),
+            DialogueItem::Model(vec![call("b"), call("c")]),
             result("b"),
             result("c"),
         ]);
@@ -156,9 +156,9 @@ mod tests {
     #[test]
     fn a_beginning_of_the_answer_is_no_step() {
         let mut dialogue = Dialogue::default();
-        dialogue.hear([
-            Spoken::User(vec!["question".to_owned()]),
-            Spoken::Model(vec![]),
+        dialogue.push_items([
+            DialogueItem::User(vec!["question".to_owned()]),
+            DialogueItem::Model(vec![]),
         ]);
         assert_eq!(dialogue.step, 0);
     }

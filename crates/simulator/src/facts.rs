@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-static TABLE: LazyLock<Value> = LazyLock::new(|| {
+static FACTS: LazyLock<Value> = LazyLock::new(|| {
     let table = include_str!("../data/models.json");
     serde_json::from_str(table).unwrap_or_default()
 });
@@ -106,7 +106,7 @@ pub fn anthropic(model: &str) -> Option<AnthropicFacts> {
 /// Returns the names of the models of a provider: `openai` or `anthropic`.
 #[must_use]
 pub fn names(provider: &str) -> Vec<&'static str> {
-    let rows = TABLE.get(provider).and_then(Value::as_object);
+    let rows = FACTS.get(provider).and_then(Value::as_object);
     rows.into_iter()
         .flat_map(Map::keys)
         .map(String::as_str)
@@ -114,7 +114,7 @@ pub fn names(provider: &str) -> Vec<&'static str> {
 }
 
 fn row(provider: &str, model: &str) -> Option<&'static Map<String, Value>> {
-    let rows = TABLE.get(provider)?;
+    let rows = FACTS.get(provider)?;
     let row = rows.get(model).or_else(|| rows.get(undated(model)?))?;
     row.as_object()
 }

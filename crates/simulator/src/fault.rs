@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 /// Behavior of the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wire {
+pub enum ProxyMode {
     /// Forwards everything.
     Pass,
     /// Does not listen: connecting fails.
@@ -47,7 +47,7 @@ pub enum Wire {
 pub struct FaultProxy {
     address: SocketAddr,
     upstream: SocketAddr,
-    open: Mutex<Open>,
+    open: Mutex<ProxyTasks>,
     connections: Arc<AtomicUsize>,
     /// Number of requests that the proxy still answers itself.
     answers: Arc<AtomicU32>,
@@ -55,7 +55,7 @@ pub struct FaultProxy {
 
 /// Running tasks, which end when the behavior changes.
 #[derive(Debug, Default)]
-struct Open {
+struct ProxyTasks {
     listening: Option<JoinHandle<()>>,
     stop: Option<watch::Sender<bool>>,
 }
@@ -74,7 +74,7 @@ impl FaultProxy {
             connections: Arc::default(),
             answers: Arc::default(),
         };
-        proxy.listen(listener, Wire::Pass);
+        proxy.listen(listener, ProxyMode::Pass);
         Ok(proxy)
     }
 
@@ -101,12 +101,12 @@ impl FaultProxy {
     ///
     /// # Errors
     /// Another process has taken the port while the proxy did not listen.
-    pub async fn set(&self, wire: Wire) -> io::Result<()> {
+    pub async fn set(&self, wire: ProxyMode) -> io::Result<()> {
         if let Some(listening) = self.close() {
             // The task was aborted; its end means that the port is free.
             let _ = listening.await;
         }
-        if wire != Wire::Refuse {
+        if wire != ProxyMode::Refuse {
             let listener = TcpListener::bind(self.address).await?;
             self.listen(listener, wire);
         }
@@ -123,8 +123,8 @@ impl FaultProxy {
         Some(listening)
     }
 
-    fn listen(&self, listener: TcpListener, wire: Wire) {
-        if let Wire::Answer { times, .. } = wire {
+    fn listen(&self, listener: TcpListener, wire: ProxyMode) {
+        if let ProxyMode::Answer { times, .. } = wire {
             self.answers.store(times, Ordering::SeqCst);
         }
         let (stop, stopping) = watch::channel(false);
@@ -167,11 +167,11 @@ impl Drop for AbortOnDrop {
 async fn connection(
     mut client: TcpStream,
     upstream: SocketAddr,
-    wire: Wire,
+    wire: ProxyMode,
     answers: &AtomicU32,
 ) -> io::Result<()> {
     client.set_nodelay(true)?;
-    if let Wire::Answer {
+    if let ProxyMode::Answer {
         status,
         retry_after,
         ..
@@ -180,10 +180,10 @@ async fn connection(
         let take = |left: u32| left.checked_sub(1);
         let taken = answers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
         if taken.is_ok() {
-            return answer(&mut client, status, retry_after).await;
+            return answer_request(&mut client, status, retry_after).await;
         }
     }
-    if let Wire::Delay(delay) = wire {
+    if let ProxyMode::Delay(delay) = wire {
         tokio::time::sleep(delay).await;
     }
     let server = TcpStream::connect(upstream).await?;
@@ -196,17 +196,21 @@ async fn connection(
         let _ = to_server.shutdown().await;
     });
     let _up = AbortOnDrop(up.abort_handle());
-    down(&mut from_server, &mut to_client, &wire).await
+    forward_response(&mut from_server, &mut to_client, &wire).await
 }
 
 /// Forwards the server's bytes, within the configured limits.
-async fn down(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, wire: &Wire) -> io::Result<()> {
+async fn forward_response(
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
+    wire: &ProxyMode,
+) -> io::Result<()> {
     let mut left = match wire {
-        Wire::CutAfter(bytes) => *bytes,
+        ProxyMode::CutAfter(bytes) => *bytes,
         _ => u64::MAX,
     };
     let (piece, pause) = match wire {
-        Wire::Drip { bytes, every } => ((*bytes).max(1), *every),
+        ProxyMode::Drip { bytes, every } => ((*bytes).max(1), *every),
         _ => (usize::MAX, Duration::ZERO),
     };
     let mut buffer = vec![0; 16 * 1024];
@@ -230,7 +234,11 @@ async fn down(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, wire: &Wire) ->
 }
 
 /// Reads one request and answers it.
-async fn answer(client: &mut TcpStream, status: u16, retry_after: Option<u64>) -> io::Result<()> {
+async fn answer_request(
+    client: &mut TcpStream,
+    status: u16,
+    retry_after: Option<u64>,
+) -> io::Result<()> {
     let mut request = Vec::new();
     while !is_complete(&request) {
         if client.read_buf(&mut request).await? == 0 {

@@ -14,7 +14,7 @@
 //! - A [`Script`] defines the answers of the models; the default is the built-in scenario.
 //! - Requests are validated as strictly as the providers do: by handwritten rules, by the capabilities of
 //!   each model ([`facts`]), and by the providers' official schemas with unknown fields refused. Refusals have
-//!   the provider's shape and status; those of invalid requests are recorded in [`Running::violations`].
+//!   the provider's shape and status; those of invalid requests are recorded in [`RunningSimulator::violations`].
 //! - The reported usage follows the providers' published prompt-cache rules, computed from the request as
 //!   received: see [`accounting`]. Token counts are the documented estimate of [`tokens`].
 //! - Faults: error responses, slow, truncated and malformed answers; and [`fault::FaultProxy`] for
@@ -25,10 +25,10 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! use cachalot_simulator::{Options, Script, Simulator};
+//! use cachalot_simulator::{SimulatorOptions, Script, Simulator};
 //!
 //! let script = Script::answers(["Good morning."]);
-//! let running = Simulator::start(Options { script, ..Options::default() }).await?;
+//! let running = Simulator::start(SimulatorOptions { script, ..SimulatorOptions::default() }).await?;
 //! println!("OPENAI_BASE_URL={}/v1 ANTHROPIC_BASE_URL={}", running.url(), running.url());
 //! running.stop().await;
 //! # Ok::<(), std::io::Error>(())
@@ -44,7 +44,6 @@ mod diagnosis;
 mod dialogue;
 pub mod facts;
 pub mod fault;
-mod house;
 mod ids;
 mod received;
 mod reply;
@@ -52,14 +51,15 @@ mod scenario;
 mod schema;
 mod script;
 mod server;
+mod server_state;
 mod wire;
 
 pub use cachalot_accounting as accounting;
 pub use cachalot_accounting::tokens;
 
-pub use accountant::{Accountant, Accounted, Refused, check_request};
-pub use received::Received;
+pub use accountant::{Accountant, InputTokens, RefusedRequest, check_request};
+pub use received::ReceivedRequest;
 pub use reply::{Fault, FaultKind, ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 pub use script::Script;
-pub use server::{Options, Running, Simulator};
+pub use server::{RunningSimulator, Simulator, SimulatorOptions};
 pub use wire::Format;

@@ -10,7 +10,7 @@ use cachalot_core::Millis;
 /// A received request and the status of its response.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Received {
+pub struct ReceivedRequest {
     /// Time of arrival, by the simulator's clock.
     pub at: Millis,
     /// Method: `POST`, `GET`.
@@ -27,7 +27,7 @@ pub struct Received {
     pub disconnected: bool,
 }
 
-impl Received {
+impl ReceivedRequest {
     /// Returns the value of the header `name`; the first if there are several.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -44,7 +44,7 @@ impl Received {
     }
 }
 
-impl fmt::Debug for Received {
+impl fmt::Debug for ReceivedRequest {
     /// Omits keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<(&str, &str)> = self
@@ -70,32 +70,32 @@ impl fmt::Debug for Received {
 }
 
 /// Maximum total size of the kept bodies, in bytes; the oldest requests are dropped first.
-const MOST_BYTES: usize = 256 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 256 * 1024 * 1024;
 
 /// The log of a running simulator.
 #[derive(Debug, Default)]
-pub(crate) struct Record(Mutex<Log>);
+pub(crate) struct RequestLog(Mutex<LogEntries>);
 
 #[derive(Debug, Default)]
-struct Log {
-    requests: VecDeque<Received>,
+struct LogEntries {
+    requests: VecDeque<ReceivedRequest>,
     /// Number of dropped requests.
     forgotten: u64,
     bytes: usize,
     violations: Vec<String>,
 }
 
-impl Record {
-    fn log(&self) -> MutexGuard<'_, Log> {
+impl RequestLog {
+    fn log(&self) -> MutexGuard<'_, LogEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a request; returns its number.
-    pub(crate) fn arrive(&self, received: Received) -> u64 {
+    pub(crate) fn add_request(&self, received: ReceivedRequest) -> u64 {
         let mut log = self.log();
         log.bytes += received.body.len();
         log.requests.push_back(received);
-        while log.bytes > MOST_BYTES && log.requests.len() > 1 {
+        while log.bytes > MAX_BODY_BYTES && log.requests.len() > 1 {
             let oldest = log.requests.pop_front();
             log.bytes -= oldest.map_or(0, |oldest| oldest.body.len());
             log.forgotten += 1;
@@ -111,7 +111,7 @@ impl Record {
         self.change(number, |request| request.disconnected = true);
     }
 
-    fn change(&self, number: u64, change: impl FnOnce(&mut Received)) {
+    fn change(&self, number: u64, change: impl FnOnce(&mut ReceivedRequest)) {
         let mut log = self.log();
         let at = number.checked_sub(log.forgotten);
         let at = at.and_then(|at| usize::try_from(at).ok());
@@ -120,11 +120,11 @@ impl Record {
         }
     }
 
-    pub(crate) fn violate(&self, violation: String) {
+    pub(crate) fn add_violation(&self, violation: String) {
         self.log().violations.push(violation);
     }
 
-    pub(crate) fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
         self.log().requests.iter().cloned().collect()
     }
 

@@ -13,7 +13,7 @@ use crate::reply::ScriptedReply;
 use crate::schema;
 
 /// Maximum length of an echoed text, in characters.
-const ECHOED: usize = 300;
+const MAX_ECHO_CHARS: usize = 300;
 
 /// Returns true if chat answers of `model` show their reasoning in the built-in scenario.
 pub(crate) fn reasons(model: &str) -> bool {
@@ -24,17 +24,17 @@ pub(crate) fn reasons(model: &str) -> bool {
 /// Returns the reply of the built-in scenario.
 pub(crate) fn reply(dialogue: &Dialogue) -> ScriptedReply {
     let reply = faults::reply(dialogue)
-        .or_else(|| demanded_call(dialogue))
+        .or_else(|| required_call(dialogue))
         .or_else(|| review::reply(dialogue))
         .or_else(|| coder::reply(dialogue))
-        .or_else(|| demanded_schema(dialogue))
+        .or_else(|| required_schema_reply(dialogue))
         .or_else(|| translator::reply(dialogue))
         .unwrap_or_else(|| echo(dialogue));
     reply.with_reasoning("The simulator has no model behind it. It looks up what to say.")
 }
 
 /// Returns a call of the tool that the request requires, once per turn.
-fn demanded_call(dialogue: &Dialogue) -> Option<ScriptedReply> {
+fn required_call(dialogue: &Dialogue) -> Option<ScriptedReply> {
     if !dialogue.calls.is_empty() {
         return None;
     }
@@ -43,17 +43,17 @@ fn demanded_call(dialogue: &Dialogue) -> Option<ScriptedReply> {
         Choice::Any => dialogue.tools.first(),
         Choice::Auto | Choice::None => None,
     };
-    tool.map(|tool| ScriptedReply::call(tool.name.clone(), smallest_arguments(tool)))
+    tool.map(|tool| ScriptedReply::call(tool.name.clone(), minimal_arguments(tool)))
 }
 
-fn smallest_arguments(tool: &OfferedTool) -> Value {
+fn minimal_arguments(tool: &OfferedTool) -> Value {
     match schema::instance(&tool.schema) {
         arguments @ Value::Object(_) => arguments,
         _ => Value::Object(serde_json::Map::new()),
     }
 }
 
-fn demanded_schema(dialogue: &Dialogue) -> Option<ScriptedReply> {
+fn required_schema_reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
     let schema = dialogue.schema.as_ref()?;
     Some(ScriptedReply::text(schema::instance(schema).to_string()))
 }
@@ -83,7 +83,7 @@ fn echo(dialogue: &Dialogue) -> ScriptedReply {
 
 fn shortened(text: &str) -> String {
     let text = text.trim();
-    match text.char_indices().nth(ECHOED) {
+    match text.char_indices().nth(MAX_ECHO_CHARS) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
     }
@@ -108,7 +108,7 @@ mod tests {
         let text = reply(&asking("What is a whale?")).text.unwrap_or_default();
         assert!(text.contains("[simulated gpt-5-mini]") && text.contains("What is a whale?"));
         let long = reply(&asking(&"ä".repeat(1_000))).text.unwrap_or_default();
-        assert!(long.matches('ä').count() == ECHOED && long.contains('…'));
+        assert!(long.matches('ä').count() == MAX_ECHO_CHARS && long.contains('…'));
     }
 
     #[test]
@@ -123,12 +123,12 @@ mod tests {
         let calls = reply(&dialogue).tool_calls;
         assert_eq!(calls.len(), 1);
         assert_eq!(calls[0].arguments, json!({"city": "simulated"}));
-        dialogue.calls.push(crate::dialogue::Call {
+        dialogue.calls.push(crate::dialogue::ToolCall {
             id: "1".to_owned(),
             name: "get_weather".to_owned(),
             arguments: json!({}),
         });
-        dialogue.results.push(crate::dialogue::CallResult {
+        dialogue.results.push(crate::dialogue::ToolResult {
             call_id: "1".to_owned(),
             text: "18 degrees".to_owned(),
             is_error: false,

@@ -4,17 +4,17 @@
 use serde_json::{Map, Number, Value};
 
 /// Maximum depth; ends recursive schemas.
-const DEEPEST: usize = 20;
+const MAX_DEPTH: usize = 20;
 
 /// Returns a minimal value that `schema` allows, for the common keywords: `const`, `enum`, `$ref` within
 /// the schema, `anyOf`, `oneOf`, `allOf`, `type`, `required`, `minItems`, `minLength`, `maxLength`,
 /// `minimum`, `exclusiveMinimum`, `maximum`, `multipleOf`, `format` of dates.
 pub(crate) fn instance(schema: &Value) -> Value {
-    of(schema, schema, 0)
+    instance_at(schema, schema, 0)
 }
 
-fn of(schema: &Value, root: &Value, depth: usize) -> Value {
-    let Some(map) = schema.as_object().filter(|_| depth < DEEPEST) else {
+fn instance_at(schema: &Value, root: &Value, depth: usize) -> Value {
+    let Some(map) = schema.as_object().filter(|_| depth < MAX_DEPTH) else {
         return Value::Null;
     };
     if let Some(fixed) = map.get("const") {
@@ -34,11 +34,11 @@ fn of(schema: &Value, root: &Value, depth: usize) -> Value {
     }
     if let Some(target) = map.get("$ref").and_then(Value::as_str) {
         let target = target.strip_prefix('#').and_then(|at| root.pointer(at));
-        return target.map_or(Value::Null, |target| of(target, root, depth + 1));
+        return target.map_or(Value::Null, |target| instance_at(target, root, depth + 1));
     }
     for choice in ["anyOf", "oneOf"] {
         if let Some(options) = map.get(choice).and_then(Value::as_array) {
-            return of(simplest(options), root, depth + 1);
+            return instance_at(simplest(options), root, depth + 1);
         }
     }
     if let Some(parts) = map.get("allOf").and_then(Value::as_array) {
@@ -96,7 +96,7 @@ fn object(map: &Map<String, Value>, root: &Value, depth: usize) -> Value {
     let names = required.into_iter().flatten().filter_map(Value::as_str);
     let value = |name: &str| {
         let property = properties.get(name).unwrap_or(&Value::Null);
-        (name.to_owned(), of(property, root, depth + 1))
+        (name.to_owned(), instance_at(property, root, depth + 1))
     };
     Value::Object(names.map(value).collect())
 }
@@ -105,7 +105,7 @@ fn array(map: &Map<String, Value>, root: &Value, depth: usize) -> Value {
     let least = map.get("minItems").and_then(Value::as_u64).unwrap_or(0);
     let item = map.get("items").unwrap_or(&Value::Null);
     (0..least.min(100))
-        .map(|_| of(item, root, depth + 1))
+        .map(|_| instance_at(item, root, depth + 1))
         .collect()
 }
 
@@ -154,7 +154,7 @@ fn number(map: &Map<String, Value>, is_whole: bool) -> Value {
 fn all_of(map: &Map<String, Value>, parts: &[Value], root: &Value, depth: usize) -> Value {
     let mut whole = Map::new();
     let base = object(map, root, depth);
-    let values = parts.iter().map(|part| of(part, root, depth + 1));
+    let values = parts.iter().map(|part| instance_at(part, root, depth + 1));
     for value in std::iter::once(base).chain(values) {
         match value {
             Value::Object(fields) => whole.extend(fields),

@@ -13,7 +13,7 @@ use crate::accounting::Pattern;
 use crate::dialogue::Dialogue;
 use crate::reply::{Fault, FaultKind, ScriptedReply};
 use crate::scenario;
-use template::{Template, Values};
+use template::{PlaceholderValues, Template};
 
 /// The behavior of the simulated models.
 ///
@@ -63,7 +63,7 @@ pub struct Script {
     pub(crate) context: Option<u64>,
     pub(crate) requests_per_minute: Option<u64>,
     pub(crate) accepts_unknown_parameters: bool,
-    plot: Plot,
+    reply_plan: ReplyPlan,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(crate) struct Pace {
 }
 
 #[derive(Debug, Clone)]
-enum Plot {
+enum ReplyPlan {
     /// The n-th request gets the n-th reply.
     Sequence(Vec<ScriptedReply>),
     Rules {
@@ -94,7 +94,7 @@ struct Rule {
 struct Step {
     text: Option<Template>,
     reasoning: Option<Template>,
-    calls: Vec<(String, template::Tree)>,
+    calls: Vec<(String, template::TemplateValue)>,
     /// The parts without placeholders.
     fixed: ScriptedReply,
 }
@@ -108,11 +108,11 @@ pub(crate) struct Progress {
 }
 
 /// Index of the rule under which the step of `otherwise` is counted.
-const OTHERWISE: usize = usize::MAX;
+const OTHERWISE_INDEX: usize = usize::MAX;
 
 /// The planned reply to a request.
 #[derive(Debug, Clone)]
-pub(crate) struct Scene {
+pub(crate) struct PlannedReply {
     /// Reply without its fault.
     pub(crate) reply: ScriptedReply,
     /// Fault of this request.
@@ -121,7 +121,7 @@ pub(crate) struct Scene {
     pub(crate) is_built_in: bool,
 }
 
-impl Scene {
+impl PlannedReply {
     fn scripted(reply: ScriptedReply, fault: Option<FaultKind>) -> Self {
         Self {
             reply,
@@ -152,7 +152,7 @@ impl Script {
     /// `malformed`) gets that fault; any other message is echoed.
     #[must_use]
     pub fn built_in() -> Self {
-        Self::of(Plot::Rules {
+        Self::with_plan(ReplyPlan::Rules {
             rules: Vec::new(),
             otherwise: None,
         })
@@ -169,10 +169,10 @@ impl Script {
     /// is set and the reply has text or calls, the reply is then used once more without the fault.
     #[must_use]
     pub fn replies(replies: Vec<ScriptedReply>) -> Self {
-        Self::of(Plot::Sequence(replies))
+        Self::with_plan(ReplyPlan::Sequence(replies))
     }
 
-    fn of(plot: Plot) -> Self {
+    fn with_plan(reply_plan: ReplyPlan) -> Self {
         Self {
             key: None,
             models: Vec::new(),
@@ -181,13 +181,13 @@ impl Script {
             context: None,
             requests_per_minute: None,
             accepts_unknown_parameters: false,
-            plot,
+            reply_plan,
         }
     }
 
     /// Sets the required key; requests without it are refused with 401.
     #[must_use]
-    pub fn requiring_key(mut self, key: &str) -> Self {
+    pub fn with_required_key(mut self, key: &str) -> Self {
         self.key = Some(Digest::of(key.as_bytes()));
         self
     }
@@ -221,14 +221,14 @@ impl Script {
         self
     }
 
-    pub(crate) fn admits(&self, key: Option<&str>) -> bool {
+    pub(crate) fn accepts_key(&self, key: Option<&str>) -> bool {
         match &self.key {
             Some(wanted) => key.is_some_and(|key| Digest::of(key.as_bytes()) == *wanted),
             None => true,
         }
     }
 
-    pub(crate) fn knows_model(&self, model: &str) -> bool {
+    pub(crate) fn has_model(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|name| name.matches(model))
     }
 
@@ -260,23 +260,27 @@ impl Script {
     }
 
     /// Returns the planned reply to a request.
-    pub(crate) fn scene(&self, dialogue: &Dialogue, progress: &mut Progress) -> Scene {
-        match &self.plot {
-            Plot::Sequence(replies) => in_sequence(replies, progress),
-            Plot::Rules { rules, otherwise } => {
+    pub(crate) fn planned_reply(
+        &self,
+        dialogue: &Dialogue,
+        progress: &mut Progress,
+    ) -> PlannedReply {
+        match &self.reply_plan {
+            ReplyPlan::Sequence(replies) => in_sequence(replies, progress),
+            ReplyPlan::Rules { rules, otherwise } => {
                 by_rule(rules, otherwise.as_deref(), dialogue, progress)
             }
         }
     }
 }
 
-fn in_sequence(replies: &[ScriptedReply], progress: &mut Progress) -> Scene {
+fn in_sequence(replies: &[ScriptedReply], progress: &mut Progress) -> PlannedReply {
     let last = replies.len().saturating_sub(1);
     let at = progress.next.min(last);
     let mut reply = replies.get(at).cloned().unwrap_or_default();
     let Some(fault) = reply.fault.take() else {
         progress.next = at + 1;
-        return Scene::scripted(reply, None);
+        return PlannedReply::scripted(reply, None);
     };
     let happened = progress.faults.entry((0, at)).or_default();
     let most = fault.times.unwrap_or(1);
@@ -286,7 +290,7 @@ fn in_sequence(replies: &[ScriptedReply], progress: &mut Progress) -> Scene {
     if is_clean || (*happened == most && !is_served_after) {
         progress.next = at + 1;
     }
-    Scene::scripted(reply, (!is_clean).then_some(fault.kind))
+    PlannedReply::scripted(reply, (!is_clean).then_some(fault.kind))
 }
 
 fn by_rule(
@@ -294,46 +298,56 @@ fn by_rule(
     otherwise: Option<&Step>,
     dialogue: &Dialogue,
     progress: &mut Progress,
-) -> Scene {
+) -> PlannedReply {
     let found = rules.iter().enumerate().find_map(|(at, rule)| {
-        let values = rule.fits(dialogue)?;
+        let values = rule.match_dialogue(dialogue)?;
         Some((at, rule, values))
     });
     let Some((at, rule, values)) = found else {
         return match otherwise {
-            Some(step) => scene(step, &Values::of(dialogue), (OTHERWISE, 0), progress),
+            Some(step) => planned_reply(
+                step,
+                &PlaceholderValues::new(dialogue),
+                (OTHERWISE_INDEX, 0),
+                progress,
+            ),
             None => built_in(dialogue),
         };
     };
     match rule.steps.get(dialogue.step) {
-        Some(step) => scene(step, &values, (at, dialogue.step), progress),
+        Some(step) => planned_reply(step, &values, (at, dialogue.step), progress),
         None => {
             let end = ScriptedReply::text("(The script has no further step for this turn.)");
-            Scene::scripted(end, None)
+            PlannedReply::scripted(end, None)
         }
     }
 }
 
-fn built_in(dialogue: &Dialogue) -> Scene {
+fn built_in(dialogue: &Dialogue) -> PlannedReply {
     let mut reply = scenario::reply(dialogue);
     let fault = reply.fault.take().map(|fault| fault.kind);
-    Scene {
+    PlannedReply {
         reply,
         fault,
         is_built_in: true,
     }
 }
 
-fn scene(step: &Step, values: &Values, at: (usize, usize), progress: &mut Progress) -> Scene {
+fn planned_reply(
+    step: &Step,
+    values: &PlaceholderValues,
+    at: (usize, usize),
+    progress: &mut Progress,
+) -> PlannedReply {
     let mut reply = step.reply(values);
     let fault = reply
         .fault
         .take()
-        .filter(|fault| happens(fault, at, progress));
-    Scene::scripted(reply, fault.map(|fault| fault.kind))
+        .filter(|fault| occurs(fault, at, progress));
+    PlannedReply::scripted(reply, fault.map(|fault| fault.kind))
 }
 
-fn happens(fault: &Fault, at: (usize, usize), progress: &mut Progress) -> bool {
+fn occurs(fault: &Fault, at: (usize, usize), progress: &mut Progress) -> bool {
     let Some(most) = fault.times else {
         return true;
     };
@@ -344,34 +358,35 @@ fn happens(fault: &Fault, at: (usize, usize), progress: &mut Progress) -> bool {
 
 impl Rule {
     /// Returns the values of the placeholders if the rule matches.
-    fn fits(&self, dialogue: &Dialogue) -> Option<Values> {
+    fn match_dialogue(&self, dialogue: &Dialogue) -> Option<PlaceholderValues> {
         let model_fits = self
             .model
             .as_ref()
             .is_none_or(|model| model.matches(&dialogue.model));
-        let tools_fit = self.tools.iter().all(|tool| dialogue.offers(tool));
+        let tools_fit = self.tools.iter().all(|tool| dialogue.has_tool(tool));
         if !model_fits || !tools_fit {
             return None;
         }
-        let mut values = Values::of(dialogue);
+        let mut values = PlaceholderValues::new(dialogue);
         if let Some(user) = &self.user {
             // Each text block is searched separately first, because clients add blocks of context to the
             // user's text.
             let whole = dialogue.user_text();
             let texts = dialogue.user.iter().chain([&whole]);
-            values.take(user, texts)?;
+            values.take_groups(user, texts)?;
         }
         Some(values)
     }
 }
 
 impl Step {
-    fn reply(&self, values: &Values) -> ScriptedReply {
+    fn reply(&self, values: &PlaceholderValues) -> ScriptedReply {
         let fill = |template: &Template| template.fill(values);
-        let call = |(name, arguments): &(String, template::Tree)| crate::reply::ScriptedCall {
-            name: name.clone(),
-            arguments: arguments.fill(values),
-        };
+        let call =
+            |(name, arguments): &(String, template::TemplateValue)| crate::reply::ScriptedCall {
+                name: name.clone(),
+                arguments: arguments.fill(values),
+            };
         ScriptedReply {
             text: self.text.as_ref().map(fill),
             reasoning: self.reasoning.as_ref().map(fill),
@@ -385,8 +400,8 @@ impl Step {
 mod tests {
     use super::*;
 
-    fn said(scene: &Scene) -> String {
-        match (&scene.fault, &scene.reply.text) {
+    fn said(planned_reply: &PlannedReply) -> String {
+        match (&planned_reply.fault, &planned_reply.reply.text) {
             (Some(FaultKind::Status { status, .. }), _) => status.to_string(),
             (Some(fault), _) => format!("{fault:?}"),
             (None, text) => text.clone().unwrap_or_default(),
@@ -398,7 +413,7 @@ mod tests {
         let mut progress = Progress::default();
         let dialogue = Dialogue::default();
         (0..requests)
-            .map(|_| said(&script.scene(&dialogue, &mut progress)))
+            .map(|_| said(&script.planned_reply(&dialogue, &mut progress)))
             .collect()
     }
 

@@ -16,13 +16,13 @@ use tokio::sync::watch;
 use cachalot_core::{Clock, SystemClock};
 
 use crate::accounting::Rules;
-use crate::house::House;
-use crate::received::{Received, Record};
+use crate::received::{ReceivedRequest, RequestLog};
 use crate::script::Script;
+use crate::server_state::ServerState;
 
 /// Options of a simulator.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SimulatorOptions {
     /// Address to listen on. Port 0, the default, takes any free port on the loopback interface.
     pub address: SocketAddr,
     /// Behavior of the models.
@@ -31,7 +31,7 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
 }
 
-impl Default for Options {
+impl Default for SimulatorOptions {
     fn default() -> Self {
         Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -50,21 +50,22 @@ impl Simulator {
     ///
     /// # Errors
     /// The simulator cannot listen on the address.
-    pub async fn start(options: Options) -> io::Result<Running> {
+    pub async fn start(options: SimulatorOptions) -> io::Result<RunningSimulator> {
         let listener = TcpListener::bind(options.address).await?;
         let address = listener.local_addr()?;
-        let record = Arc::new(Record::default());
-        let house = Arc::new(House {
+        let record = Arc::new(RequestLog::default());
+        let server_state = Arc::new(ServerState {
             script: options.script,
             rules: Rules::published(),
             clock: options.clock,
             record: Arc::clone(&record),
             state: std::sync::Mutex::default(),
         });
-        let router = Router::new().fallback(move |request| Arc::clone(&house).answer(request));
+        let router =
+            Router::new().fallback(move |request| Arc::clone(&server_state).answer(request));
         let (stop, stopping) = watch::channel(false);
         let (end, ended) = watch::channel(false);
-        let door = Door {
+        let door = StoppableListener {
             listener,
             stopping: stopping.clone(),
         };
@@ -77,7 +78,7 @@ impl Simulator {
             // There may be no receiver.
             let _ = end.send(true);
         });
-        Ok(Running {
+        Ok(RunningSimulator {
             address,
             record,
             stop,
@@ -88,14 +89,14 @@ impl Simulator {
 
 /// A running simulator. Dropping it closes its listener and its connections.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningSimulator {
     address: SocketAddr,
-    record: Arc<Record>,
+    record: Arc<RequestLog>,
     stop: watch::Sender<bool>,
     ended: watch::Receiver<bool>,
 }
 
-impl Running {
+impl RunningSimulator {
     /// Returns the address that the simulator listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -111,7 +112,7 @@ impl Running {
 
     /// Returns the received requests, in order of arrival; at most the newest 256 MiB of bodies.
     #[must_use]
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.record.received()
     }
 
@@ -139,23 +140,23 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningSimulator {
     fn drop(&mut self) {
         self.close();
     }
 }
 
 /// A listener whose connections end when the simulator stops.
-struct Door {
+struct StoppableListener {
     listener: TcpListener,
     stopping: watch::Receiver<bool>,
 }
 
-impl Listener for Door {
-    type Io = Connection;
+impl Listener for StoppableListener {
+    type Io = StoppableConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
+    async fn accept(&mut self) -> (StoppableConnection, SocketAddr) {
         let (stream, address) = Listener::accept(&mut self.listener).await;
         // Events are small and must not be delayed; a failure only delays them.
         let _ = stream.set_nodelay(true);
@@ -163,7 +164,7 @@ impl Listener for Door {
         let stopped = async move {
             let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
         };
-        let connection = Connection {
+        let connection = StoppableConnection {
             stream,
             stopped: Some(Box::pin(stopped)),
         };
@@ -176,13 +177,13 @@ impl Listener for Door {
 }
 
 /// A connection that breaks when the simulator stops.
-struct Connection {
+struct StoppableConnection {
     stream: TcpStream,
     /// `None` once the simulator has stopped.
     stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Connection {
+impl StoppableConnection {
     /// Fails if the simulator has stopped; wakes the task when it does.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if let Some(stopped) = &mut self.stopped
@@ -195,7 +196,7 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for StoppableConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -206,7 +207,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for StoppableConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

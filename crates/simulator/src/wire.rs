@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use cachalot_core::{Digest, Millis};
 
 use crate::accounting::{self, Rules};
-use crate::answer::{Answer, Tokens};
+use crate::answer::{Answer, TokenCounts};
 use crate::dialogue::Dialogue;
 use crate::ids::Ids;
 
@@ -48,11 +48,11 @@ pub(crate) struct Request {
     /// Maximum number of output tokens.
     pub(crate) limit: Option<u64>,
     /// Stop sequences.
-    pub(crate) stops: Vec<String>,
+    pub(crate) stop_sequences: Vec<String>,
     pub(crate) is_streamed: bool,
     pub(crate) thinking: Thinking,
     /// Fields of the request that the answer repeats, or on which its form depends.
-    pub(crate) form: Form,
+    pub(crate) response_parameters: ResponseParameters,
 }
 
 #[derive(Debug, Clone)]
@@ -73,16 +73,16 @@ pub(crate) enum Thinking {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Form {
-    Chat(chat::Form),
-    Responses(Box<responses::Form>),
-    Messages(anthropic::Form),
-    Gemini(gemini::Form),
-    Converse(converse::Form),
+pub(crate) enum ResponseParameters {
+    Chat(chat::ResponseParameters),
+    Responses(Box<responses::ResponseParameters>),
+    Messages(anthropic::ResponseParameters),
+    Gemini(gemini::ResponseParameters),
+    Converse(converse::ResponseParameters),
 }
 
 /// Context for the validation of a request.
-pub(crate) struct Judge<'a> {
+pub(crate) struct ValidationContext<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) rules: &'a Rules,
     pub(crate) namespace: Digest,
@@ -91,7 +91,7 @@ pub(crate) struct Judge<'a> {
     /// Refuses requests that the model does not accept.
     pub(crate) by_model: bool,
     /// Stored responses and items of the Responses API.
-    pub(crate) items: &'a responses::Items,
+    pub(crate) items: &'a responses::StoredItems,
     /// Message threads of the Messages API.
     pub(crate) threads: &'a anthropic::Threads,
     /// Contents that clients of Gemini have cached explicitly.
@@ -100,18 +100,18 @@ pub(crate) struct Judge<'a> {
 }
 
 /// Context for the rendering of an answer.
-pub(crate) struct Making<'a> {
+pub(crate) struct RenderContext<'a> {
     pub(crate) request: &'a Request,
     pub(crate) ids: &'a Ids,
     pub(crate) now: Millis,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: TokenCounts,
     /// The diagnosis of the cache, if the request asks for one; null if there is no difference to report.
     pub(crate) diagnosis: Option<Value>,
 }
 
 /// A request that the provider would refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct ApiError {
     pub(crate) status: u16,
     /// `error.type`; `None` derives it from the status.
     pub(crate) kind: Option<&'static str>,
@@ -125,7 +125,7 @@ pub(crate) struct Refusal {
 }
 
 /// A rendered answer.
-pub(crate) enum Rendered {
+pub(crate) enum RenderedAnswer {
     Whole(Value),
     Events(Vec<Bytes>),
 }
@@ -137,32 +137,50 @@ impl Format {
     }
 
     /// Parses and validates a request.
-    pub(crate) fn read(self, body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+    pub(crate) fn read(
+        self,
+        body: &Value,
+        validation: &ValidationContext<'_>,
+    ) -> Result<Request, ApiError> {
         let request = match self {
-            Self::Chat => chat::read(body, judge),
-            Self::Responses => responses::read(body, judge),
-            Self::Messages => anthropic::read(body, judge, anthropic::Purpose::Answer),
-            Self::Gemini => gemini::read(body, judge),
+            Self::Chat => chat::read(body, validation),
+            Self::Responses => responses::read(body, validation),
+            Self::Messages => anthropic::read(body, validation, anthropic::Purpose::Answer),
+            Self::Gemini => gemini::read(body, validation),
             // The schema is that of Bedrock, which validates it before the model's own API does.
-            Self::Converse => return converse::read(body, judge),
+            Self::Converse => return converse::read(body, validation),
         }?;
-        judge.by_schema(self, body)?;
+        validation.check_schema(self, body)?;
         Ok(request)
     }
 
     /// Renders an answer.
-    pub(crate) fn write(self, answer: &Answer, making: &Making<'_>) -> Rendered {
-        match &making.request.form {
-            Form::Chat(form) => chat::write(answer, form, making),
-            Form::Responses(form) => responses::write(answer, form, making),
-            Form::Messages(form) => anthropic::write(answer, form, making),
-            Form::Gemini(form) => gemini::write(answer, form, making),
-            Form::Converse(form) => converse::write(answer, form, making),
+    pub(crate) fn write(
+        self,
+        answer: &Answer,
+        render_context: &RenderContext<'_>,
+    ) -> RenderedAnswer {
+        match &render_context.request.response_parameters {
+            ResponseParameters::Chat(response_parameters) => {
+                chat::write(answer, response_parameters, render_context)
+            }
+            ResponseParameters::Responses(response_parameters) => {
+                responses::write(answer, response_parameters, render_context)
+            }
+            ResponseParameters::Messages(response_parameters) => {
+                anthropic::write(answer, response_parameters, render_context)
+            }
+            ResponseParameters::Gemini(response_parameters) => {
+                gemini::write(answer, response_parameters, render_context)
+            }
+            ResponseParameters::Converse(response_parameters) => {
+                converse::write(answer, response_parameters, render_context)
+            }
         }
     }
 
     /// Renders the body of an error response.
-    pub(crate) fn error(self, refusal: &Refusal, request_id: &str) -> Value {
+    pub(crate) fn error(self, refusal: &ApiError, request_id: &str) -> Value {
         match self {
             Self::Messages => anthropic::error(refusal, request_id),
             Self::Gemini => gemini::error(refusal),
@@ -172,7 +190,7 @@ impl Format {
     }
 
     /// Renders an error as an event of a stream that has begun.
-    pub(crate) fn error_event(self, refusal: &Refusal, request_id: &str, at: usize) -> Bytes {
+    pub(crate) fn error_event(self, refusal: &ApiError, request_id: &str, at: usize) -> Bytes {
         match self {
             Self::Messages => event("error", &anthropic::error(refusal, request_id)),
             Self::Chat => data(&openai::error(refusal)),
@@ -183,8 +201,8 @@ impl Format {
     }
 
     /// Returns the refusal of a prompt that exceeds the context window.
-    pub(crate) fn too_long(self, tokens: u64, most: u64) -> Refusal {
-        let refusal = |message: String| Refusal::with_status(400, message);
+    pub(crate) fn too_long(self, tokens: u64, most: u64) -> ApiError {
+        let refusal = |message: String| ApiError::with_status(400, message);
         match self {
             Self::Messages => refusal(format!(
                 "prompt is too long: {tokens} tokens > {most} maximum"
@@ -218,8 +236,8 @@ impl Format {
     }
 }
 
-impl Judge<'_> {
-    fn by_schema(&self, format: Format, body: &Value) -> Result<(), Refusal> {
+impl ValidationContext<'_> {
+    fn check_schema(&self, format: Format, body: &Value) -> Result<(), ApiError> {
         if self.accepts_unknown {
             return Ok(());
         }
@@ -228,16 +246,19 @@ impl Judge<'_> {
 }
 
 /// Parses and validates a token-counting request.
-pub(crate) fn count_tokens(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
-    let request = anthropic::read(body, judge, anthropic::Purpose::CountTokens)?;
+pub(crate) fn count_tokens(
+    body: &Value,
+    validation: &ValidationContext<'_>,
+) -> Result<Request, ApiError> {
+    let request = anthropic::read(body, validation, anthropic::Purpose::CountTokens)?;
     // The schema of messages requires `max_tokens`, the only field that this request lacks.
     let mut body = body.clone();
     body["max_tokens"] = 1.into();
-    judge.by_schema(Format::Messages, &body)?;
+    validation.check_schema(Format::Messages, &body)?;
     Ok(request)
 }
 
-impl Refusal {
+impl ApiError {
     /// Creates a refusal with status 400: the request is wrong.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self {

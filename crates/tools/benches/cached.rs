@@ -11,31 +11,31 @@ use async_trait::async_trait;
 use cachalot_cache::{Ledger, Mode, Observation, Witness};
 use cachalot_core::{Effects, Seals, SystemClock};
 use cachalot_storage::{HttpClient, HttpOptions};
-use cachalot_tools::cached::{Options, Settings, Writers};
+use cachalot_tools::cached::{CachedToolsOptions, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
-    About, Answered, Arguments, Batch, CacheClass, CachedTools, Call, Context, Origin, Output,
-    Prepared, Registry, Tool, Toolbox, Workspace, builtin,
+    Arguments, BatchContext, CacheClass, CachedTools, CallOutcome, Origin, PreparedCall, Registry,
+    Tool, ToolCall, ToolContext, ToolMetadata, ToolOutput, Toolbox, Workspace, builtin,
 };
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 /// A tool whose result depends on nothing but its arguments.
-struct Constant(About);
+struct Constant(ToolMetadata);
 
 #[async_trait]
 impl Tool for Constant {
-    fn about(&self) -> &About {
+    fn metadata(&self) -> &ToolMetadata {
         &self.0
     }
 
-    fn effects(&self, _: &Arguments, _: &Context) -> Effects {
+    fn effects(&self, _: &Arguments, _: &ToolContext) -> Effects {
         Effects::reading(Vec::new())
     }
 
-    async fn run(&self, arguments: Arguments, _: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, _: &ToolContext) -> ToolOutput {
         let size = arguments["size"].as_u64().unwrap();
-        Output::text("x".repeat(usize::try_from(size).unwrap()))
+        ToolOutput::text("x".repeat(usize::try_from(size).unwrap()))
     }
 }
 
@@ -44,7 +44,7 @@ struct Bench {
     home: tempfile::TempDir,
     plain: Registry,
     kept: CachedTools,
-    batch: Batch,
+    batch: BatchContext,
 }
 
 impl Bench {
@@ -62,7 +62,7 @@ impl Bench {
         // Old enough that their time stamps are trusted.
         std::thread::sleep(Duration::from_millis(2_500));
         let mut tools = builtin::files();
-        tools.push(Arc::new(Constant(About {
+        tools.push(Arc::new(Constant(ToolMetadata {
             name: "constant".into(),
             description: String::new(),
             parameters: json!({"type": "object", "properties": {"size": {"type": "integer"}}}),
@@ -70,15 +70,15 @@ impl Bench {
             origin: Origin::BuiltIn,
             read_only: true,
             exclusive: false,
-            class: CacheClass::Immutable,
+            cache_class: CacheClass::Immutable,
         })));
         let plain = Registry::new(tools).unwrap();
         let ledger = home.path().join("ledger.db");
         let log: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|line| panic!("{line}"));
-        let options = Options {
-            settings: Settings {
+        let options = CachedToolsOptions {
+            settings: ToolCacheSettings {
                 enabled: true,
-                ..Settings::default()
+                ..ToolCacheSettings::default()
             },
             mode: Mode::On,
             ledger: Ledger::at(&ledger, "bench", Arc::clone(&log)),
@@ -87,7 +87,7 @@ impl Bench {
             log,
             persistent: None,
             user: "bench".into(),
-            writers: Writers::new(),
+            write_notifier: WriteNotifier::new(),
         };
         Self {
             runtime: tokio::runtime::Builder::new_current_thread()
@@ -101,8 +101,8 @@ impl Bench {
         }
     }
 
-    fn prepared(&self, tool: &str, arguments: &Value) -> Prepared {
-        self.kept.prepare(Call {
+    fn prepared(&self, tool: &str, arguments: &Value) -> PreparedCall {
+        self.kept.prepare(ToolCall {
             id: "id".into(),
             name: tool.into(),
             arguments: arguments.to_string(),
@@ -110,17 +110,23 @@ impl Bench {
     }
 
     /// So many calls, one after the other.
-    fn calls(&self, tools: &dyn Toolbox, prepared: &Prepared, calls: u64, hits: bool) -> Duration {
-        let calls: Vec<Vec<Prepared>> = (0..calls).map(|_| vec![prepared.clone()]).collect();
+    fn calls(
+        &self,
+        tools: &dyn Toolbox,
+        prepared: &PreparedCall,
+        calls: u64,
+        hits: bool,
+    ) -> Duration {
+        let calls: Vec<Vec<PreparedCall>> = (0..calls).map(|_| vec![prepared.clone()]).collect();
         self.runtime.block_on(async {
             let began = Instant::now();
             for call in calls {
                 let answers = tools.run(call, &self.batch).await;
                 assert_eq!(
-                    answers[0].how == Answered::Hit,
+                    answers[0].outcome == CallOutcome::Hit,
                     hits,
                     "{:?}",
-                    answers[0].how
+                    answers[0].outcome
                 );
                 black_box(answers);
             }
@@ -182,9 +188,9 @@ impl Bench {
     }
 }
 
-fn batch(root: &Path) -> Batch {
-    Batch {
-        context: Context {
+fn batch(root: &Path) -> BatchContext {
+    BatchContext {
+        context: ToolContext {
             workspace: Arc::new(Workspace::open(root).unwrap()),
             session: "bench".into(),
             environment: Arc::new(BTreeMap::new()),
@@ -197,7 +203,7 @@ fn batch(root: &Path) -> Batch {
             witness: Witness::default(),
         },
         verbatim: Arc::new(BTreeSet::new()),
-        watcher: Arc::new(()),
+        observer: Arc::new(()),
     }
 }
 

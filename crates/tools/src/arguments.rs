@@ -2,10 +2,10 @@
 //! that is unambiguous and lossless, and checked.
 
 mod cast;
-mod complain;
-mod given;
+mod lossless_value;
 mod number;
 mod schema;
 mod types;
+mod violations;
 
 pub(crate) use schema::Schema;

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::tool::Output;
+use crate::tool::ToolOutput;
 
 /// Maximum number of characters of a tool name invented by a model that are shown.
 const SHOWN: usize = 80;
@@ -74,12 +74,12 @@ impl Gate {
 
     /// Returns the result of a call that the gate denies; `None` if it allows it.
     #[must_use]
-    pub fn denial(&self, tool: &str) -> Option<Output> {
+    pub fn denial(&self, tool: &str) -> Option<ToolOutput> {
         if self.allows(tool) {
             return None;
         }
         let shown = Self::shown(tool);
-        Some(Output::error(format!(
+        Some(ToolOutput::error(format!(
             "`{shown}` did not run: {} may not use it. {} Do not call it again.",
             self.holder,
             self.rule()

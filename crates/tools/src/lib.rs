@@ -3,7 +3,6 @@
 //! the same call twice, and never serves a stale result.
 
 mod arguments;
-mod blocking;
 pub mod builtin;
 pub mod cached;
 pub mod filter;
@@ -11,13 +10,17 @@ mod gate;
 pub mod mcp;
 mod process;
 pub mod registry;
+mod run_blocking;
 pub mod settings;
 pub mod tool;
 pub mod toolbox;
 
-pub use cachalot_operation::{Touches, Workspace, workspace};
+pub use cachalot_operation::{ResourceAccess, Workspace, workspace};
 pub use cached::CachedTools;
 pub use gate::Gate;
 pub use registry::{Registry, RegistryError};
-pub use tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
-pub use toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox, Verdict, Watcher};
+pub use tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+pub use toolbox::{
+    BatchContext, CallObserver, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
+    Toolbox,
+};

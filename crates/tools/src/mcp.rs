@@ -5,20 +5,20 @@
 //! library caches no answers; its types are not used outside this module.
 
 mod call;
-mod catalogue;
+mod catalog;
 mod connection;
 mod content;
-mod fault;
+mod error;
 mod http;
-mod incoming;
-mod lines;
-mod names;
-mod offers;
+mod line_reader;
+mod listing;
+mod message_parser;
 mod progress;
 mod server;
 mod settings;
 mod stdio;
-mod template;
+mod tool_names;
+mod uri_template;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,12 +26,12 @@ use std::sync::Arc;
 
 use cachalot_core::Seals;
 
-pub use fault::McpError;
-pub use incoming::messages;
-pub use names::Names;
-pub use offers::Listing;
+pub use error::McpError;
+pub use listing::ServerListing;
+pub use message_parser::parse_messages;
 pub use server::McpServer;
-pub use settings::{McpSettings, Offer, Transport, Trust};
+pub use settings::{McpSettings, McpTransport, OfferSettings, ToolTrust};
+pub use tool_names::ToolNames;
 
 /// Receives events around tools that are not part of an answer.
 pub trait Reporter: Send + Sync {
@@ -39,7 +39,7 @@ pub trait Reporter: Send + Sync {
     fn warning(&self, message: &str);
 
     /// A line that an MCP server wrote to its standard error, or logged; known secrets are masked.
-    fn server_said(&self, server: &str, line: &str) {
+    fn server_output(&self, server: &str, line: &str) {
         let _ = (server, line);
     }
 
@@ -63,7 +63,7 @@ impl Reporter for () {
 
 /// Dependencies of MCP connections, which would otherwise be global.
 #[derive(Clone)]
-pub struct McpSurroundings {
+pub struct McpDependencies {
     /// Working directory of servers whose configuration has none.
     pub directory: PathBuf,
     /// The environment variables. A server gets `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `LANG`,

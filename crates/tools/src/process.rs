@@ -8,24 +8,27 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 /// Interval at which the end of a program is polled during its grace period.
-const GLANCE: Duration = Duration::from_millis(5);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A running program and the processes that it has started, as far as they stay in its group. Dropping it
 /// kills the whole group, unless the program has ended by itself.
-pub(crate) struct Group {
+pub(crate) struct ProcessGroup {
     child: Child,
     /// Set after the program has been waited for: from then on its process ID may be reused.
-    over: bool,
+    reaped: bool,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Starts a program. Takes the command by value, because a command keeps the ends of pipes open.
     pub(crate) fn start(mut command: Command) -> io::Result<Self> {
         command.kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
         let child = command.spawn()?;
-        Ok(Self { child, over: false })
+        Ok(Self {
+            child,
+            reaped: false,
+        })
     }
 
     /// The program itself, for access to its pipes.
@@ -36,18 +39,18 @@ impl Group {
     /// Waits for the end of the program, not of the processes that it has started. Cancellation safe.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
-        self.over = true;
+        self.reaped = true;
         Ok(status)
     }
 
     /// Gives the program time to end by itself, then kills the rest of the group. Returns the exit status, if
     /// known.
-    pub(crate) async fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
-        let deadline = Instant::now() + patience;
+    pub(crate) async fn end(&mut self, grace: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + grace;
         // Polls without reaping the process, which would free its process ID before the rest of the group is
         // killed.
         while !self.has_ended() && Instant::now() < deadline {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(EXIT_POLL_INTERVAL).await;
         }
         self.kill();
         self.wait().await.ok()
@@ -57,7 +60,7 @@ impl Group {
     fn has_ended(&self) -> bool {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        self.over
+        self.reaped
             || self
                 .leader()
                 .is_none_or(|leader| !matches!(waitid(WaitId::Pid(leader), look), Ok(None)))
@@ -65,7 +68,7 @@ impl Group {
 
     #[cfg(not(unix))]
     fn has_ended(&self) -> bool {
-        self.over
+        self.reaped
     }
 
     #[cfg(unix)]
@@ -79,7 +82,7 @@ impl Group {
     /// Kills the program and the processes that it has started.
     #[cfg(unix)]
     pub(crate) fn kill(&mut self) {
-        if self.over {
+        if self.reaped {
             return;
         }
         if let Some(leader) = self.leader() {
@@ -91,21 +94,21 @@ impl Group {
     /// Kills the program; this platform has no process groups.
     #[cfg(not(unix))]
     pub(crate) fn kill(&mut self) {
-        if !self.over {
+        if !self.reaped {
             // Fails if the program has just ended by itself.
             let _ = self.child.start_kill();
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
 /// Describes an exit status for users: `exit status 1`, `ended by signal 9`.
-pub(crate) fn described(status: ExitStatus) -> String {
+pub(crate) fn describe_status(status: ExitStatus) -> String {
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt as _;

@@ -1,10 +1,10 @@
 //! The registry of tools: keeps them in a stable order, looks calls up, casts and checks their arguments, and
 //! runs them. It caches no results.
 
-mod built_from;
 mod error;
 mod perform;
 mod prepare;
+mod result_witnesses;
 mod schedule;
 
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use cachalot_model::ToolDefinition;
 
 use crate::arguments::Schema;
 use crate::tool::{Origin, Tool};
-use crate::toolbox::{Answer, Batch, Call, Prepared, Toolbox, Verdict};
+use crate::toolbox::{BatchContext, Preparation, PreparedCall, ToolCall, ToolCallResult, Toolbox};
 
-pub(crate) use built_from::built_from;
 pub use error::RegistryError;
 pub(crate) use perform::{expires, lifetime, refuse, run_guarded};
+pub(crate) use result_witnesses::result_witnesses;
 pub(crate) use schedule::schedule;
 
 /// The tools of an agent. Immutable: when a server's tools change, [`Registry::with_tools_of`] builds a new
@@ -28,7 +28,7 @@ pub(crate) use schedule::schedule;
 pub struct Registry {
     /// Built-in tools by name, then those of MCP servers by server and name.
     entries: Arc<[Arc<Entry>]>,
-    places: Arc<HashMap<String, usize>>,
+    indexes: Arc<HashMap<String, usize>>,
     definitions: Arc<[ToolDefinition]>,
 }
 
@@ -50,7 +50,7 @@ impl Registry {
             .into_iter()
             .map(Entry::new)
             .collect::<Result<_, _>>()?;
-        Self::of(entries)
+        Self::from_entries(entries)
     }
 
     /// Creates a copy with other tools of one origin, after an MCP server has changed its list. All other
@@ -70,24 +70,24 @@ impl Registry {
             .cloned()
             .collect();
         for tool in tools {
-            if tool.about().origin != *origin {
+            if tool.metadata().origin != *origin {
                 return Err(RegistryError::Origin {
-                    name: tool.about().name.clone(),
+                    name: tool.metadata().name.clone(),
                     expected: origin.clone(),
-                    found: tool.about().origin.clone(),
+                    found: tool.metadata().origin.clone(),
                 });
             }
             entries.push(Entry::new(tool)?);
         }
-        Self::of(entries)
+        Self::from_entries(entries)
     }
 
-    fn of(mut entries: Vec<Arc<Entry>>) -> Result<Self, RegistryError> {
+    fn from_entries(mut entries: Vec<Arc<Entry>>) -> Result<Self, RegistryError> {
         entries.sort_by(|a, b| (a.origin(), a.name()).cmp(&(b.origin(), b.name())));
-        let mut places: HashMap<String, usize> = HashMap::with_capacity(entries.len());
+        let mut indexes: HashMap<String, usize> = HashMap::with_capacity(entries.len());
         for (place, entry) in entries.iter().enumerate() {
-            if let Some(first) = places.insert(entry.name().to_owned(), place) {
-                return Err(RegistryError::Twice {
+            if let Some(first) = indexes.insert(entry.name().to_owned(), place) {
+                return Err(RegistryError::DuplicateName {
                     name: entry.name().to_owned(),
                     first: entries[first].origin().clone(),
                     second: entry.origin().clone(),
@@ -97,7 +97,7 @@ impl Registry {
         let definitions = entries.iter().map(|entry| entry.definition()).collect();
         Ok(Self {
             entries: entries.into(),
-            places: Arc::new(places),
+            indexes: Arc::new(indexes),
             definitions,
         })
     }
@@ -120,34 +120,34 @@ impl Registry {
     }
 
     /// True if a call may run concurrently with its neighbors. A refused call runs nothing.
-    pub(crate) fn concurrency_safe(&self, prepared: &Prepared) -> bool {
-        match &prepared.verdict {
-            Verdict::Refused(_) => true,
-            Verdict::Ready { arguments, .. } => self
+    pub(crate) fn concurrency_safe(&self, prepared: &PreparedCall) -> bool {
+        match &prepared.preparation {
+            Preparation::Refused(_) => true,
+            Preparation::Ready { arguments, .. } => self
                 .tool(&prepared.call.name)
                 .is_none_or(|tool| tool.concurrency_safe(arguments)),
         }
     }
 
     fn entry(&self, name: &str) -> Option<&Entry> {
-        self.places.get(name).map(|place| &*self.entries[*place])
+        self.indexes.get(name).map(|place| &*self.entries[*place])
     }
 }
 
 impl Entry {
     fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
-        let about = tool.about();
-        if !is_name(&about.name) {
+        let metadata = tool.metadata();
+        if !is_valid_name(&metadata.name) {
             return Err(RegistryError::Name {
-                name: about.name.clone(),
-                origin: about.origin.clone(),
+                name: metadata.name.clone(),
+                origin: metadata.origin.clone(),
             });
         }
-        let lenient = about.origin != Origin::BuiltIn;
-        let schema = Schema::compile(&about.parameters, lenient).map_err(|reason| {
+        let lenient = metadata.origin != Origin::BuiltIn;
+        let schema = Schema::compile(&metadata.parameters, lenient).map_err(|reason| {
             RegistryError::Schema {
-                name: about.name.clone(),
-                origin: about.origin.clone(),
+                name: metadata.name.clone(),
+                origin: metadata.origin.clone(),
                 reason,
             }
         })?;
@@ -155,25 +155,25 @@ impl Entry {
     }
 
     fn name(&self) -> &str {
-        &self.tool.about().name
+        &self.tool.metadata().name
     }
 
     fn origin(&self) -> &Origin {
-        &self.tool.about().origin
+        &self.tool.metadata().origin
     }
 
     fn definition(&self) -> ToolDefinition {
-        let about = self.tool.about();
+        let metadata = self.tool.metadata();
         ToolDefinition {
-            name: about.name.clone(),
-            description: about.description.clone(),
-            parameters: about.parameters.clone(),
+            name: metadata.name.clone(),
+            description: metadata.description.clone(),
+            parameters: metadata.parameters.clone(),
         }
     }
 }
 
 /// True for a name that all providers accept.
-fn is_name(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name
             .bytes()
@@ -186,11 +186,11 @@ impl Toolbox for Registry {
         self.definitions.to_vec()
     }
 
-    fn prepare(&self, call: Call) -> Prepared {
+    fn prepare(&self, call: ToolCall) -> PreparedCall {
         self.prepare_call(call)
     }
 
-    async fn run(&self, calls: Vec<Prepared>, batch: &Batch) -> Vec<Answer> {
+    async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
         schedule(
             calls,
             |prepared| self.concurrency_safe(prepared),

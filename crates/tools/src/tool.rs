@@ -9,8 +9,8 @@ use cachalot_cache::Witness;
 use cachalot_core::{Clock, Effects, Seals};
 use cachalot_memory::Memory;
 use cachalot_model::Block;
-use cachalot_operation::workspace::Refusal;
-use cachalot_operation::{Permissions, Touches, Workspace};
+use cachalot_operation::workspace::PathError;
+use cachalot_operation::{Permissions, ResourceAccess, Workspace};
 use cachalot_storage::HttpClient;
 use serde_json::Value;
 
@@ -30,12 +30,12 @@ pub enum Origin {
 }
 
 /// The conditions under which a result of a read-only tool may be replayed. Independent of
-/// [`About::read_only`]: a tool that changes nothing may still return results that go stale.
+/// [`ToolMetadata::read_only`]: a tool that changes nothing may still return results that go stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheClass {
     /// Never.
     Never,
-    /// While everything recorded in its [`Context::witness`] is unchanged, and nothing that its
+    /// While everything recorded in its [`ToolContext::witness`] is unchanged, and nothing that its
     /// [`Tool::effects`] reads was written.
     Validated,
     /// For this time, which the user or the server has stated.
@@ -46,7 +46,7 @@ pub enum CacheClass {
 
 /// The description of a tool.
 #[derive(Debug, Clone)]
-pub struct About {
+pub struct ToolMetadata {
     /// `^[a-zA-Z0-9_-]{1,64}$`.
     pub name: String,
     /// When and how to use the tool, for the model.
@@ -62,14 +62,14 @@ pub struct About {
     /// True if the tool must run alone although it changes nothing.
     pub exclusive: bool,
     /// The conditions under which results may be replayed.
-    pub class: CacheClass,
+    pub cache_class: CacheClass,
 }
 
-impl About {
+impl ToolMetadata {
     /// Creates a description of a built-in tool with side effects: it runs alone, and its results are never
     /// replayed.
     #[must_use]
-    pub fn acting(name: &str, description: String, parameters: Value) -> Self {
+    pub fn with_side_effects(name: &str, description: String, parameters: Value) -> Self {
         Self {
             name: name.to_owned(),
             description,
@@ -78,7 +78,7 @@ impl About {
             origin: Origin::BuiltIn,
             read_only: false,
             exclusive: true,
-            class: CacheClass::Never,
+            cache_class: CacheClass::Never,
         }
     }
 
@@ -91,7 +91,7 @@ impl About {
 
 /// The dependencies of a call besides its arguments, which would otherwise be global.
 #[derive(Clone)]
-pub struct Context {
+pub struct ToolContext {
     /// The base directory of relative paths, which no path may leave.
     pub workspace: Arc<Workspace>,
     /// The session that the call belongs to.
@@ -116,17 +116,17 @@ pub struct Context {
     pub witness: Witness,
 }
 
-impl Context {
+impl ToolContext {
     /// Returns the result of a call of this tool if the gate denies it.
     #[must_use]
-    pub fn denial(&self, tool: &str) -> Option<Output> {
+    pub fn denial(&self, tool: &str) -> Option<ToolOutput> {
         self.gate.as_ref()?.denial(tool)
     }
 }
 
 /// The result of a tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Output {
+pub struct ToolOutput {
     /// Text and images.
     pub content: Vec<Block>,
     /// True if the call failed. Failures are results like any other, but never cached.
@@ -138,13 +138,13 @@ pub struct Output {
     pub private: bool,
 }
 
-impl From<Refusal> for Output {
-    fn from(refusal: Refusal) -> Self {
+impl From<PathError> for ToolOutput {
+    fn from(refusal: PathError) -> Self {
         Self::error(refusal.to_string())
     }
 }
 
-impl Output {
+impl ToolOutput {
     /// Creates a result of text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
@@ -164,16 +164,16 @@ impl Output {
     }
 }
 
-/// A tool. Implementations have no state per session: the arguments and the [`Context`] contain everything
+/// A tool. Implementations have no state per session: the arguments and the [`ToolContext`] contain everything
 /// they need. Dropping the future of [`Tool::run`] cancels the work.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// Returns the description of the tool. Never changes.
-    fn about(&self) -> &About;
+    fn metadata(&self) -> &ToolMetadata;
 
     /// Returns the reads and writes of a call. Evaluated before the call runs; must never omit a write. By
     /// default the effects are unknown, which is always correct.
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let _ = (arguments, context);
         Effects::UNKNOWN
     }
@@ -184,15 +184,15 @@ pub trait Tool: Send + Sync {
     /// system access. [`Tool::effects`] is the more exact equivalent for the cache: with resolved paths, and
     /// with unknown effects marked as unknown.
     ///
-    /// By default derived from the names and values of the arguments ([`Touches::declared`]).
-    fn touches(&self, arguments: &Arguments) -> Touches {
-        let about = self.about();
-        Touches::declared(&about.parameters, arguments, about.read_only)
+    /// By default derived from the names and values of the arguments ([`ResourceAccess::declared`]).
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
+        let metadata = self.metadata();
+        ResourceAccess::declared(&metadata.parameters, arguments, metadata.read_only)
     }
 
     /// Returns the inputs that are not arguments but change the result (named environment variables,
     /// settings); part of every key. The workspace's root is always part of it. By default none.
-    fn implicit_inputs(&self, context: &Context) -> Value {
+    fn implicit_inputs(&self, context: &ToolContext) -> Value {
         let _ = context;
         Value::Null
     }
@@ -201,10 +201,10 @@ pub trait Tool: Send + Sync {
     /// independent of the arguments.
     fn concurrency_safe(&self, arguments: &Arguments) -> bool {
         let _ = arguments;
-        self.about().concurrency_safe()
+        self.metadata().concurrency_safe()
     }
 
-    /// Runs the call. The arguments have been cast and checked against [`About::parameters`]. A failure is an
-    /// [`Output`] with [`Output::is_error`].
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output;
+    /// Runs the call. The arguments have been cast and checked against [`ToolMetadata::parameters`]. A failure is an
+    /// [`ToolOutput`] with [`ToolOutput::is_error`].
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput;
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_core::{Millis, Spend, Witnesses};
 use cachalot_model::ToolDefinition;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 
-use crate::tool::{Arguments, Context, Origin, Output};
+use crate::tool::{Arguments, Origin, ToolContext, ToolOutput};
 
 /// A call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct ToolCall {
     /// The provider's ID of the call; the result carries it.
     pub id: String,
     /// The name of the tool, as the model wrote it.
@@ -24,16 +24,16 @@ pub struct Call {
 
 /// A call that has been looked up, cast and checked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Prepared {
+pub struct PreparedCall {
     /// The call.
-    pub call: Call,
+    pub call: ToolCall,
     /// The result of the preparation.
-    pub verdict: Verdict,
+    pub preparation: Preparation,
 }
 
 /// The result of preparing a call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum Preparation {
     /// The call can run.
     Ready {
         /// The arguments, cast to the schema's types, defaults not filled in.
@@ -43,15 +43,15 @@ pub enum Verdict {
         /// True if the tool is known to change nothing (not only by a server's annotation).
         read_only: bool,
         /// The files, commands and URLs that the call touches; rules, hooks and approvals match on them.
-        touches: Touches,
+        resource_access: ResourceAccess,
     },
     /// The call must not run; this is its result.
-    Refused(Output),
+    Refused(ToolOutput),
 }
 
 /// The way in which a call was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answered {
+pub enum CallOutcome {
     /// The tool ran, with the reason if it could have been answered otherwise: `changed since: …`.
     Ran(Option<String>),
     /// An earlier result was served.
@@ -63,7 +63,7 @@ pub enum Answered {
 }
 
 /// `ran`, `hit`, `coalesced`, `refused`.
-impl std::fmt::Display for Answered {
+impl std::fmt::Display for CallOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Ran(_) => "ran",
@@ -76,13 +76,13 @@ impl std::fmt::Display for Answered {
 
 /// A call with its result.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct ToolCallResult {
     /// The call.
-    pub call: Call,
+    pub call: ToolCall,
     /// The result.
-    pub output: Output,
+    pub output: ToolOutput,
     /// The way in which it was answered.
-    pub how: Answered,
+    pub outcome: CallOutcome,
     /// The duration.
     pub elapsed: Duration,
     /// The cost that was saved.
@@ -96,31 +96,31 @@ pub struct Answer {
 }
 
 /// An observer of the calls of a batch while they run.
-pub trait Watcher: Send + Sync {
+pub trait CallObserver: Send + Sync {
     /// A call begins.
-    fn began(&self, call: &Call) {
+    fn call_started(&self, call: &ToolCall) {
         let _ = call;
     }
 
     /// A call ended.
-    fn ended(&self, answer: &Answer) {
+    fn call_finished(&self, answer: &ToolCallResult) {
         let _ = answer;
     }
 }
 
 /// Ignores all events.
-impl Watcher for () {}
+impl CallObserver for () {}
 
 /// The environment of a batch of calls.
 #[derive(Clone)]
-pub struct Batch {
+pub struct BatchContext {
     /// The context of every call; each call gets a witness of its own.
-    pub context: Context,
+    pub context: ToolContext,
     /// The IDs of earlier calls whose results are contained, in full and verbatim, in the request that made
     /// these calls.
     pub verbatim: Arc<BTreeSet<String>>,
     /// The observer.
-    pub watcher: Arc<dyn Watcher>,
+    pub observer: Arc<dyn CallObserver>,
 }
 
 /// The tools as a turn loop uses them.
@@ -131,11 +131,11 @@ pub trait Toolbox: Send + Sync {
     fn definitions(&self) -> Vec<ToolDefinition>;
 
     /// Looks a call up, and casts and checks its arguments. An error becomes the call's result.
-    fn prepare(&self, call: Call) -> Prepared;
+    fn prepare(&self, call: ToolCall) -> PreparedCall;
 
     /// Runs calls and returns one result for each, in call order. Consecutive calls of concurrency-safe tools
     /// run concurrently, every other call alone. Dropping the future cancels the running calls.
-    async fn run(&self, calls: Vec<Prepared>, batch: &Batch) -> Vec<Answer>;
+    async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult>;
 
     /// Drops the state that is kept for a session: to be called when it begins or ends, or its workspace
     /// changes.

@@ -14,7 +14,7 @@ use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::{Seals, SystemClock};
 use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_memory::{Filter, Memory, Page, space};
-use cachalot_model::{Budget, Configured, Meter, Models};
+use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{Registry, builtin, check};
 use cachalot_workflow::report::{Event, Reporter};
@@ -261,13 +261,13 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
     });
     Runtime {
         models: Models::new(
-            cachalot_model::Surroundings {
+            cachalot_model::ModelDependencies {
                 environment: BTreeMap::new(),
                 clock: clock.clone(),
                 http: cachalot_storage::HttpOptions::default(),
                 catalog: cachalot_model::Catalog::built_in(),
             },
-            Configured::default(),
+            ModelConfiguration::default(),
         ),
         meter: Meter::new(Budget::default(), clock.clone()),
         team: None,

@@ -11,7 +11,7 @@ use cachalot_cache::Cache;
 use cachalot_core::{Clock, Seals};
 use cachalot_memory::Memory;
 use cachalot_model::budget::Meter;
-use cachalot_model::{Configured, Model, Models};
+use cachalot_model::{Model, ModelConfiguration, Models};
 use cachalot_storage::Storage;
 use serde_json::Value;
 
@@ -95,7 +95,12 @@ pub struct Runtime {
 impl Runtime {
     /// Returns the dependencies of a subgraph of this run: the same, with the agent's name, the settings and
     /// the models of the other file, and without agents. Budget, cache, secrets and permissions are shared.
-    pub(crate) fn of_subgraph(&self, agent: &str, settings: &Value, models: &Configured) -> Self {
+    pub(crate) fn of_subgraph(
+        &self,
+        agent: &str,
+        settings: &Value,
+        models: &ModelConfiguration,
+    ) -> Self {
         Self {
             run: self.run.clone(),
             agent: agent.to_owned(),
@@ -110,7 +115,7 @@ impl Runtime {
             mode: self.mode,
             seals: Arc::clone(&self.seals),
             secrets: self.secrets.clone(),
-            models: self.models.configured_as(models.clone()),
+            models: self.models.with_configuration(models.clone()),
             meter: self.meter.clone(),
             team: None,
             houses: self.houses.clone(),

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use cachalot_core::{Effects, Touched};
-use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::{Value, json};
 
 /// `longest_line`: finds the longest line of a text file in the workspace.
 pub struct LongestLine {
-    about: About,
+    metadata: ToolMetadata,
     /// How often it was done.
     done: Arc<AtomicU32>,
 }
@@ -21,7 +21,7 @@ impl LongestLine {
     #[must_use]
     pub fn counted() -> (Self, Arc<AtomicU32>) {
         let done = Arc::new(AtomicU32::new(0));
-        let about = About {
+        let metadata = ToolMetadata {
             name: "longest_line".to_owned(),
             description: "Finds the longest line of a text file.".to_owned(),
             parameters: json!({
@@ -37,10 +37,10 @@ impl LongestLine {
             read_only: true,
             exclusive: false,
             // It notes what it reads, so a result is served for as long as the file is the same.
-            class: CacheClass::Validated,
+            cache_class: CacheClass::Validated,
         };
         let tool = Self {
-            about,
+            metadata,
             done: Arc::clone(&done),
         };
         (tool, done)
@@ -48,7 +48,7 @@ impl LongestLine {
 }
 
 /// Where the file is, if it may be read.
-fn file(arguments: &Arguments, context: &Context) -> Result<PathBuf, String> {
+fn file(arguments: &Arguments, context: &ToolContext) -> Result<PathBuf, String> {
     let path = arguments.get("path").and_then(Value::as_str);
     context
         .workspace
@@ -58,30 +58,30 @@ fn file(arguments: &Arguments, context: &Context) -> Result<PathBuf, String> {
 
 #[async_trait]
 impl Tool for LongestLine {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         match file(arguments, context) {
             Ok(path) => Effects::reading(vec![Touched::Path(path)]),
             Err(_) => Effects::reading(Vec::new()),
         }
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let path = match file(&arguments, context) {
             Ok(path) => path,
-            Err(why) => return Output::error(why),
+            Err(why) => return ToolOutput::error(why),
         };
         self.done.fetch_add(1, Ordering::SeqCst);
         // Noted before it is looked at, and read through the same handle.
         let bytes = match context.witness.read(&path) {
             Ok(bytes) => bytes,
-            Err(error) => return Output::error(format!("{}: {error}", path.display())),
+            Err(error) => return ToolOutput::error(format!("{}: {error}", path.display())),
         };
         let text = String::from_utf8_lossy(&bytes);
         let longest = text.lines().max_by_key(|line| line.chars().count());
-        Output::text(longest.unwrap_or_default())
+        ToolOutput::text(longest.unwrap_or_default())
     }
 }

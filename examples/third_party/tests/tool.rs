@@ -9,15 +9,16 @@ use cachalot_cache::{Ledger, Mode, Witness};
 use cachalot_core::{Seals, SystemClock};
 use cachalot_model::Block;
 use cachalot_storage::{HttpClient, HttpOptions};
-use cachalot_tools::cached::{CachedTools, Options, Settings, Writers};
+use cachalot_tools::cached::{CachedTools, CachedToolsOptions, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
-    Answer, Answered, Batch, Call, Context, Registry, Tool, Toolbox, Workspace, builtin,
+    BatchContext, CallOutcome, Registry, Tool, ToolCall, ToolCallResult, ToolContext, Toolbox,
+    Workspace, builtin,
 };
 use third_party::LongestLine;
 
-fn batch(directory: &Path) -> Batch {
-    Batch {
-        context: Context {
+fn batch(directory: &Path) -> BatchContext {
+    BatchContext {
+        context: ToolContext {
             workspace: Arc::new(Workspace::open(directory).unwrap()),
             session: "a session".to_owned(),
             environment: Arc::new(BTreeMap::new()),
@@ -30,12 +31,17 @@ fn batch(directory: &Path) -> Batch {
             witness: Witness::default(),
         },
         verbatim: Arc::new(BTreeSet::new()),
-        watcher: Arc::new(()),
+        observer: Arc::new(()),
     }
 }
 
-async fn ask(tools: &CachedTools, batch: &Batch, name: &str, arguments: &str) -> Answer {
-    let call = Call {
+async fn ask(
+    tools: &CachedTools,
+    batch: &BatchContext,
+    name: &str,
+    arguments: &str,
+) -> ToolCallResult {
+    let call = ToolCall {
         id: "1".to_owned(),
         name: name.to_owned(),
         arguments: arguments.to_owned(),
@@ -44,7 +50,7 @@ async fn ask(tools: &CachedTools, batch: &Batch, name: &str, arguments: &str) ->
     tools.run(vec![prepared], batch).await.remove(0)
 }
 
-fn text(answer: &Answer) -> &str {
+fn text(answer: &ToolCallResult) -> &str {
     match answer.output.content.as_slice() {
         [Block::Text { text, .. }] => text,
         other => panic!("{other:?}"),
@@ -58,11 +64,11 @@ async fn its_results_are_kept_until_the_file_changes() {
     let (tool, done) = LongestLine::counted();
     let mut all: Vec<Arc<dyn Tool>> = builtin::files();
     all.push(Arc::new(tool));
-    let settings = Settings {
+    let settings = ToolCacheSettings {
         enabled: true,
-        ..Settings::default()
+        ..ToolCacheSettings::default()
     };
-    let options = Options {
+    let options = CachedToolsOptions {
         settings,
         mode: Mode::On,
         ledger: Ledger::none(),
@@ -71,7 +77,7 @@ async fn its_results_are_kept_until_the_file_changes() {
         log: Arc::new(|_| {}),
         persistent: None,
         user: String::new(),
-        writers: Writers::new(),
+        write_notifier: WriteNotifier::new(),
     };
     let tools = CachedTools::new(&Registry::new(all).unwrap(), options).unwrap();
     let batch = batch(directory.path());
@@ -81,8 +87,8 @@ async fn its_results_are_kept_until_the_file_changes() {
     let second = ask(&tools, &batch, "longest_line", path).await;
     assert_eq!((text(&first), text(&second)), ("three", "three"));
     assert_eq!(
-        (second.how, done.load(Ordering::SeqCst)),
-        (Answered::Hit, 1)
+        (second.outcome, done.load(Ordering::SeqCst)),
+        (CallOutcome::Hit, 1)
     );
 
     let edit = r#"{"path":"a.txt","old_text":"six","new_text":"a longer line"}"#;

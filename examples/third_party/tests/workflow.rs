@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::{Clock, Seals, SystemClock};
 use cachalot_memory::Memory;
-use cachalot_model::{Budget, Catalog, Configured, Meter, Models};
+use cachalot_model::{Budget, Catalog, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{Registry, builtin};
 use cachalot_workflow::format;
@@ -100,13 +100,13 @@ fn runtime(directory: &Path, memory: Arc<dyn Memory>, actions: Registry) -> Arc<
     });
     Arc::new(Runtime {
         models: Models::new(
-            cachalot_model::Surroundings {
+            cachalot_model::ModelDependencies {
                 environment: BTreeMap::new(),
                 clock: clock.clone(),
                 http: HttpOptions::default(),
                 catalog: Catalog::built_in(),
             },
-            Configured::default(),
+            ModelConfiguration::default(),
         ),
         meter: Meter::new(Budget::default(), clock.clone()),
         team: None,

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 /// Reads the bytes as a stream, and as a whole answer.
 pub fn check(format: Format, bytes: &[u8]) {
-    let wire = wire::of(format);
+    let wire = wire::for_format(format);
     if let Ok((shown, reply)) = read(wire, bytes) {
         // The events of Responses say everything again at the end: there the last word counts.
         if format != Format::Responses {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cachalot_model::{Block, Extra, Message, Role, ToolResult};
-use cachalot_tools::{Answer, Output};
+use cachalot_tools::{ToolCallResult, ToolOutput};
 
 use super::mark_changed;
 use crate::normalized_reply::is_visible;
@@ -31,7 +31,7 @@ const EMPTY_RESULT: &str = "(nothing)";
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Progress {
     pub(crate) started: BTreeSet<String>,
-    pub(crate) ended: Vec<Answer>,
+    pub(crate) ended: Vec<ToolCallResult>,
     /// IDs of ended calls whose results hooks have not seen yet.
     pub(crate) unseen: BTreeSet<String>,
     /// IDs of calls whose results hooks have changed.
@@ -40,7 +40,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Records that hooks have seen, and possibly changed, the result of a call.
-    pub(crate) fn record_seen(&mut self, answer: &Answer, is_changed: bool) {
+    pub(crate) fn record_seen(&mut self, answer: &ToolCallResult, is_changed: bool) {
         let id = &answer.call.id;
         self.unseen.remove(id);
         if is_changed {
@@ -75,16 +75,16 @@ impl InterruptedTurn {
         Message::of(Role::User, results.collect())
     }
 
-    fn output(&self, id: &str) -> Output {
+    fn output(&self, id: &str) -> ToolOutput {
         let Some(progress) = &self.progress else {
-            return Output::error(INTERRUPTED);
+            return ToolOutput::error(INTERRUPTED);
         };
         let ended = progress.ended.iter().find(|answer| answer.call.id == id);
         match ended {
-            Some(_) if progress.unseen.contains(id) => Output::error(WITHHELD),
+            Some(_) if progress.unseen.contains(id) => ToolOutput::error(WITHHELD),
             Some(answer) => answer.output.clone(),
-            None if progress.started.contains(id) => Output::error(INTERRUPTED),
-            None => Output::error(NOT_STARTED),
+            None if progress.started.contains(id) => ToolOutput::error(INTERRUPTED),
+            None => ToolOutput::error(NOT_STARTED),
         }
     }
 
@@ -105,20 +105,24 @@ impl InterruptedTurn {
 
 /// The results of the calls, in order, one per call. `changed` are the IDs of results that hooks have
 /// changed.
-pub(crate) fn results(calls: &[String], answers: &[Answer], changed: &BTreeSet<String>) -> Message {
+pub(crate) fn results(
+    calls: &[String],
+    answers: &[ToolCallResult],
+    changed: &BTreeSet<String>,
+) -> Message {
     let results = calls.iter().map(|id| {
         let answer = answers.iter().find(|answer| answer.call.id == *id);
         let output = answer.map(|answer| answer.output.clone());
         block(
             id.clone(),
-            output.unwrap_or_else(|| Output::error(INTERRUPTED)),
+            output.unwrap_or_else(|| ToolOutput::error(INTERRUPTED)),
             changed.contains(id),
         )
     });
     Message::of(Role::User, results.collect())
 }
 
-fn block(id: String, output: Output, is_changed: bool) -> Block {
+fn block(id: String, output: ToolOutput, is_changed: bool) -> Block {
     let is_empty = output.content.iter().all(|block| match block {
         Block::Text { text, .. } => !is_visible(text),
         _ => false,

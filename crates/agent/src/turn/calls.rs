@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::TurnCall;
-use cachalot_tools::{Answer, Answered, Batch, Call, Watcher};
+use cachalot_tools::{BatchContext, CallObserver, CallOutcome, ToolCall, ToolCallResult};
 
 use super::Turn;
 use super::phases::Candidate;
@@ -15,10 +15,10 @@ use crate::hook_emitter::HookEmitter;
 use crate::report::Stop;
 
 /// A call, with the reason if it must not be made.
-pub(super) type JudgedCall = (Call, Option<String>);
+pub(super) type JudgedCall = (ToolCall, Option<String>);
 
 /// Rejects all calls of a batch that was repeated too often.
-pub(super) fn reject_repeated(calls: Vec<Call>, times: u32) -> Vec<JudgedCall> {
+pub(super) fn reject_repeated(calls: Vec<ToolCall>, times: u32) -> Vec<JudgedCall> {
     let why = format!(
         "The call was not made: it is the same as before, {times} times in a row, and its result would not change."
     );
@@ -29,7 +29,7 @@ pub(super) fn reject_repeated(calls: Vec<Call>, times: u32) -> Vec<JudgedCall> {
 }
 
 /// Accepts the calls of an answer. Rejects the last call of an answer that was cut off: it may be incomplete.
-pub(super) fn accept_complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<JudgedCall> {
+pub(super) fn accept_complete(calls: Vec<ToolCall>, is_cut_off: bool) -> Vec<JudgedCall> {
     let mut calls: Vec<JudgedCall> = calls.into_iter().map(|call| (call, None)).collect();
     if let Some((_, why)) = calls.last_mut().filter(|_| is_cut_off) {
         *why = Some(
@@ -44,14 +44,14 @@ pub(super) fn accept_complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<JudgedC
 const TURN_ENDED_BY_HOOK: &str = "The call was not made: a hook has ended the turn.";
 
 /// Rejects all calls of an answer after which a hook ended the turn.
-pub(super) fn reject_after_turn_end(calls: Vec<Call>) -> Vec<JudgedCall> {
+pub(super) fn reject_after_turn_end(calls: Vec<ToolCall>) -> Vec<JudgedCall> {
     let judged = |call| (call, Some(TURN_ENDED_BY_HOOK.to_owned()));
     calls.into_iter().map(judged).collect()
 }
 
 /// The outcome of the calls of an answer.
 struct CallsOutcome {
-    answers: Vec<Answer>,
+    answers: Vec<ToolCallResult>,
     /// The calls, in the form used in hook events.
     calls: Vec<TurnCall>,
     /// Names of hooks that added something to the results.
@@ -102,10 +102,10 @@ impl Turn<'_> {
                 .set(self.session.fork_point());
         }
         let context = self.session.context(&self.shared.dependencies.tools);
-        let batch = Batch {
+        let batch = BatchContext {
             context,
             verbatim: self.session.conversation.results(),
-            watcher: Arc::new(ProgressWatcher {
+            observer: Arc::new(ProgressWatcher {
                 shared: self.shared.clone(),
                 hook_emitter: self.session.hook_emitter.clone(),
                 agent: self.agent.name.clone(),
@@ -138,7 +138,7 @@ impl Turn<'_> {
 }
 
 /// A call in the form used in hook events at the end of the turn.
-fn turn_call((answer, read_only): (&Answer, &bool)) -> TurnCall {
+fn turn_call((answer, read_only): (&ToolCallResult, &bool)) -> TurnCall {
     TurnCall {
         name: answer.call.name.clone(),
         read_only: *read_only,
@@ -165,8 +165,8 @@ impl ProgressWatcher {
     }
 }
 
-impl Watcher for ProgressWatcher {
-    fn began(&self, call: &Call) {
+impl CallObserver for ProgressWatcher {
+    fn call_started(&self, call: &ToolCall) {
         self.update(|progress| {
             progress.started.insert(call.id.clone());
         });
@@ -179,9 +179,9 @@ impl Watcher for ProgressWatcher {
             });
     }
 
-    fn ended(&self, answer: &Answer) {
+    fn call_finished(&self, answer: &ToolCallResult) {
         let tool = &answer.call.name;
-        let is_unseen = answer.how != Answered::Refused
+        let is_unseen = answer.outcome != CallOutcome::Refused
             && self
                 .hook_emitter
                 .wants_tool(When::ToolResponseTransform, tool);

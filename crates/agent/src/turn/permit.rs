@@ -2,9 +2,9 @@
 
 use cachalot_hooks::{Decision as HookDecision, Event as When};
 
-use cachalot_operation::permissions::Remembered;
-use cachalot_operation::{Decision, Operation, Permissions};
-use cachalot_tools::{Origin, Verdict};
+use cachalot_operation::permissions::PermissionGrant;
+use cachalot_operation::{AccessRequest, PermissionDecision, Permissions};
+use cachalot_tools::{Origin, Preparation};
 
 use super::Turn;
 use super::phases::Candidate;
@@ -50,12 +50,12 @@ impl Turn<'_> {
         let Some(reason) = self.approval_reason(candidate)? else {
             return Ok(());
         };
-        let verdict = self
+        let preparation = self
             .emit_tool_event(When::PermissionRequest, candidate)
             .await;
-        let is_allowed = matches!(verdict.decision, Some((HookDecision::Allow, _)));
-        candidate.decide(&verdict)?;
-        if self.rewrite(candidate, &verdict) {
+        let is_allowed = matches!(preparation.decision, Some((HookDecision::Allow, _)));
+        candidate.decide(&preparation)?;
+        if self.rewrite(candidate, &preparation) {
             self.guard_anew(candidate).await?;
             // The rewritten call may be denied or invalid.
             self.approval_reason(candidate)?;
@@ -80,34 +80,34 @@ impl Turn<'_> {
         let concern = self.concern(candidate);
         let kind = concern.as_ref().map(|concern| concern.kind);
         let is_harmless = operation.read_only && kind.is_none();
-        let operation = Operation {
+        let operation = AccessRequest {
             read_only: is_harmless || is_delegation(name),
             ..operation
         };
         let reason = match permissions.judge(&operation, workspace) {
-            Decision::Deny(rule) => {
+            PermissionDecision::Deny(rule) => {
                 return Err(format!(
                     "The call of `{name}` is denied by the rule `{rule}`. Do not try it again; find another way or tell the user."
                 ));
             }
-            Decision::Unclear { rule, why } => {
+            PermissionDecision::Unclear { rule, why } => {
                 return Ok(Some(Reason {
                     rule: Some(rule),
                     doubt: Some(why),
                     concern,
                 }));
             }
-            Decision::Ask(rule) if candidate.is(HookDecision::Ask) => {
+            PermissionDecision::Ask(rule) if candidate.is(HookDecision::Ask) => {
                 return Ok(Some(Reason::new(rule, concern)));
             }
-            Decision::Allow if candidate.is(HookDecision::Ask) => {
+            PermissionDecision::Allow if candidate.is(HookDecision::Ask) => {
                 return Ok(Some(Reason::new(None, concern)));
             }
-            Decision::Ask(Some(rule)) => Reason::new(Some(rule), concern),
+            PermissionDecision::Ask(Some(rule)) => Reason::new(Some(rule), concern),
             _ if kind == Some(ConcernKind::WritesProtected) => Reason::new(None, concern),
-            Decision::Allow => return Ok(None),
-            Decision::Ask(None) if candidate.is(HookDecision::Allow) => return Ok(None),
-            Decision::Ask(None) => Reason::new(None, concern),
+            PermissionDecision::Allow => return Ok(None),
+            PermissionDecision::Ask(None) if candidate.is(HookDecision::Allow) => return Ok(None),
+            PermissionDecision::Ask(None) => Reason::new(None, concern),
         };
         let agent = &self.agent.name;
         let is_granted = self
@@ -145,11 +145,11 @@ impl Turn<'_> {
                 });
             }
         }
-        if !operation.touches.sends_data() || self.sends_only_typed_urls(candidate) {
+        if !operation.resource_access.sends_data() || self.sends_only_typed_urls(candidate) {
             return None;
         }
         let mut hosts: Vec<String> = operation
-            .touches
+            .resource_access
             .urls
             .iter()
             .filter_map(|url| Some(url::Url::parse(url).ok()?.host_str()?.to_owned()))
@@ -158,10 +158,10 @@ impl Turn<'_> {
         hosts.dedup();
         Some(Concern {
             kind: ConcernKind::SendsData,
-            text: match (hosts.as_slice(), &candidate.prepared.verdict) {
+            text: match (hosts.as_slice(), &candidate.prepared.preparation) {
                 (
                     _,
-                    Verdict::Ready {
+                    Preparation::Ready {
                         origin: Origin::Mcp(server),
                         ..
                     },
@@ -177,16 +177,16 @@ impl Turn<'_> {
     /// True if the call sends only URLs that the user typed. Calls of MCP tools never qualify, because the
     /// server receives all arguments.
     fn sends_only_typed_urls(&self, candidate: &Candidate) -> bool {
-        let Verdict::Ready {
+        let Preparation::Ready {
             origin: Origin::BuiltIn,
-            touches,
+            resource_access,
             ..
-        } = &candidate.prepared.verdict
+        } = &candidate.prepared.preparation
         else {
             return false;
         };
-        let mut urls = touches.urls.iter();
-        !touches.urls.is_empty() && urls.all(|url| self.shared.typed_urls.contains(url))
+        let mut urls = resource_access.urls.iter();
+        !resource_access.urls.is_empty() && urls.all(|url| self.shared.typed_urls.contains(url))
     }
 
     /// Requests the user's approval.
@@ -202,7 +202,7 @@ impl Turn<'_> {
         let workspace = &self.shared.dependencies.tools.workspace;
         // Approvals for doubtful denials and for hooks that ask cannot be remembered.
         let calls = match reason.doubt.is_none() && !candidate.is(HookDecision::Ask) {
-            true => Permissions::remember(&operation, workspace),
+            true => Permissions::derive_grant(&operation, workspace),
             false => None,
         };
         let request = ApprovalRequest {
@@ -211,7 +211,7 @@ impl Turn<'_> {
             arguments: operation.arguments,
             rule: reason.rule.as_deref(),
             doubt: reason.doubt.as_deref(),
-            pattern: calls.as_ref().map(Remembered::rule),
+            pattern: calls.as_ref().map(PermissionGrant::rule),
             why: why
                 .filter(|(is, _)| *is == HookDecision::Ask)
                 .map(|(_, why)| why.as_str()),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use cachalot_hooks::input::ToolUse;
 use cachalot_hooks::{Decision, Event as When, Verdict as HookVerdict};
-use cachalot_operation::{Operation, Touches};
-use cachalot_tools::{Call, Origin, Output, Prepared, Verdict};
+use cachalot_operation::{AccessRequest, ResourceAccess};
+use cachalot_tools::{Origin, Preparation, PreparedCall, ToolCall, ToolOutput};
 use serde_json::{Map, Value};
 
 use super::Turn;
@@ -13,7 +13,7 @@ use crate::hook_emitter::HookContext;
 
 /// A call that is being judged.
 pub(super) struct Candidate {
-    pub(super) prepared: Prepared,
+    pub(super) prepared: PreparedCall,
     /// Paragraphs that hooks add to the result for the model.
     pub(super) added: HookContext,
     /// The strongest decision of hooks so far, with its reason.
@@ -26,7 +26,7 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// Creates a candidate from a call that was looked up.
-    pub(super) fn new(prepared: Prepared) -> Self {
+    pub(super) fn new(prepared: PreparedCall) -> Self {
         Self {
             prepared,
             added: HookContext::default(),
@@ -37,10 +37,10 @@ impl Candidate {
     }
 
     /// Creates a candidate that is refused.
-    pub(super) fn refused(call: Call, why: String) -> Self {
-        Self::new(Prepared {
+    pub(super) fn refused(call: ToolCall, why: String) -> Self {
+        Self::new(PreparedCall {
             call,
-            verdict: Verdict::Refused(Output::error(why)),
+            preparation: Preparation::Refused(ToolOutput::error(why)),
         })
     }
 
@@ -48,16 +48,26 @@ impl Candidate {
     /// parsed.
     pub(super) fn hook_tool_use(&self) -> Option<ToolUse> {
         let call = &self.prepared.call;
-        let (input, origin, read_only, touches) = match &self.prepared.verdict {
-            Verdict::Ready {
+        let (input, origin, read_only, resource_access) = match &self.prepared.preparation {
+            Preparation::Ready {
                 arguments,
                 origin,
                 read_only,
-                touches,
-            } => (arguments.clone(), origin, *read_only, touches.clone()),
-            Verdict::Refused(_) => {
+                resource_access,
+            } => (
+                arguments.clone(),
+                origin,
+                *read_only,
+                resource_access.clone(),
+            ),
+            Preparation::Refused(_) => {
                 let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
-                (arguments, &Origin::BuiltIn, false, Touches::default())
+                (
+                    arguments,
+                    &Origin::BuiltIn,
+                    false,
+                    ResourceAccess::default(),
+                )
             }
         };
         Some(ToolUse {
@@ -67,25 +77,25 @@ impl Candidate {
             mcp: mcp_tool(origin, &call.name),
             read_only,
             input,
-            touches,
+            resource_access,
         })
     }
 
     /// The operation that rules judge, if the call can be made.
-    pub(super) fn ready(&self) -> Option<Operation<'_>> {
-        match &self.prepared.verdict {
-            Verdict::Ready {
+    pub(super) fn ready(&self) -> Option<AccessRequest<'_>> {
+        match &self.prepared.preparation {
+            Preparation::Ready {
                 arguments,
                 read_only,
-                touches,
+                resource_access,
                 ..
-            } => Some(Operation {
+            } => Some(AccessRequest {
                 tool: &self.prepared.call.name,
                 read_only: *read_only,
                 arguments,
-                touches,
+                resource_access,
             }),
-            Verdict::Refused(_) => None,
+            Preparation::Refused(_) => None,
         }
     }
 
@@ -143,16 +153,16 @@ fn mcp_tool(origin: &Origin, name: &str) -> Option<(String, String)> {
 impl Turn<'_> {
     /// Permits a call, or builds an error result with the reason. Calls that the gate denies reach no hook,
     /// rule or approver. Hooks can rewrite the arguments of other calls, but not the name of the tool.
-    pub(super) async fn permit(&self, call: Call) -> Candidate {
+    pub(super) async fn permit(&self, call: ToolCall) -> Candidate {
         if let Some(denial) = self.shared.dependencies.tools.denial(&call.name) {
-            return Candidate::new(Prepared {
+            return Candidate::new(PreparedCall {
                 call,
-                verdict: Verdict::Refused(denial),
+                preparation: Preparation::Refused(denial),
             });
         }
         let mut candidate = Candidate::new(self.session.toolbox.prepare(call));
         if let Err(why) = self.phases(&mut candidate).await {
-            candidate.prepared.verdict = Verdict::Refused(Output::error(why));
+            candidate.prepared.preparation = Preparation::Refused(ToolOutput::error(why));
         }
         candidate
     }
@@ -237,12 +247,12 @@ impl Turn<'_> {
         if !verdict.rewrite(&mut tool) {
             return false;
         }
-        let call = Call {
+        let call = ToolCall {
             arguments: Value::Object(tool.input).to_string(),
             ..candidate.prepared.call.clone()
         };
         candidate.prepared = self.session.toolbox.prepare(call);
-        if let Verdict::Refused(output) = &mut candidate.prepared.verdict {
+        if let Preparation::Refused(output) = &mut candidate.prepared.preparation {
             let note = "(The arguments were rewritten by a hook before they were checked.)";
             output.content.push(cachalot_model::Block::text(note));
         }

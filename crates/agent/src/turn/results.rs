@@ -3,7 +3,7 @@
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::{ToolResponse, ToolUse};
 use cachalot_model::Block;
-use cachalot_tools::{Answer, Answered, Output};
+use cachalot_tools::{CallOutcome, ToolCallResult, ToolOutput};
 
 use super::Turn;
 use super::phases::Candidate;
@@ -28,7 +28,7 @@ impl Turn<'_> {
     /// the runtime itself made them.
     pub(super) async fn run_result_hooks(
         &self,
-        answers: &mut [Answer],
+        answers: &mut [ToolCallResult],
         calls: Vec<Candidate>,
     ) -> ResultsOutcome {
         let mut outcome = ResultsOutcome::default();
@@ -37,7 +37,7 @@ impl Turn<'_> {
             outcome.read_only.push(read_only);
             let mut added = std::mem::take(&mut call.added);
             let before = answer.output.content.clone();
-            if answer.how != Answered::Refused {
+            if answer.outcome != CallOutcome::Refused {
                 self.run_hooks_on_result(answer, &call, &mut added, &mut outcome.denial)
                     .await;
             }
@@ -54,7 +54,7 @@ impl Turn<'_> {
 
     async fn run_hooks_on_result(
         &self,
-        answer: &mut Answer,
+        answer: &mut ToolCallResult,
         call: &Candidate,
         added: &mut HookContext,
         denial: &mut Option<String>,
@@ -86,7 +86,7 @@ impl Turn<'_> {
         added.add(verdict);
     }
 
-    async fn transform_result(&self, answer: &mut Answer, tool: &ToolUse) {
+    async fn transform_result(&self, answer: &mut ToolCallResult, tool: &ToolUse) {
         let response = response(&answer.output);
         let told = (self.session.hook_emitter).emit_tool_event(
             When::ToolResponseTransform,
@@ -100,7 +100,7 @@ impl Turn<'_> {
         }
     }
 
-    fn report_ended(&self, answer: &Answer) {
+    fn report_ended(&self, answer: &ToolCallResult) {
         self.shared
             .dependencies
             .listener
@@ -138,7 +138,7 @@ impl Turn<'_> {
 }
 
 /// A result in the form used in hook events.
-fn response(output: &Output) -> ToolResponse {
+fn response(output: &ToolOutput) -> ToolResponse {
     let texts = output.content.iter().filter_map(|block| match block {
         Block::Text { text, .. } => Some(text.as_str()),
         _ => None,
@@ -150,7 +150,7 @@ fn response(output: &Output) -> ToolResponse {
 }
 
 /// Replaces the first text of a result and removes the others. Other content stays.
-fn replace_text(output: &mut Output, text: &str) {
+fn replace_text(output: &mut ToolOutput, text: &str) {
     let is_text = |block: &Block| matches!(block, Block::Text { .. });
     let first = output.content.iter().position(is_text).unwrap_or(0);
     output.content.retain(|block| !is_text(block));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_simulator::Received;
+use cachalot_simulator::ReceivedRequest;
 use serde_json::Value;
 
 const MARKERS: [&str; 3] = [
@@ -21,7 +21,7 @@ fn unmarked(text: &str) -> String {
 ///
 /// # Panics
 /// If not.
-pub(crate) fn check(requests: &[Received]) {
+pub(crate) fn check(requests: &[ReceivedRequest]) {
     let mut last = BTreeMap::new();
     for (number, request) in requests.iter().enumerate() {
         let text = std::str::from_utf8(&request.body).unwrap();
@@ -86,7 +86,7 @@ fn check_one(path: &str, text: &str, last: &mut Last, place: &str) {
 }
 
 /// How often the tools and the system's text of one session changed.
-pub(crate) fn frozen_parts(requests: &[Received]) -> Vec<Value> {
+pub(crate) fn frozen_parts(requests: &[ReceivedRequest]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for request in requests {
         let body = request.json();

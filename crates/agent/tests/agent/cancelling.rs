@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_agent::{CancellationToken, ContextSource, Stop};
 use cachalot_simulator::{Fault, ScriptedReply};
-use cachalot_tools::{About, Arguments, Context, Output, Tool};
+use cachalot_tools::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::json;
 
 use crate::bodies::{Turn, turns};
@@ -17,7 +17,7 @@ use crate::world::{WIRES, Wire, World};
 
 /// A tool that never ends, and notices when it is dropped.
 pub(crate) struct Forever {
-    about: About,
+    metadata: ToolMetadata,
     dropped: Arc<AtomicBool>,
 }
 
@@ -32,10 +32,11 @@ impl Drop for Dropped {
 impl Forever {
     pub(crate) fn new(name: &str) -> Self {
         let parameters = json!({"type": "object", "properties": {}});
-        let mut about = About::acting(name, "Never ends.".to_owned(), parameters);
-        about.read_only = true;
+        let mut metadata =
+            ToolMetadata::with_side_effects(name, "Never ends.".to_owned(), parameters);
+        metadata.read_only = true;
         Self {
-            about,
+            metadata,
             dropped: Arc::default(),
         }
     }
@@ -47,11 +48,11 @@ impl Forever {
 
 #[async_trait]
 impl Tool for Forever {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    async fn run(&self, _: Arguments, _: &Context) -> Output {
+    async fn run(&self, _: Arguments, _: &ToolContext) -> ToolOutput {
         let _dropped = Dropped(Arc::clone(&self.dropped));
         std::future::pending().await
     }

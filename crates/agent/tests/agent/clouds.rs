@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cachalot_simulator::cloud::{ACCESS_KEY, SECRET_KEY, service_account};
-use cachalot_simulator::{Options, Script, ScriptedReply, Simulator};
+use cachalot_simulator::{Script, ScriptedReply, Simulator, SimulatorOptions};
 use serde_json::json;
 
 use crate::world::{Wire, World};
@@ -16,10 +16,10 @@ async fn a_turn_with_tools_over_bedrock_and_over_vertex() {
             ScriptedReply::text("It says one, at a length that needs several events."),
         ];
         let mut world = World::new(Wire::Chat, "", vec![]).await;
-        let cloud = Simulator::start(Options {
+        let cloud = Simulator::start(SimulatorOptions {
             script: Script::replies(replies),
             clock: Arc::clone(&world.clock),
-            ..Options::default()
+            ..SimulatorOptions::default()
         })
         .await
         .unwrap();

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use cachalot_agent::{Approval, Chat};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
-use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool, Touches};
+use cachalot_tools::{
+    Arguments, CacheClass, Origin, ResourceAccess, Tool, ToolContext, ToolMetadata, ToolOutput,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -179,16 +181,16 @@ async fn a_rule_and_a_list_of_hosts_let_fetches_be_made() {
 }
 
 /// A tool of a server elsewhere, which the user declared to change nothing.
-struct Remote(About);
+struct Remote(ToolMetadata);
 
 #[async_trait]
 impl Tool for Remote {
-    fn about(&self) -> &About {
+    fn metadata(&self) -> &ToolMetadata {
         &self.0
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
-        Touches {
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
+        ResourceAccess {
             urls: arguments
                 .get("url")
                 .and_then(Value::as_str)
@@ -196,18 +198,18 @@ impl Tool for Remote {
                 .into_iter()
                 .collect(),
             remote: true,
-            ..Touches::default()
+            ..ResourceAccess::default()
         }
     }
 
-    async fn run(&self, _: Arguments, _: &Context) -> Output {
-        Output::text("found")
+    async fn run(&self, _: Arguments, _: &ToolContext) -> ToolOutput {
+        ToolOutput::text("found")
     }
 }
 
 #[tokio::test]
 async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
-    let about = About {
+    let metadata = ToolMetadata {
         name: "mcp_far_search".to_owned(),
         description: "Searches.".to_owned(),
         parameters: json!({"type": "object", "properties": {"url": {"type": "string"}, "q": {"type": "string"}}}),
@@ -215,7 +217,7 @@ async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
         origin: Origin::Mcp("far".to_owned()),
         read_only: true,
         exclusive: false,
-        class: CacheClass::Never,
+        cache_class: CacheClass::Never,
     };
     let search = ScriptedReply::call(
         "mcp_far_search",
@@ -224,7 +226,7 @@ async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
     for (rules, asked) in [("", 1), ("permissions: {allow: ['mcp_far_*']}\n", 0)] {
         let replies = vec![search.clone(), ScriptedReply::text("done")];
         let mut world = World::new(Wire::Chat, &format!("{FILE}{rules}"), replies).await;
-        world.tools = vec![Arc::new(Remote(about.clone()))];
+        world.tools = vec![Arc::new(Remote(metadata.clone()))];
         let mut chat = world.chat().await;
         let message = "Search https://a.example/ for it.";
         chat.allow_typed_urls(message);

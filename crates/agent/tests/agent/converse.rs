@@ -1,25 +1,27 @@
 //! Agents over Amazon Bedrock's Converse.
 
 use cachalot_agent::{CancellationToken, Chat, ForkSpec, Inherit};
-use cachalot_simulator::{Fault, Options, Received, Running, Script, ScriptedReply, Simulator};
+use cachalot_simulator::{
+    Fault, ReceivedRequest, RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions,
+};
 use serde_json::{Value, json};
 
 use crate::world::{Wire, World};
 
 const SONNET: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
 
-async fn bedrock(replies: Vec<ScriptedReply>) -> Running {
+async fn bedrock(replies: Vec<ScriptedReply>) -> RunningSimulator {
     let script = Script::replies(replies);
-    Simulator::start(Options {
+    Simulator::start(SimulatorOptions {
         script,
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap()
 }
 
 /// An agent file with a model on Bedrock, and an instruction that is long enough to be cached.
-fn file(bedrock: &Running, model: &str, keys: &str) -> String {
+fn file(bedrock: &RunningSimulator, model: &str, keys: &str) -> String {
     let instruction = "You work on files, with care. ".repeat(300);
     format!(
         "
@@ -35,7 +37,7 @@ providers:
 }
 
 /// A request without its cache points, up to the end of its messages.
-fn said(request: &Received) -> String {
+fn said(request: &ReceivedRequest) -> String {
     let text = std::str::from_utf8(&request.body).unwrap();
     let text = [
         r#",{"cachePoint":{"type":"default"}}"#,

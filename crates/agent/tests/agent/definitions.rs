@@ -6,7 +6,7 @@ use cachalot_agent::definition::{
 };
 use cachalot_agent::{Inherit, SourceFile, Team};
 use cachalot_core::{ManualClock, Problem, tree};
-use cachalot_model::{Catalog, Models, Surroundings};
+use cachalot_model::{Catalog, ModelDependencies, Models};
 use cachalot_storage::HttpOptions;
 
 use crate::world::{environment, load, some_builtins};
@@ -277,7 +277,7 @@ fn models_that_are_not_there_are_told() {
     let text = "models: {fast: gpt-4o-mini}\nagents: {root: {model: fats}, other: {model: fast, review: {model: fasst}}, third: {model: nobody/x}}";
     let team = load(text, std::path::Path::new(".")).unwrap();
     let models = Models::new(
-        Surroundings {
+        ModelDependencies {
             environment: environment(),
             clock: std::sync::Arc::new(ManualClock::at(0)),
             http: HttpOptions::default(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cachalot_agent::{Approval, CancellationToken, Stop};
 use cachalot_simulator::{Script, ScriptedReply};
-use cachalot_tools::Answered;
+use cachalot_tools::CallOutcome;
 use serde_json::json;
 
 use crate::bodies::turns;
@@ -122,7 +122,7 @@ async fn expected_output_is_told_and_nonsense_is_refused() {
     let mut chat = world.chat().await;
     world.turn(&mut chat, "go").await;
     let ended = world.told.ended();
-    assert_eq!(ended[0].how, Answered::Refused);
+    assert_eq!(ended[0].how, CallOutcome::Refused);
     assert!(ended[0].text.contains("reader"), "{}", ended[0].text);
     assert!(
         ended[1].is_error && ended[1].text.contains("nothing was said"),
@@ -386,10 +386,10 @@ async fn what_a_sub_agent_writes_is_read_anew() {
     let mut chat = world.chat().await;
     world.turn(&mut chat, "go").await;
     let ended = world.told.ended();
-    assert_eq!(ended[1].how, Answered::Hit);
+    assert_eq!(ended[1].how, CallOutcome::Hit);
     let last = ended.last().unwrap();
     assert!(
-        matches!(last.how, Answered::Ran(Some(_))) && last.text.contains("two"),
+        matches!(last.how, CallOutcome::Ran(Some(_))) && last.text.contains("two"),
         "{last:?}"
     );
     world.check();

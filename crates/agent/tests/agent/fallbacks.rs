@@ -1,7 +1,9 @@
 //! Fallbacks: other models that answer when the agent's own does not.
 
 use cachalot_agent::{CancellationToken, Stop};
-use cachalot_simulator::{Fault, FaultKind, Options, Running, Script, ScriptedReply, Simulator};
+use cachalot_simulator::{
+    Fault, FaultKind, RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions,
+};
 
 use crate::told::Note;
 use crate::turns::CODER;
@@ -13,11 +15,11 @@ agents:
 ";
 
 /// Another provider.
-async fn other(replies: Vec<ScriptedReply>) -> Running {
+async fn other(replies: Vec<ScriptedReply>) -> RunningSimulator {
     let script = Script::replies(replies);
-    Simulator::start(Options {
+    Simulator::start(SimulatorOptions {
         script,
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap()
@@ -29,7 +31,7 @@ async fn falling_back(
     own: Wire,
     replies: Vec<ScriptedReply>,
     wire: Wire,
-    other: &Running,
+    other: &RunningSimulator,
 ) -> World {
     let providers = format!(
         "{file}\nproviders:\n  backup: {{base_url: '{}{}', token_key: TEST_KEY, format: {}}}\n",

@@ -105,7 +105,7 @@ async fn a_server_that_asks_for_too_much_patience_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_wrong_key_says_which() {
-    let script = Script::answers(["yes"]).requiring_key("sk-another");
+    let script = Script::answers(["yes"]).with_required_key("sk-another");
     let world = World::scripted(Wire::Chat, TALKER, script).await;
     let mut chat = world.chat().await;
     let error = chat

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use cachalot_agent::{CancellationToken, Chat, ForkReport, ForkSpec, Inherit, ReviewReport};
 use cachalot_core::{Effects, Extent};
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::{Value, json};
 
 use crate::told::Note;
@@ -73,7 +73,7 @@ pub(super) fn review(world: &World) -> ReviewReport {
 
 /// A tool that remembers with what it was entered.
 pub(super) struct Recording {
-    about: About,
+    metadata: ToolMetadata,
     entered: Mutex<Vec<Value>>,
     times: AtomicUsize,
 }
@@ -83,8 +83,8 @@ impl Recording {
         Self::with(name, |_| {})
     }
 
-    pub(super) fn with(name: &str, change: impl FnOnce(&mut About)) -> Arc<Self> {
-        let mut about = About {
+    pub(super) fn with(name: &str, change: impl FnOnce(&mut ToolMetadata)) -> Arc<Self> {
+        let mut metadata = ToolMetadata {
             name: name.to_owned(),
             description: "Does something.".to_owned(),
             parameters: json!({"type": "object", "properties": {"what": {"type": "string"}}}),
@@ -92,11 +92,11 @@ impl Recording {
             origin: Origin::BuiltIn,
             read_only: false,
             exclusive: true,
-            class: CacheClass::Never,
+            cache_class: CacheClass::Never,
         };
-        change(&mut about);
+        change(&mut metadata);
         Arc::new(Self {
-            about,
+            metadata,
             entered: Mutex::default(),
             times: AtomicUsize::new(0),
         })
@@ -113,12 +113,12 @@ impl Recording {
 
 #[async_trait]
 impl Tool for Recording {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, _: &Arguments, _: &Context) -> Effects {
-        match self.about.read_only {
+    fn effects(&self, _: &Arguments, _: &ToolContext) -> Effects {
+        match self.metadata.read_only {
             true => Effects {
                 reads: Extent::NOTHING,
                 writes: Extent::NOTHING,
@@ -127,10 +127,10 @@ impl Tool for Recording {
         }
     }
 
-    async fn run(&self, arguments: Arguments, _: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, _: &ToolContext) -> ToolOutput {
         self.times.fetch_add(1, Ordering::SeqCst);
         self.entered.lock().unwrap().push(arguments.into());
-        Output::text("done")
+        ToolOutput::text("done")
     }
 }
 

@@ -1,23 +1,25 @@
 //! Agents over Gemini's own API.
 
 use cachalot_agent::Chat;
-use cachalot_simulator::{Fault, Options, Received, Running, Script, ScriptedReply, Simulator};
+use cachalot_simulator::{
+    Fault, ReceivedRequest, RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions,
+};
 use serde_json::{Value, json};
 
 use crate::world::{Wire, World};
 
-async fn google(replies: Vec<ScriptedReply>) -> Running {
+async fn google(replies: Vec<ScriptedReply>) -> RunningSimulator {
     let script = Script::replies(replies);
-    Simulator::start(Options {
+    Simulator::start(SimulatorOptions {
         script,
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap()
 }
 
 /// An agent file whose providers have one that speaks Gemini's API.
-fn file(google: &Running, model: &str) -> String {
+fn file(google: &RunningSimulator, model: &str) -> String {
     format!(
         "
 agents:
@@ -46,7 +48,7 @@ fn replies() -> Vec<ScriptedReply> {
 }
 
 /// Each request goes on where the one before it ended, byte for byte.
-fn check(requests: &[Received]) {
+fn check(requests: &[ReceivedRequest]) {
     let texts: Vec<&str> = requests
         .iter()
         .map(|request| std::str::from_utf8(&request.body).unwrap())

@@ -2,7 +2,7 @@
 
 use cachalot_agent::CancellationToken;
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::Answered;
+use cachalot_tools::CallOutcome;
 use serde_json::json;
 
 use crate::bodies::{Turn, turns};
@@ -21,7 +21,7 @@ fn edit(from: &str, to: &str) -> ScriptedReply {
 
 fn how(world: &World) -> Vec<String> {
     let told = |ended: crate::told::Ended| match ended.how {
-        Answered::Ran(Some(why)) => format!("ran: {why}"),
+        CallOutcome::Ran(Some(why)) => format!("ran: {why}"),
         how => how.to_string(),
     };
     world.told.ended().into_iter().map(told).collect()

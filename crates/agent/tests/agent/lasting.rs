@@ -12,7 +12,7 @@ use cachalot_hooks::builtin::cache_response::{CacheResponse, ResponseStore, Stor
 use cachalot_hooks::{Dialect, Event};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_simulator::{Fault, ScriptedReply};
-use cachalot_tools::{About, Arguments, CacheClass, Context, Output, Tool};
+use cachalot_tools::{Arguments, CacheClass, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::json;
 
 use crate::ear::{Says, blocks, entry};
@@ -30,26 +30,27 @@ tools: {cacheToolResults: true}
 ";
 
 /// A tool whose results last for a second.
-struct News(About);
+struct News(ToolMetadata);
 
 impl News {
     fn new() -> Self {
         let parameters = json!({"type": "object", "properties": {}});
-        let mut about = About::acting("news", "What is new.".to_owned(), parameters);
-        about.read_only = true;
-        about.class = CacheClass::Ttl(SECOND);
-        Self(about)
+        let mut metadata =
+            ToolMetadata::with_side_effects("news", "What is new.".to_owned(), parameters);
+        metadata.read_only = true;
+        metadata.cache_class = CacheClass::Ttl(SECOND);
+        Self(metadata)
     }
 }
 
 #[async_trait]
 impl Tool for News {
-    fn about(&self) -> &About {
+    fn metadata(&self) -> &ToolMetadata {
         &self.0
     }
 
-    async fn run(&self, _: Arguments, _: &Context) -> Output {
-        Output::text("nothing")
+    async fn run(&self, _: Arguments, _: &ToolContext) -> ToolOutput {
+        ToolOutput::text("nothing")
     }
 }
 

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cachalot_model::{Block, Image, ImageSource};
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::tool::{About, Arguments, Context, Output, Tool};
+use cachalot_tools::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
 
@@ -94,29 +94,30 @@ async fn a_file_with_too_many_pixels_is_scaled_down_and_stays_as_it_was_sent() {
 
 /// A tool of anything.
 struct Gives {
-    about: About,
+    metadata: ToolMetadata,
     content: Vec<Block>,
 }
 
 #[async_trait]
 impl Tool for Gives {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    async fn run(&self, _: Arguments, _: &Context) -> Output {
-        Output {
+    async fn run(&self, _: Arguments, _: &ToolContext) -> ToolOutput {
+        ToolOutput {
             content: self.content.clone(),
-            ..Output::text("")
+            ..ToolOutput::text("")
         }
     }
 }
 
 fn gives(content: Vec<Block>) -> Arc<dyn Tool> {
     let parameters = json!({"type": "object", "properties": {}});
-    let mut about = About::acting("give", "Gives something.".to_owned(), parameters);
-    about.read_only = true;
-    Arc::new(Gives { about, content })
+    let mut metadata =
+        ToolMetadata::with_side_effects("give", "Gives something.".to_owned(), parameters);
+    metadata.read_only = true;
+    Arc::new(Gives { metadata, content })
 }
 
 fn inline(media_type: &str, bytes: &[u8]) -> Block {

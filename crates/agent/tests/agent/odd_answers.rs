@@ -241,11 +241,12 @@ struct Hush;
 
 #[async_trait::async_trait]
 impl cachalot_tools::Tool for Hush {
-    fn about(&self) -> &cachalot_tools::About {
-        static ABOUT: std::sync::OnceLock<cachalot_tools::About> = std::sync::OnceLock::new();
-        ABOUT.get_or_init(|| cachalot_tools::About {
+    fn metadata(&self) -> &cachalot_tools::ToolMetadata {
+        static ABOUT: std::sync::OnceLock<cachalot_tools::ToolMetadata> =
+            std::sync::OnceLock::new();
+        ABOUT.get_or_init(|| cachalot_tools::ToolMetadata {
             read_only: true,
-            ..cachalot_tools::About::acting(
+            ..cachalot_tools::ToolMetadata::with_side_effects(
                 "hush",
                 "Says nothing.".to_owned(),
                 json!({"type": "object", "properties": {}}),
@@ -256,8 +257,8 @@ impl cachalot_tools::Tool for Hush {
     async fn run(
         &self,
         _: cachalot_tools::Arguments,
-        _: &cachalot_tools::Context,
-    ) -> cachalot_tools::Output {
-        cachalot_tools::Output::text("")
+        _: &cachalot_tools::ToolContext,
+    ) -> cachalot_tools::ToolOutput {
+        cachalot_tools::ToolOutput::text("")
     }
 }

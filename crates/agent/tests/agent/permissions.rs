@@ -1,11 +1,11 @@
 //! Which calls may be made.
 
 use cachalot_agent::Approval;
-use cachalot_agent::permissions::{Decision, Operation, Permissions};
+use cachalot_agent::permissions::{AccessRequest, PermissionDecision, Permissions};
 use cachalot_core::tree;
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::builtin::{self, Shell, ShellSettings};
-use cachalot_tools::{Answered, Arguments, Touches, Workspace};
+use cachalot_tools::{Arguments, CallOutcome, ResourceAccess, Workspace};
 use serde_json::{Value, json};
 
 use crate::turns::CODER;
@@ -32,49 +32,49 @@ impl Rules {
         }
     }
 
-    fn judge(&self, tool: &str, read_only: bool, arguments: Value) -> Decision {
+    fn judge(&self, tool: &str, read_only: bool, arguments: Value) -> PermissionDecision {
         let Value::Object(arguments) = arguments else {
             panic!("no object");
         };
-        let touches = touches(tool, &arguments, read_only);
-        let operation = Operation {
+        let resource_access = resource_access(tool, &arguments, read_only);
+        let operation = AccessRequest {
             tool,
             read_only,
             arguments: &arguments,
-            touches: &touches,
+            resource_access: &resource_access,
         };
         self.permissions.judge(&operation, &self.workspace)
     }
 
-    fn of_command(&self, command: impl Into<Value>) -> Decision {
+    fn of_command(&self, command: impl Into<Value>) -> PermissionDecision {
         self.judge("shell", false, json!({"command": command.into()}))
     }
 
-    fn of_reading(&self, path: &str) -> Decision {
+    fn of_reading(&self, path: &str) -> PermissionDecision {
         self.judge("read_file", true, json!({"path": path}))
     }
 
-    fn of_writing(&self, path: &str) -> Decision {
+    fn of_writing(&self, path: &str) -> PermissionDecision {
         self.judge("write_file", false, json!({"path": path, "content": "x"}))
     }
 }
 
 /// What a call touches: as the built-in tool of this name declares it, or as the arguments show it.
-fn touches(tool: &str, arguments: &Arguments, read_only: bool) -> Touches {
+fn resource_access(tool: &str, arguments: &Arguments, read_only: bool) -> ResourceAccess {
     let shell = Shell::new(ShellSettings::default()).unwrap();
     let mut tools = builtin::files();
     tools.push(std::sync::Arc::new(shell));
-    match tools.iter().find(|known| known.about().name == tool) {
-        Some(tool) => tool.touches(arguments),
-        None => Touches::declared(&Value::Null, arguments, read_only),
+    match tools.iter().find(|known| known.metadata().name == tool) {
+        Some(tool) => tool.resource_access(arguments),
+        None => ResourceAccess::declared(&Value::Null, arguments, read_only),
     }
 }
 
-const ALLOW: Decision = Decision::Allow;
-const ASK: Decision = Decision::Ask(None);
+const ALLOW: PermissionDecision = PermissionDecision::Allow;
+const ASK: PermissionDecision = PermissionDecision::Ask(None);
 
-fn denied(decision: &Decision) -> bool {
-    matches!(decision, Decision::Deny(_))
+fn denied(decision: &PermissionDecision) -> bool {
+    matches!(decision, PermissionDecision::Deny(_))
 }
 
 #[test]
@@ -92,15 +92,15 @@ fn denials_win_over_questions_and_questions_over_permissions() {
     assert_eq!(rules.of_command("git log"), ALLOW);
     assert_eq!(
         rules.of_command("git push"),
-        Decision::Ask(Some("shell:command=git push*".to_owned()))
+        PermissionDecision::Ask(Some("shell:command=git push*".to_owned()))
     );
     assert_eq!(
         rules.of_command("git push --force"),
-        Decision::Deny("shell:command=git push --force*".to_owned())
+        PermissionDecision::Deny("shell:command=git push --force*".to_owned())
     );
     assert!(matches!(
         rules.of_reading("secret.txt"),
-        Decision::Ask(Some(_))
+        PermissionDecision::Ask(Some(_))
     ));
     assert_eq!(rules.of_reading("public.txt"), ALLOW);
 }
@@ -324,7 +324,7 @@ permissions:
         }
         let ended = world.told.ended();
         assert_eq!(ended.len(), 6);
-        assert_eq!(ended[1].how, Answered::Refused);
+        assert_eq!(ended[1].how, CallOutcome::Refused);
         assert!(
             ended[1]
                 .text

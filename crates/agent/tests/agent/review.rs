@@ -16,7 +16,7 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::Usage;
 use cachalot_prompt::SESSIONS;
 use cachalot_simulator::{Fault, ScriptedReply};
-use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::{Value, json};
 
 use crate::bodies::{Turn, turns};
@@ -40,7 +40,7 @@ agents:
 
 /// A tool that remembers how often it was entered.
 pub(crate) struct Counting {
-    about: About,
+    metadata: ToolMetadata,
     entered: AtomicUsize,
 }
 
@@ -48,7 +48,7 @@ impl Counting {
     pub(crate) fn new(name: &str) -> Arc<Self> {
         let parameters = json!({"type": "object", "properties": {"action": {"type": "string"}}});
         Arc::new(Self {
-            about: About {
+            metadata: ToolMetadata {
                 name: name.to_owned(),
                 description: "Does something.".to_owned(),
                 parameters,
@@ -56,7 +56,7 @@ impl Counting {
                 origin: Origin::BuiltIn,
                 read_only: false,
                 exclusive: false,
-                class: CacheClass::Never,
+                cache_class: CacheClass::Never,
             },
             entered: AtomicUsize::new(0),
         })
@@ -69,13 +69,13 @@ impl Counting {
 
 #[async_trait]
 impl Tool for Counting {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    async fn run(&self, _: Arguments, _: &Context) -> Output {
+    async fn run(&self, _: Arguments, _: &ToolContext) -> ToolOutput {
         self.entered.fetch_add(1, Ordering::SeqCst);
-        Output::text("done")
+        ToolOutput::text("done")
     }
 }
 

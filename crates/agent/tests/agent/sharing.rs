@@ -81,17 +81,17 @@ struct Gated(Arc<tokio::sync::Semaphore>, Forever);
 
 #[async_trait::async_trait]
 impl cachalot_tools::Tool for Gated {
-    fn about(&self) -> &cachalot_tools::About {
-        self.1.about()
+    fn metadata(&self) -> &cachalot_tools::ToolMetadata {
+        self.1.metadata()
     }
 
     async fn run(
         &self,
         _: cachalot_tools::Arguments,
-        _: &cachalot_tools::Context,
-    ) -> cachalot_tools::Output {
+        _: &cachalot_tools::ToolContext,
+    ) -> cachalot_tools::ToolOutput {
         let _permit = self.0.acquire().await.unwrap();
-        cachalot_tools::Output::text("waited")
+        cachalot_tools::ToolOutput::text("waited")
     }
 }
 

@@ -10,7 +10,7 @@ use cachalot_agent::{
 };
 use cachalot_core::Cost;
 use cachalot_model::Block;
-use cachalot_tools::{Answer, Answered};
+use cachalot_tools::{CallOutcome, ToolCallResult};
 
 /// An event as it is remembered.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ pub(crate) enum Note {
 pub(crate) struct Ended {
     pub(crate) agent: String,
     pub(crate) tool: String,
-    pub(crate) how: Answered,
+    pub(crate) how: CallOutcome,
     pub(crate) is_error: bool,
     pub(crate) text: String,
 }
@@ -117,7 +117,7 @@ fn note(event: &Event<'_>) -> Note {
         Event::ToolEnded { agent, answer } => Note::Ended(Ended {
             agent: owned(agent),
             tool: answer.call.name.clone(),
-            how: answer.how.clone(),
+            how: answer.outcome.clone(),
             is_error: answer.output.is_error,
             text: text_of(answer),
         }),
@@ -132,7 +132,7 @@ fn note(event: &Event<'_>) -> Note {
     }
 }
 
-fn text_of(answer: &Answer) -> String {
+fn text_of(answer: &ToolCallResult) -> String {
     let text = |block: &Block| match block {
         Block::Text { text, .. } => text.clone(),
         _ => String::new(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use cachalot_agent::{Approval, CancellationToken, Stop};
 use cachalot_hooks::{Decision, Event, Input, Output};
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::{About, Arguments, Context, Tool};
+use cachalot_tools::{Arguments, Tool, ToolContext, ToolMetadata};
 use serde_json::{Map, Value, json};
 
 use crate::bodies::{Turn, turns};
@@ -16,7 +16,7 @@ use crate::world::{WIRES, Wire, World};
 
 /// Writes down what it is told.
 struct Scribe {
-    about: About,
+    metadata: ToolMetadata,
     told: Mutex<Vec<Value>>,
 }
 
@@ -28,10 +28,11 @@ impl Scribe {
             "required": ["text"],
             "additionalProperties": false
         });
-        let mut about = About::acting("scribe", "Writes.".to_owned(), parameters);
-        about.read_only = is_harmless;
+        let mut metadata =
+            ToolMetadata::with_side_effects("scribe", "Writes.".to_owned(), parameters);
+        metadata.read_only = is_harmless;
         Arc::new(Self {
-            about,
+            metadata,
             told: Mutex::default(),
         })
     }
@@ -43,18 +44,18 @@ impl Scribe {
 
 #[async_trait::async_trait]
 impl Tool for Scribe {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    async fn run(&self, arguments: Arguments, _: &Context) -> cachalot_tools::Output {
+    async fn run(&self, arguments: Arguments, _: &ToolContext) -> cachalot_tools::ToolOutput {
         self.told
             .lock()
             .unwrap()
             .push(Value::Object(arguments.clone()));
         match arguments["text"].as_str() {
-            Some("fail") => cachalot_tools::Output::error("it failed with hunter2"),
-            _ => cachalot_tools::Output::text("written: hunter2"),
+            Some("fail") => cachalot_tools::ToolOutput::error("it failed with hunter2"),
+            _ => cachalot_tools::ToolOutput::text("written: hunter2"),
         }
     }
 }

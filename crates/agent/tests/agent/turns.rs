@@ -2,7 +2,7 @@
 
 use cachalot_agent::{CancellationToken, Chat, ErrorKind, Stop};
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::Answered;
+use cachalot_tools::CallOutcome;
 use serde_json::json;
 
 use crate::bodies::{self, Turn, turns};
@@ -193,7 +193,7 @@ async fn a_tool_that_fails_is_a_result() {
         let report = world.turn(&mut chat, "Read it.").await;
         assert_eq!(report.stop, Stop::End);
         let ended = world.told.ended();
-        assert!(ended[0].is_error && matches!(ended[0].how, Answered::Ran(_)));
+        assert!(ended[0].is_error && matches!(ended[0].how, CallOutcome::Ran(_)));
         let turns = turns(&world.last_body());
         let Some(Turn::Results(results)) = turns.last() else {
             panic!("{turns:?}");
@@ -218,13 +218,13 @@ async fn unknown_tools_and_wrong_arguments_are_told_to_the_model() {
         let report = world.turn(&mut chat, "go").await;
         assert_eq!(report.sum.tool_calls, 3);
         let ended = world.told.ended();
-        assert_eq!(ended[0].how, Answered::Refused);
+        assert_eq!(ended[0].how, CallOutcome::Refused);
         assert!(
             ended[0].text.contains("did you mean `read_file`?"),
             "{}",
             ended[0].text
         );
-        assert_eq!(ended[1].how, Answered::Refused);
+        assert_eq!(ended[1].how, CallOutcome::Refused);
         assert!(ended[1].text.contains("path"), "{}", ended[1].text);
         // Text that is a number is cast.
         assert!(!ended[2].is_error, "{}", ended[2].text);
@@ -249,29 +249,32 @@ async fn a_tool_that_breaks_down_ends_its_call_and_not_the_turn() {
     world.check();
 }
 
-struct Explode(cachalot_tools::About);
+struct Explode(cachalot_tools::ToolMetadata);
 
 impl Explode {
     fn new() -> Self {
         let parameters = json!({"type": "object", "properties": {}});
-        let mut about =
-            cachalot_tools::About::acting("explode", "Explodes.".to_owned(), parameters);
-        about.read_only = true;
-        Self(about)
+        let mut metadata = cachalot_tools::ToolMetadata::with_side_effects(
+            "explode",
+            "Explodes.".to_owned(),
+            parameters,
+        );
+        metadata.read_only = true;
+        Self(metadata)
     }
 }
 
 #[async_trait::async_trait]
 impl cachalot_tools::Tool for Explode {
-    fn about(&self) -> &cachalot_tools::About {
+    fn metadata(&self) -> &cachalot_tools::ToolMetadata {
         &self.0
     }
 
     async fn run(
         &self,
         _: cachalot_tools::Arguments,
-        _: &cachalot_tools::Context,
-    ) -> cachalot_tools::Output {
+        _: &cachalot_tools::ToolContext,
+    ) -> cachalot_tools::ToolOutput {
         panic!("boom")
     }
 }

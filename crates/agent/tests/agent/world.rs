@@ -18,13 +18,13 @@ use cachalot_hooks::{Builtin, Builtins, HookDependencies, HookEntry};
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_model::{Catalog, Message, Models, Pauses, Surroundings};
+use cachalot_model::{Catalog, Message, ModelDependencies, Models, RetryPauses};
 use cachalot_prompt::{SessionFilter, SessionOverview, Sessions};
-use cachalot_simulator::{Options, Running, Script, ScriptedReply, Simulator};
+use cachalot_simulator::{RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions};
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::builtin::{self, Shell, ShellSettings};
-use cachalot_tools::cached::{self, CachedTools, Settings, Writers};
-use cachalot_tools::{Context, Registry, Tool, Toolbox, Workspace};
+use cachalot_tools::cached::{self, CachedTools, ToolCacheSettings, WriteNotifier};
+use cachalot_tools::{Registry, Tool, ToolContext, Toolbox, Workspace};
 
 use crate::bodies;
 use crate::ear::{Ear, Hearing, SpeakingClock};
@@ -78,7 +78,7 @@ impl NoPauses {
 }
 
 #[async_trait]
-impl Pauses for NoPauses {
+impl RetryPauses for NoPauses {
     async fn pause(&self, time: Duration) {
         self.0.lock().unwrap().push(time);
     }
@@ -90,7 +90,7 @@ impl Pauses for NoPauses {
 
 /// Everything that an agent needs. [`World::check`] has to be called at its end.
 pub(crate) struct World {
-    pub(crate) simulator: Running,
+    pub(crate) simulator: RunningSimulator,
     pub(crate) root: tempfile::TempDir,
     pub(crate) told: Arc<Told>,
     pub(crate) answers: Arc<Answers>,
@@ -122,7 +122,7 @@ pub(crate) struct World {
     memory: Arc<dyn Memory>,
     database: Option<(tempfile::TempDir, PathBuf)>,
     names: Arc<AtomicUsize>,
-    writers: Writers,
+    write_notifier: WriteNotifier,
     is_checked: bool,
 }
 
@@ -142,9 +142,9 @@ impl World {
     }
 
     pub(crate) async fn scripted(wire: Wire, file: &str, script: Script) -> Self {
-        let options = Options {
+        let options = SimulatorOptions {
             script,
-            ..Options::default()
+            ..SimulatorOptions::default()
         };
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(NOW));
         Self {
@@ -170,7 +170,7 @@ impl World {
             clock,
             database: None,
             names: Arc::default(),
-            writers: Writers::new(),
+            write_notifier: WriteNotifier::new(),
             is_checked: false,
         }
     }
@@ -199,7 +199,7 @@ impl World {
     pub(crate) fn restart(&mut self) {
         self.memory = Arc::new(InProcessMemory::new(Arc::clone(&self.clock)));
         self.memory = self.elsewhere();
-        self.writers = Writers::new();
+        self.write_notifier = WriteNotifier::new();
     }
 
     /// Another file takes the place of the one before.
@@ -247,7 +247,7 @@ impl World {
         let mut environment = environment();
         environment.extend(self.environment.clone());
         let models = Models::new(
-            Surroundings {
+            ModelDependencies {
                 environment: environment.clone(),
                 clock: Arc::clone(&self.clock),
                 http: HttpOptions::default(),
@@ -255,7 +255,7 @@ impl World {
             },
             self.team().configured.clone(),
         )
-        .pausing_with(Arc::clone(&self.pauses) as Arc<dyn Pauses>);
+        .with_pauses(Arc::clone(&self.pauses) as Arc<dyn RetryPauses>);
         let names = Arc::clone(&self.names);
         let hooks = HookSetup {
             dependencies: HookDependencies {
@@ -276,9 +276,9 @@ impl World {
                 results: self.results.clone(),
                 instructions: self.instructions.clone(),
                 clock: Arc::clone(&self.clock),
-                writers: self.writers.clone(),
+                write_notifier: self.write_notifier.clone(),
             }),
-            tools: Context {
+            tools: ToolContext {
                 workspace: Arc::new(Workspace::open(self.root.path()).unwrap()),
                 session: String::new(),
                 environment: Arc::new(environment),
@@ -444,7 +444,7 @@ struct Bench {
     results: Option<Cache>,
     instructions: Vec<String>,
     clock: Arc<dyn Clock>,
-    writers: Writers,
+    write_notifier: WriteNotifier,
 }
 
 #[async_trait]
@@ -472,12 +472,12 @@ impl Toolboxes for Bench {
         let mut problems = Vec::new();
         let settings = team.tools.as_ref().map(|node| {
             let mut section = tree::Section::of(node, "`tools`", &mut problems).unwrap();
-            let settings = Settings::read(&mut section, &mut problems);
+            let settings = ToolCacheSettings::read(&mut section, &mut problems);
             section.finish(&mut problems);
             settings
         });
         assert_eq!(problems, []);
-        let options = cached::Options {
+        let options = cached::CachedToolsOptions {
             settings: settings.unwrap_or_default(),
             mode: Mode::On,
             ledger: Ledger::none(),
@@ -486,7 +486,7 @@ impl Toolboxes for Bench {
             log: Arc::new(|_| {}),
             persistent: self.results.clone(),
             user: "somebody".to_owned(),
-            writers: self.writers.clone(),
+            write_notifier: self.write_notifier.clone(),
         };
         let registry = Registry::new(tools).unwrap();
         Ok(Arc::new(CachedTools::new(&registry, options).unwrap()))

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cachalot_agent::{Approval, ApprovalRequest, Approver, CancellationToken, ConcernKind};
 use cachalot_hooks::input::PermissionMode;
 
-use super::prompt::{Line, Prompt};
+use super::prompt::{InputLine, Prompt};
 use super::show::Show;
 use super::words;
 use crate::permissions;
@@ -16,10 +16,10 @@ use crate::render::visible::visible;
 
 /// Approver for `--yes`: allows every call, except writes of protected files and calls that a deny rule may
 /// deny.
-pub(super) struct Everything;
+pub(super) struct ApproveAll;
 
 #[async_trait]
-impl Approver for Everything {
+impl Approver for ApproveAll {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         match (question.concern, question.doubt, question.rule) {
             (_, Some(doubt), Some(rule)) => Approval::No(Some(format!(
@@ -41,7 +41,7 @@ impl Approver for Everything {
 }
 
 /// Approver that asks the user at the terminal.
-pub(super) struct User {
+pub(super) struct TerminalApprover {
     /// File of the user's own permissions; `None` if there is no place for it.
     pub(super) saved: Option<PathBuf>,
     pub(super) prompt: Arc<Prompt>,
@@ -50,7 +50,7 @@ pub(super) struct User {
     pub(super) cancel: Arc<Mutex<CancellationToken>>,
 }
 
-impl User {
+impl TerminalApprover {
     fn tell(&self, question: &ApprovalRequest<'_>) {
         let style = Style::of_stderr();
         let label = self.show.label(question.agent, question.call);
@@ -108,7 +108,7 @@ impl User {
 }
 
 #[async_trait]
-impl Approver for User {
+impl Approver for TerminalApprover {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         self.show.pause();
         self.tell(question);
@@ -118,7 +118,7 @@ impl Approver for User {
                 None => "  allow it? [y]es, [n]o, or say what to do instead: ",
             };
             let line = Arc::clone(&self.prompt).answer(asked).await;
-            let Line::Text(text) = line else {
+            let InputLine::Text(text) = line else {
                 // Ctrl-C, or the terminal is closed.
                 self.interrupt();
                 return Approval::No(None);

@@ -58,7 +58,7 @@ chat ends, n refuses it, and anything else is told to the model instead of the r
 
 impl Command {
     /// Parses a command. Returns `None` for a message: a path, or a line that begins with whitespace.
-    pub(super) fn of(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str) -> Option<Self> {
         let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
         if word.is_empty() || !word.chars().all(|sign| sign.is_ascii_alphabetic()) {
             return None;
@@ -133,17 +133,17 @@ mod tests {
 
     #[test]
     fn commands_are_told_from_messages() {
-        assert_eq!(Command::of("/quit"), Some(Command::Quit));
-        assert_eq!(Command::of("/new "), Some(Command::New));
-        assert_eq!(Command::of("/retract"), Some(Command::Retract));
-        assert_eq!(Command::of("/fresh"), Some(Command::Fresh(None)));
+        assert_eq!(Command::parse("/quit"), Some(Command::Quit));
+        assert_eq!(Command::parse("/new "), Some(Command::New));
+        assert_eq!(Command::parse("/retract"), Some(Command::Retract));
+        assert_eq!(Command::parse("/fresh"), Some(Command::Fresh(None)));
         let afresh = Command::Fresh(Some("How deep?\nSay.".to_owned()));
-        assert_eq!(Command::of("/fresh  How deep?\nSay. "), Some(afresh));
+        assert_eq!(Command::parse("/fresh  How deep?\nSay. "), Some(afresh));
         let above_all = Command::Review(Some("the units".to_owned()));
-        assert_eq!(Command::of("/review the units"), Some(above_all));
-        assert_eq!(Command::of("/review"), Some(Command::Review(None)));
+        assert_eq!(Command::parse("/review the units"), Some(above_all));
+        assert_eq!(Command::parse("/review"), Some(Command::Review(None)));
         let aside = Command::Aside("How deep?".to_owned());
-        assert_eq!(Command::of("/btw How deep?"), Some(aside));
+        assert_eq!(Command::parse("/btw How deep?"), Some(aside));
         for message in [
             "",
             "/",
@@ -153,10 +153,13 @@ mod tests {
             "/ quit",
             "//",
         ] {
-            assert_eq!(Command::of(message), None, "{message}");
+            assert_eq!(Command::parse(message), None, "{message}");
         }
         for (line, name) in [("/qiut", "/qiut"), ("/new one", "/new"), ("/btw ", "/btw")] {
-            assert_eq!(Command::of(line), Some(Command::Unknown(name.to_owned())));
+            assert_eq!(
+                Command::parse(line),
+                Some(Command::Unknown(name.to_owned()))
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Chat on a terminal or through a pipe: output, approvals and input.
 
 mod approval;
-mod awaited;
 mod command;
+mod pending_answers;
 pub(crate) mod pipe;
 mod prompt;
 mod review;

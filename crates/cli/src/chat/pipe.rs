@@ -12,14 +12,14 @@ use cachalot_core::Problem;
 use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
 
-use super::approval::Everything;
+use super::approval::ApproveAll;
 use super::show::{Level, Show};
 use super::sum;
-use super::turn::{Ended, Said, end, turn};
+use super::turn::{TurnEnd, UserMessage, end, turn};
 use super::words;
-use crate::commands::chat::{Setting, close, told};
+use crate::command_error::{CommandError, Result};
+use crate::commands::chat::{ChatSetup, close, told};
 use crate::interrupts::Interrupts;
-use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::render::style::Style;
 
@@ -27,16 +27,16 @@ use crate::render::style::Style;
 ///
 /// # Errors
 /// There is no question, or it could not be answered completely.
-pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
-    let show = Arc::new(Show::new(setting.level(), false)?);
+pub(crate) async fn answer(setup: &ChatSetup<'_>) -> Result<()> {
+    let show = Arc::new(Show::new(setup.level(), false)?);
     let question = question()?;
     let mut interrupts = Interrupts::listen()?;
-    let bench = setting.workbench(&show)?;
-    let approver: Arc<dyn Approver> = match setting.arguments.yes {
-        true => Arc::new(Everything),
-        false => Arc::new(NobodyThere),
+    let bench = setup.workbench(&show)?;
+    let approver: Arc<dyn Approver> = match setup.arguments.yes {
+        true => Arc::new(ApproveAll),
+        false => Arc::new(DenyUnattended),
     };
-    let begun = setting.begin(&bench, &show, approver, &mut interrupts);
+    let begun = setup.begin(&bench, &show, approver, &mut interrupts);
     let mut chat = match begun.await {
         Ok(chat) => chat,
         Err(trouble) => {
@@ -45,7 +45,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
         }
     };
     let cancel = CancellationToken::default();
-    let said = Said {
+    let said = UserMessage {
         text: &question,
         is_fresh: false,
     };
@@ -53,8 +53,8 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     let session = bench.keeps_sessions().then(|| chat.session().to_owned());
     let agent = chat.agent().name.clone();
     let held = show.take_held();
-    let answer = Answer::of(&turned.ended, &held);
-    let as_json = setting.arguments.json;
+    let answer = PipeAnswer::new(&turned.ended, &held);
+    let as_json = setup.arguments.json;
     // Text is printed at once. JSON includes the totals, which are known only when the chat has ended.
     let mut printed = match &answer {
         Some(answer) if !as_json => answer.print(),
@@ -62,7 +62,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     };
     // Ending the chat also prints the statistics of the tool calls.
     let total = end(chat, &show, &mut interrupts).await;
-    let answered = Answered {
+    let answered = PipeReport {
         agent,
         session,
         total,
@@ -72,19 +72,19 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     if let Some(answer) = answer.as_ref().filter(|_| as_json) {
         printed = answered.print(answer);
     }
-    if setting.level() != Level::Quiet {
+    if setup.level() != Level::Quiet {
         answered.sum_up();
     }
     close(&bench, &mut interrupts).await;
     let ended = match &turned.ended {
-        Ended::Report(report) => match &report.stop {
-            Stop::Interrupted => Err(answered.interrupted(setting)),
+        TurnEnd::Report(report) => match &report.stop {
+            Stop::Interrupted => Err(answered.interrupted(setup)),
             stop => stop
                 .notice()
-                .map_or(Ok(()), |notice| Err(Trouble::failed(notice))),
+                .map_or(Ok(()), |notice| Err(CommandError::failed(notice))),
         },
-        Ended::Failed(error) => Err(Trouble::failed(told(error))),
-        Ended::Left => Err(answered.interrupted(setting)),
+        TurnEnd::Failed(error) => Err(CommandError::failed(told(error))),
+        TurnEnd::Left => Err(answered.interrupted(setup)),
     };
     ended.and(printed)
 }
@@ -94,13 +94,13 @@ fn question() -> Result<String> {
     let mut bytes = Vec::new();
     std::io::stdin()
         .read_to_end(&mut bytes)
-        .map_err(|error| Trouble::failed(format!("the question on stdin: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("the question on stdin: {error}")))?;
     let Ok(question) = String::from_utf8(bytes) else {
         let problem = Problem::new("not-utf8", "the question on stdin is not UTF-8 text");
-        return Err(Trouble::usage(problem));
+        return Err(CommandError::usage(problem));
     };
     if question.trim().is_empty() {
-        return Err(Trouble::usage(
+        return Err(CommandError::usage(
             Problem::new("no-question", "there is no question on stdin")
                 .help("write one: `echo 'How deep can it dive?' | cachalot chat FILE`"),
         ));
@@ -109,22 +109,22 @@ fn question() -> Result<String> {
 }
 
 /// Text of an answer, and its report.
-struct Answer<'a> {
+struct PipeAnswer<'a> {
     text: &'a str,
     /// `None` if the session was continued elsewhere: the answer is paid for, but not part of the session.
     report: Option<&'a TurnReport>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> PipeAnswer<'a> {
     /// Returns the answer of a turn, or `None` if there is nothing to print. `held` is the text of the
     /// model's newest answer.
-    fn of(ended: &'a Ended, held: &'a str) -> Option<Self> {
+    fn new(ended: &'a TurnEnd, held: &'a str) -> Option<Self> {
         match ended {
-            Ended::Report(report) if report.stop != Stop::Interrupted => Some(Self {
+            TurnEnd::Report(report) if report.stop != Stop::Interrupted => Some(Self {
                 text: &report.text,
                 report: Some(report),
             }),
-            Ended::Failed(error) if error.kind == ErrorKind::Conflict => Some(Self {
+            TurnEnd::Failed(error) if error.kind == ErrorKind::Conflict => Some(Self {
                 text: held,
                 report: None,
             }),
@@ -141,7 +141,7 @@ impl<'a> Answer<'a> {
 }
 
 /// Data that is reported with an answer.
-struct Answered {
+struct PipeReport {
     agent: String,
     /// `None` if the session is not stored.
     session: Option<String>,
@@ -151,8 +151,8 @@ struct Answered {
     reviews: Vec<Value>,
 }
 
-impl Answered {
-    fn print(&self, answer: &Answer<'_>) -> Result<()> {
+impl PipeReport {
+    fn print(&self, answer: &PipeAnswer<'_>) -> Result<()> {
         let report = answer.report;
         render::json(&json!({
             "answer": answer.text,
@@ -176,9 +176,9 @@ impl Answered {
         }
     }
 
-    fn interrupted(&self, setting: &Setting<'_>) -> Trouble {
-        Trouble::Interrupted(match &self.session {
-            Some(session) => format!("to go on, {}", setting.to_go_on(session)),
+    fn interrupted(&self, setup: &ChatSetup<'_>) -> CommandError {
+        CommandError::Interrupted(match &self.session {
+            Some(session) => format!("to go on, {}", setup.resume_command(session)),
             None => "nothing of it is kept".to_owned(),
         })
     }
@@ -199,10 +199,10 @@ fn word(stop: &Stop) -> &'static str {
 }
 
 /// Approver for pipes: denies every call that needs approval, since the user cannot be asked.
-struct NobodyThere;
+struct DenyUnattended;
 
 #[async_trait]
-impl Approver for NobodyThere {
+impl Approver for DenyUnattended {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         let remedy = question.refusal_message(Some("--yes"));
         Approval::No(Some(format!("nobody can be asked here; {remedy}")))

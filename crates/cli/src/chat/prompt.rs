@@ -12,12 +12,12 @@ use rustyline::{
     Behavior, Completer, Config, Editor, ExternalPrinter, Helper, Highlighter, Hinter,
 };
 
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 use crate::render;
 
 /// Result of reading input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum InputLine {
     Text(String),
     /// Ctrl-C.
     Interrupted,
@@ -27,7 +27,7 @@ pub(crate) enum Line {
 
 /// Line editor of the terminal.
 pub(crate) struct Prompt {
-    editor: Mutex<Editor<Rules, FileHistory>>,
+    editor: Mutex<Editor<MultilineRules, FileHistory>>,
     /// Separate from `editor`, so that text typed before a question does not answer it.
     asker: Mutex<Editor<(), FileHistory>>,
     /// Held by the reader: a turn can end while its question is still open.
@@ -46,13 +46,13 @@ pub(crate) struct Prompt {
 /// Rules for multi-line input: a line that ends with a backslash continues; a text that begins with `"""`
 /// continues until it ends with `"""`.
 #[derive(Completer, Helper, Highlighter, Hinter)]
-struct Rules;
+struct MultilineRules;
 
 const FENCE: &str = "\"\"\"";
 /// The maximum number of messages in the history.
-const HISTORY: usize = 1_000;
+const MAX_HISTORY: usize = 1_000;
 
-impl Validator for Rules {
+impl Validator for MultilineRules {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let input = context.input();
         let open = match input.strip_prefix(FENCE) {
@@ -67,7 +67,7 @@ impl Validator for Rules {
 }
 
 /// Returns the message in an input: without fences and backslashes before line breaks.
-fn meant(input: &str) -> String {
+fn unfenced(input: &str) -> String {
     match input
         .strip_prefix(FENCE)
         .and_then(|inside| inside.trim_end().strip_suffix(FENCE))
@@ -87,13 +87,13 @@ impl Prompt {
         // Standard output is for answers and may be redirected.
         let config = Config::builder()
             .behavior(Behavior::PreferTerm)
-            .max_history_size(HISTORY)
+            .max_history_size(MAX_HISTORY)
             .and_then(|config| config.history_ignore_dups(true))
-            .map_err(Trouble::failed)?
+            .map_err(CommandError::failed)?
             .history_ignore_space(true)
             .build();
-        let mut editor = Editor::with_config(config.clone()).map_err(Trouble::failed)?;
-        editor.set_helper(Some(Rules));
+        let mut editor = Editor::with_config(config.clone()).map_err(CommandError::failed)?;
+        editor.set_helper(Some(MultilineRules));
         // A missing or unreadable history is ignored: the chat works without it.
         let _ = editor.load_history(&history);
         let printer = match std::io::stderr().is_terminal() {
@@ -104,7 +104,7 @@ impl Prompt {
             printer,
             typing: AtomicBool::new(false),
             editor: Mutex::new(editor),
-            asker: Mutex::new(Editor::with_config(config).map_err(Trouble::failed)?),
+            asker: Mutex::new(Editor::with_config(config).map_err(CommandError::failed)?),
             reading: Mutex::default(),
             asking: AtomicBool::new(false),
             history,
@@ -113,35 +113,35 @@ impl Prompt {
     }
 
     /// Reads the user's next message.
-    pub(crate) async fn message(self: Arc<Self>) -> Line {
+    pub(crate) async fn message(self: Arc<Self>) -> InputLine {
         let reading = tokio::task::spawn_blocking(move || {
             let _reading = lock(&self.reading);
             let mut editor = lock(&self.editor);
             self.typing.store(true, Ordering::SeqCst);
-            let line = Line::of(editor.readline("> "));
+            let line = InputLine::from_readline(editor.readline("> "));
             self.typing.store(false, Ordering::SeqCst);
             match line {
-                Line::Text(input) => {
+                InputLine::Text(input) => {
                     self.remember(&mut editor, &input);
-                    Line::Text(meant(&input))
+                    InputLine::Text(unfenced(&input))
                 }
                 other => other,
             }
         });
-        reading.await.unwrap_or(Line::End)
+        reading.await.unwrap_or(InputLine::End)
     }
 
     /// Asks a question and reads its answer. Input that was typed before the question is discarded.
-    pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> Line {
+    pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> InputLine {
         let reading = tokio::task::spawn_blocking(move || {
             let _reading = lock(&self.reading);
             self.asking.store(true, Ordering::SeqCst);
-            Mode::forget_what_was_typed();
-            let line = Line::of(lock(&self.asker).readline(question));
+            Mode::discard_typed_input();
+            let line = InputLine::from_readline(lock(&self.asker).readline(question));
             self.asking.store(false, Ordering::SeqCst);
             line
         });
-        reading.await.unwrap_or(Line::End)
+        reading.await.unwrap_or(InputLine::End)
     }
 
     /// Prints a line above the input. Returns true if a message is being typed and the line was accepted.
@@ -189,7 +189,7 @@ impl Prompt {
 
     /// Appends a message to the history file, which other chats also append to. Failures are ignored: the
     /// history is only a convenience.
-    fn remember(&self, editor: &mut Editor<Rules, FileHistory>, input: &str) {
+    fn remember(&self, editor: &mut Editor<MultilineRules, FileHistory>, input: &str) {
         let is_new = !input.trim().is_empty() && editor.add_history_entry(input).unwrap_or(false);
         if is_new {
             let _ = editor.append_history(&self.history);
@@ -197,8 +197,8 @@ impl Prompt {
     }
 }
 
-impl Line {
-    fn of(read: rustyline::Result<String>) -> Self {
+impl InputLine {
+    fn from_readline(read: rustyline::Result<String>) -> Self {
         match read {
             Ok(input) => Self::Text(input),
             Err(ReadlineError::Interrupted) => Self::Interrupted,
@@ -243,7 +243,7 @@ impl Mode {
         }
     }
 
-    fn forget_what_was_typed() {
+    fn discard_typed_input() {
         use rustix::termios::{QueueSelector, tcflush};
         let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
     }
@@ -261,18 +261,18 @@ impl Mode {
 
     fn restore(&self) {}
 
-    fn forget_what_was_typed() {}
+    fn discard_typed_input() {}
 }
 
 #[cfg(test)]
 mod tests {
-    use super::meant;
+    use super::unfenced;
 
     #[test]
     fn several_lines_are_one_message() {
-        assert_eq!(meant("one"), "one");
-        assert_eq!(meant("one\\\ntwo"), "one\ntwo");
-        assert_eq!(meant("\"\"\"\none\ntwo\n\"\"\""), "one\ntwo");
-        assert_eq!(meant("a \\ b"), "a \\ b");
+        assert_eq!(unfenced("one"), "one");
+        assert_eq!(unfenced("one\\\ntwo"), "one\ntwo");
+        assert_eq!(unfenced("\"\"\"\none\ntwo\n\"\"\""), "one\ntwo");
+        assert_eq!(unfenced("a \\ b"), "a \\ b");
     }
 }

@@ -9,7 +9,7 @@ use crate::render;
 use crate::render::visible::on_one_line;
 
 /// The maximum number of characters of a tool's name: a model may call anything.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME_CHARS: usize = 40;
 
 /// Formats a review on one line: `stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's
 /// cache · $0.0012 · denied: shell`.
@@ -19,7 +19,7 @@ pub(super) fn line(report: &ReviewReport) -> String {
         denied => {
             let names = denied
                 .iter()
-                .map(|name| cut(&on_one_line(name), LONGEST_NAME));
+                .map(|name| cut(&on_one_line(name), MAX_NAME_CHARS));
             Some(format!("denied: {}", names.collect::<Vec<_>>().join(", ")))
         }
     };

@@ -9,15 +9,15 @@ use std::time::Duration;
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{Event, Listener, ReviewReport};
 use cachalot_tools::mcp::Reporter;
-use cachalot_tools::{Answer, Answered, Call};
+use cachalot_tools::{CallOutcome, ToolCall, ToolCallResult};
 use serde_json::Value;
 
 use super::REVIEW;
-use super::awaited::{Awaited, Waiting};
+use super::pending_answers::{PendingAnswers, Waiter};
 use super::review;
 use super::status::Status;
 use super::words::{self, DELEGATION, cut};
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 use crate::render::{self, time};
@@ -58,11 +58,11 @@ struct State {
     lost: Option<std::io::Error>,
     /// Set when the last text on stdout did not end with a line break.
     open: bool,
-    murmur: Murmur,
+    line_buffer: LineBuffer,
     status: Status,
     /// Tool calls in progress, as id and label.
     running: Vec<(String, String)>,
-    awaited: Awaited,
+    pending_answers: PendingAnswers,
     /// Text of the newest answer, if it is not streamed.
     held: String,
     /// Reviews that have ended.
@@ -71,7 +71,7 @@ struct State {
 
 /// Incomplete line of text that is shown beside the answer: reasoning, or text of other agents.
 #[derive(Default)]
-struct Murmur {
+struct LineBuffer {
     who: String,
     text: String,
 }
@@ -95,10 +95,10 @@ impl Show {
                 stdout: Box::new(render::stdout::open()?),
                 lost: None,
                 open: false,
-                murmur: Murmur::default(),
+                line_buffer: LineBuffer::default(),
                 status: Status::new(style),
                 running: Vec::new(),
-                awaited: Awaited::default(),
+                pending_answers: PendingAnswers::default(),
                 held: String::new(),
                 reviews: Vec::new(),
             }),
@@ -127,7 +127,7 @@ impl Show {
 
     /// Sets the agent that the user talks to and the workspace. Output of other agents is labeled with their
     /// names; paths are shown relative to the workspace.
-    pub(crate) fn of(&self, agent: &str, workspace: &Path) {
+    pub(crate) fn set_context(&self, agent: &str, workspace: &Path) {
         let workspace = workspace.to_string_lossy().into_owned();
         // Set once: a chat has one agent.
         let _ = self.about.set((agent.to_owned(), workspace));
@@ -155,7 +155,7 @@ impl Show {
     /// Ends the status line and the current line, at the end of a turn or before a question.
     pub(crate) fn pause(&self) {
         let mut state = self.state();
-        self.rest_of_murmur(&mut state);
+        self.flush_line_buffer(&mut state);
         state.status.done();
         state.end_line();
     }
@@ -166,18 +166,18 @@ impl Show {
         self.pause();
         let mut state = self.state();
         state.running.clear();
-        state.awaited.ended(Waiting::Turn, under_way)
+        state.pending_answers.ended(Waiter::Turn, under_way)
     }
 
     /// Ends a fork and returns the number of answers that were cut off in it, by the same rule.
     pub(super) fn end_fork(&self, holder: &str, under_way: bool) -> u32 {
         let mut state = self.state();
-        state.awaited.ended(Waiting::Fork(holder), under_way)
+        state.pending_answers.ended(Waiter::Fork(holder), under_way)
     }
 
     /// Returns the number of answers that were cut off so far, in turns and forks.
     pub(super) fn cut_off(&self) -> u32 {
-        self.state().awaited.cut_off()
+        self.state().pending_answers.cut_off()
     }
 
     /// Takes the text of the newest answer, if it is not streamed.
@@ -196,7 +196,7 @@ impl Show {
     /// The error of the write that failed.
     pub(crate) fn stdout(&self) -> Result<()> {
         match self.state().lost.take() {
-            Some(error) => Err(Trouble::from(error)),
+            Some(error) => Err(CommandError::from(error)),
             None => Ok(()),
         }
     }
@@ -245,11 +245,11 @@ impl Show {
 
     /// Processes an event of a fork.
     fn beside(&self, holder: &str, event: &Event<'_>) {
-        let waiting = Waiting::Fork(holder);
+        let waiting = Waiter::Fork(holder);
         match event {
-            Event::ModelCallStarted { .. } => self.state().awaited.asked(waiting),
+            Event::ModelCallStarted { .. } => self.state().pending_answers.asked(waiting),
             Event::Text { .. } | Event::Reasoning { .. } => self.heard(waiting),
-            Event::ModelCallEnded { .. } => self.state().awaited.answered(waiting),
+            Event::ModelCallEnded { .. } => self.state().pending_answers.answered(waiting),
             Event::Fork { event, .. } => self.beside(holder, event),
             Event::Warning { message, .. } => {
                 self.warn(&format!("{}: {message}", on_one_line(holder)));
@@ -277,7 +277,7 @@ impl Show {
             state.held.push_str(text);
             return;
         }
-        self.rest_of_murmur(&mut state);
+        self.flush_line_buffer(&mut state);
         state.status.done();
         let shown = match self.terminal {
             true => visible(text),
@@ -287,27 +287,27 @@ impl Show {
     }
 
     /// Prints text beside the answer, line by line.
-    fn murmur(&self, who: &str, text: &str) {
+    fn line_buffer(&self, who: &str, text: &str) {
         let mut state = self.state();
-        if state.murmur.who != who {
-            self.rest_of_murmur(&mut state);
-            who.clone_into(&mut state.murmur.who);
+        if state.line_buffer.who != who {
+            self.flush_line_buffer(&mut state);
+            who.clone_into(&mut state.line_buffer.who);
         }
-        state.murmur.text.push_str(text);
-        while let Some(end) = state.murmur.text.find('\n') {
-            let line: String = state.murmur.text.drain(..=end).collect();
-            self.murmured(&mut state, &line);
+        state.line_buffer.text.push_str(text);
+        while let Some(end) = state.line_buffer.text.find('\n') {
+            let line: String = state.line_buffer.text.drain(..=end).collect();
+            self.print_buffered_line(&mut state, &line);
         }
     }
 
-    fn rest_of_murmur(&self, state: &mut State) {
-        let rest = std::mem::take(&mut state.murmur.text);
-        self.murmured(state, &rest);
+    fn flush_line_buffer(&self, state: &mut State) {
+        let rest = std::mem::take(&mut state.line_buffer.text);
+        self.print_buffered_line(state, &rest);
     }
 
-    fn murmured(&self, state: &mut State, line: &str) {
+    fn print_buffered_line(&self, state: &mut State, line: &str) {
         if !line.trim().is_empty() {
-            let who = on_one_line(&state.murmur.who);
+            let who = on_one_line(&state.line_buffer.who);
             let line = format!("  {who} | {}", on_one_line(line.trim_end()));
             self.line(state, &self.style.faint(&line));
         }
@@ -339,13 +339,13 @@ impl Show {
     }
 
     /// Returns a short description of a call, with the agent that makes it.
-    pub(crate) fn label(&self, agent: &str, call: &Call) -> String {
+    pub(crate) fn label(&self, agent: &str, call: &ToolCall) -> String {
         self.owned(agent, &words::call(call))
     }
 
     fn asked(&self, agent: &str) {
         let mut state = self.state();
-        state.awaited.asked(Waiting::Turn);
+        state.pending_answers.asked(Waiter::Turn);
         if self.is_own(agent) {
             state.held.clear();
         }
@@ -353,20 +353,20 @@ impl Show {
         state.status.wait_for(&what);
     }
 
-    fn heard(&self, waiting: Waiting<'_>) {
-        self.state().awaited.heard(waiting);
+    fn heard(&self, waiting: Waiter<'_>) {
+        self.state().pending_answers.heard(waiting);
     }
 
     fn answered(&self) {
         let mut state = self.state();
-        state.awaited.answered(Waiting::Turn);
-        self.rest_of_murmur(&mut state);
+        state.pending_answers.answered(Waiter::Turn);
+        self.flush_line_buffer(&mut state);
         state.status.done();
         // The next text belongs to another answer.
         state.end_line();
     }
 
-    fn began(&self, agent: &str, call: &Call) {
+    fn began(&self, agent: &str, call: &ToolCall) {
         let label = self.label(agent, call);
         let mut state = self.state();
         state.status.wait_for(&label);
@@ -379,7 +379,7 @@ impl Show {
         }
     }
 
-    fn ended(&self, agent: &str, answer: &Answer) {
+    fn ended(&self, agent: &str, answer: &ToolCallResult) {
         let mut state = self.state();
         state.running.retain(|(id, _)| *id != answer.call.id);
         match state.running.last().map(|(_, label)| label.clone()) {
@@ -399,18 +399,18 @@ impl Show {
     }
 
     /// Formats the result of a call: `  read_file notes.md    hit    12 ms`.
-    fn outcome(&self, agent: &str, answer: &Answer) -> String {
-        let how = match (&answer.how, answer.output.is_error) {
-            (Answered::Ran(_), true) => self.style.bad(&format!("{:<9}", "failed")),
-            (Answered::Refused, _) => self.style.bad(&format!("{:<9}", "refused")),
-            (Answered::Hit | Answered::Coalesced, _) => {
-                self.style.good(&format!("{:<9}", answer.how.to_string()))
-            }
-            (Answered::Ran(_), false) => self.style.notable(&format!("{:<9}", "ran")),
+    fn outcome(&self, agent: &str, answer: &ToolCallResult) -> String {
+        let outcome = match (&answer.outcome, answer.output.is_error) {
+            (CallOutcome::Ran(_), true) => self.style.bad(&format!("{:<9}", "failed")),
+            (CallOutcome::Refused, _) => self.style.bad(&format!("{:<9}", "refused")),
+            (CallOutcome::Hit | CallOutcome::Coalesced, _) => self
+                .style
+                .good(&format!("{:<9}", answer.outcome.to_string())),
+            (CallOutcome::Ran(_), false) => self.style.notable(&format!("{:<9}", "ran")),
         };
         let label = self.label(agent, &answer.call);
         let column = self.column();
-        let line = format!("  {label:<column$} {how} {:>9}", time(answer.elapsed));
+        let line = format!("  {label:<column$} {outcome} {:>9}", time(answer.elapsed));
         let workspace = self.about.get().map_or("", |(_, workspace)| workspace);
         let Some(why) = words::why(answer, self.level == Level::Verbose, workspace) else {
             return line;
@@ -449,7 +449,7 @@ impl Reporter for Show {
         self.warn(message);
     }
 
-    fn server_said(&self, server: &str, line: &str) {
+    fn server_output(&self, server: &str, line: &str) {
         if self.level == Level::Verbose {
             let line = format!("  {} | {}", on_one_line(server), on_one_line(line));
             self.line(&mut self.state(), &self.style.faint(&line));
@@ -466,7 +466,7 @@ impl Reporter for Show {
         let running = state.running.iter().rev();
         let label = running.map(|(_, label)| label).find(|it| it.contains(tool));
         if let Some(label) = label.cloned() {
-            state.status.goes_on(&format!("{label} · {text}"));
+            state.status.update_text(&format!("{label} · {text}"));
         }
     }
 }
@@ -476,17 +476,17 @@ impl Listener for Show {
         match event {
             Event::ModelCallStarted { agent, .. } => self.asked(agent),
             Event::Text { agent, text } => {
-                self.heard(Waiting::Turn);
+                self.heard(Waiter::Turn);
                 if self.is_own(agent) {
                     self.text(text);
                 } else if self.level != Level::Quiet {
-                    self.murmur(agent, text);
+                    self.line_buffer(agent, text);
                 }
             }
             Event::Reasoning { agent, text } => {
-                self.heard(Waiting::Turn);
+                self.heard(Waiter::Turn);
                 if self.level == Level::Verbose {
-                    self.murmur(&self.owned(agent, "thinking"), text);
+                    self.line_buffer(&self.owned(agent, "thinking"), text);
                 }
             }
             Event::ModelCallEnded { .. } => self.answered(),

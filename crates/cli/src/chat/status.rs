@@ -7,10 +7,10 @@ use super::words::cut;
 use crate::render::style::Style;
 
 /// Delay before the line is shown.
-const PATIENCE: Duration = Duration::from_millis(400);
-const TURNING: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+const STATUS_DELAY: Duration = Duration::from_millis(400);
+const SPINNER_FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /// Assumed width of a terminal with unknown width, in characters.
-const USUAL_WIDTH: usize = 80;
+const DEFAULT_WIDTH: usize = 80;
 
 /// The status line.
 pub(crate) struct Status {
@@ -35,7 +35,7 @@ impl Status {
     }
 
     /// Replaces the text, if an operation is waited for.
-    pub(crate) fn goes_on(&mut self, what: &str) {
+    pub(crate) fn update_text(&mut self, what: &str) {
         if let Some((waiting, _)) = &mut self.waiting {
             what.clone_into(waiting);
         }
@@ -60,14 +60,14 @@ impl Status {
             return;
         };
         let elapsed = since.elapsed();
-        if elapsed < PATIENCE || !self.style.rewrites() {
+        if elapsed < STATUS_DELAY || !self.style.rewrites() {
             return;
         }
-        let turned = (elapsed.as_millis() / 100) as usize % TURNING.len();
-        let room = width.unwrap_or(USUAL_WIDTH).saturating_sub(12);
+        let turned = (elapsed.as_millis() / 100) as usize % SPINNER_FRAMES.len();
+        let room = width.unwrap_or(DEFAULT_WIDTH).saturating_sub(12);
         let line = format!(
             "{} {} {} s",
-            TURNING[turned],
+            SPINNER_FRAMES[turned],
             cut(what, room),
             elapsed.as_secs()
         );

@@ -6,16 +6,16 @@ use cachalot_agent::chat::{Reloaded, Retracted};
 use cachalot_agent::{Approver, CancellationToken, Chat, Stop, UsageTotals};
 
 use super::ASIDE;
-use super::approval::{Everything, User};
+use super::approval::{ApproveAll, TerminalApprover};
 use super::command::Command;
-use super::prompt::{Line, Prompt};
+use super::prompt::{InputLine, Prompt};
 use super::show::{Level, Show};
 use super::sum;
-use super::turn::{Ended, Said, broke_off, end, turn};
+use super::turn::{TurnEnd, UserMessage, broke_off, end, turn};
 use super::words::cut;
-use crate::commands::chat::{Setting, close, told};
+use crate::command_error::Result;
+use crate::commands::chat::{ChatSetup, close, told};
 use crate::interrupts::{Interrupts, Signal};
-use crate::outcome::Result;
 use crate::permissions;
 use crate::render;
 use crate::render::style::Style;
@@ -26,26 +26,26 @@ use crate::workbench::Workbench;
 ///
 /// # Errors
 /// The chat cannot be started, or stdout accepts no more output.
-pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
-    let show = Arc::new(Show::new(setting.level(), true)?);
-    let prompt = Arc::new(Prompt::new(setting.home.history.clone())?);
+pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
+    let show = Arc::new(Show::new(setup.level(), true)?);
+    let prompt = Arc::new(Prompt::new(setup.home.history.clone())?);
     let typing = Arc::clone(&prompt);
     show.interject_with(move |line| typing.interject(line));
     show.set_width(prompt.width());
     show.animate();
     let mut interrupts = Interrupts::listen()?;
-    let bench = setting.workbench(&show)?;
+    let bench = setup.workbench(&show)?;
     let under_way = Arc::new(Mutex::new(CancellationToken::default()));
-    let approver: Arc<dyn Approver> = match setting.arguments.yes {
-        true => Arc::new(Everything),
-        false => Arc::new(User {
-            saved: permissions::file(setting.surroundings),
+    let approver: Arc<dyn Approver> = match setup.arguments.yes {
+        true => Arc::new(ApproveAll),
+        false => Arc::new(TerminalApprover {
+            saved: permissions::file(setup.process_environment),
             prompt: Arc::clone(&prompt),
             show: Arc::clone(&show),
             cancel: Arc::clone(&under_way),
         }),
     };
-    let begun = setting.begin(&bench, &show, approver, &mut interrupts);
+    let begun = setup.begin(&bench, &show, approver, &mut interrupts);
     let chat = match begun.await {
         Ok(chat) => chat,
         Err(trouble) => {
@@ -53,25 +53,25 @@ pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
             return Err(trouble);
         }
     };
-    let talk = Talk {
-        setting,
+    let talk = ChatLoop {
+        setup,
         show,
         prompt,
         under_way,
         bench,
-        is_empty: setting.arguments.session.is_none(),
+        is_empty: setup.arguments.session.is_none(),
         is_fresh: false,
         chat,
     };
-    talk.until_it_ends(&mut interrupts).await
+    talk.run_to_end(&mut interrupts).await
 }
 
 /// The maximum number of characters that are shown of a message that is taken back.
-const SHOWN: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// A running chat.
-struct Talk<'a> {
-    setting: &'a Setting<'a>,
+struct ChatLoop<'a> {
+    setup: &'a ChatSetup<'a>,
     show: Arc<Show>,
     prompt: Arc<Prompt>,
     /// Cancellation of the current turn.
@@ -86,13 +86,13 @@ struct Talk<'a> {
 
 /// Next step of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    GoOn,
+enum NextStep {
+    Continue,
     Leave,
 }
 
-impl Talk<'_> {
-    async fn until_it_ends(mut self, interrupts: &mut Interrupts) -> Result<()> {
+impl ChatLoop<'_> {
+    async fn run_to_end(mut self, interrupts: &mut Interrupts) -> Result<()> {
         self.greet();
         let ended = self.talk(interrupts).await;
         self.prompt.restore();
@@ -101,23 +101,26 @@ impl Talk<'_> {
         if self.is_empty {
             self.bench.forget(&session).await;
         }
-        if self.chat.is_reviewing() && !interrupts.is_over() {
+        if self.chat.is_reviewing() && !interrupts.is_ending() {
             self.show
                 .note("the review is still running; Ctrl-C ends it");
         }
         let total = end(self.chat, &self.show, interrupts).await;
         close(&self.bench, interrupts).await;
-        if self.setting.level() != Level::Quiet {
+        if self.setup.level() != Level::Quiet {
             sum_up(&total, self.show.cut_off());
             if is_kept {
-                render::err(&format!("to go on: {}", self.setting.to_go_on(&session)));
+                render::err(&format!(
+                    "to go on: {}",
+                    self.setup.resume_command(&session)
+                ));
             }
         }
         ended
     }
 
     fn greet(&self) {
-        if self.setting.level() == Level::Quiet {
+        if self.setup.level() == Level::Quiet {
             return;
         }
         let agent = self.chat.agent();
@@ -151,17 +154,17 @@ impl Talk<'_> {
                 return Ok(());
             }
             let line = self.listen(interrupts).await;
-            let is_interrupted = line == Line::Interrupted;
+            let is_interrupted = line == InputLine::Interrupted;
             let next = match line {
-                Line::End => Next::Leave,
-                Line::Interrupted if was_interrupted => Next::Leave,
-                Line::Interrupted => {
+                InputLine::End => NextStep::Leave,
+                InputLine::Interrupted if was_interrupted => NextStep::Leave,
+                InputLine::Interrupted => {
                     render::err("Ctrl-C again, Ctrl-D or /quit ends the chat");
-                    Next::GoOn
+                    NextStep::Continue
                 }
-                Line::Text(text) if text.trim().is_empty() => Next::GoOn,
-                Line::Text(text) => match Command::of(&text) {
-                    Some(command) => self.obey(&command, interrupts).await?,
+                InputLine::Text(text) if text.trim().is_empty() => NextStep::Continue,
+                InputLine::Text(text) => match Command::parse(&text) {
+                    Some(command) => self.run_command(&command, interrupts).await?,
                     None => {
                         let is_fresh = std::mem::take(&mut self.is_fresh);
                         self.turn(&text, is_fresh, interrupts).await?
@@ -169,16 +172,16 @@ impl Talk<'_> {
                 },
             };
             was_interrupted = is_interrupted;
-            if next == Next::Leave {
+            if next == NextStep::Leave {
                 return Ok(());
             }
         }
     }
 
     /// Reads the user's next input.
-    async fn listen(&self, interrupts: &mut Interrupts) -> Line {
+    async fn listen(&self, interrupts: &mut Interrupts) -> InputLine {
         if interrupts.forget().await {
-            return Line::End;
+            return InputLine::End;
         }
         let reading = Arc::clone(&self.prompt).message();
         tokio::pin!(reading);
@@ -186,7 +189,7 @@ impl Talk<'_> {
             tokio::select! {
                 line = &mut reading => return line,
                 signal = interrupts.next() => match signal {
-                    Signal::End => return Line::End,
+                    Signal::End => return InputLine::End,
                     // From a terminal without line editing, or from elsewhere; reading continues.
                     Signal::Interrupt => render::err("\nCtrl-D or /quit ends the chat"),
                 }
@@ -194,9 +197,13 @@ impl Talk<'_> {
         }
     }
 
-    async fn obey(&mut self, command: &Command, interrupts: &mut Interrupts) -> Result<Next> {
+    async fn run_command(
+        &mut self,
+        command: &Command,
+        interrupts: &mut Interrupts,
+    ) -> Result<NextStep> {
         match command {
-            Command::Quit => return Ok(Next::Leave),
+            Command::Quit => return Ok(NextStep::Leave),
             Command::New => return Ok(self.renew(interrupts).await),
             Command::Compact => return Ok(self.compact(interrupts).await),
             Command::Review(focus) => self.review(focus.as_deref()),
@@ -217,11 +224,11 @@ impl Talk<'_> {
                 }
             }
         }
-        Ok(Next::GoOn)
+        Ok(NextStep::Continue)
     }
 
     /// Replaces the conversation with a summary. On failure, the conversation is unchanged.
-    async fn compact(&mut self, interrupts: &mut Interrupts) -> Next {
+    async fn compact(&mut self, interrupts: &mut Interrupts) -> NextStep {
         let cancel = CancellationToken::default();
         let before = self.chat.total();
         let (compacted, next) = cancellable(self.chat.compact(&cancel), &cancel, interrupts).await;
@@ -248,7 +255,7 @@ impl Talk<'_> {
     }
 
     /// Answers a side question on a fork of the conversation.
-    async fn aside(&mut self, question: &str, interrupts: &mut Interrupts) -> Result<Next> {
+    async fn aside(&mut self, question: &str, interrupts: &mut Interrupts) -> Result<NextStep> {
         let cancel = CancellationToken::default();
         self.show.wait_for("waiting for the model");
         let (answered, next) = cancellable(
@@ -283,55 +290,55 @@ impl Talk<'_> {
     }
 
     /// Replaces the tools if they have changed since the session began.
-    async fn reload(&mut self, interrupts: &mut Interrupts) -> Next {
+    async fn reload(&mut self, interrupts: &mut Interrupts) -> NextStep {
         let reloaded = tokio::select! {
             reloaded = self.chat.reload() => reloaded,
             signal = interrupts.next() => match signal {
-                Signal::End => return Next::Leave,
+                Signal::End => return NextStep::Leave,
                 Signal::Interrupt => {
                     render::err("interrupted; the tools are those that they were");
-                    return Next::GoOn;
+                    return NextStep::Continue;
                 }
             }
         };
         match reloaded {
             Ok(None) => render::err("the tools are those that the session has"),
-            Ok(Some(reloaded)) => render::err(&reload_told(&reloaded)),
+            Ok(Some(reloaded)) => render::err(&describe_reload(&reloaded)),
             Err(error) => complain(&error),
         }
-        Next::GoOn
+        NextStep::Continue
     }
 
     /// Takes back the last message and everything after it. On failure, the session is unchanged.
-    async fn retract(&mut self, interrupts: &mut Interrupts) -> Next {
+    async fn retract(&mut self, interrupts: &mut Interrupts) -> NextStep {
         let retracted = tokio::select! {
             retracted = self.chat.retract() => retracted,
             signal = interrupts.next() => match signal {
-                Signal::End => return Next::Leave,
+                Signal::End => return NextStep::Leave,
                 Signal::Interrupt => {
                     render::err("interrupted; /retract again takes the message back");
-                    return Next::GoOn;
+                    return NextStep::Continue;
                 }
             }
         };
         match retracted {
             Ok(None) => render::err("there is no message to take back"),
-            Ok(Some(retracted)) => render::err(&retract_told(&retracted)),
+            Ok(Some(retracted)) => render::err(&describe_retraction(&retracted)),
             Err(error) => complain(&error),
         }
-        Next::GoOn
+        NextStep::Continue
     }
 
     /// Starts a new session. On failure, the old one continues.
-    async fn renew(&mut self, interrupts: &mut Interrupts) -> Next {
+    async fn renew(&mut self, interrupts: &mut Interrupts) -> NextStep {
         let before = self.chat.session().to_owned();
         let renewed = tokio::select! {
             renewed = self.chat.start_new_session() => renewed,
             signal = interrupts.next() => match signal {
-                Signal::End => return Next::Leave,
+                Signal::End => return NextStep::Leave,
                 Signal::Interrupt => {
                     render::err("interrupted; the session goes on");
-                    return Next::GoOn;
+                    return NextStep::Continue;
                 }
             }
         };
@@ -344,7 +351,7 @@ impl Talk<'_> {
             }
             Err(error) => complain(&error),
         }
-        Next::GoOn
+        NextStep::Continue
     }
 
     /// Runs one turn. Errors of the turn are printed, and the chat continues.
@@ -353,7 +360,7 @@ impl Talk<'_> {
         text: &str,
         is_fresh: bool,
         interrupts: &mut Interrupts,
-    ) -> Result<Next> {
+    ) -> Result<NextStep> {
         let cancel = CancellationToken::default();
         self.under_way
             .lock()
@@ -362,17 +369,17 @@ impl Talk<'_> {
         self.show.set_width(self.prompt.width());
         self.is_empty = false;
         let answers_before = self.chat.total().model_calls;
-        let said = Said { text, is_fresh };
+        let said = UserMessage { text, is_fresh };
         let turned = turn(&mut self.chat, said, &cancel, &self.show, interrupts).await;
         let style = Style::of_stderr();
         match &turned.ended {
-            Ended::Report(report) => {
+            TurnEnd::Report(report) => {
                 if let Some(notice) = report.stop.notice() {
                     render::err(&style.notable(&visible(&notice)));
                 }
                 self.account("", &report.sum, turned.cut_off);
             }
-            Ended::Failed(error) => {
+            TurnEnd::Failed(error) => {
                 complain(error);
                 advise(error);
                 let total = self.chat.total();
@@ -380,7 +387,7 @@ impl Talk<'_> {
                     self.account("so far ", &total, self.show.cut_off());
                 }
             }
-            Ended::Left => {
+            TurnEnd::Left => {
                 render::err(&style.notable("interrupted; what had come of the turn may be lost"));
             }
         }
@@ -390,14 +397,14 @@ impl Talk<'_> {
         }
         self.show.stdout()?;
         Ok(match turned.leave {
-            true => Next::Leave,
-            false => Next::GoOn,
+            true => NextStep::Leave,
+            false => NextStep::Continue,
         })
     }
 
     /// Prints usage in one line.
     fn account(&self, what: &str, sum: &UsageTotals, cut_off: u32) {
-        if self.setting.level() != Level::Quiet {
+        if self.setup.level() != Level::Quiet {
             let line = format!("{what}{}", sum::line(sum, cut_off));
             render::err(&Style::of_stderr().faint(&line));
         }
@@ -409,15 +416,15 @@ async fn cancellable<T>(
     work: impl Future<Output = T>,
     cancel: &CancellationToken,
     interrupts: &mut Interrupts,
-) -> (T, Next) {
+) -> (T, NextStep) {
     tokio::pin!(work);
-    let mut next = Next::GoOn;
+    let mut next = NextStep::Continue;
     loop {
         tokio::select! {
             done = &mut work => return (done, next),
             signal = interrupts.next() => {
                 if signal == Signal::End {
-                    next = Next::Leave;
+                    next = NextStep::Leave;
                 }
                 cancel.cancel();
             }
@@ -426,7 +433,7 @@ async fn cancellable<T>(
 }
 
 /// Describes the new tools and their cost.
-fn reload_told(reloaded: &Reloaded) -> String {
+fn describe_reload(reloaded: &Reloaded) -> String {
     let changes = on_one_line(&reloaded.changes);
     match reloaded.tokens {
         0 => changes,
@@ -437,7 +444,7 @@ fn reload_told(reloaded: &Reloaded) -> String {
 }
 
 /// Describes the messages that were taken back.
-fn retract_told(retracted: &Retracted) -> String {
+fn describe_retraction(retracted: &Retracted) -> String {
     let text = on_one_line(&retracted.text);
     let behind = match retracted.others {
         0 => String::new(),
@@ -446,7 +453,7 @@ fn retract_told(retracted: &Retracted) -> String {
     };
     format!(
         "taken back: \"{}\"{behind}; what tools did is not undone",
-        cut(&text, SHOWN)
+        cut(&text, MAX_SHOWN_CHARS)
     )
 }
 

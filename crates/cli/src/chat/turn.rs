@@ -8,7 +8,7 @@ use super::show::Show;
 use crate::interrupts::{Interrupts, Signal};
 
 /// End of a turn.
-pub(super) enum Ended {
+pub(super) enum TurnEnd {
     /// The turn ended normally, or cleanly after an interrupt.
     Report(Box<TurnReport>),
     /// The turn failed.
@@ -18,8 +18,8 @@ pub(super) enum Ended {
 }
 
 /// Result of a turn; `leave` is set when the process is to end after it.
-pub(super) struct Turned {
-    pub(super) ended: Ended,
+pub(super) struct TurnResult {
+    pub(super) ended: TurnEnd,
     pub(super) leave: bool,
     /// The number of answers that were cut off in the turn.
     pub(super) cut_off: u32,
@@ -27,7 +27,7 @@ pub(super) struct Turned {
 
 /// Message of the user.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct UserMessage<'a> {
     pub(super) text: &'a str,
     /// Bypasses the response cache.
     pub(super) is_fresh: bool,
@@ -36,11 +36,11 @@ pub(super) struct Said<'a> {
 /// Runs a turn. Ctrl-C cancels it, and it ends cleanly; a second Ctrl-C abandons it at once.
 pub(super) async fn turn(
     chat: &mut Chat,
-    said: Said<'_>,
+    said: UserMessage<'_>,
     cancel: &CancellationToken,
     show: &Show,
     interrupts: &mut Interrupts,
-) -> Turned {
+) -> TurnResult {
     let mut leave = false;
     let mut interrupted = false;
     chat.allow_typed_urls(said.text);
@@ -55,14 +55,14 @@ pub(super) async fn turn(
         loop {
             tokio::select! {
                 ended = &mut turn => break match ended {
-                    Ok(report) => Ended::Report(Box::new(report)),
-                    Err(error) => Ended::Failed(overtaken(error)),
+                    Ok(report) => TurnEnd::Report(Box::new(report)),
+                    Err(error) => TurnEnd::Failed(session_conflict(error)),
                 },
                 signal = interrupts.next() => {
                     leave |= signal == Signal::End;
                     cancel.cancel();
                     if std::mem::replace(&mut interrupted, true) {
-                        break Ended::Left;
+                        break TurnEnd::Left;
                     }
                 }
             }
@@ -70,11 +70,11 @@ pub(super) async fn turn(
     };
     let under_way = match &ended {
         // Also set by Ctrl-C as the answer to a question.
-        Ended::Report(report) => report.stop == Stop::Interrupted,
-        Ended::Failed(error) => interrupted || broke_off(error),
-        Ended::Left => true,
+        TurnEnd::Report(report) => report.stop == Stop::Interrupted,
+        TurnEnd::Failed(error) => interrupted || broke_off(error),
+        TurnEnd::Left => true,
     };
-    Turned {
+    TurnResult {
         ended,
         leave,
         cut_off: show.end_turn(under_way),
@@ -84,7 +84,7 @@ pub(super) async fn turn(
 /// Ends a chat and returns its total usage. Waits for a running review; Ctrl-C ends this wait, and a second
 /// Ctrl-C ends the wait for hooks at the end of the chat.
 pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts) -> UsageTotals {
-    if chat.is_reviewing() && !interrupts.is_over() {
+    if chat.is_reviewing() && !interrupts.is_ending() {
         tokio::select! {
             () = chat.wait_for_review() => {}
             _ = interrupts.next() => {}
@@ -102,7 +102,7 @@ pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts
 }
 
 /// Replaces the message of a conflict: the newest message of the session was not written, earlier ones were.
-fn overtaken(error: Error) -> Error {
+fn session_conflict(error: Error) -> Error {
     match error.kind {
         cachalot_agent::ErrorKind::Conflict => Error::new(
             error.kind,

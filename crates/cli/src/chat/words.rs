@@ -4,29 +4,33 @@ use cachalot_agent::Provenance;
 use cachalot_cache::Reason;
 use cachalot_core::Spend;
 use cachalot_model::Block;
-use cachalot_tools::{Answer, Answered, Arguments, Call};
+use cachalot_tools::{Arguments, CallOutcome, ToolCall, ToolCallResult};
 use serde_json::Value;
 
 use crate::render;
 use crate::render::visible::{on_one_line, visible};
 
 /// The maximum number of characters of a call's arguments in a line.
-const LONGEST: usize = 60;
+const MAX_ARGUMENT_CHARS: usize = 60;
 /// The maximum number of lines of one argument in an approval question.
-const MOST_LINES: usize = 60;
+const MAX_LINES: usize = 60;
 /// Name of the tool with which an agent delegates a task to another one.
 pub(crate) const DELEGATION: &str = "transfer_task";
 
 /// Returns a short description of a call: `read_file notes.md`.
-pub(crate) fn call(call: &Call) -> String {
+pub(crate) fn call(call: &ToolCall) -> String {
     let arguments = match serde_json::from_str::<Value>(&call.arguments) {
         Ok(Value::Object(fields)) => fields.values().map(plain).collect::<Vec<_>>().join(" "),
         _ => call.arguments.clone(),
     };
     let line = on_one_line(&arguments);
-    format!("{} {}", on_one_line(&call.name), cut(line.trim(), LONGEST))
-        .trim_end()
-        .to_owned()
+    format!(
+        "{} {}",
+        on_one_line(&call.name),
+        cut(line.trim(), MAX_ARGUMENT_CHARS)
+    )
+    .trim_end()
+    .to_owned()
 }
 
 /// Returns the origin of an answer that no model produced, and what it saved.
@@ -41,7 +45,7 @@ pub(crate) fn synthetic(provenance: &Provenance) -> String {
 
 /// Returns every argument with its name, on lines of its own; empty if the short description contains them
 /// all.
-pub(crate) fn arguments(call: &Call, arguments: &Arguments) -> String {
+pub(crate) fn arguments(call: &ToolCall, arguments: &Arguments) -> String {
     let texts: Vec<(&String, String)> = arguments
         .iter()
         .map(|(name, value)| (name, visible(&plain(value)).into_owned()))
@@ -63,10 +67,10 @@ fn argument(name: &str, text: &str) -> String {
     }
     let mut lines: Vec<String> = text
         .lines()
-        .take(MOST_LINES)
+        .take(MAX_LINES)
         .map(|line| format!("      │ {line}\n"))
         .collect();
-    let left_out = text.lines().count().saturating_sub(MOST_LINES);
+    let left_out = text.lines().count().saturating_sub(MAX_LINES);
     if left_out > 0 {
         lines.push(format!("      … {left_out} more lines\n"));
     }
@@ -75,11 +79,11 @@ fn argument(name: &str, text: &str) -> String {
 
 /// Returns the reason for the result of a call, if it is relevant: the error, or why the call ran although a
 /// result was cached. With `all`, also why it ran at all. Paths are relative to the workspace.
-pub(crate) fn why(answer: &Answer, all: bool, workspace: &str) -> Option<String> {
-    match &answer.how {
-        Answered::Refused => Some(first_sentence(answer)),
-        Answered::Ran(_) if answer.output.is_error => Some(first_sentence(answer)),
-        Answered::Ran(Some(why)) if all || is_news(why) => {
+pub(crate) fn why(answer: &ToolCallResult, all: bool, workspace: &str) -> Option<String> {
+    match &answer.outcome {
+        CallOutcome::Refused => Some(first_sentence(answer)),
+        CallOutcome::Ran(_) if answer.output.is_error => Some(first_sentence(answer)),
+        CallOutcome::Ran(Some(why)) if all || is_news(why) => {
             Some(on_one_line(&readable(why, workspace)))
         }
         _ => None,
@@ -116,7 +120,7 @@ fn readable(why: &str, workspace: &str) -> String {
 }
 
 /// Returns the first sentence of an error; the rest is for the model.
-fn first_sentence(answer: &Answer) -> String {
+fn first_sentence(answer: &ToolCallResult) -> String {
     let text = answer.output.content.iter().find_map(|block| match block {
         Block::Text { text, .. } => Some(text.as_str()),
         _ => None,
@@ -150,8 +154,8 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 mod tests {
     use super::*;
 
-    fn of(arguments: &str) -> (Call, Arguments) {
-        let call = Call {
+    fn of(arguments: &str) -> (ToolCall, Arguments) {
+        let call = ToolCall {
             id: "1".to_owned(),
             name: "tool".to_owned(),
             arguments: arguments.to_owned(),

@@ -13,23 +13,23 @@ use cachalot_memory::Label;
 use cachalot_workflow::actions::cache::TAG_LABEL;
 use serde_json::{Value, json};
 
-use crate::arguments::{self, CacheCommand, Where, Which};
-use crate::aside::Aside;
+use crate::arguments::{self, CacheCommand, EntrySelection, StoreArguments};
+use crate::atomic_file::AtomicFile;
+use crate::command_error::{CommandError, Result};
 use crate::home::Home;
-use crate::outcome::{Result, Trouble};
 use crate::render;
-use crate::wiring::{Engine, Opening, Surroundings, Warn, digest_key};
+use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, digest_key};
 
 /// Dependencies of all `cache` commands.
 pub(crate) struct Inspection<'a> {
-    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) process_environment: &'a ProcessEnvironment,
     pub(crate) warn: Warn,
 }
 
 impl Inspection<'_> {
-    fn opening<'a>(&'a self, home: &'a Home) -> Opening<'a> {
-        Opening {
-            surroundings: self.surroundings,
+    fn opening<'a>(&'a self, home: &'a Home) -> EngineOptions<'a> {
+        EngineOptions {
+            process_environment: self.process_environment,
             home,
             run: "cache",
             bounds: Bounds {
@@ -42,13 +42,13 @@ impl Inspection<'_> {
         }
     }
 
-    fn open(&self, place: &Where) -> Result<Engine> {
+    fn open(&self, place: &StoreArguments) -> Result<Engine> {
         let home = self.home(place)?;
         self.opening(&home).for_inspection()
     }
 
-    fn home(&self, place: &Where) -> Result<Home> {
-        self.surroundings.home(place.db.as_deref(), None)
+    fn home(&self, place: &StoreArguments) -> Result<Home> {
+        self.process_environment.home(place.db.as_deref(), None)
     }
 
     pub(crate) async fn run(&self, command: &CacheCommand) -> Result<()> {
@@ -68,7 +68,7 @@ impl Inspection<'_> {
             } => {
                 let filter = filter(which);
                 if !all && filter == Filter::default() {
-                    return Err(Trouble::usage(
+                    return Err(CommandError::usage(
                         cachalot_core::Problem::new("nothing-named", "cache rm: nothing is named")
                             .help("give a pattern, --kind, --action, --tag, or --all"),
                     ));
@@ -96,13 +96,17 @@ impl Inspection<'_> {
     /// Returns the scopes that the current user shares: those of this user and directory, and the agent in
     /// the handle.
     fn own_scopes(&self, handle: &str) -> Vec<Scope> {
-        let user = self.surroundings.user();
+        let user = self.process_environment.user();
         let user = (!user.is_empty()).then_some(Scope::User(user));
         let agent = handle
             .strip_prefix("cache:")
             .and_then(|rest| rest.split_once(':'));
-        let workspace =
-            Scope::Workspace(self.surroundings.directory.to_string_lossy().into_owned());
+        let workspace = Scope::Workspace(
+            self.process_environment
+                .directory
+                .to_string_lossy()
+                .into_owned(),
+        );
         [Scope::Global, workspace]
             .into_iter()
             .chain(user)
@@ -113,15 +117,15 @@ impl Inspection<'_> {
     /// Shows an entry by its digest, its handle, or its key as written in an agent file.
     async fn get(&self, cache: &Cache, key: &str, as_json: bool) -> Result<()> {
         let stored = match key.parse::<Key>() {
-            Ok(digest) => cache.peek(&digest).await.map_err(Trouble::failed)?,
+            Ok(digest) => cache.peek(&digest).await.map_err(CommandError::failed)?,
             Err(_) => self.by_handle(cache, key).await?,
         };
         let Some(stored) = stored else {
             return Err(absent(cache, key).await?);
         };
-        let bytes = stored.body.whole().await.map_err(Trouble::failed)?;
+        let bytes = stored.body.whole().await.map_err(CommandError::failed)?;
         let value: Value = serde_json::from_slice(&bytes)
-            .map_err(|error| Trouble::failed(format!("the entry is no JSON: {error}")))?;
+            .map_err(|error| CommandError::failed(format!("the entry is no JSON: {error}")))?;
         if as_json {
             let mut described = described(&stored.listed);
             described["value"] = value;
@@ -138,7 +142,7 @@ impl Inspection<'_> {
     async fn by_handle(&self, cache: &Cache, key: &str) -> Result<Option<Stored>> {
         let newest = async |handle: &str| {
             let newest = cache.newest(&under(handle), &self.own_scopes(handle)).await;
-            newest.map_err(Trouble::failed)
+            newest.map_err(CommandError::failed)
         };
         if let Some(stored) = newest(key).await? {
             return Ok(Some(stored));
@@ -152,7 +156,7 @@ impl Inspection<'_> {
                     .iter()
                     .map(|handle| format!("\n  {handle}"))
                     .collect();
-                Err(Trouble::failed(format!(
+                Err(CommandError::failed(format!(
                     "{} agents have an entry under {key}: give the handle of one{listed}",
                     several.len()
                 )))
@@ -160,14 +164,14 @@ impl Inspection<'_> {
         }
     }
 
-    async fn stats(&self, place: &Where, as_json: bool) -> Result<()> {
+    async fn stats(&self, place: &StoreArguments, as_json: bool) -> Result<()> {
         let home = self.home(place)?;
         let cache = self.opening(&home).for_inspection()?.cache;
-        let usage = cache.usage().await.map_err(Trouble::failed)?;
-        let totals = cache.ledger().totals().map_err(Trouble::failed)?;
-        let dropped = cache.ledger().dropped().map_err(Trouble::failed)?;
+        let usage = cache.usage().await.map_err(CommandError::failed)?;
+        let totals = cache.ledger().totals().map_err(CommandError::failed)?;
+        let dropped = cache.ledger().dropped().map_err(CommandError::failed)?;
         // A call whose answer is stored includes the cost of its model, so one sum would count that twice.
-        let (models, calls): (Vec<Named>, Vec<Named>) = totals
+        let (models, calls): (Vec<NamedTotals>, Vec<NamedTotals>) = totals
             .into_iter()
             .partition(|(kind, ..)| kind == Kind::Prefix.as_str());
         let (sum, of_models) = (all(&calls), all(&models));
@@ -204,13 +208,13 @@ impl Inspection<'_> {
         &self,
         file: &Path,
         with_key: bool,
-        place: &Where,
+        place: &StoreArguments,
         as_json: bool,
     ) -> Result<()> {
         let home = self.home(place)?;
         let cache = self.opening(&home).for_inspection()?.cache;
         let key = if with_key {
-            Some(digest_key(&home.digest_key, &self.warn).map_err(Trouble::failed)?)
+            Some(digest_key(&home.digest_key, &self.warn).map_err(CommandError::failed)?)
         } else {
             None
         };
@@ -221,10 +225,10 @@ impl Inspection<'_> {
                 .await
                 .map_err(not_exported)?
         } else {
-            let mut aside = Aside::of(file, &home)?;
-            let exported = cache.export(&mut aside, key.as_ref()).await;
+            let mut atomic_file = AtomicFile::new(file, &home)?;
+            let exported = cache.export(&mut atomic_file, key.as_ref()).await;
             let exported = exported.map_err(not_exported)?;
-            aside.keep()?;
+            atomic_file.persist()?;
             exported
         };
         let note = match exported.left_out {
@@ -243,11 +247,12 @@ impl Inspection<'_> {
         Ok(())
     }
 
-    async fn import(&self, file: &Path, place: &Where, as_json: bool) -> Result<()> {
+    async fn import(&self, file: &Path, place: &StoreArguments, as_json: bool) -> Result<()> {
         let home = self.home(place)?;
         let cache = self.opening(&home).for_import()?.cache;
-        let shown =
-            |error: &dyn std::fmt::Display| Trouble::failed(format!("{}: {error}", file.display()));
+        let shown = |error: &dyn std::fmt::Display| {
+            CommandError::failed(format!("{}: {error}", file.display()))
+        };
         let imported = if file == Path::new("-") {
             let mut stdin = BufReader::new(std::io::stdin());
             cache
@@ -262,7 +267,7 @@ impl Inspection<'_> {
                 .map_err(|error| shown(&error))?
         };
         if let Some(key) = &imported.digest_key {
-            adopt(&home, key, &self.warn)?;
+            store_digest_key(&home, key, &self.warn)?;
         }
         if as_json {
             return render::json(&json!({"entries": imported.entries}));
@@ -276,37 +281,37 @@ impl Inspection<'_> {
 }
 
 /// Stores the digest key of a cassette. A different key in the home is an error.
-fn adopt(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()> {
+fn store_digest_key(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()> {
     if home.digest_key.exists() {
-        let own = digest_key(&home.digest_key, warn).map_err(Trouble::failed)?;
+        let own = digest_key(&home.digest_key, warn).map_err(CommandError::failed)?;
         if own.expose() == key.expose() {
             return Ok(());
         }
-        return Err(Trouble::failed(format!(
+        return Err(CommandError::failed(format!(
             "the entries are imported, but {} holds another digest key than the cassette: entries with secrets will not be found; import into a memory of their own with --db",
             home.digest_key.display()
         )));
     }
-    key.store(&home.digest_key).map_err(Trouble::failed)
+    key.store(&home.digest_key).map_err(CommandError::failed)
 }
 
 /// Kind and name of calls, with their totals.
-type Named = (String, String, Totals);
+type NamedTotals = (String, String, Totals);
 
-fn all(named: &[Named]) -> Totals {
+fn all(named: &[NamedTotals]) -> Totals {
     let mut sum = Totals::default();
     named.iter().for_each(|(_, _, totals)| sum += *totals);
     sum
 }
 
-fn as_json_rows(named: &[Named]) -> Vec<Value> {
+fn as_json_rows(named: &[NamedTotals]) -> Vec<Value> {
     let rows = named.iter();
     rows.map(|(kind, name, totals)| json!({"kind": kind, "name": name, "totals": totals}))
         .collect()
 }
 
 /// Formats a table of calls by name, with their sum.
-fn table(what: &str, named: &[Named], sum: &Totals) -> String {
+fn table(what: &str, named: &[NamedTotals], sum: &Totals) -> String {
     let heads = [what, "hits", "coalesced", "paid", "failed", "cost", "saved"];
     let names = named
         .iter()
@@ -321,10 +326,10 @@ fn table(what: &str, named: &[Named], sum: &Totals) -> String {
 }
 
 /// Converts an error of an export. The reader of the cassette may be gone.
-fn not_exported(error: CassetteError) -> Trouble {
+fn not_exported(error: CassetteError) -> CommandError {
     match error {
         CassetteError::File(error) => error.into(),
-        error => Trouble::failed(error),
+        error => CommandError::failed(error),
     }
 }
 
@@ -340,7 +345,7 @@ fn row(name: &str, totals: &Totals) -> Vec<String> {
     ]
 }
 
-fn filter(which: &Which) -> Filter {
+fn filter(which: &EntrySelection) -> Filter {
     let mut criteria: Vec<Criterion> = which
         .tag
         .iter()
@@ -438,12 +443,12 @@ async fn handles_of(cache: &Cache, key: &str) -> Result<BTreeSet<String>> {
     cache
         .each(&filter, collect)
         .await
-        .map_err(Trouble::failed)?;
+        .map_err(CommandError::failed)?;
     Ok(handles)
 }
 
 /// Returns the error for a key without entries, or with entries in other scopes only.
-async fn absent(cache: &Cache, key: &str) -> Result<Trouble> {
+async fn absent(cache: &Cache, key: &str) -> Result<CommandError> {
     let mut others: Vec<String> = Vec::new();
     if key.parse::<Key>().is_err() {
         let handles = handles_of(cache, key).await?;
@@ -453,9 +458,9 @@ async fn absent(cache: &Cache, key: &str) -> Result<Trouble> {
                 others.push(format!("{} ({})", listed.key, listed.scope));
             })
             .await
-            .map_err(Trouble::failed)?;
+            .map_err(CommandError::failed)?;
     }
-    Ok(Trouble::failed(match others.as_slice() {
+    Ok(CommandError::failed(match others.as_slice() {
         [] if key.contains("{{") => format!(
             "{key} is a template, and entries are kept under what it renders to: `cachalot cache ls` lists them"
         ),
@@ -468,7 +473,7 @@ async fn absent(cache: &Cache, key: &str) -> Result<Trouble> {
     }))
 }
 
-async fn ls(cache: &Cache, which: &Which, as_json: bool) -> Result<()> {
+async fn ls(cache: &Cache, which: &EntrySelection, as_json: bool) -> Result<()> {
     let mut entries = Vec::new();
     let collect = |listed: Listed| {
         entries.push(if as_json {
@@ -480,7 +485,7 @@ async fn ls(cache: &Cache, which: &Which, as_json: bool) -> Result<()> {
     cache
         .each(&filter(which), collect)
         .await
-        .map_err(Trouble::failed)?;
+        .map_err(CommandError::failed)?;
     if as_json {
         return render::json(&entries);
     }
@@ -530,10 +535,10 @@ impl Removal<'_> {
         let erased = cache
             .erase(self.filter, dry_run)
             .await
-            .map_err(Trouble::failed)?;
+            .map_err(CommandError::failed)?;
         let calls = if self.with_ledger {
             let erased = cache.ledger().erase(Selection::Cacheable, dry_run);
-            erased.map_err(Trouble::failed)?
+            erased.map_err(CommandError::failed)?
         } else {
             0
         };
@@ -570,7 +575,7 @@ impl Removal<'_> {
 }
 
 async fn sweep(cache: &Cache, as_json: bool) -> Result<()> {
-    let swept = cache.sweep(None).await.map_err(Trouble::failed)?;
+    let swept = cache.sweep(None).await.map_err(CommandError::failed)?;
     if as_json {
         return render::json(&BTreeMap::from([("swept", swept)]));
     }

@@ -11,50 +11,50 @@ use cachalot_core::Problem;
 use crate::arguments::Chat;
 use crate::chat::show::{Level, Show};
 use crate::chat::{pipe, terminal};
+use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::interrupts::Interrupts;
 use crate::models;
-use crate::outcome::{Result, Trouble};
 use crate::permissions;
 use crate::team;
-use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
-use crate::workbench::{Parts, Workbench};
+use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
+use crate::workbench::{Workbench, WorkbenchParts};
 
 /// Runs a chat with the agents of a file: many turns on a terminal, one question through a pipe.
 ///
 /// # Errors
 /// The file or the command line is invalid, or the question could not be answered.
-pub(crate) async fn chat(arguments: &Chat, surroundings: &Surroundings) -> Result<()> {
-    let mut team = team::load(&arguments.file, surroundings)?;
-    permissions::add(&mut team, surroundings);
+pub(crate) async fn chat(arguments: &Chat, process_environment: &ProcessEnvironment) -> Result<()> {
+    let mut team = team::load(&arguments.file, process_environment)?;
+    permissions::add(&mut team, process_environment);
     let team = Arc::new(team);
-    let setting = Setting {
+    let setup = ChatSetup {
         arguments,
-        surroundings,
+        process_environment,
         team,
-        home: surroundings.home(arguments.place.db.as_deref(), None)?,
+        home: process_environment.home(arguments.place.db.as_deref(), None)?,
     };
     if !std::io::stdin().is_terminal() {
-        return pipe::answer(&setting).await;
+        return pipe::answer(&setup).await;
     }
     if arguments.json {
-        return Err(Trouble::usage(
+        return Err(CommandError::usage(
             Problem::new("no-question", "`--json` needs the question on stdin")
                 .help("for instance `echo 'How deep can it dive?' | cachalot chat --json FILE`"),
         ));
     }
-    terminal::converse(&setting).await
+    terminal::run_chat(&setup).await
 }
 
 /// Parameters of a chat.
-pub(crate) struct Setting<'a> {
+pub(crate) struct ChatSetup<'a> {
     pub(crate) arguments: &'a Chat,
-    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) process_environment: &'a ProcessEnvironment,
     pub(crate) team: Arc<Team>,
     pub(crate) home: Home,
 }
 
-impl Setting<'_> {
+impl ChatSetup<'_> {
     /// Returns the verbosity.
     pub(crate) fn level(&self) -> Level {
         match (self.arguments.quiet, self.arguments.verbose) {
@@ -65,7 +65,7 @@ impl Setting<'_> {
     }
 
     /// Returns the command that resumes a session.
-    pub(crate) fn to_go_on(&self, session: &str) -> String {
+    pub(crate) fn resume_command(&self, session: &str) -> String {
         let file = self.arguments.file.display();
         let mut command = format!("cachalot chat {file} --session {session}");
         if let Some(memory) = &self.arguments.place.db {
@@ -83,7 +83,7 @@ impl Setting<'_> {
     }
 
     fn workspace(&self) -> PathBuf {
-        let here = &self.surroundings.directory;
+        let here = &self.process_environment.directory;
         match &self.arguments.workspace {
             Some(path) => here.join(path),
             None => here.clone(),
@@ -98,7 +98,7 @@ impl Setting<'_> {
         let workspace = self.workspace();
         if let Err(error) = std::fs::read_dir(&workspace) {
             let message = format!("the workspace {}: {error}", workspace.display());
-            return Err(Trouble::usage(
+            return Err(CommandError::usage(
                 Problem::new("bad-workspace", message)
                     .help("--workspace names the directory that the tools work in"),
             ));
@@ -109,8 +109,8 @@ impl Setting<'_> {
             memory,
             cache,
             seals,
-        } = Opening {
-            surroundings: self.surroundings,
+        } = EngineOptions {
+            process_environment: self.process_environment,
             home: &self.home,
             run: &run_id(),
             bounds: Bounds::default(),
@@ -122,8 +122,8 @@ impl Setting<'_> {
         if memory.is_none() {
             warn("this chat is not kept: there is no going on with it later");
         }
-        Workbench::new(Parts {
-            surroundings: self.surroundings,
+        Workbench::new(WorkbenchParts {
+            process_environment: self.process_environment,
             home: &self.home,
             workspace: &workspace,
             memory,
@@ -150,7 +150,7 @@ impl Setting<'_> {
         interrupts: &mut Interrupts,
     ) -> Result<cachalot_agent::Chat> {
         let listener = Arc::clone(show) as Arc<dyn Listener>;
-        let mut dependencies = bench.furnish(&self.team, listener, approver)?;
+        let mut dependencies = bench.dependencies_for(&self.team, listener, approver)?;
         dependencies.human_paced = std::io::stdin().is_terminal();
         dependencies.single_turn = !dependencies.human_paced;
         let (team, agent) = (Arc::clone(&self.team), self.arguments.agent.as_deref());
@@ -163,16 +163,16 @@ impl Setting<'_> {
         let begun = tokio::select! {
             begun = beginning => begun,
             _ = interrupts.next() => {
-                return Err(Trouble::Interrupted("nothing was said yet".to_owned()));
+                return Err(CommandError::Interrupted("nothing was said yet".to_owned()));
             }
         };
         let chat = begun.map_err(|error| match error.kind {
             ErrorKind::Definition => {
-                Trouble::usage(Problem::new("unknown-agent", error.to_string()))
+                CommandError::usage(Problem::new("unknown-agent", error.to_string()))
             }
-            _ => Trouble::failed(told(&error)),
+            _ => CommandError::failed(told(&error)),
         })?;
-        show.of(&chat.agent().name, bench.workspace());
+        show.set_context(&chat.agent().name, bench.workspace());
         Ok(chat)
     }
 }

@@ -4,19 +4,19 @@ use cachalot_storage::Algorithm;
 use serde_json::json;
 
 use crate::arguments::Hash;
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 use crate::render;
-use crate::wiring::Surroundings;
+use crate::wiring::ProcessEnvironment;
 
-pub(crate) async fn hash(arguments: &Hash, surroundings: &Surroundings) -> Result<()> {
+pub(crate) async fn hash(arguments: &Hash, process_environment: &ProcessEnvironment) -> Result<()> {
     let algorithm: Algorithm = arguments.algorithm.parse().map_err(|error| {
         let error: cachalot_storage::Error = error;
-        Trouble::usage(cachalot_core::Problem::new(
+        CommandError::usage(cachalot_core::Problem::new(
             "unknown-algorithm",
             error.to_string(),
         ))
     })?;
-    let storage = surroundings.storage()?;
+    let storage = process_environment.storage()?;
     let mut failures = Vec::new();
     let mut documents = Vec::new();
     for uri in &arguments.uri {
@@ -37,7 +37,7 @@ pub(crate) async fn hash(arguments: &Hash, surroundings: &Surroundings) -> Resul
     if failures.is_empty() {
         Ok(())
     } else {
-        Err(Trouble::failed(failures.join("\n")))
+        Err(CommandError::failed(failures.join("\n")))
     }
 }
 

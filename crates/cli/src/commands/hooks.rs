@@ -11,18 +11,18 @@ use cachalot_core::{Digest, DigestKey, Problem, Seals};
 use cachalot_hooks::dialect::parse_input;
 use cachalot_hooks::{AgentLookup, AgentView, Builtins, Event, HookEntry, Hooks, Input};
 use cachalot_memory::in_process::InProcessMemory;
-use cachalot_model::{Configured, Model};
+use cachalot_model::{Model, ModelConfiguration};
 
 use crate::arguments::{HookFlags, HooksCommand, HooksTest};
-use crate::hooks::Answers;
+use crate::command_error::{CommandError, Result, Sources};
+use crate::hooks::ResponseStores;
 use crate::models::models;
-use crate::outcome::{Result, Sources, Trouble};
 use crate::render::verdict;
-use crate::wiring::{Surroundings, Warn};
+use crate::wiring::{ProcessEnvironment, Warn};
 use crate::{hooks, render, team};
 
 /// Usual names of files with hooks.
-const USUAL: [&str; 8] = [
+const USUAL_FILES: [&str; 8] = [
     "hooks.yaml",
     "hooks.yml",
     ".claude/settings.json",
@@ -35,11 +35,11 @@ const USUAL: [&str; 8] = [
 
 pub(crate) async fn run(
     command: &HooksCommand,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     warn: &Warn,
 ) -> Result<()> {
     match command {
-        HooksCommand::Test(arguments) => test(arguments, surroundings, warn).await,
+        HooksCommand::Test(arguments) => test(arguments, process_environment, warn).await,
     }
 }
 
@@ -47,13 +47,17 @@ pub(crate) async fn run(
 ///
 /// # Errors
 /// The event, the input, a file or a hook is invalid. Results of handlers are not errors.
-async fn test(arguments: &HooksTest, surroundings: &Surroundings, warn: &Warn) -> Result<()> {
+async fn test(
+    arguments: &HooksTest,
+    process_environment: &ProcessEnvironment,
+    warn: &Warn,
+) -> Result<()> {
     let event = event(&arguments.event)?;
-    let mut input = input(event, &arguments.input, surroundings)?;
+    let mut input = input(event, &arguments.input, process_environment)?;
     if input.cwd.as_os_str().is_empty() {
-        input.cwd.clone_from(&surroundings.directory);
+        input.cwd.clone_from(&process_environment.directory);
     }
-    let hooks = assemble(arguments, surroundings, &mut input, warn)?;
+    let hooks = assemble(arguments, process_environment, &mut input, warn)?;
     let verdict = hooks.fire(input).await;
     if arguments.json {
         return render::json(&verdict::as_json(event, &verdict));
@@ -65,23 +69,23 @@ async fn test(arguments: &HooksTest, surroundings: &Surroundings, warn: &Warn) -
 fn event(name: &str) -> Result<Event> {
     name.parse().map_err(|_| {
         let names: Vec<&str> = Event::all().map(Event::name).collect();
-        Trouble::usage(
+        CommandError::usage(
             Problem::new("unknown-event", format!("there is no event `{name}`"))
                 .help(did_you_mean(name, &names)),
         )
     })
 }
 
-fn input(event: Event, file: &Path, surroundings: &Surroundings) -> Result<Input> {
+fn input(event: Event, file: &Path, process_environment: &ProcessEnvironment) -> Result<Input> {
     let (name, text) = if file == Path::new("-") {
         ("stdin".to_owned(), from_stdin()?)
     } else {
         let name = file.display().to_string();
-        let text = std::fs::read_to_string(surroundings.directory.join(file));
-        let unreadable = |error| Trouble::usage(crate::agent_file::unreadable(&name, &error));
+        let text = std::fs::read_to_string(process_environment.directory.join(file));
+        let unreadable = |error| CommandError::usage(crate::agent_file::unreadable(&name, &error));
         (name.clone(), text.map_err(unreadable)?)
     };
-    parse_input(event, &text).map_err(|problem| Trouble::Usage {
+    parse_input(event, &text).map_err(|problem| CommandError::Usage {
         problems: vec![Problem {
             message: format!("{name}: {}", problem.message),
             ..problem
@@ -95,29 +99,34 @@ fn from_stdin() -> Result<String> {
     std::io::read_to_string(std::io::stdin()).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidData => {
             let message = "the input on stdin is not UTF-8 text";
-            Trouble::usage(Problem::new("not-utf8", message))
+            CommandError::usage(Problem::new("not-utf8", message))
         }
-        _ => Trouble::failed(format!("the input on stdin: {error}")),
+        _ => CommandError::failed(format!("the input on stdin: {error}")),
     })
 }
 
 /// Creates the hooks under test.
 fn assemble(
     arguments: &HooksTest,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     input: &mut Input,
     warn: &Warn,
 ) -> Result<Hooks> {
     let agent_directory = Arc::new(AgentDirectory::default());
     let lookup = Arc::clone(&agent_directory) as Arc<dyn AgentLookup>;
     let seals = Arc::new(Seals::under(DigestKey::ephemeral()?));
-    let opener = answers(surroundings, &seals, warn).opener();
-    let builtins = Arc::new(hooks::builtins(surroundings, lookup, &seals, opener)?);
+    let opener = answers(process_environment, &seals, warn).opener();
+    let builtins = Arc::new(hooks::builtins(
+        process_environment,
+        lookup,
+        &seals,
+        opener,
+    )?);
     let mut entries: Vec<HookEntry> = Vec::new();
-    let mut configured = Configured::default();
-    let mut view: Arc<dyn AgentView> = Arc::new(Anybody);
+    let mut configured = ModelConfiguration::default();
+    let mut view: Arc<dyn AgentView> = Arc::new(PlaceholderAgent);
     if let Some(file) = &arguments.file {
-        let team = team::load(file, surroundings)?;
+        let team = team::load(file, process_environment)?;
         let wanted = arguments.agent.as_deref();
         let named = wanted.unwrap_or(&input.agent_name);
         let agent = match (team.agent(named), wanted) {
@@ -128,14 +137,17 @@ fn assemble(
         entries.clone_from(&agent.hooks);
         configured.clone_from(&team.configured);
         input.agent_name.clone_from(&agent.name);
-        agent_directory.register(&team, &models(surroundings, configured.clone(), &seals)?);
+        agent_directory.register(
+            &team,
+            &models(process_environment, configured.clone(), &seals)?,
+        );
         view = agent_directory.agent(&agent.name).unwrap_or(view);
     }
     let beside = match arguments.file.is_none() && arguments.hooks.is_empty() {
-        true => beside(&arguments.input, surroundings),
+        true => beside(&arguments.input, process_environment),
         false => Vec::new(),
     };
-    let read = hooks::read_files(&beside, arguments.dialect, surroundings, &builtins)?;
+    let read = hooks::read_files(&beside, arguments.dialect, process_environment, &builtins)?;
     read.warnings
         .iter()
         .for_each(|warning| warn(&warning.to_string()));
@@ -145,24 +157,33 @@ fn assemble(
         dialect: arguments.dialect,
         ..HookFlags::default()
     };
-    entries.extend(hooks::entries(surroundings, &flags, &builtins, warn)?);
+    entries.extend(hooks::entries(
+        process_environment,
+        &flags,
+        &builtins,
+        warn,
+    )?);
     let around = cachalot_hooks::HookDependencies {
         builtins: Arc::clone(&builtins) as Arc<Builtins>,
-        models: models(surroundings, configured, &seals)?,
-        http: surroundings.storage()?.http().clone(),
-        environment: Arc::new(surroundings.environment.clone()),
-        clock: Arc::clone(&surroundings.clock),
-        directory: surroundings.directory.clone(),
+        models: models(process_environment, configured, &seals)?,
+        http: process_environment.storage()?.http().clone(),
+        environment: Arc::new(process_environment.environment.clone()),
+        clock: Arc::clone(&process_environment.clock),
+        directory: process_environment.directory.clone(),
     };
-    Hooks::assemble(entries, &*view, &around).map_err(|problems| Trouble::Usage {
+    Hooks::assemble(entries, &*view, &around).map_err(|problems| CommandError::Usage {
         problems,
         sources: Sources::new(),
     })
 }
 
 /// Returns the response store of the test: in-process and without a ledger.
-fn answers(surroundings: &Surroundings, seals: &Arc<Seals>, warn: &Warn) -> Answers {
-    let clock = &surroundings.clock;
+fn answers(
+    process_environment: &ProcessEnvironment,
+    seals: &Arc<Seals>,
+    warn: &Warn,
+) -> ResponseStores {
+    let clock = &process_environment.clock;
     let cache = Cache::new(Options {
         memory: Some(Arc::new(InProcessMemory::new(Arc::clone(clock)))),
         ledger: Ledger::none(),
@@ -171,36 +192,36 @@ fn answers(surroundings: &Surroundings, seals: &Arc<Seals>, warn: &Warn) -> Answ
         bounds: Bounds::default(),
         warn: Arc::clone(warn),
     });
-    Answers {
+    ResponseStores {
         cache,
         clock: Arc::clone(clock),
         seals: Arc::clone(seals),
         mode: Mode::On,
-        user: surroundings.user(),
-        directory: surroundings.directory.clone(),
+        user: process_environment.user(),
+        directory: process_environment.directory.clone(),
         warn: Arc::clone(warn),
     }
 }
 
-fn unknown_agent(name: &str, team: &cachalot_agent::Team) -> Trouble {
+fn unknown_agent(name: &str, team: &cachalot_agent::Team) -> CommandError {
     let names: Vec<&str> = team.agents.iter().map(|agent| &*agent.name).collect();
     let message = format!("there is no agent `{name}` in the file");
-    Trouble::usage(Problem::new("unknown-agent", message).help(did_you_mean(name, &names)))
+    CommandError::usage(Problem::new("unknown-agent", message).help(did_you_mean(name, &names)))
 }
 
 /// Returns the files with hooks in the directory of the input.
-fn beside(input: &Path, surroundings: &Surroundings) -> Vec<PathBuf> {
+fn beside(input: &Path, process_environment: &ProcessEnvironment) -> Vec<PathBuf> {
     let folder = input.parent().unwrap_or(Path::new(""));
-    let files = USUAL.iter().map(|name| folder.join(name));
+    let files = USUAL_FILES.iter().map(|name| folder.join(name));
     files
-        .filter(|file| surroundings.directory.join(file).is_file())
+        .filter(|file| process_environment.directory.join(file).is_file())
         .collect()
 }
 
 /// Placeholder for an agent without a name, models or sections.
-struct Anybody;
+struct PlaceholderAgent;
 
-impl AgentView for Anybody {
+impl AgentView for PlaceholderAgent {
     fn name(&self) -> &'static str {
         ""
     }

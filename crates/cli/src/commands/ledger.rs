@@ -5,16 +5,20 @@ use cachalot_core::Millis;
 use serde_json::json;
 
 use super::why;
-use crate::arguments::{LedgerCommand, Where};
-use crate::outcome::{Result, Trouble};
+use crate::arguments::{LedgerCommand, StoreArguments};
+use crate::command_error::{CommandError, Result};
 use crate::render;
-use crate::wiring::{Surroundings, Warn};
+use crate::wiring::{ProcessEnvironment, Warn};
 
 /// Erases the details of calls, or deletes calls.
 ///
 /// # Errors
 /// There is no ledger or no such session, or the file cannot be read or written.
-pub(crate) fn run(command: &LedgerCommand, surroundings: &Surroundings, warn: Warn) -> Result<()> {
+pub(crate) fn run(
+    command: &LedgerCommand,
+    process_environment: &ProcessEnvironment,
+    warn: Warn,
+) -> Result<()> {
     match command {
         LedgerCommand::Rm {
             key,
@@ -24,14 +28,16 @@ pub(crate) fn run(command: &LedgerCommand, surroundings: &Surroundings, warn: Wa
             place,
             json,
         } => {
-            let ledger = open(place, surroundings, warn)?;
+            let ledger = open(place, process_environment, warn)?;
             let sessions = sessions(&ledger, session)?;
             let which = match key {
                 Some(key) => Selection::Matching(key),
                 None if sessions.is_empty() => Selection::All,
                 None => Selection::Sessions(&sessions),
             };
-            let calls = ledger.erase(which, *dry_run).map_err(Trouble::failed)?;
+            let calls = ledger
+                .erase(which, *dry_run)
+                .map_err(CommandError::failed)?;
             if *json {
                 return render::json(&json!({ "dry_run": dry_run, "count": calls }));
             }
@@ -45,12 +51,14 @@ pub(crate) fn run(command: &LedgerCommand, surroundings: &Surroundings, warn: Wa
             place,
             json,
         } => {
-            let ledger = open(place, surroundings, warn)?;
+            let ledger = open(place, process_environment, warn)?;
             let which = older_than.map_or(Selection::All, |age| {
                 let age = Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX);
-                Selection::Before(surroundings.clock.now().saturating_sub(age))
+                Selection::Before(process_environment.clock.now().saturating_sub(age))
             });
-            let pruned = ledger.prune(which, *dry_run).map_err(Trouble::failed)?;
+            let pruned = ledger
+                .prune(which, *dry_run)
+                .map_err(CommandError::failed)?;
             if *json {
                 return render::json(&json!({
                     "dry_run": dry_run, "count": pruned.calls, "bytes": pruned.bytes,
@@ -68,10 +76,14 @@ pub(crate) fn run(command: &LedgerCommand, surroundings: &Surroundings, warn: Wa
     }
 }
 
-fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Result<Ledger> {
-    let home = surroundings.home(place.db.as_deref(), None)?;
+fn open(
+    place: &StoreArguments,
+    process_environment: &ProcessEnvironment,
+    warn: Warn,
+) -> Result<Ledger> {
+    let home = process_environment.home(place.db.as_deref(), None)?;
     if !home.ledger.exists() {
-        return Err(Trouble::failed(format!(
+        return Err(CommandError::failed(format!(
             "there is no ledger at {}: nothing was run yet, or it is elsewhere (--db)",
             home.ledger.display()
         )));
@@ -82,9 +94,11 @@ fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Result<Ledger
 /// Returns the full ids of sessions.
 fn sessions(ledger: &Ledger, beginnings: &[String]) -> Result<Vec<String>> {
     let whole = |beginning: &String| {
-        let found = ledger.sessions_of_calls(beginning, why::CANDIDATES + 1);
-        let found = why::only(beginning, found.map_err(Trouble::failed)?)?;
-        found.ok_or_else(|| Trouble::failed(format!("the ledger knows no session `{beginning}`")))
+        let found = ledger.sessions_of_calls(beginning, why::MAX_CANDIDATES + 1);
+        let found = why::resolve_session_id(beginning, found.map_err(CommandError::failed)?)?;
+        found.ok_or_else(|| {
+            CommandError::failed(format!("the ledger knows no session `{beginning}`"))
+        })
     };
     beginnings.iter().map(whole).collect()
 }

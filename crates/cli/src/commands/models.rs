@@ -2,29 +2,32 @@
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::nearest;
-use cachalot_model::{Capabilities, Catalog, Listed, Price, Rates};
+use cachalot_model::{Capabilities, Catalog, CatalogEntry, Price, Rates};
 use serde_json::{Value, json};
 
 use crate::arguments::ModelList;
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 use crate::render;
 use crate::render::table::columns;
 use crate::render::visible::on_one_line;
-use crate::wiring::Surroundings;
+use crate::wiring::ProcessEnvironment;
 
 /// A model of the catalog.
 struct Entry<'a> {
     provider: &'a str,
     name: &'a str,
-    listed: &'a Listed,
+    listed: &'a CatalogEntry,
 }
 
 /// Lists the models of the catalog, or shows all data of one model.
 ///
 /// # Errors
 /// There is no such provider or model, or the user's own catalog file cannot be read.
-pub(crate) fn models(arguments: &ModelList, surroundings: &Surroundings) -> Result<()> {
-    let catalog = crate::models::catalog(surroundings)?;
+pub(crate) fn models(
+    arguments: &ModelList,
+    process_environment: &ProcessEnvironment,
+) -> Result<()> {
+    let catalog = crate::models::catalog(process_environment)?;
     let providers: Vec<&str> = match arguments.provider.as_deref() {
         Some(name) => vec![known_provider(&catalog, name)?],
         None => catalog.providers().collect(),
@@ -96,7 +99,7 @@ fn named<'a>(catalog: &'a Catalog, providers: &[&'a str], name: &str) -> Result<
     Ok(found)
 }
 
-fn unknown((code, what): (&'static str, &str), name: &str, known: Vec<&str>) -> Trouble {
+fn unknown((code, what): (&'static str, &str), name: &str, known: Vec<&str>) -> CommandError {
     let problem = Problem::new(
         code,
         format!("there is no {what} `{}` in the catalog", on_one_line(name)),
@@ -105,7 +108,7 @@ fn unknown((code, what): (&'static str, &str), name: &str, known: Vec<&str>) -> 
         Some(near) => format!("did you mean `{near}`?"),
         None => "`cachalot models` lists the catalog".to_owned(),
     };
-    Trouble::usage(problem.help(help))
+    CommandError::usage(problem.help(help))
 }
 
 /// Formats one table per provider: name, prices and context window.
@@ -138,7 +141,7 @@ fn list(entries: &[Entry<'_>]) -> String {
 
 /// Formats the catalog's data of a model; `unknown` for missing data.
 fn details(entry: &Entry<'_>) -> String {
-    let Listed {
+    let CatalogEntry {
         price,
         limits,
         capabilities,
@@ -243,7 +246,7 @@ fn rate_names(rates: &Rates) -> Vec<(&'static str, Rate)> {
 }
 
 fn to_json(entry: &Entry<'_>) -> Value {
-    let Listed {
+    let CatalogEntry {
         price,
         limits,
         capabilities,

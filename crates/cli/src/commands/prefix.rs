@@ -6,8 +6,8 @@ mod live;
 mod plan;
 
 use crate::arguments::PrefixCommand;
-use crate::outcome::Result;
-use crate::wiring::{Surroundings, Warn};
+use crate::command_error::Result;
+use crate::wiring::{ProcessEnvironment, Warn};
 
 /// Analyzes logs, checks requests before they are sent, and follows running chats.
 ///
@@ -15,13 +15,15 @@ use crate::wiring::{Surroundings, Warn};
 /// A file cannot be read, or a check fails.
 pub(crate) async fn run(
     command: &PrefixCommand,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
     match command {
-        PrefixCommand::Analyze(arguments) => analyze::analyze(arguments, surroundings, warn).await,
-        PrefixCommand::Lint(arguments) => lint::lint(arguments, surroundings),
-        PrefixCommand::Live(arguments) => live::live(arguments, surroundings, warn).await,
-        PrefixCommand::Plan(arguments) => plan::plan(arguments, surroundings, warn).await,
+        PrefixCommand::Analyze(arguments) => {
+            analyze::analyze(arguments, process_environment, warn).await
+        }
+        PrefixCommand::Lint(arguments) => lint::lint(arguments, process_environment),
+        PrefixCommand::Live(arguments) => live::live(arguments, process_environment, warn).await,
+        PrefixCommand::Plan(arguments) => plan::plan(arguments, process_environment, warn).await,
     }
 }

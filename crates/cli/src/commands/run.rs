@@ -20,21 +20,21 @@ use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
 use cachalot_workflow::session::SessionMemory;
 use serde_json::{Map, Value, json};
 
-use super::validate::{Loaded, load};
+use super::validate::{LoadedWorkflow, load};
 use crate::arguments::{HookFlags, Run};
 use crate::backend::Backend;
+use crate::command_error::{CommandError, Result, Sources};
 use crate::interrupts::Interrupts;
-use crate::outcome::{Result, Sources, Trouble};
 use crate::render::progress::{Level, Progress, Sum};
-use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
-use crate::workbench::{Parts, Workbench};
+use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
+use crate::workbench::{Workbench, WorkbenchParts};
 use crate::{input, models, render, team};
 
-pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<()> {
+pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironment) -> Result<()> {
     // Fails before anything is paid for.
     render::stdout::open()?;
     let registry = actions::builtin();
-    let Loaded {
+    let LoadedWorkflow {
         mut agent,
         backend,
         sources,
@@ -42,7 +42,7 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
         &arguments.file,
         &registry,
         arguments.python.language(),
-        surroundings,
+        process_environment,
     )?;
     let refusals = match agent.approve(&arguments.approve) {
         Err(unknown) => unknown,
@@ -51,7 +51,7 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
         Ok(()) => agent.needs_approval().into_iter().collect(),
     };
     if !refusals.is_empty() {
-        return Err(Trouble::Usage {
+        return Err(CommandError::Usage {
             problems: refusals,
             sources,
         });
@@ -65,18 +65,18 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
     let secrets = input::secrets(
         arguments.secrets.as_deref(),
         arguments.secrets_env.as_deref(),
-        &surroundings.environment,
+        &process_environment.environment,
     )?;
     let progress = Arc::new(Progress::new(level(arguments), arguments.ndjson));
     let (runtime, bench) = wire(
         arguments,
-        surroundings,
+        process_environment,
         (&agent, backend),
         secrets,
         registry,
         &progress,
     )?;
-    let scripts = scripts(&agent, surroundings)?;
+    let scripts = scripts(&agent, process_environment)?;
     let ended = if arguments.plan {
         let plan = graph::plan(&agent, initial, &runtime).await;
         if arguments.json || arguments.ndjson {
@@ -106,10 +106,10 @@ async fn run_to_the_end(
     let mut interrupts = Interrupts::listen()?;
     let ended = tokio::select! {
         ended = graph::run(agent, initial, runtime, scripts) => {
-            ended.map_err(|failure| trouble(failure, sources))
+            ended.map_err(|failure| command_error(failure, sources))
         }
         // Dropping the run cancels all work in progress; stored results are kept.
-        how = interrupted(&mut interrupts, runtime) => Err(Trouble::Interrupted(how)),
+        how = interrupted(&mut interrupts, runtime) => Err(CommandError::Interrupted(how)),
     };
     let sum = progress.finish();
     let printed = match &ended {
@@ -124,10 +124,10 @@ async fn run_to_the_end(
 async fn interrupted(interrupts: &mut Interrupts, runtime: &Runtime) -> String {
     interrupts.next().await;
     let mut how = "what was paid for is kept, run it again to go on".to_owned();
-    let under_way = runtime.meter.under_way();
-    if under_way > 0 {
+    let calls_in_progress = runtime.meter.calls_in_progress();
+    if calls_in_progress > 0 {
         let calls = render::count(
-            under_way,
+            calls_in_progress,
             "model call that was cut off",
             "model calls that were cut off",
         );
@@ -164,7 +164,7 @@ fn level(arguments: &Run) -> Level {
 }
 
 /// Converts a failed run to an error, with its place in the file if it has one.
-fn trouble(failure: RunFailure, sources: &Sources) -> Trouble {
+fn command_error(failure: RunFailure, sources: &Sources) -> CommandError {
     let message = failure.to_string();
     let problem = failure.place.as_ref().map(|place: &Place| {
         let mut problem = Problem::new(failure.kind, message.clone()).at(place);
@@ -173,7 +173,7 @@ fn trouble(failure: RunFailure, sources: &Sources) -> Trouble {
         }
         Box::new((problem, sources.clone()))
     });
-    Trouble::Failed { message, problem }
+    CommandError::Failed { message, problem }
 }
 
 /// Returns the help for a missing API key or an unreachable server.
@@ -182,7 +182,7 @@ fn remedy(failure: &RunFailure) -> Option<String> {
         "unauthorized" if failure.message.contains("no key") => {
             let named = |name: &&&str| failure.message.contains(&format!("{name}: no key"));
             let provider = ["openai", "anthropic"].iter().find(named);
-            Some(models::without_a_key(provider.copied()))
+            Some(models::simulator_hint(provider.copied()))
         }
         "connection_error" => models::missing_server(&failure.message),
         _ => None,
@@ -191,7 +191,7 @@ fn remedy(failure: &RunFailure) -> Option<String> {
 
 fn wire(
     arguments: &Run,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     (agent, backend): (&Agent, Backend),
     secrets: BTreeMap<String, Secret<String>>,
     registry: Registry,
@@ -199,7 +199,7 @@ fn wire(
 ) -> Result<(Arc<Runtime>, Workbench)> {
     let settings = &agent.settings;
     let configured = settings.memory.path.as_deref().map(Path::new);
-    let home = surroundings.home(arguments.place.db.as_deref(), configured)?;
+    let home = process_environment.home(arguments.place.db.as_deref(), configured)?;
     let run = run_id();
     let reporter: Arc<dyn Reporter> = progress.clone();
     let warn: Warn = Arc::new(move |message| {
@@ -208,8 +208,8 @@ fn wire(
         });
     });
     let default = Bounds::default();
-    let opening = Opening {
-        surroundings,
+    let opening = EngineOptions {
+        process_environment,
         home: &home,
         run: &run,
         bounds: Bounds {
@@ -229,14 +229,14 @@ fn wire(
         Backend::Sqlite => opening.for_run()?,
         Backend::InProcess => opening.in_process()?,
     };
-    tell_of_short(&secrets, progress);
+    warn_about_short_secrets(&secrets, progress);
     secrets
         .values()
         .for_each(|secret| seals.learn(secret.expose()));
-    let bench = Workbench::new(Parts {
-        surroundings,
+    let bench = Workbench::new(WorkbenchParts {
+        process_environment,
         home: &home,
-        workspace: &surroundings.directory,
+        workspace: &process_environment.directory,
         memory: memory.clone(),
         cache: cache.clone(),
         seals: Arc::clone(&seals),
@@ -248,23 +248,23 @@ fn wire(
         tell: Arc::new(|_| {}),
         servers: Arc::clone(progress) as _,
     })?;
-    let file = surroundings.directory.join(&arguments.file);
+    let file = process_environment.directory.join(&arguments.file);
     // An agent without a name is identified by its file, independent of the path to it.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
     let runtime = Runtime {
-        models: models::models(surroundings, agent.models.clone(), &seals)?,
-        meter: Meter::new(agent.budget.clone(), Arc::clone(&surroundings.clock)),
+        models: models::models(process_environment, agent.models.clone(), &seals)?,
+        meter: Meter::new(agent.budget.clone(), Arc::clone(&process_environment.clock)),
         team: agent.team.clone(),
         houses: Some(Arc::new(bench.clone())),
         session: SessionMemory::default(),
         agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
         run,
-        directory: surroundings.directory.clone(),
-        environment: surroundings.environment.clone(),
+        directory: process_environment.directory.clone(),
+        environment: process_environment.environment.clone(),
         settings: settings.value.clone(),
-        clock: Arc::clone(&surroundings.clock),
-        random: Arc::new(Chance::default()),
-        storage: surroundings.storage()?,
+        clock: Arc::clone(&process_environment.clock),
+        random: Arc::new(RandomNumbers::default()),
+        storage: process_environment.storage()?,
         memory,
         cache,
         mode: mode(arguments),
@@ -277,11 +277,11 @@ fn wire(
 }
 
 /// Warns about short secrets, which also occur in unrelated texts.
-fn tell_of_short(secrets: &BTreeMap<String, Secret<String>>, progress: &Progress) {
+fn warn_about_short_secrets(secrets: &BTreeMap<String, Secret<String>>, progress: &Progress) {
     /// The minimum number of characters of a secret that is not found by chance.
-    const LONG_ENOUGH: usize = 4;
+    const MIN_SECRET_CHARS: usize = 4;
     for (name, secret) in secrets {
-        if (1..LONG_ENOUGH).contains(&secret.expose().chars().count()) {
+        if (1..MIN_SECRET_CHARS).contains(&secret.expose().chars().count()) {
             progress.report(Event::Warning {
                 message: format!(
                     "the secret {name} is very short: whatever holds the same characters is taken for it, and not cached"
@@ -300,22 +300,22 @@ fn mode(arguments: &Run) -> Mode {
     }
 }
 
-fn scripts(agent: &Agent, surroundings: &Surroundings) -> Result<Scripts> {
+fn scripts(agent: &Agent, process_environment: &ProcessEnvironment) -> Result<Scripts> {
     let program = std::env::current_exe()
-        .map_err(|error| Trouble::failed(format!("this program's own file: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("this program's own file: {error}")))?;
     let workers = |limits: &ScriptSettings| {
         let mut workers = WorkerOptions::new(program.clone());
         workers.time_limit = limits.time_limit.unwrap_or(workers.time_limit);
         workers.memory_limit = limits.memory_limit.unwrap_or(workers.memory_limit);
         workers
     };
-    let environment = &surroundings.environment;
+    let environment = &process_environment.environment;
     let mut python3 = Python3Options::new(
         environment
             .iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect(),
-        surroundings.directory.clone(),
+        process_environment.directory.clone(),
     );
     let limits = &agent.settings.python3;
     python3.time_limit = limits.time_limit.unwrap_or(python3.time_limit);
@@ -331,9 +331,9 @@ fn scripts(agent: &Agent, surroundings: &Surroundings) -> Result<Scripts> {
 
 /// Random numbers that decide when a miss cleans up; nothing depends on their quality.
 #[derive(Default)]
-struct Chance(AtomicU64);
+struct RandomNumbers(AtomicU64);
 
-impl Random for Chance {
+impl Random for RandomNumbers {
     fn unit(&self) -> f64 {
         let mut bytes = [0; 8];
         let bits = match getrandom::fill(&mut bytes) {

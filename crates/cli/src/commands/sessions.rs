@@ -11,12 +11,12 @@ use cachalot_core::clock::iso8601;
 use cachalot_prompt::{SessionFilter, SessionOverview, SessionSummary, Sessions};
 use serde_json::{Value, json};
 
-use crate::arguments::{SessionsCommand, Where};
+use crate::arguments::{SessionsCommand, StoreArguments};
 use crate::chat::sum::dollars;
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 use crate::render;
 use crate::render::visible::on_one_line;
-use crate::wiring::{Opening, Surroundings, Warn};
+use crate::wiring::{EngineOptions, ProcessEnvironment, Warn};
 
 /// Lists, shows, draws, exports and removes sessions.
 ///
@@ -24,12 +24,12 @@ use crate::wiring::{Opening, Surroundings, Warn};
 /// There is no store or no such session, or the store fails.
 pub(crate) async fn run(
     command: &SessionsCommand,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
     match command {
         SessionsCommand::Ls { place, all, json } => {
-            let sessions = open(place, surroundings, warn)?;
+            let sessions = open(place, process_environment, warn)?;
             list(&sessions, *all, *json).await
         }
         SessionsCommand::Show {
@@ -38,11 +38,11 @@ pub(crate) async fn run(
             json,
             raw,
         } => {
-            let sessions = open(place, surroundings, Arc::clone(&warn))?;
+            let sessions = open(place, process_environment, Arc::clone(&warn))?;
             let session = sessions
                 .open(id)
                 .await
-                .map_err(Trouble::failed)?
+                .map_err(CommandError::failed)?
                 .ok_or_else(|| absent(id))?;
             if session.holds_secrets() {
                 warn("the session holds something that was known as a secret when it was written");
@@ -50,7 +50,7 @@ pub(crate) async fn run(
             match (raw, json) {
                 (true, _) => show::raw(&session),
                 (_, true) => show::json(&session),
-                _ => show::people(&session),
+                _ => show::print_text(&session),
             }
         }
         SessionsCommand::Rm {
@@ -59,13 +59,13 @@ pub(crate) async fn run(
             place,
             json,
         } => {
-            let home = surroundings.home(place.db.as_deref(), None)?;
+            let home = process_environment.home(place.db.as_deref(), None)?;
             let ledger = Ledger::at(&home.ledger, "", Arc::clone(&warn));
-            let sessions = open(place, surroundings, warn)?;
+            let sessions = open(place, process_environment, warn)?;
             remove(&sessions, &ledger, ids, *all, *json).await
         }
         SessionsCommand::Tree { agent, place, json } => {
-            let sessions = open(place, surroundings, warn)?;
+            let sessions = open(place, process_environment, warn)?;
             tree::tree(&sessions, agent.as_deref(), *json).await
         }
         SessionsCommand::Export {
@@ -75,8 +75,8 @@ pub(crate) async fn run(
             with_secrets,
             place,
         } => {
-            let home = surroundings.home(place.db.as_deref(), None)?;
-            let sessions = open(place, surroundings, Arc::clone(&warn))?;
+            let home = process_environment.home(place.db.as_deref(), None)?;
+            let sessions = open(place, process_environment, Arc::clone(&warn))?;
             let export = export::Export {
                 ids,
                 all: *all,
@@ -87,16 +87,20 @@ pub(crate) async fn run(
             export.run(&sessions, &home).await
         }
         SessionsCommand::Sweep { place, json } => {
-            let sessions = open(place, surroundings, warn)?;
+            let sessions = open(place, process_environment, warn)?;
             sweep(&sessions, *json).await
         }
     }
 }
 
-pub(crate) fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Result<Sessions> {
-    let home = surroundings.home(place.db.as_deref(), None)?;
-    let engine = Opening {
-        surroundings,
+pub(crate) fn open(
+    place: &StoreArguments,
+    process_environment: &ProcessEnvironment,
+    warn: Warn,
+) -> Result<Sessions> {
+    let home = process_environment.home(place.db.as_deref(), None)?;
+    let engine = EngineOptions {
+        process_environment,
         home: &home,
         run: "",
         bounds: Bounds::default(),
@@ -107,31 +111,31 @@ pub(crate) fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Re
     .for_inspection()?;
     let memory = engine
         .memory
-        .ok_or_else(|| Trouble::failed("there is no memory"))?;
+        .ok_or_else(|| CommandError::failed("there is no memory"))?;
     Ok(Sessions::new(
         memory,
-        Arc::clone(&surroundings.clock),
+        Arc::clone(&process_environment.clock),
         engine.seals,
     ))
 }
 
-fn absent(id: &str) -> Trouble {
+fn absent(id: &str) -> CommandError {
     let id = on_one_line(id);
-    Trouble::failed(format!(
+    CommandError::failed(format!(
         "there is no session `{id}`; `cachalot sessions ls` lists them"
     ))
 }
 
-async fn every(sessions: &Sessions, parent: Option<&str>) -> Result<Vec<SessionSummary>> {
+async fn all_sessions(sessions: &Sessions, parent: Option<&str>) -> Result<Vec<SessionSummary>> {
     let listing = SessionFilter {
         parent,
         ..SessionFilter::default()
     };
-    sessions.list(&listing).await.map_err(Trouble::failed)
+    sessions.list(&listing).await.map_err(CommandError::failed)
 }
 
 async fn list(sessions: &Sessions, all: bool, as_json: bool) -> Result<()> {
-    let mut found = every(sessions, None).await?;
+    let mut found = all_sessions(sessions, None).await?;
     found.retain(|summary| {
         let delegated = matches!(&summary.state, Ok(overview) if overview.head.parent.is_some());
         all || !delegated
@@ -212,12 +216,12 @@ async fn remove(
 ) -> Result<()> {
     let mut chosen = Vec::new();
     if all {
-        let found = every(sessions, None).await?;
+        let found = all_sessions(sessions, None).await?;
         chosen.extend(found.into_iter().map(|summary| summary.id));
     }
     for id in ids {
         // All ids are resolved before any session is removed.
-        let found = sessions.resolve(id).await.map_err(Trouble::failed)?;
+        let found = sessions.resolve(id).await.map_err(CommandError::failed)?;
         let found = found.ok_or_else(|| absent(id))?;
         if !chosen.contains(&found) {
             chosen.push(found);
@@ -226,7 +230,7 @@ async fn remove(
     let mut next = 0;
     while let Some(id) = chosen.get(next).cloned() {
         next += 1;
-        for child in every(sessions, Some(&id)).await? {
+        for child in all_sessions(sessions, Some(&id)).await? {
             if !chosen.contains(&child.id) {
                 chosen.push(child.id);
             }
@@ -238,10 +242,10 @@ async fn remove(
     } else {
         Selection::Sessions(&chosen)
     };
-    ledger.erase(which, false).map_err(Trouble::failed)?;
+    ledger.erase(which, false).map_err(CommandError::failed)?;
     let mut removed = Vec::new();
     for id in chosen {
-        if sessions.remove(&id).await.map_err(Trouble::failed)? {
+        if sessions.remove(&id).await.map_err(CommandError::failed)? {
             removed.push(id);
         }
     }
@@ -259,7 +263,7 @@ async fn remove(
 
 /// Erases pieces that no session needs.
 async fn sweep(sessions: &Sessions, as_json: bool) -> Result<()> {
-    let swept = sessions.sweep().await.map_err(Trouble::failed)?;
+    let swept = sessions.sweep().await.map_err(CommandError::failed)?;
     if as_json {
         return render::json(&json!({"pieces": swept.pieces, "bytes": swept.bytes}));
     }

@@ -3,24 +3,27 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use cachalot_simulator::{Options, Script, Simulator};
+use cachalot_simulator::{Script, Simulator, SimulatorOptions};
 
 use crate::agent_file::unreadable;
 use crate::arguments::Simulate;
+use crate::command_error::{CommandError, Result, Sources};
 use crate::interrupts::Interrupts;
-use crate::outcome::{Result, Sources, Trouble};
 use crate::render;
-use crate::wiring::Surroundings;
+use crate::wiring::ProcessEnvironment;
 
 /// Runs the simulator until it is interrupted.
-pub(crate) async fn simulate(arguments: &Simulate, surroundings: &Surroundings) -> Result<()> {
+pub(crate) async fn simulate(
+    arguments: &Simulate,
+    process_environment: &ProcessEnvironment,
+) -> Result<()> {
     let script = match &arguments.script {
         None => Script::built_in(),
         Some(path) => {
             let name = path.to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(surroundings.directory.join(path))
-                .map_err(|error| Trouble::usage(unreadable(&name, &error)))?;
-            Script::parse(&name, &text).map_err(|problems| Trouble::Usage {
+            let text = std::fs::read_to_string(process_environment.directory.join(path))
+                .map_err(|error| CommandError::usage(unreadable(&name, &error)))?;
+            Script::parse(&name, &text).map_err(|problems| CommandError::Usage {
                 problems,
                 sources: Sources::from([(name, text)]),
             })?
@@ -28,14 +31,14 @@ pub(crate) async fn simulate(arguments: &Simulate, surroundings: &Surroundings) 
     };
     let mut interrupts = Interrupts::listen()?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
-    let running = Simulator::start(Options {
+    let running = Simulator::start(SimulatorOptions {
         address,
         script,
-        clock: Arc::clone(&surroundings.clock),
+        clock: Arc::clone(&process_environment.clock),
     })
     .await
     .map_err(|error| {
-        Trouble::failed(format!(
+        CommandError::failed(format!(
             "cannot listen on {address}: {error}; another port can be named with --port (0: any that is free)"
         ))
     })?;
@@ -47,7 +50,7 @@ pub(crate) async fn simulate(arguments: &Simulate, surroundings: &Surroundings) 
     ))?;
     render::err("Ctrl-C ends it");
     tokio::select! {
-        () = running.stopped() => Err(Trouble::failed("the server ended by itself")),
+        () = running.stopped() => Err(CommandError::failed("the server ended by itself")),
         _ = interrupts.next() => {
             running.stop().await;
             Ok(())

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::agent_file::{AgentFile, Kind};
 use crate::arguments::Validate;
 use crate::backend::Backend;
-use crate::outcome::{Result, Sources, Trouble};
-use crate::wiring::Surroundings;
+use crate::command_error::{CommandError, Result, Sources};
+use crate::wiring::ProcessEnvironment;
 use crate::{hooks, render, team};
 
 /// A workflow, its backend and its text.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedWorkflow {
     pub(crate) agent: format::Agent,
     pub(crate) backend: Backend,
     pub(crate) sources: Sources,
@@ -29,18 +29,18 @@ pub(crate) fn load(
     file: &Path,
     registry: &actions::Registry,
     runner: Option<Language>,
-    surroundings: &Surroundings,
-) -> Result<Loaded> {
-    let source = AgentFile::read(file, surroundings)?;
-    match workflow(&source, registry, runner, surroundings)? {
-        Ok((agent, backend)) => Ok(Loaded {
+    process_environment: &ProcessEnvironment,
+) -> Result<LoadedWorkflow> {
+    let source = AgentFile::read(file, process_environment)?;
+    match workflow(&source, registry, runner, process_environment)? {
+        Ok((agent, backend)) => Ok(LoadedWorkflow {
             sources: source.sources(&agent.warnings),
             agent,
             backend,
         }),
         Err(problems) => {
             let root = source.parse().ok();
-            let team = root.filter(|root| Kind::of(root) == Kind::Team);
+            let team = root.filter(|root| Kind::from_root(root) == Kind::Team);
             let problems = team.map_or(problems, |root| vec![not_a_workflow(&source.name, &root)]);
             Err(source.wrong(problems))
         }
@@ -55,10 +55,10 @@ fn workflow(
     source: &AgentFile,
     registry: &actions::Registry,
     runner: Option<Language>,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
 ) -> Result<std::result::Result<(format::Agent, Backend), Vec<Problem>>> {
-    let environment = &surroundings.environment;
-    let builtins = hooks::for_reading(surroundings)?;
+    let environment = &process_environment.environment;
+    let builtins = hooks::for_reading(process_environment)?;
     let loaded = format::load_for(
         &source.name,
         &source.text,
@@ -79,17 +79,17 @@ fn workflow(
         Ok(agent) => {
             for agent in std::iter::once(&agent).chain(agent.subgraphs()) {
                 let refusals =
-                    crate::models::refusals(&agent.models, &agent.efforts, surroundings)?;
+                    crate::models::refusals(&agent.models, &agent.efforts, process_environment)?;
                 // Subgraphs share models that they do not set.
                 let new = refusals.into_iter().filter(|it| !problems.contains(it));
                 let new: Vec<Problem> = new.collect();
                 problems.extend(new);
             }
             if let Some(team) = &agent.team {
-                problems.extend(team::problems_of_models(team, surroundings)?);
+                problems.extend(team::problems_of_models(team, process_environment)?);
                 problems.extend(team.check_permissions());
             }
-            match Backend::of(&agent.settings.memory) {
+            match Backend::from_settings(&agent.settings.memory) {
                 Ok(backend) if problems.is_empty() => return Ok(Ok((agent, backend))),
                 Ok(_) => {}
                 Err(problem) => problems.push(*problem),
@@ -110,22 +110,22 @@ fn not_a_workflow(name: &str, root: &cachalot_core::tree::Node) -> Problem {
 }
 
 /// Description of a valid file, and its warnings.
-struct Valid {
+struct ValidFile {
     holds: String,
     warnings: Vec<Problem>,
     sources: Sources,
 }
 
-fn check(arguments: &Validate, surroundings: &Surroundings) -> Result<Valid> {
-    let source = AgentFile::read(&arguments.file, surroundings)?;
+fn check(arguments: &Validate, process_environment: &ProcessEnvironment) -> Result<ValidFile> {
+    let source = AgentFile::read(&arguments.file, process_environment)?;
     let root = match source.parse() {
         Ok(root) => root,
         Err(problems) => return Err(source.wrong(problems)),
     };
-    match Kind::of(&root) {
+    match Kind::from_root(&root) {
         Kind::Team => {
-            let team = team::read(source, &root, surroundings)?;
-            Ok(Valid {
+            let team = team::read(source, &root, process_environment)?;
+            Ok(ValidFile {
                 holds: render::count(team.agents.len() as u64, "agent", "agents"),
                 warnings: Vec::new(),
                 sources: Sources::new(),
@@ -135,14 +135,14 @@ fn check(arguments: &Validate, surroundings: &Surroundings) -> Result<Valid> {
             &source,
             &actions::builtin(),
             arguments.python.language(),
-            surroundings,
+            process_environment,
         )? {
             Ok((agent, _)) => {
                 agent
                     .team
                     .iter()
                     .for_each(|team| team::warn_of(&team.warnings));
-                Ok(Valid {
+                Ok(ValidFile {
                     holds: render::count(agent.node_names().count() as u64, "node", "nodes"),
                     sources: source.sources(&agent.warnings),
                     warnings: agent.warnings,
@@ -153,8 +153,11 @@ fn check(arguments: &Validate, surroundings: &Surroundings) -> Result<Valid> {
     }
 }
 
-pub(crate) fn validate(arguments: &Validate, surroundings: &Surroundings) -> Result<()> {
-    let checked = check(arguments, surroundings);
+pub(crate) fn validate(
+    arguments: &Validate,
+    process_environment: &ProcessEnvironment,
+) -> Result<()> {
+    let checked = check(arguments, process_environment);
     if !arguments.json {
         let valid = checked?;
         if !valid.warnings.is_empty() {
@@ -177,7 +180,7 @@ pub(crate) fn validate(arguments: &Validate, surroundings: &Surroundings) -> Res
         Ok(valid) => render::json(&json!({
             "valid": true, "problems": [], "warnings": listed(&valid.warnings, true),
         })),
-        Err(Trouble::Usage {
+        Err(CommandError::Usage {
             problems,
             sources: _,
         }) => {
@@ -186,7 +189,7 @@ pub(crate) fn validate(arguments: &Validate, surroundings: &Surroundings) -> Res
                 "problems": listed(&problems, false),
                 "warnings": listed(&problems, true),
             }))?;
-            Err(Trouble::Usage {
+            Err(CommandError::Usage {
                 problems: Vec::new(),
                 sources: Sources::new(),
             })

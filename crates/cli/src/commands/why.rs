@@ -3,25 +3,29 @@
 use cachalot_cache::{Explanation, Ledger, LedgerError};
 
 use crate::arguments::Why;
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 use crate::render;
-use crate::wiring::{Surroundings, Warn};
+use crate::wiring::{ProcessEnvironment, Warn};
 
 /// The maximum number of sessions that are named if an id is ambiguous.
-pub(crate) const CANDIDATES: u32 = 10;
+pub(crate) const MAX_CANDIDATES: u32 = 10;
 
-pub(crate) fn why(arguments: &Why, surroundings: &Surroundings, warn: Warn) -> Result<()> {
-    let home = surroundings.home(arguments.place.db.as_deref(), None)?;
+pub(crate) fn why(
+    arguments: &Why,
+    process_environment: &ProcessEnvironment,
+    warn: Warn,
+) -> Result<()> {
+    let home = process_environment.home(arguments.place.db.as_deref(), None)?;
     let ledger = Ledger::at(&home.ledger, "why", warn);
     let explained = match &arguments.key {
-        Some(key) => of_key(&ledger, key)?,
-        None => ledger.explain(None).map_err(Trouble::failed)?,
+        Some(key) => explain_key(&ledger, key)?,
+        None => ledger.explain(None).map_err(CommandError::failed)?,
     };
     let Some(explanation) = explained else {
         let path = home.ledger.display();
-        return Err(Trouble::failed(match &arguments.key {
+        return Err(CommandError::failed(match &arguments.key {
             Some(key) => format!("the ledger {path} knows no call of {key}"),
-            None => match newest_session(&ledger).map_err(Trouble::failed)? {
+            None => match newest_session(&ledger).map_err(CommandError::failed)? {
                 Some(session) => format!(
                     "nothing was called that the cache could have answered: the ledger {path} tells of answers of models alone; `cachalot why SESSION` explains the last one of a session, `cachalot why {session}` that of the newest"
                 ),
@@ -37,15 +41,15 @@ pub(crate) fn why(arguments: &Why, surroundings: &Surroundings, warn: Warn) -> R
 }
 
 /// Returns the last call under a key or a handle, or of the only session whose id begins with `key`.
-fn of_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
-    let explained = ledger.explain(Some(key)).map_err(Trouble::failed)?;
+fn explain_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
+    let explained = ledger.explain(Some(key)).map_err(CommandError::failed)?;
     if explained.is_some() || key.is_empty() {
         return Ok(explained);
     }
-    let sessions = ledger.sessions(key, CANDIDATES + 1);
-    match only(key, sessions.map_err(Trouble::failed)?)? {
+    let sessions = ledger.sessions(key, MAX_CANDIDATES + 1);
+    match resolve_session_id(key, sessions.map_err(CommandError::failed)?)? {
         None => Ok(None),
-        Some(session) => ledger.explain(Some(&session)).map_err(Trouble::failed),
+        Some(session) => ledger.explain(Some(&session)).map_err(CommandError::failed),
     }
 }
 
@@ -53,7 +57,10 @@ fn of_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
 ///
 /// # Errors
 /// Several sessions begin with it.
-pub(crate) fn only(beginning: &str, mut found: Vec<String>) -> Result<Option<String>> {
+pub(crate) fn resolve_session_id(
+    beginning: &str,
+    mut found: Vec<String>,
+) -> Result<Option<String>> {
     match found.as_slice() {
         _ if found.iter().any(|session| session == beginning) => Ok(Some(beginning.to_owned())),
         [] | [_] => Ok(found.pop()),
@@ -65,14 +72,14 @@ fn newest_session(ledger: &Ledger) -> std::result::Result<Option<String>, Ledger
     Ok(ledger.sessions("", 1)?.pop())
 }
 
-fn ambiguous(beginning: &str, sessions: &[String]) -> Trouble {
-    let named = sessions.iter().take(CANDIDATES as usize);
+fn ambiguous(beginning: &str, sessions: &[String]) -> CommandError {
+    let named = sessions.iter().take(MAX_CANDIDATES as usize);
     let mut named: Vec<String> = named.map(|session| format!("`{session}`")).collect();
     if sessions.len() > named.len() {
         named.push("…".to_owned());
     }
     let named = named.join(", ");
-    Trouble::failed(format!(
+    CommandError::failed(format!(
         "several sessions begin with `{beginning}`: {named}; give more of the name"
     ))
 }

@@ -4,10 +4,10 @@ use cachalot_core::Place;
 use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
 /// The maximum length of a line in characters; longer lines are cut.
-const LONGEST: usize = 160;
+const MAX_LINE_CHARS: usize = 160;
 
 /// The number of characters of a cut line before the place.
-const BEFORE: usize = 60;
+const CHARS_BEFORE_PLACE: usize = 60;
 
 /// Text of a file with long lines cut, and a place in it.
 pub(crate) struct Excerpt {
@@ -20,7 +20,7 @@ pub(crate) struct Excerpt {
 impl Excerpt {
     /// Cuts long lines of `text`; the line of `place` is cut around it. Returns `None` if the place is not in
     /// the text.
-    pub(crate) fn of(text: &str, place: &Place) -> Option<Self> {
+    pub(crate) fn new(text: &str, place: &Place) -> Option<Self> {
         let marked = text.get(place.start..place.start.checked_add(place.len)?)?;
         // A place that spans several lines is shown by its first line.
         let marked = marked.split('\n').next().unwrap_or_default();
@@ -51,9 +51,9 @@ impl Excerpt {
 
     fn marked_line(&mut self, line: &str, at: usize, marked: &str) {
         let column = line[..at].chars().count();
-        let long = line.chars().nth(LONGEST).is_some();
+        let long = line.chars().nth(MAX_LINE_CHARS).is_some();
         let from = if long {
-            column.saturating_sub(BEFORE)
+            column.saturating_sub(CHARS_BEFORE_PLACE)
         } else {
             0
         };
@@ -80,7 +80,7 @@ impl Excerpt {
         let rest = &line[start..];
         let length = rest
             .char_indices()
-            .nth(LONGEST)
+            .nth(MAX_LINE_CHARS)
             .map_or(rest.len(), |(at, _)| at);
         if from > 0 {
             self.text.push('…');
@@ -139,7 +139,7 @@ mod tests {
             start,
             len,
         };
-        Excerpt::of(text, &place).unwrap()
+        Excerpt::new(text, &place).unwrap()
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
                 shown
                     .text
                     .lines()
-                    .all(|line| line.chars().count() <= LONGEST + 2)
+                    .all(|line| line.chars().count() <= MAX_LINE_CHARS + 2)
             );
             assert_eq!(shown.text.lines().count(), 3);
             let label = &shown.text[shown.start..][..shown.length];
@@ -191,7 +191,7 @@ mod tests {
         };
         for (start, len) in [(3, 1), (1, 9), (usize::MAX, 2), (2, 1)] {
             assert!(
-                Excerpt::of("aé", &place(start, len)).is_none(),
+                Excerpt::new("aé", &place(start, len)).is_none(),
                 "{start} {len}"
             );
         }

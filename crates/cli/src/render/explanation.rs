@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::spend;
 
 /// The maximum length of a value; longer values are cut.
-const LONGEST: usize = 160;
+const MAX_VALUE_CHARS: usize = 160;
 
 /// The number of common characters that are shown before two long values differ.
-const BEFORE: usize = 30;
+const CHARS_BEFORE_DIFFERENCE: usize = 30;
 
 /// Fields of a broken prefix that its reason already contains.
-const IN_REASON: [&str; 4] = ["lost_tokens", "lost_cost", "place", "cause"];
+const FIELDS_IN_REASON: [&str; 4] = ["lost_tokens", "lost_cost", "place", "cause"];
 
 /// Renders the explanation as text.
 pub(crate) fn render(explanation: &Explanation) -> String {
@@ -72,7 +72,7 @@ fn known(call: &Row) -> Vec<String> {
     let read_it_all = tokens("read_from_its_cache") >= tokens("could_have_read");
     let fields = fields.into_iter().flatten();
     fields
-        .filter(|(name, _)| !IN_REASON.contains(&name.as_str()))
+        .filter(|(name, _)| !FIELDS_IN_REASON.contains(&name.as_str()))
         .filter(|(name, _)| !(read_it_all && *name == "could_have_read"))
         .map(|(name, value)| {
             let value = match value {
@@ -146,7 +146,7 @@ fn difference(difference: &Difference) -> String {
         (Some(old), Some(new)) => {
             let (old, new) = (old.to_string(), new.to_string());
             // The common beginning is not shown: it would take the space of the difference.
-            let from = match differ_at(&old, &new).checked_sub(BEFORE) {
+            let from = match differ_at(&old, &new).checked_sub(CHARS_BEFORE_DIFFERENCE) {
                 Some(from) if [&old, &new].iter().any(|text| is_long(text)) => from,
                 _ => 0,
             };
@@ -167,7 +167,7 @@ fn value(value: &Value) -> String {
 }
 
 fn is_long(text: &str) -> bool {
-    text.chars().nth(LONGEST).is_some()
+    text.chars().nth(MAX_VALUE_CHARS).is_some()
 }
 
 /// Returns the number of characters that two texts have in common at the beginning.
@@ -176,12 +176,12 @@ fn differ_at(old: &str, new: &str) -> usize {
     both.take_while(|(old, new)| old == new).count()
 }
 
-/// Returns at most [`LONGEST`] characters of a text from the given one on, with `…` where text is left out.
+/// Returns at most [`MAX_VALUE_CHARS`] characters of a text from the given one on, with `…` where text is left out.
 fn part(text: &str, from: usize) -> String {
-    let shown: String = text.chars().skip(from).take(LONGEST).collect();
+    let shown: String = text.chars().skip(from).take(MAX_VALUE_CHARS).collect();
     let left_out = |something: bool| if something { "…" } else { "" };
     let before = left_out(from > 0);
-    let after = left_out(text.chars().nth(from + LONGEST).is_some());
+    let after = left_out(text.chars().nth(from + MAX_VALUE_CHARS).is_some());
     format!("{before}{shown}{after}")
 }
 
@@ -205,8 +205,8 @@ mod tests {
         for (shown, word) in [(old, "old"), (new, "new")] {
             let expected = format!(
                 "…{}{word}{}…",
-                "é".repeat(BEFORE),
-                "z".repeat(LONGEST - BEFORE - 3)
+                "é".repeat(CHARS_BEFORE_DIFFERENCE),
+                "z".repeat(MAX_VALUE_CHARS - CHARS_BEFORE_DIFFERENCE - 3)
             );
             assert!(shown.ends_with(&expected), "{shown}");
         }

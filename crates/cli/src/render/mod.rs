@@ -17,7 +17,7 @@ use std::time::Duration;
 use cachalot_core::Spend;
 use serde::Serialize;
 
-use crate::outcome::Result;
+use crate::command_error::Result;
 
 /// Prints one indented JSON document on stdout.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {

@@ -8,26 +8,26 @@ use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
 use super::excerpt::Excerpt;
 
 /// A problem as miette renders it.
-struct Shown<'a> {
+struct ProblemReport<'a> {
     problem: &'a Problem,
     source: Option<Excerpt>,
 }
 
-impl std::fmt::Debug for Shown<'_> {
+impl std::fmt::Debug for ProblemReport<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Debug::fmt(self.problem, f)
     }
 }
 
-impl std::fmt::Display for Shown<'_> {
+impl std::fmt::Display for ProblemReport<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.problem.message)
     }
 }
 
-impl std::error::Error for Shown<'_> {}
+impl std::error::Error for ProblemReport<'_> {}
 
-impl Diagnostic for Shown<'_> {
+impl Diagnostic for ProblemReport<'_> {
     fn code<'b>(&'b self) -> Option<Box<dyn std::fmt::Display + 'b>> {
         Some(Box::new(self.problem.code))
     }
@@ -64,17 +64,17 @@ pub(crate) fn render(problems: &[Problem], sources: &BTreeMap<String, String>) -
         let source = problem
             .place
             .as_ref()
-            .and_then(|place| Excerpt::of(sources.get(&*place.file)?, place));
-        let shown = Shown { problem, source };
-        text.push_str(&format!("{}\n", Rendered(&handler, &shown)));
+            .and_then(|place| Excerpt::new(sources.get(&*place.file)?, place));
+        let shown = ProblemReport { problem, source };
+        text.push_str(&format!("{}\n", RenderedReport(&handler, &shown)));
     }
     text
 }
 
 /// Calls the handler from `Display`, which provides the formatter that it needs.
-struct Rendered<'a>(&'a miette::MietteHandler, &'a Shown<'a>);
+struct RenderedReport<'a>(&'a miette::MietteHandler, &'a ProblemReport<'a>);
 
-impl std::fmt::Display for Rendered<'_> {
+impl std::fmt::Display for RenderedReport<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         miette::ReportHandler::debug(self.0, self.1, f)
     }

@@ -47,7 +47,7 @@ struct State {
 }
 
 /// The maximum number of such runs of one node that get a line each, except at the level `Verbose`.
-const PLAIN_LINES: u32 = 20;
+const MAX_PLAIN_LINES: u32 = 20;
 
 /// Payments and savings of a run.
 pub(crate) struct Sum {
@@ -170,9 +170,9 @@ impl Progress {
             *times = times.saturating_add(1);
             let times = *times;
             drop(state);
-            if times <= PLAIN_LINES || self.level == Level::Verbose {
+            if times <= MAX_PLAIN_LINES || self.level == Level::Verbose {
                 self.line(&self.plain_line(node, "ran", took));
-            } else if times == PLAIN_LINES + 1 {
+            } else if times == MAX_PLAIN_LINES + 1 {
                 let more = self.style.faint("runs again; --verbose shows every time");
                 self.line(&format!("{node:<24} {more}"));
             }
@@ -343,7 +343,7 @@ impl cachalot_tools::mcp::Reporter for Progress {
         self.report(Event::Warning { message });
     }
 
-    fn server_said(&self, server: &str, line: &str) {
+    fn server_output(&self, server: &str, line: &str) {
         if self.level == Level::Verbose {
             let server = on_one_line(server);
             let said = self.style.faint(&format!("{server} |"));
@@ -352,6 +352,6 @@ impl cachalot_tools::mcp::Reporter for Progress {
     }
 
     fn progress(&self, tool: &str, text: &str) {
-        self.server_said(tool, text);
+        self.server_output(tool, text);
     }
 }

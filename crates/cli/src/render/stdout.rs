@@ -6,7 +6,7 @@
 
 use std::io::Write;
 
-use crate::outcome::Result;
+use crate::command_error::Result;
 
 /// Opens standard output without a buffer.
 ///
@@ -16,7 +16,7 @@ use crate::outcome::Result;
 pub(crate) fn open() -> Result<impl Write + Send> {
     use std::os::fd::AsFd as _;
     if at_start::closed() {
-        return Err(crate::outcome::Trouble::failed(
+        return Err(crate::command_error::CommandError::failed(
             "standard output is closed, so that the result would be lost: send it somewhere, for instance to /dev/null",
         ));
     }

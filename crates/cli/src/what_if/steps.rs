@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::{Digest, Millis};
-use cachalot_model::marking::Style;
+use cachalot_model::marker_rules::MarkerStyle;
 use cachalot_model::wire::Rendered;
-use cachalot_model::{Block, Format, Marking, Message, Role, ToolResult};
+use cachalot_model::{Block, Format, MarkerRules, Message, Role, ToolResult};
 use cachalot_prefix::log::LoggedRequest;
 use cachalot_prompt::{Level, Namespace, Node, Prompt, Session, normal};
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::Step;
 
 /// Returns the request of a log line. A line without a time counts as sent `pause` after the line before.
-pub(crate) fn of_log(logged: &LoggedRequest, before: Option<Millis>, pause: Millis) -> Step {
+pub(crate) fn from_log(logged: &LoggedRequest, before: Option<Millis>, pause: Millis) -> Step {
     let request = &logged.request;
     Step {
         format: request.format,
@@ -42,7 +42,7 @@ fn settings(namespace: &Namespace) -> Digest {
 }
 
 /// Returns the requests of a session: one per answer, `pause` apart. Their original markers are unknown.
-pub(crate) fn of_session(session: &Session, pause: Millis) -> Vec<Step> {
+pub(crate) fn from_session(session: &Session, pause: Millis) -> Vec<Step> {
     let head = &session.head;
     let messages = session.prompt.messages();
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
@@ -69,20 +69,23 @@ pub(crate) fn of_session(session: &Session, pause: Millis) -> Vec<Step> {
 
 /// Returns the same prompt with texts as lists of one block, where the format has both, and with the roles
 /// and blocks of its messages parsed. Otherwise there is no place for a marker, and turns cannot be detected.
-pub(super) fn markable(prompt: &Prompt, format: Format, marking: &Marking) -> Prompt {
+pub(super) fn markable(prompt: &Prompt, format: Format, marker_rules: &MarkerRules) -> Prompt {
     let nodes = prompt.nodes();
     let of = |level: Level| nodes.iter().filter(move |node| node.level == level);
-    let render =
-        |level| -> Vec<Rendered> { of(level).map(|node| piece(node, format, marking)).collect() };
+    let render = |level| -> Vec<Rendered> {
+        of(level)
+            .map(|node| piece(node, format, marker_rules))
+            .collect()
+    };
     let begun = Prompt::begin(&render(Level::Tool), &render(Level::System));
     of(Level::Message).fold(begun, |prompt, node| {
-        let rendered = piece(node, format, marking);
+        let rendered = piece(node, format, marker_rules);
         prompt.append(&[rendered], Arc::new(source(&node.bytes)))
     })
 }
 
 /// Renders a piece with a position for a marker, if it can have one.
-fn piece(node: &Node, format: Format, marking: &Marking) -> Rendered {
+fn piece(node: &Node, format: Format, marker_rules: &MarkerRules) -> Rendered {
     // Normalized as in `prefix analyze`.
     let normal = normal::piece(format, node.level, &node.bytes);
     let rendered = normal.map_or_else(
@@ -103,7 +106,7 @@ fn piece(node: &Node, format: Format, marking: &Marking) -> Rendered {
     match (format, value) {
         (Format::Messages, Value::String(text)) => block(&text),
         // Only models that accept markers are sent content parts.
-        (Format::Chat, Value::Object(message)) if takes_parts(&message, marking) => {
+        (Format::Chat, Value::Object(message)) if takes_parts(&message, marker_rules) => {
             message_of_text(message).unwrap_or_else(as_it_is)
         }
         (Format::Responses, Value::String(text)) => {
@@ -117,11 +120,11 @@ fn piece(node: &Node, format: Format, marking: &Marking) -> Rendered {
     }
 }
 
-fn takes_parts(message: &Map<String, Value>, marking: &Marking) -> bool {
+fn takes_parts(message: &Map<String, Value>, marker_rules: &MarkerRules) -> bool {
     match message.get("role").and_then(Value::as_str) {
-        Some("assistant") => marking.style == Style::CacheControl,
-        Some("tool") => marking.style != Style::None && marking.in_results,
-        _ => marking.style != Style::None,
+        Some("assistant") => marker_rules.style == MarkerStyle::CacheControl,
+        Some("tool") => marker_rules.style != MarkerStyle::None && marker_rules.in_results,
+        _ => marker_rules.style != MarkerStyle::None,
     }
 }
 

@@ -42,9 +42,9 @@ fn reads(previous: &LoggedRequest, next: &LoggedRequest) -> Option<bool> {
     let mut accountant = Accountant::new(rules);
     let mut marked = None;
     let mut account = |logged: &LoggedRequest, at| {
-        let step = steps::of_log(logged, None, 0);
-        let marking = Marking::find(&step.provider, &step.model, step.format);
-        let asking = Asking::new(&step, &step.model, marking);
+        let step = steps::from_log(logged, None, 0);
+        let marker_rules = MarkerRules::find(&step.provider, &step.model, step.format);
+        let asking = UnmarkedRequest::new(&step, &step.model, marker_rules);
         let nodes = asking.prompt.nodes();
         let end = nodes.iter().rfind(|node| node.mark_at.is_some())?.depth;
         let first = *marked.get_or_insert(end);
@@ -54,7 +54,7 @@ fn reads(previous: &LoggedRequest, next: &LoggedRequest) -> Option<bool> {
         });
         let body = asking.body(&Plan::of(marks));
         let format = api(step.format);
-        let charged = accountant.account_apart(format, &body, at, step.settings);
+        let charged = accountant.account_in_namespace(format, &body, at, step.settings);
         charged.ok()
     };
     account(previous, 0)?;
@@ -103,7 +103,7 @@ fn costs(log: &Path) -> Vec<Vec<(&'static str, f64)>> {
     let mut what_if = WhatIf::new(&catalog, None);
     let mut before = None;
     for logged in requests(log) {
-        let step = steps::of_log(&logged, before, 60_000);
+        let step = steps::from_log(&logged, before, 60_000);
         before = Some(step.at);
         what_if.take(&step);
     }
@@ -136,7 +136,7 @@ fn of_pauses(pauses: &[i64]) -> [f64; 3] {
             .next()
             .unwrap()
             .unwrap();
-        let mut step = steps::of_log(&logged, None, 0);
+        let mut step = steps::from_log(&logged, None, 0);
         step.at = at;
         what_if.take(&step);
     }

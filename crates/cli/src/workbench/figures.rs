@@ -47,7 +47,7 @@ const COLUMNS: [Column; 10] = [
 ];
 
 /// The number of columns that are always shown.
-const USUAL: usize = 2;
+const ALWAYS_SHOWN: usize = 2;
 
 fn plain(figure: u64) -> String {
     figure.to_string()
@@ -59,7 +59,7 @@ fn rows(counters: &BTreeMap<String, Counters>) -> Vec<Vec<String>> {
     let columns: Vec<Column> = COLUMNS
         .into_iter()
         .enumerate()
-        .filter(|(at, (_, figure, _))| *at < USUAL || happened(*figure))
+        .filter(|(at, (_, figure, _))| *at < ALWAYS_SHOWN || happened(*figure))
         .map(|(_, column)| column)
         .collect();
     let names = columns.iter().map(|(name, _, _)| (*name).to_owned());

@@ -37,7 +37,7 @@ impl Listener for Payments {
         } = told
         {
             if let Some(holder) = holder {
-                self.bench.is_of(request.session, holder);
+                self.bench.mark_fork(request.session, holder);
             }
             let scope = Scope::Agent((*agent).to_owned());
             let known = about(usage.copied(), holder, request);

@@ -12,28 +12,28 @@ use serde_json::Value;
 use crate::chat::words::cut;
 
 /// Timeout of the whole search: a turn does not depend on it.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SEARCH_TIMEOUT: Duration = Duration::from_millis(500);
 /// The maximum number of words of the message that are searched for.
-const WORDS: usize = 12;
+const MAX_WORDS: usize = 12;
 /// The minimum length of such a word, in characters. Shorter words occur in too many messages.
-const SHORTEST: usize = 4;
+const MIN_WORD_CHARS: usize = 4;
 /// The maximum number of characters of an entry; the agent can look up the rest.
-const LONGEST: usize = 1_000;
+const MAX_ENTRY_CHARS: usize = 1_000;
 
 /// Searches long-term memory for the words of the user's message.
-pub(crate) struct Recollection {
+pub(crate) struct MemoryRecall {
     pub(crate) memory: Arc<dyn Memory>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// An entry that was found, and the number of the message's words in it.
-struct Found {
+struct FoundEntry {
     record: Record,
     words: u32,
 }
 
 #[async_trait]
-impl ContextSource for Recollection {
+impl ContextSource for MemoryRecall {
     async fn paragraph(&self, agent: &AgentDefinition, message: &str) -> Option<String> {
         if agent.recall == 0 {
             return None;
@@ -49,17 +49,17 @@ impl ContextSource for Recollection {
     }
 }
 
-impl Recollection {
+impl MemoryRecall {
     /// Returns entries that contain words of the message, those with the most words first.
-    async fn find(&self, message: &str, most: u32) -> Vec<Found> {
+    async fn find(&self, message: &str, most: u32) -> Vec<FoundEntry> {
         let Some(recall) = self.memory.recall() else {
             return Vec::new();
         };
         let (began, now) = (Instant::now(), self.clock.now());
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<FoundEntry> = Vec::new();
         // A search returns records with all of its words, so each word is searched separately.
         for word in words(message) {
-            let patience = PATIENCE.saturating_sub(began.elapsed());
+            let patience = SEARCH_TIMEOUT.saturating_sub(began.elapsed());
             let answer = recall.search(&word, &[], most).within(patience).await;
             for recalled in answer.unwrap_or_default() {
                 let record = recalled.record;
@@ -71,7 +71,7 @@ impl Recollection {
                     .find(|known| known.record.key == record.key)
                 {
                     Some(known) => known.words += 1,
-                    None => found.push(Found { record, words: 1 }),
+                    None => found.push(FoundEntry { record, words: 1 }),
                 }
             }
         }
@@ -88,7 +88,11 @@ fn told(record: &Record) -> Option<String> {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    Some(format!("- {}: {}", record.key, cut(value.trim(), LONGEST)))
+    Some(format!(
+        "- {}: {}",
+        record.key,
+        cut(value.trim(), MAX_ENTRY_CHARS)
+    ))
 }
 
 /// Returns the longer words of a message, without duplicates.
@@ -96,7 +100,10 @@ fn words(message: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in message.split(|sign: char| !sign.is_alphanumeric()) {
         let word = word.to_lowercase();
-        if word.chars().count() >= SHORTEST && !words.contains(&word) && words.len() < WORDS {
+        if word.chars().count() >= MIN_WORD_CHARS
+            && !words.contains(&word)
+            && words.len() < MAX_WORDS
+        {
             words.push(word);
         }
     }

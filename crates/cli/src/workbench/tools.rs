@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
 use cachalot_core::Problem;
-use cachalot_tools::cached::{CachedTools, Options};
+use cachalot_tools::cached::{CachedTools, CachedToolsOptions};
 use cachalot_tools::mcp::Reporter;
 use cachalot_tools::settings::{ToolsetSettings, assemble, read_servers, read_toolsets};
 use cachalot_tools::{Registry, Tool, Toolbox};
 
-use super::{Kept, Workbench};
+use super::{SessionTools, Workbench};
 use crate::chat::REVIEW;
 use crate::team::read_tools;
 use crate::wiring::Warn;
@@ -36,10 +36,10 @@ impl Toolboxes for Workbench {
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(Error::new(ErrorKind::Definition, told.join("; ")));
         }
-        let surroundings = self.tool_surroundings();
+        let process_environment = self.tool_dependencies();
         let missing =
             |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());
-        let assembled = assemble(&toolsets, &surroundings)
+        let assembled = assemble(&toolsets, &process_environment)
             .await
             .map_err(|error| missing(&error))?;
         let mut tools = assembled.tools;
@@ -48,39 +48,42 @@ impl Toolboxes for Workbench {
         let registry = Registry::new(tools).map_err(|error| missing(&error))?;
         // A session that reloads its tools keeps its results and counters: a server or a tool that changed
         // has other keys.
-        let kept = match self.kept_of(session) {
+        let session_tools = match self.tools_of_session(session) {
             Some(before) => before.with_registry(&registry),
             None => CachedTools::new(
                 &registry,
-                Options {
+                CachedToolsOptions {
                     settings,
                     mode: inner.mode,
                     ledger: inner.cache.ledger().clone(),
                     clock: Arc::clone(&inner.context.clock),
                     seals: Arc::clone(&inner.seals),
-                    log: self.tell_of(agent, session),
+                    log: self.labeled_output(agent, session),
                     persistent: inner.memory.as_ref().map(|_| inner.cache.clone()),
                     // User with whom `scope: user` shares results.
-                    user: inner.surroundings.user(),
-                    writers: inner.writers.clone(),
+                    user: inner.process_environment.user(),
+                    write_notifier: inner.write_notifier.clone(),
                 },
             ),
         };
-        let kept = Arc::new(kept.map_err(|error| missing(&error))?);
-        let mut known = inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let session_tools = Arc::new(session_tools.map_err(|error| missing(&error))?);
+        let mut known = inner
+            .session_tools
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // Tools of sub-agents that have ended are dropped.
-        known.retain(|_, kept| kept.tools.strong_count() > 0);
-        let tools = Arc::downgrade(&kept);
+        known.retain(|_, session_tools| session_tools.tools.strong_count() > 0);
+        let tools = Arc::downgrade(&session_tools);
         let holder = known.remove(session).and_then(|before| before.holder);
         known.insert(
             session.to_owned(),
-            Kept {
+            SessionTools {
                 tools,
                 enabled,
                 holder,
             },
         );
-        Ok(kept)
+        Ok(session_tools)
     }
 
     fn instructions(&self, team: &Team, agent: &AgentDefinition) -> Vec<String> {
@@ -95,29 +98,42 @@ impl Toolboxes for Workbench {
 
 impl Workbench {
     /// Returns the current tools of a session, which last until it reloads them.
-    fn kept_of(&self, session: &str) -> Option<Arc<CachedTools>> {
-        let known = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    fn tools_of_session(&self, session: &str) -> Option<Arc<CachedTools>> {
+        let known = self
+            .0
+            .session_tools
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         known.get(session)?.tools.upgrade()
     }
 
     /// Records that a session belongs to a fork.
-    pub(super) fn is_of(&self, session: &str, holder: &str) {
-        let mut known = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = known.get_mut(session) {
-            kept.holder = Some(holder.to_owned());
+    pub(super) fn mark_fork(&self, session: &str, holder: &str) {
+        let mut known = self
+            .0
+            .session_tools
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(session_tools) = known.get_mut(session) {
+            session_tools.holder = Some(holder.to_owned());
         }
     }
 
     /// Returns a function that prints messages that are not warnings: prefixed with the holder if the session
     /// belongs to a fork, and none for a review with `notify: off`.
-    fn tell_of(&self, agent: &AgentDefinition, session: &str) -> Warn {
+    fn labeled_output(&self, agent: &AgentDefinition, session: &str) -> Warn {
         let (bench, session) = (Arc::downgrade(&self.0), session.to_owned());
         let review = agent.review.as_ref();
         let is_hidden = review.is_some_and(|review| review.notify == Notify::Off);
         Arc::new(move |message| {
             let Some(inner) = bench.upgrade() else { return };
-            let known = inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let holder = known.get(&session).and_then(|kept| kept.holder.clone());
+            let known = inner
+                .session_tools
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let holder = known
+                .get(&session)
+                .and_then(|session_tools| session_tools.holder.clone());
             drop(known);
             match holder {
                 None => (inner.tell)(message),
@@ -148,18 +164,18 @@ fn toolsets(
 }
 
 /// Forwards the reports of tools and MCP servers.
-pub(super) struct Told {
+pub(super) struct ToolReporter {
     pub(super) warn: Warn,
     pub(super) servers: Arc<dyn Reporter>,
 }
 
-impl Reporter for Told {
+impl Reporter for ToolReporter {
     fn warning(&self, message: &str) {
         (self.warn)(message);
     }
 
-    fn server_said(&self, server: &str, line: &str) {
-        self.servers.server_said(server, line);
+    fn server_output(&self, server: &str, line: &str) {
+        self.servers.server_output(server, line);
     }
 
     fn progress(&self, tool: &str, text: &str) {

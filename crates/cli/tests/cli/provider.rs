@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use cachalot_simulator::{Options, Received, Running, Script, Simulator};
+use cachalot_simulator::{ReceivedRequest, RunningSimulator, Script, Simulator, SimulatorOptions};
 use tokio::runtime::Runtime;
 
 use crate::bodies;
@@ -11,7 +11,7 @@ use crate::support::{Home, Ran};
 /// A simulator. When it is dropped, everything that it was sent is checked.
 pub(crate) struct Provider {
     runtime: Runtime,
-    running: Option<Running>,
+    running: Option<RunningSimulator>,
     url: String,
     accepts_anything: bool,
 }
@@ -23,9 +23,9 @@ impl Provider {
             .enable_all()
             .build()
             .unwrap();
-        let options = Options {
+        let options = SimulatorOptions {
             script,
-            ..Options::default()
+            ..SimulatorOptions::default()
         };
         let running = runtime.block_on(Simulator::start(options)).unwrap();
         Self {
@@ -53,7 +53,7 @@ impl Provider {
     }
 
     /// What it was asked, in order.
-    pub(crate) fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
         self.running.as_ref().unwrap().received()
     }
 

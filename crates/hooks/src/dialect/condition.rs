@@ -97,9 +97,9 @@ fn matches_argument(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input)
             text("path").is_none_or(|path| matches_path(with, path, &input.cwd))
         }
         // A search in a directory may read any file in it.
-        _ if !tool.touches.searches.is_empty() => true,
-        "apply_patch" if tool.touches.paths().next().is_some() => {
-            let mut paths = tool.touches.paths();
+        _ if !tool.resource_access.searches.is_empty() => true,
+        "apply_patch" if tool.resource_access.paths().next().is_some() => {
+            let mut paths = tool.resource_access.paths();
             paths.any(|path| matches_path(with, &path.to_string_lossy(), &input.cwd))
         }
         "web_fetch" => with.strip_prefix("domain:").is_none_or(|domain| {
@@ -125,7 +125,7 @@ fn matches_command_line(with: &str, line: &str) -> bool {
         text: CommandText::Line(line.to_owned()),
         directory: None,
     };
-    CommandPattern::of(with).is_none_or(|pattern| pattern.may_run(&command))
+    CommandPattern::new(with).is_none_or(|pattern| pattern.may_run(&command))
 }
 
 /// True if a path matches in the sense of a `.gitignore` line. Roots: `//` the file system root, `~/`

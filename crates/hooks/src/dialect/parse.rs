@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::{Cost, Digest, Problem, Witnesses};
 use cachalot_model::Usage;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde_json::{Map, Value};
 
 use super::docker_agent::finish_of;
@@ -200,7 +200,7 @@ impl InputParser<'_> {
         let input = self.object("tool_input")?.cloned().unwrap_or_default();
         Ok(Some(ToolUse {
             // No tool is available here to declare them.
-            touches: touches(&name, &input, read_only),
+            resource_access: resource_access(&name, &input, read_only),
             name,
             id: self.text("tool_use_id")?.unwrap_or_default(),
             category: self.text("tool_category")?.unwrap_or_default(),
@@ -335,8 +335,8 @@ impl InputParser<'_> {
 
 /// Derives the resources that a call accesses from its arguments; for a patch, from the files that it
 /// names.
-fn touches(tool: &str, arguments: &Map<String, Value>, read_only: bool) -> Touches {
-    let mut touches = Touches::declared(&Value::Null, arguments, read_only);
+fn resource_access(tool: &str, arguments: &Map<String, Value>, read_only: bool) -> ResourceAccess {
+    let mut resource_access = ResourceAccess::declared(&Value::Null, arguments, read_only);
     let patch = arguments.get("patch").and_then(Value::as_str);
     if let (Some(patch), "apply_patch") = (patch, tool) {
         let heads = ["Add File: ", "Update File: ", "Delete File: ", "Move to: "];
@@ -344,11 +344,11 @@ fn touches(tool: &str, arguments: &Map<String, Value>, read_only: bool) -> Touch
             let head = line.strip_prefix("*** ")?;
             heads.iter().find_map(|of| head.strip_prefix(of))
         });
-        touches
+        resource_access
             .writes
             .extend(files.map(|file| PathBuf::from(file.trim())));
     }
-    touches
+    resource_access
 }
 
 fn call(value: &Value) -> TurnCall {

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde_json::{Map, Value};
 
 use crate::definition::HookEntry;
@@ -47,7 +47,7 @@ pub(super) fn views<'a>(
     if !(is_for_all && tool.mcp.is_some()) {
         views.extend(of_files.into_iter().map(Cow::Owned));
     }
-    if views.is_empty() && is_patch(tool) && tool.touches.writes.is_empty() {
+    if views.is_empty() && is_patch(tool) && tool.resource_access.writes.is_empty() {
         // An invalid patch names no files. Write guards run nevertheless.
         let is_guarded = SINGLE_FILE_TOOLS.iter().any(|name| fits(&named(name)));
         views.extend(is_guarded.then_some(Cow::Borrowed(tool)));
@@ -77,7 +77,7 @@ fn of_files(entry: &HookEntry, tool: &ToolUse, fits: &impl Fn(&ToolUse) -> bool)
         return Vec::new();
     }
     let written = written(tool);
-    let paths = tool.touches.writes.iter();
+    let paths = tool.resource_access.writes.iter();
     let write = |path: &std::path::PathBuf| {
         let mut candidates = candidates(entry.dialect, tool, path, &written).into_iter();
         candidates.find(|candidate| fits(candidate))
@@ -98,7 +98,7 @@ fn candidates(dialect: Dialect, tool: &ToolUse, path: &Path, written: &str) -> V
             mcp: None,
             read_only: false,
             input: input.collect(),
-            touches: Touches::writing([path]),
+            resource_access: ResourceAccess::writing([path]),
         }
     };
     if dialect == Dialect::Codex {

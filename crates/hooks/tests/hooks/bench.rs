@@ -10,7 +10,7 @@ use cachalot_hooks::{
     Action, Builtins, Definition, Dialect, Event, HandlerReport, HookDependencies, HookEntry,
     Hooks, Input, Matcher, Verdict,
 };
-use cachalot_model::{Catalog, Configured, ModelSettings, Models};
+use cachalot_model::{Catalog, ModelConfiguration, ModelSettings, Models};
 use cachalot_storage::{HttpClient, HttpOptions};
 use tempfile::TempDir;
 
@@ -52,15 +52,15 @@ impl Bench {
 
     pub(crate) fn surroundings(&self) -> HookDependencies {
         let clock = Arc::new(ManualClock::at(0));
-        let models = cachalot_model::Surroundings {
+        let models = cachalot_model::ModelDependencies {
             environment: self.environment.clone(),
             clock: clock.clone(),
             http: HttpOptions::default(),
             catalog: Catalog::built_in(),
         };
-        let configured = Configured {
+        let configured = ModelConfiguration {
             models: self.models.clone(),
-            ..Configured::default()
+            ..ModelConfiguration::default()
         };
         HookDependencies {
             builtins: Arc::new(Builtins::default()),

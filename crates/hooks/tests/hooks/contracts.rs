@@ -145,7 +145,7 @@ fn full(event: Event) -> Input {
         usage: Some(Usage::default()),
         cost: Some(Cost::of_picodollars(1)),
         tool: Some(ToolUse {
-            touches: cachalot_operation::Touches::default(),
+            resource_access: cachalot_operation::ResourceAccess::default(),
             name: "shell".to_owned(),
             id: "call".to_owned(),
             category: "builtin".to_owned(),

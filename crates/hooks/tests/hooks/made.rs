@@ -12,7 +12,7 @@ use cachalot_hooks::{
     Action, AgentView, Builtin, Builtins, Definition, Dialect, Event, Fault, HookDependencies,
     HookEntry, Hooks, Input, Matcher, Output, Verdict,
 };
-use cachalot_model::{Catalog, Configured, Model, Models};
+use cachalot_model::{Catalog, Model, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions};
 use futures_util::future::BoxFuture;
 
@@ -150,7 +150,7 @@ pub(crate) fn entry(event: Event, builtin: &str, arguments: &[&str]) -> HookEntr
 /// A world with these builtins, and nothing else.
 pub(crate) fn surroundings(builtins: Builtins) -> HookDependencies {
     let clock = Arc::new(ManualClock::at(0));
-    let models = cachalot_model::Surroundings {
+    let models = cachalot_model::ModelDependencies {
         environment: BTreeMap::new(),
         clock: clock.clone(),
         http: HttpOptions::default(),
@@ -158,7 +158,7 @@ pub(crate) fn surroundings(builtins: Builtins) -> HookDependencies {
     };
     HookDependencies {
         builtins: Arc::new(builtins),
-        models: Models::new(models, Configured::default()),
+        models: Models::new(models, ModelConfiguration::default()),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
         environment: Arc::default(),
         clock,

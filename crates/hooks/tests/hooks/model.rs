@@ -7,7 +7,8 @@ use cachalot_hooks::input::{Prompt, ToolUse};
 use cachalot_hooks::{Action, Decision, Event, HookEntry, Input};
 use cachalot_model::ModelSettings;
 use cachalot_simulator::{
-    Options, Running, Script, ScriptedReply, ScriptedStop, ScriptedUsage, Simulator,
+    RunningSimulator, Script, ScriptedReply, ScriptedStop, ScriptedUsage, Simulator,
+    SimulatorOptions,
 };
 use serde_json::{Value, json};
 
@@ -17,16 +18,16 @@ const ALLOWED: &str = r#"{"decision":"allow","reason":"harmless"}"#;
 
 /// A simulator with two models: `judge` (OpenAI) and `other` (Anthropic).
 struct Court {
-    simulator: Running,
+    simulator: RunningSimulator,
     bench: Bench,
 }
 
 impl Court {
     async fn saying(replies: Vec<ScriptedReply>) -> Self {
         let script = Script::replies(replies);
-        let simulator = Simulator::start(Options {
+        let simulator = Simulator::start(SimulatorOptions {
             script,
-            ..Options::default()
+            ..SimulatorOptions::default()
         })
         .await
         .unwrap();

@@ -14,7 +14,7 @@ use cachalot_hooks::input::{
 use cachalot_hooks::{
     AgentLookup, AgentView, Builtin, Builtins, Event, Fault, Hooks, Input, Output,
 };
-use cachalot_model::{Catalog, Configured, Message, Model, Models, Surroundings};
+use cachalot_model::{Catalog, Message, Model, ModelConfiguration, ModelDependencies, Models};
 use cachalot_storage::{HttpClient, HttpOptions};
 use tempfile::TempDir;
 
@@ -84,7 +84,7 @@ pub(crate) fn model(name: &str) -> Model {
         Some((name, url)) => (name, Some(url.to_owned())),
         None => (name, None),
     };
-    let surroundings = Surroundings {
+    let surroundings = ModelDependencies {
         environment: BTreeMap::new(),
         clock: Arc::new(ManualClock::default()),
         http: HttpOptions::default(),
@@ -94,7 +94,7 @@ pub(crate) fn model(name: &str) -> Model {
         base_url,
         ..Default::default()
     };
-    Models::new(surroundings, Configured::default())
+    Models::new(surroundings, ModelConfiguration::default())
         .choose(Some(name), &settings)
         .unwrap()
 }

@@ -79,14 +79,14 @@ async fn docker_model_runner_is_asked_in_its_own_words() {
 /// A model of a provider that a file calls `dmr`.
 fn docker_model(url: &str) -> cachalot_model::Model {
     use cachalot_core::{ManualClock, tree};
-    use cachalot_model::{Catalog, Configured, Models, Surroundings};
+    use cachalot_model::{Catalog, ModelConfiguration, ModelDependencies, Models};
     use cachalot_storage::HttpOptions;
     let yaml = format!("dmr: {{base_url: \"{url}/engines/llama.cpp/v1\"}}");
     let providers = tree::parse("agent.yaml", &yaml).unwrap();
     let mut problems = Vec::new();
-    let configured = Configured::read(None, Some(&providers), &mut problems);
+    let configured = ModelConfiguration::read(None, Some(&providers), &mut problems);
     assert_eq!(problems, []);
-    let surroundings = Surroundings {
+    let surroundings = ModelDependencies {
         environment: Default::default(),
         clock: std::sync::Arc::new(ManualClock::default()),
         http: HttpOptions::default(),

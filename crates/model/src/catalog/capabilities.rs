@@ -36,7 +36,7 @@ impl Thinking {
 
     /// Returns whether requests may name a budget of tokens.
     #[must_use]
-    pub fn takes_budget(self) -> bool {
+    pub fn accepts_budget(self) -> bool {
         matches!(self, Self::Legacy | Self::AdaptiveOrLegacy)
     }
 }
@@ -83,7 +83,7 @@ impl Capabilities {
     pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
         let endpoints = section.texts("endpoints", problems).map(|names| {
             let formats = names.into_iter().filter_map(|name| {
-                named(
+                parse_name(
                     section,
                     "endpoints",
                     name,
@@ -95,7 +95,7 @@ impl Capabilities {
         });
         let thinking = section
             .text("thinking", problems)
-            .and_then(|name| named(section, "thinking", name, &Thinking::NAMES, problems));
+            .and_then(|name| parse_name(section, "thinking", name, &Thinking::NAMES, problems));
         let efforts = section.texts("efforts", problems);
         Self {
             endpoints,
@@ -109,7 +109,7 @@ impl Capabilities {
 }
 
 /// Parses the name of a value; reports an unknown name as a problem that lists the known ones.
-fn named<T: DeserializeOwned>(
+fn parse_name<T: DeserializeOwned>(
     section: &mut Section<'_>,
     key: &'static str,
     name: &str,

@@ -5,25 +5,25 @@ use cachalot_core::tree::{Kind, Node, Section};
 
 /// Reasons why a text is not an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotAnAmount {
+pub(crate) enum AmountError {
     /// Not a decimal number, or a negative one.
-    NoNumber,
+    NotANumber,
     /// More decimal places than are counted.
-    TooFine,
+    TooManyDecimals,
     /// Out of the range of the result.
     TooLarge,
 }
 
 /// Returns `text`, a decimal number without a sign, times ten to the power of `places`. Never rounds.
-pub(crate) fn scaled(text: &str, places: usize) -> Result<u64, NotAnAmount> {
+pub(crate) fn parse_scaled(text: &str, places: usize) -> Result<u64, AmountError> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {
-        return Err(NotAnAmount::NoNumber);
+        return Err(AmountError::NotANumber);
     }
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > places {
-        return Err(NotAnAmount::TooFine);
+        return Err(AmountError::TooManyDecimals);
     }
     let mut sum: u64 = 0;
     let zeros = std::iter::repeat_n(b'0', places - fraction.len());
@@ -31,20 +31,20 @@ pub(crate) fn scaled(text: &str, places: usize) -> Result<u64, NotAnAmount> {
         sum = sum
             .checked_mul(10)
             .and_then(|sum| sum.checked_add(u64::from(digit - b'0')))
-            .ok_or(NotAnAmount::TooLarge)?;
+            .ok_or(AmountError::TooLarge)?;
     }
     Ok(sum)
 }
 
 /// Returns the value of a node times ten to the power of `places`. A float is converted to its shortest
 /// decimal representation, which is the text of the file unless that had more than 15 digits.
-fn scaled_node(node: &Node, places: usize) -> Result<u64, NotAnAmount> {
+fn scaled_node(node: &Node, places: usize) -> Result<u64, AmountError> {
     match &node.kind {
-        Kind::Integer(integer) => scaled(&integer.to_string(), places),
-        Kind::Unsigned(integer) => scaled(&integer.to_string(), places),
-        Kind::Float(float) => scaled(&float.to_string(), places),
-        Kind::Text(text) => scaled(text.trim(), places),
-        _ => Err(NotAnAmount::NoNumber),
+        Kind::Integer(integer) => parse_scaled(&integer.to_string(), places),
+        Kind::Unsigned(integer) => parse_scaled(&integer.to_string(), places),
+        Kind::Float(float) => parse_scaled(&float.to_string(), places),
+        Kind::Text(text) => parse_scaled(text.trim(), places),
+        _ => Err(AmountError::NotANumber),
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn amount(
     let node = section.present(key)?;
     let problem = match scaled_node(node, places) {
         Ok(amount) => return Some(amount),
-        Err(NotAnAmount::NoNumber) => {
+        Err(AmountError::NotANumber) => {
             let code = match node.as_f64() {
                 Some(_) => "out-of-range",
                 None => "wrong-type",
@@ -69,12 +69,12 @@ pub(crate) fn amount(
             )
             .help("write a number, such as 2.50")
         }
-        Err(NotAnAmount::TooFine) => Problem::new(
+        Err(AmountError::TooManyDecimals) => Problem::new(
             "out-of-range",
             format!("`{key}` has more than {places} decimals"),
         )
         .help(format!("round it to {places} decimals")),
-        Err(NotAnAmount::TooLarge) => Problem::new("out-of-range", format!("`{key}` is too large"))
+        Err(AmountError::TooLarge) => Problem::new("out-of-range", format!("`{key}` is too large"))
             .help("write a smaller number"),
     };
     problems.push(problem.at(&node.place));
@@ -98,19 +98,19 @@ mod tests {
             ("3.", Ok(3_000_000)),
             ("0", Ok(0)),
             ("0.0000010", Ok(1)),
-            ("0.0000001", Err(NotAnAmount::TooFine)),
+            ("0.0000001", Err(AmountError::TooManyDecimals)),
             ("18446744073709.551615", Ok(u64::MAX)),
-            ("18446744073709.551616", Err(NotAnAmount::TooLarge)),
-            ("-1", Err(NotAnAmount::NoNumber)),
-            ("+1", Err(NotAnAmount::NoNumber)),
-            ("1e3", Err(NotAnAmount::NoNumber)),
-            ("", Err(NotAnAmount::NoNumber)),
-            (".", Err(NotAnAmount::NoNumber)),
-            ("1.2.3", Err(NotAnAmount::NoNumber)),
-            ("1,5", Err(NotAnAmount::NoNumber)),
-            ("NaN", Err(NotAnAmount::NoNumber)),
+            ("18446744073709.551616", Err(AmountError::TooLarge)),
+            ("-1", Err(AmountError::NotANumber)),
+            ("+1", Err(AmountError::NotANumber)),
+            ("1e3", Err(AmountError::NotANumber)),
+            ("", Err(AmountError::NotANumber)),
+            (".", Err(AmountError::NotANumber)),
+            ("1.2.3", Err(AmountError::NotANumber)),
+            ("1,5", Err(AmountError::NotANumber)),
+            ("NaN", Err(AmountError::NotANumber)),
         ] {
-            assert_eq!(scaled(text, 6), expected, "{text}");
+            assert_eq!(parse_scaled(text, 6), expected, "{text}");
         }
     }
 
@@ -120,8 +120,8 @@ mod tests {
         fn a_float_says_what_was_written(whole in 0_u64..1_000_000, fraction in 0_u64..1_000_000) {
             let text = format!("{whole}.{fraction:06}");
             let float: f64 = text.parse().unwrap();
-            prop_assert_eq!(scaled(&float.to_string(), 6), Ok(whole * 1_000_000 + fraction));
-            prop_assert_eq!(scaled(&text, 6), Ok(whole * 1_000_000 + fraction));
+            prop_assert_eq!(parse_scaled(&float.to_string(), 6), Ok(whole * 1_000_000 + fraction));
+            prop_assert_eq!(parse_scaled(&text, 6), Ok(whole * 1_000_000 + fraction));
         }
     }
 }

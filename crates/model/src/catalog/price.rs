@@ -38,7 +38,7 @@ pub struct Price {
 impl Price {
     /// Returns the exact cost of an answer; saturates at the maximum of `u64`.
     #[must_use]
-    pub fn of(&self, usage: &Usage) -> Cost {
+    pub fn cost(&self, usage: &Usage) -> Cost {
         let rates = match &self.above {
             Some((tokens, rates)) if usage.total_input() > *tokens => rates,
             _ => &self.rates,

@@ -8,37 +8,37 @@ use cachalot_storage::header::CONTENT_TYPE;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Mode;
-use super::fault::{Fault, Words};
-use super::said;
+use super::DeliveryMode;
+use super::attempt_failure::{AttemptFailure, ErrorFactory};
+use super::provider_error;
 use crate::error::{Error, ErrorKind};
 use crate::wire::sse::Event;
 use crate::wire::{event_stream, sse};
 use crate::{Block, Delta, Reply};
 
 /// Size limits of an answer, in bytes. A stream may be longer, since its events repeat data.
-const LONGEST_WHOLE: usize = 64 << 20;
-const LONGEST_STREAM: usize = 1 << 30;
+const MAX_BODY_BYTES: usize = 64 << 20;
+const MAX_STREAM_BYTES: usize = 1 << 30;
 
 /// Maximum number of bytes that are read of an error's body.
-const LONGEST_ERROR: usize = 64 << 10;
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Time to wait for the end of the response after the last event, so that the connection can be reused.
-const FAREWELL: Duration = Duration::from_millis(50);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Reads a successful answer. `deadline` applies to its first byte.
 pub(super) async fn read(
-    words: &Words<'_>,
+    error_factory: &ErrorFactory<'_>,
     response: Response,
-    mode: Mode,
+    mode: DeliveryMode,
     deadline: Instant,
     on: &mut (dyn FnMut(Delta) + Send),
-) -> Result<Reply, Fault> {
+) -> Result<Reply, AttemptFailure> {
     let status = response.status().as_u16();
     let content_type = response.headers().get(CONTENT_TYPE);
     let is_framed = content_type.is_some_and(|it| it == event_stream::CONTENT_TYPE);
     let mut body = Body {
-        words,
+        error_factory,
         response,
         read: 0,
         deadline: Some(deadline),
@@ -56,25 +56,25 @@ pub(super) async fn read(
             break Some(*byte);
         }
         match body.next().await? {
-            Some(chunk) if start.len() < LONGEST_ERROR => start.extend_from_slice(&chunk),
-            Some(_) => return Err(words.malformed("nothing but white space", b"")),
+            Some(chunk) if start.len() < MAX_ERROR_BYTES => start.extend_from_slice(&chunk),
+            Some(_) => return Err(error_factory.malformed("nothing but white space", b"")),
             None => break None,
         }
     };
     let start = start.freeze();
     match first {
-        None => Err(words.cut_off("there was nothing in it", true)),
+        None => Err(error_factory.cut_off("there was nothing in it", true)),
         Some(b'{' | b'[' | b'"') => {
             let whole = body.whole(start).await?;
-            let reply = understand(words, status, &whole)?;
-            if mode == Mode::Stream {
+            let reply = parse_reply(error_factory, status, &whole)?;
+            if mode == DeliveryMode::Stream {
                 deltas(&reply, on);
             }
             Ok(reply)
         }
         Some(b'<') => {
             let page = body.whole(start).await?;
-            Err(words.malformed("a web page, not an answer", &page))
+            Err(error_factory.malformed("a web page, not an answer", &page))
         }
         Some(_) => body.stream(start, Decoder::Sse(Box::default()), on).await,
     }
@@ -84,7 +84,7 @@ pub(super) async fn read(
 pub(super) async fn excerpt(mut response: Response, idle: Duration) -> Bytes {
     let mut body = BytesMut::new();
     while let Ok(Ok(Some(chunk))) = timeout(idle, response.chunk()).await {
-        let room = LONGEST_ERROR.saturating_sub(body.len());
+        let room = MAX_ERROR_BYTES.saturating_sub(body.len());
         body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
         if chunk.len() >= room {
             break;
@@ -117,7 +117,7 @@ impl Decoder {
 }
 
 struct Body<'a> {
-    words: &'a Words<'a>,
+    error_factory: &'a ErrorFactory<'a>,
     response: Response,
     read: usize,
     /// Deadline of the first byte; `None` once it has arrived.
@@ -126,24 +126,24 @@ struct Body<'a> {
 
 impl Body<'_> {
     /// Returns the next bytes; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+    async fn next(&mut self) -> Result<Option<Bytes>, AttemptFailure> {
         let begun = self.deadline.is_none();
         let waited = match self.deadline {
             Some(deadline) => timeout_at(deadline, self.response.chunk()).await,
-            None => timeout(self.words.idle(), self.response.chunk()).await,
+            None => timeout(self.error_factory.idle(), self.response.chunk()).await,
         };
         match waited {
-            Err(_) if begun => Err(self.words.silent()),
-            Err(_) => Err(self.words.no_first_byte()),
+            Err(_) if begun => Err(self.error_factory.idle_timed_out()),
+            Err(_) => Err(self.error_factory.no_first_byte()),
             Ok(Err(error)) => {
                 let why = match self.read {
-                    0 => format!("the connection broke ({})", innermost(&error)),
+                    0 => format!("the connection broke ({})", root_cause(&error)),
                     read => format!(
                         "the connection broke after {read} bytes ({})",
-                        innermost(&error)
+                        root_cause(&error)
                     ),
                 };
-                Err(self.words.cut_off(&why, begun))
+                Err(self.error_factory.cut_off(&why, begun))
             }
             Ok(Ok(chunk)) => {
                 if let Some(chunk) = &chunk
@@ -158,11 +158,11 @@ impl Body<'_> {
     }
 
     /// Reads the whole body.
-    async fn whole(mut self, start: Bytes) -> Result<Bytes, Fault> {
+    async fn whole(mut self, start: Bytes) -> Result<Bytes, AttemptFailure> {
         let mut whole = BytesMut::from(start);
         while let Some(chunk) = self.next().await? {
-            if whole.len() + chunk.len() > LONGEST_WHOLE {
-                return Err(self.too_long(LONGEST_WHOLE));
+            if whole.len() + chunk.len() > MAX_BODY_BYTES {
+                return Err(self.too_long(MAX_BODY_BYTES));
             }
             whole.extend_from_slice(&chunk);
         }
@@ -175,10 +175,10 @@ impl Body<'_> {
         start: Bytes,
         mut decoder: Decoder,
         on: &mut (dyn FnMut(Delta) + Send),
-    ) -> Result<Reply, Fault> {
-        let words = self.words;
-        let undone = |error: Error| words.reported(error);
-        let mut reader = crate::wire::of(words.model.format).reader();
+    ) -> Result<Reply, AttemptFailure> {
+        let error_factory = self.error_factory;
+        let undone = |error: Error| error_factory.reported(error);
+        let mut reader = crate::wire::for_format(error_factory.model.format).reader();
         let mut chunk = Some(start);
         while let Some(bytes) = chunk {
             for event in decoder.push(&bytes).map_err(undone)? {
@@ -187,54 +187,60 @@ impl Body<'_> {
                 }
             }
             if reader.complete() {
-                self.farewell().await;
+                self.await_close().await;
                 break;
             }
             decoder.check().map_err(undone)?;
-            if self.read > LONGEST_STREAM {
-                return Err(self.too_long(LONGEST_STREAM));
+            if self.read > MAX_STREAM_BYTES {
+                return Err(self.too_long(MAX_STREAM_BYTES));
             }
             chunk = self.next().await?;
         }
         reader.finish().map_err(undone)
     }
 
-    async fn farewell(&mut self) {
-        let end = Instant::now() + FAREWELL;
+    async fn await_close(&mut self) {
+        let end = Instant::now() + CLOSE_TIMEOUT;
         while let Ok(Ok(Some(_))) = timeout_at(end, self.response.chunk()).await {}
     }
 
-    fn too_long(&self, longest: usize) -> Fault {
-        Fault::last(self.words.error(
+    fn too_long(&self, longest: usize) -> AttemptFailure {
+        AttemptFailure::last(self.error_factory.error(
             ErrorKind::Malformed,
             format!(
                 "the answer is longer than {longest} bytes; what answers at `{}` is no API of a model",
-                self.words.model.shown
+                self.error_factory.model.shown
             ),
         ))
     }
 }
 
 /// Parses a whole answer.
-fn understand(words: &Words<'_>, status: u16, body: &[u8]) -> Result<Reply, Fault> {
+fn parse_reply(
+    error_factory: &ErrorFactory<'_>,
+    status: u16,
+    body: &[u8],
+) -> Result<Reply, AttemptFailure> {
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
         return Err(match error.is_eof() {
-            true => words.cut_off(
+            true => error_factory.cut_off(
                 &format!("the JSON of {} bytes has no end", body.len()),
                 true,
             ),
-            false => words.malformed(&format!("an answer that is not JSON ({error})"), body),
+            false => {
+                error_factory.malformed(&format!("an answer that is not JSON ({error})"), body)
+            }
         });
     }
     if memchr::memmem::find(body, b"\"error\"").is_some()
         && let Ok(value) = serde_json::from_slice(body)
-        && said::is_error(&value)
+        && provider_error::is_error(&value)
     {
-        return Err(words.error_inside(status, &value));
+        return Err(error_factory.error_inside(status, &value));
     }
-    crate::wire::of(words.model.format)
+    crate::wire::for_format(error_factory.model.format)
         .reply(body)
-        .map_err(|error| words.reported(error))
+        .map_err(|error| error_factory.reported(error))
 }
 
 /// Emits a whole answer as the deltas of a stream.
@@ -264,7 +270,7 @@ fn deltas(reply: &Reply, on: &mut (dyn FnMut(Delta) + Send)) {
 }
 
 /// Returns the text of the innermost cause; the outer ones only say "error decoding response body".
-fn innermost(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;

@@ -4,7 +4,7 @@ use cachalot_storage::masked;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Host, Url};
 
-use super::known::Provider;
+use super::provider_table::BuiltInProvider;
 use crate::Format;
 
 /// Parses a base URL. The error continues the name of the setting: "… ; what to do".
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
 }
 
 /// Parses the base URL in an environment variable and completes it with the provider's usual port and path.
-pub(crate) fn from_variable(provider: &Provider, value: &str) -> Result<Url, String> {
+pub(crate) fn from_variable(provider: &BuiltInProvider, value: &str) -> Result<Url, String> {
     let value = value.trim();
     let has_scheme = value.contains("://");
     // For other providers, a missing `https://` must not send a key unencrypted.
@@ -90,7 +90,7 @@ pub(crate) fn gemini(base: &Url, model: &str, streams: bool) -> Url {
 pub(crate) fn converse(base: &Url, model: &str, streams: bool) -> Url {
     let before = base.path().trim_end_matches('/');
     let mut url = base.clone();
-    let name = encoded(model);
+    let name = encode_segment(model);
     let method = match streams {
         true => "converse-stream",
         false => "converse",
@@ -121,7 +121,7 @@ pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
 }
 
 /// Percent-encodes a path segment, except letters, digits, `-`, `.`, `_` and `~`.
-pub(crate) fn encoded(segment: &str) -> String {
+pub(crate) fn encode_segment(segment: &str) -> String {
     const KEPT: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'-')
         .remove(b'.')
@@ -141,7 +141,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
 }
 
 /// Returns true if two base URLs are equal, except for slashes at the end.
-pub(crate) fn same(one: &Url, other: &Url) -> bool {
+pub(crate) fn is_same_base(one: &Url, other: &Url) -> bool {
     let bare = |url: &Url| {
         let mut url = url.clone();
         let path = url.path().trim_end_matches('/').to_owned();
@@ -248,10 +248,10 @@ mod tests {
 
     #[test]
     fn variables_may_name_a_host_alone() {
-        let ollama = Provider {
+        let ollama = BuiltInProvider {
             base_url_path: Some("/v1".into()),
             port: Some(11434),
-            ..Provider::default()
+            ..BuiltInProvider::default()
         };
         for (value, expected) in [
             ("gpu", "http://gpu:11434/v1"),
@@ -293,11 +293,11 @@ mod tests {
         ] {
             assert_eq!(is_loopback(&parse(url).unwrap()), yes, "{url}");
         }
-        assert!(same(
+        assert!(is_same_base(
             &parse("https://a/v1").unwrap(),
             &parse("https://A:443/v1/").unwrap()
         ));
-        assert!(!same(
+        assert!(!is_same_base(
             &parse("https://a/v1").unwrap(),
             &parse("http://a/v1").unwrap()
         ));

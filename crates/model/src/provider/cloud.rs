@@ -13,15 +13,15 @@ use cachalot_storage::HttpClient;
 use cachalot_storage::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use url::Url;
 
-use super::key::{self, Key};
+use super::key::{self, ProviderKey};
 use super::settings::ModelSettings;
-use super::{Place, address};
+use super::{ProviderAddress, address};
 use crate::error::{Error, ErrorKind};
 
 mod aws;
 mod google;
 
-pub(super) use google::Accounts;
+pub(super) use google::ServiceAccounts;
 
 /// A cloud platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,9 +115,9 @@ impl Cloud {
         };
         let before = base.path().trim_end_matches('/');
         let model = match self {
-            Self::Bedrock => address::encoded(model),
+            Self::Bedrock => address::encode_segment(model),
             // The version after `@` is not escaped.
-            Self::Vertex => address::encoded(model).replace("%40", "@"),
+            Self::Vertex => address::encode_segment(model).replace("%40", "@"),
         };
         let mut url = base.clone();
         url.set_path(&format!("{before}/{folder}/{model}{method}"));
@@ -198,14 +198,14 @@ impl Credentials {
     /// own address, or for an address for which `token_key` names them.
     pub(super) fn choose(
         cloud: Cloud,
-        key: Key,
+        key: ProviderKey,
         settings: &ModelSettings,
-        place: &Place,
+        place: &ProviderAddress,
         environment: &Environment,
-        accounts: &Accounts,
-    ) -> (Key, Option<Self>) {
+        accounts: &ServiceAccounts,
+    ) -> (ProviderKey, Option<Self>) {
         let is_named = settings.token_key.as_deref() == Some(cloud.token_key());
-        let has_token = matches!(key, Key::Given { .. }) && !is_named;
+        let has_token = matches!(key, ProviderKey::Present { .. }) && !is_named;
         if has_token || !(place.is_own || is_named) {
             return (key, None);
         }
@@ -218,9 +218,9 @@ impl Credentials {
                 .map(|file| Self::Google(accounts.at(file))),
         };
         match found {
-            Some(found) => (Key::None { withheld: None }, Some(found)),
+            Some(found) => (ProviderKey::None { withheld: None }, Some(found)),
             // The secret that signs requests is never sent as a key.
-            None if is_named => (Key::Missing(cloud.token_key().to_owned()), None),
+            None if is_named => (ProviderKey::Missing(cloud.token_key().to_owned()), None),
             None => (key, None),
         }
     }
@@ -229,7 +229,7 @@ impl Credentials {
     pub(crate) fn secrets(&self) -> Vec<String> {
         match self {
             Self::Aws(access_key) => access_key.secrets().map(str::to_owned).collect(),
-            Self::Google(account) => account.held().into_iter().collect(),
+            Self::Google(account) => account.current_token().into_iter().collect(),
         }
     }
 
@@ -241,9 +241,9 @@ impl Credentials {
     }
 
     /// Registers the secrets, so that they are masked in all output.
-    pub(super) fn teach(&self, seals: &Seals) {
+    pub(super) fn register_secrets(&self, seals: &Seals) {
         for secret in self.secrets() {
-            key::teach(&secret, seals);
+            key::register_secrets(&secret, seals);
         }
     }
 

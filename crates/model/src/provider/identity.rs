@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::cloud::Cloud;
 use super::configuration;
-use super::key::{self, Key};
-use super::model::Resolved;
+use super::key::{self, ProviderKey};
+use super::model::ResolvedModel;
 use super::settings::ModelSettings;
 use crate::Format;
 use crate::error::Error;
@@ -16,7 +16,7 @@ use crate::error::Error;
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 /// Headers whose values are public; every other value may be a secret.
-const OPEN: [&str; 8] = [
+const PUBLIC_HEADERS: [&str; 8] = [
     "anthropic-beta",
     "anthropic-version",
     "http-referer",
@@ -37,11 +37,11 @@ pub(crate) struct Header {
 impl Header {
     /// Returns true if its value may be a secret.
     pub(crate) fn is_secret(&self) -> bool {
-        !OPEN.contains(&self.name.as_str())
+        !PUBLIC_HEADERS.contains(&self.name.as_str())
     }
 
     /// Returns the value to send; a possible secret is marked as sensitive, so that it is not logged.
-    pub(crate) fn sent(&self) -> Option<HeaderValue> {
+    pub(crate) fn header_value(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(self.value.expose()).ok()?;
         value.set_sensitive(self.is_secret());
         Some(value)
@@ -61,7 +61,7 @@ pub(super) fn headers(
             value: value.clone(),
         });
         match header {
-            Ok(header) if header.sent().is_some() => headers.push(header),
+            Ok(header) if header.header_value().is_some() => headers.push(header),
             _ => {
                 return Err(configuration(format!(
                     "the header `{name}` cannot be sent: check its name, and take line ends and control characters out of its value"
@@ -81,21 +81,21 @@ pub(super) fn headers(
     Ok(headers)
 }
 
-impl Resolved {
+impl ResolvedModel {
     /// Registers the key of the requests as a secret in `seals`.
-    pub(super) fn teach(&self, seals: &Seals) {
-        if let Key::Given { secret, .. } = &self.key {
-            key::teach(secret.expose(), seals);
+    pub(super) fn register_secrets(&self, seals: &Seals) {
+        if let ProviderKey::Present { secret, .. } = &self.key {
+            key::register_secrets(secret.expose(), seals);
         }
         if let Some(credentials) = &self.credentials {
-            credentials.teach(seals);
+            credentials.register_secrets(seals);
         }
         // A configured header may replace the key.
         let standing = self
             .headers
             .iter()
             .filter(|header| header.name == self.key_header);
-        standing.for_each(|header| key::teach(header.value.expose(), seals));
+        standing.for_each(|header| key::register_secrets(header.value.expose(), seals));
     }
 
     /// Creates a key for the digests of secrets, if there are secrets and no key yet.

@@ -6,14 +6,14 @@ use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Seals, Secret};
 use cachalot_storage::header::{AUTHORIZATION, HeaderName};
 
-use super::known::Provider;
+use super::provider_table::BuiltInProvider;
 use super::settings::ModelSettings;
-use super::{Place, address};
+use super::{ProviderAddress, address};
 use crate::Format;
 
 /// Key of requests to a provider.
 #[derive(Debug, Clone)]
-pub(crate) enum Key {
+pub(crate) enum ProviderKey {
     /// No key is needed, or none may be sent to this address.
     None {
         /// Variable of the withheld key: the file sets another address without `token_key`, which would
@@ -23,23 +23,23 @@ pub(crate) enum Key {
     /// A key is needed, but this variable is empty or not set.
     Missing(String),
     /// The key and its variable.
-    Given {
+    Present {
         variable: String,
         secret: Secret<String>,
     },
 }
 
-impl Key {
+impl ProviderKey {
     /// Finds the key for a provider's address.
     pub(super) fn find(
         settings: &ModelSettings,
-        known: &Provider,
-        place: &Place,
+        known: &BuiltInProvider,
+        place: &ProviderAddress,
         environment: &BTreeMap<String, String>,
     ) -> Self {
         let read = |variable: &String| {
             let value = environment.get(variable)?.trim();
-            (!value.is_empty()).then(|| Self::Given {
+            (!value.is_empty()).then(|| Self::Present {
                 variable: variable.clone(),
                 secret: Secret::new(value.to_owned()),
             })
@@ -50,7 +50,7 @@ impl Key {
         let usual = known.key_variables.iter().find_map(read);
         if !place.is_own {
             let withheld = match usual {
-                Some(Self::Given { variable, .. }) => Some(variable),
+                Some(Self::Present { variable, .. }) => Some(variable),
                 _ => None,
             };
             return Self::None { withheld };
@@ -67,7 +67,7 @@ impl Key {
     /// Returns the remedy for a refused key.
     pub(crate) fn remedy(&self) -> String {
         match self {
-            Self::Given { variable, .. } => {
+            Self::Present { variable, .. } => {
                 format!("check the key in the environment variable {variable}")
             }
             Self::Missing(variable) => missing(variable),
@@ -87,22 +87,22 @@ impl Key {
 /// Returns true if a text is specific enough to be a key. Placeholders of users without a key (`x`, `test`,
 /// `not-needed`) are ordinary words: registered as secrets, they would be masked in all output, and answers
 /// that contain them would not be stored.
-fn is_telling(text: &str) -> bool {
+fn is_key_like(text: &str) -> bool {
     /// Minimum length of a key that consists of letters alone.
-    const LONG: usize = 20;
+    const MIN_LETTER_KEY_CHARS: usize = 20;
     /// Minimum length of a key of letters and digits, the usual form of keys.
-    const LONG_ENOUGH: usize = 8;
+    const MIN_KEY_CHARS: usize = 8;
     let length = text.chars().count();
     let is_mixed =
         text.contains(|c: char| c.is_alphabetic()) && text.contains(|c: char| c.is_ascii_digit());
-    length >= LONG || (length >= LONG_ENOUGH && is_mixed)
+    length >= MIN_LETTER_KEY_CHARS || (length >= MIN_KEY_CHARS && is_mixed)
 }
 
 /// Registers the key in this text as a secret in `seals`: the whole text, or the part after the scheme of a
 /// header (`Bearer …`).
-pub(super) fn teach(text: &str, seals: &Seals) {
+pub(super) fn register_secrets(text: &str, seals: &Seals) {
     let key = text.trim().rsplit(' ').next().unwrap_or_default();
-    if is_telling(key) {
+    if is_key_like(key) {
         seals.learn(key);
     }
 }
@@ -117,7 +117,11 @@ pub(crate) fn missing(variable: &str) -> String {
 }
 
 /// Returns the header that carries the key.
-pub(super) fn header(settings: &ModelSettings, known: &Provider, format: Format) -> HeaderName {
+pub(super) fn header(
+    settings: &ModelSettings,
+    known: &BuiltInProvider,
+    format: Format,
+) -> HeaderName {
     let usual = match format {
         Format::Messages => HeaderName::from_static("x-api-key"),
         Format::Gemini => HeaderName::from_static("x-goog-api-key"),
@@ -156,7 +160,7 @@ mod tests {
             ("sk-no-key-required", None),
         ] {
             let seals = Seals::under(DigestKey::new([7; 32]));
-            teach(text, &seals);
+            register_secrets(text, &seals);
             let shown = seals
                 .redact("sk-proj-4f9aQ2 QWxhZGRpbkpvcHBlblNlc2FtZQ")
                 .into_owned();

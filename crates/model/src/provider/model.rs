@@ -14,25 +14,25 @@ use url::Url;
 use super::address;
 use super::cloud::{Cloud, Credentials};
 use super::identity::Header;
-use super::key::{self, Key};
+use super::key::{self, ProviderKey};
 use super::settings::Timeouts;
-use crate::catalog::{Capabilities, Limits, Price};
-use crate::client::{self, Pauses};
-use crate::comparison::Comparison;
+use crate::catalog::{Capabilities, ModelLimits, Price};
+use crate::client::{self, RetryPauses};
+use crate::comparison::ComparisonParameter;
 use crate::error::{Error, ErrorKind};
 use crate::routing::RequestRates;
 use crate::wire::Wire;
-use crate::{Delta, Format, Marking, MediaLimits, Parameters, Reply, Usage};
+use crate::{Delta, Format, MarkerRules, MediaLimits, Parameters, Reply, Usage};
 
 /// A resolved model that can be called. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Model {
-    shared: Arc<Resolved>,
+    shared: Arc<ResolvedModel>,
 }
 
 /// State of a resolved model.
 #[derive(Clone)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedModel {
     pub(crate) provider: String,
     /// Base URL.
     pub(crate) base: Url,
@@ -56,13 +56,13 @@ pub(crate) struct Resolved {
     pub(crate) capabilities: Capabilities,
     /// True if Chat Completions refuses requests with tools, with the configured effort.
     pub(crate) refuses_tools_in_chat: bool,
-    pub(crate) key: Key,
+    pub(crate) key: ProviderKey,
     pub(crate) key_header: HeaderName,
     pub(crate) headers: Vec<Header>,
     pub(crate) parameters: Parameters,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ModelLimits,
     /// Rules of the provider for cache markers.
-    pub(crate) marking: &'static Marking,
+    pub(crate) marker_rules: &'static MarkerRules,
     /// Limits of the provider on images and texts.
     pub(crate) media: &'static MediaLimits,
     pub(crate) price: Option<Price>,
@@ -73,7 +73,7 @@ pub(crate) struct Resolved {
     pub(crate) repeats_timeouts: bool,
     pub(crate) http: HttpClient,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) pauses: Arc<dyn Pauses>,
+    pub(crate) pauses: Arc<dyn RetryPauses>,
     pub(crate) rates: Arc<RequestRates>,
     pub(crate) digests: Arc<OnceLock<DigestKey>>,
     /// Cloud platform that serves the model.
@@ -94,7 +94,7 @@ pub(crate) struct TimeLimits {
 }
 
 impl TimeLimits {
-    pub(super) fn of(said: &Timeouts) -> Self {
+    pub(super) fn new(said: &Timeouts) -> Self {
         // A usual limit does not end a try that may take longer.
         let least = said
             .total
@@ -109,7 +109,7 @@ impl TimeLimits {
     }
 }
 
-impl Resolved {
+impl ResolvedModel {
     /// Default number of retries.
     pub(super) const RETRIES: u32 = 2;
 
@@ -133,7 +133,7 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    pub(super) fn of(resolved: Resolved) -> Self {
+    pub(super) fn new(resolved: ResolvedModel) -> Self {
         Self {
             shared: Arc::new(resolved),
         }
@@ -154,9 +154,9 @@ impl Model {
     /// Returns the wire format of the model, with cache markers if the provider accepts them.
     #[must_use]
     pub fn wire(&self) -> &'static dyn Wire {
-        let Resolved {
+        let ResolvedModel {
             format,
-            marking,
+            marker_rules,
             capabilities,
             cloud,
             ..
@@ -164,7 +164,7 @@ impl Model {
         match format {
             Format::Messages => crate::wire::anthropic::on(*cloud, capabilities),
             Format::Gemini => crate::wire::gemini::for_model(self.name()),
-            format => crate::wire::for_model(*format, marking, capabilities),
+            format => crate::wire::for_model(*format, marker_rules, capabilities),
         }
     }
 
@@ -176,8 +176,8 @@ impl Model {
         if format == self.shared.format {
             return None;
         }
-        let marking = Marking::find(&self.shared.catalog_provider, self.name(), format);
-        Some(crate::wire::marked(format, marking))
+        let marker_rules = MarkerRules::find(&self.shared.catalog_provider, self.name(), format);
+        Some(crate::wire::marked(format, marker_rules))
     }
 
     /// Returns the requests of the last minute, shared by all models of these [`Models`](super::Models).
@@ -236,12 +236,12 @@ impl Model {
     fn in_format(&self, format: Format) -> Self {
         let shared = &self.shared;
         let provider = &shared.catalog_provider;
-        let path = crate::wire::of(format).path();
+        let path = crate::wire::for_format(format).path();
         let url = address::endpoint(&shared.base, format, path);
-        Self::of(Resolved {
+        Self::new(ResolvedModel {
             url: url.clone(),
             stream_url: url,
-            marking: Marking::find(provider, self.name(), format),
+            marker_rules: MarkerRules::find(provider, self.name(), format),
             media: MediaLimits::find(provider, format),
             format,
             ..(**shared).clone()
@@ -251,21 +251,21 @@ impl Model {
     /// Returns the parameter by which its provider compares a request with an earlier one; `None` if it
     /// does not compare, or if the address is neither the provider's own nor this machine.
     #[must_use]
-    pub fn comparison(&self) -> Option<Comparison> {
-        let Resolved {
+    pub fn comparison(&self) -> Option<ComparisonParameter> {
+        let ResolvedModel {
             provider,
             format,
-            marking,
+            marker_rules,
             is_direct,
             ..
         } = &*self.shared;
-        Comparison::find(provider, *format, marking).filter(|_| *is_direct)
+        ComparisonParameter::find(provider, *format, marker_rules).filter(|_| *is_direct)
     }
 
     /// Returns the provider's rules for cache markers.
     #[must_use]
-    pub fn marking(&self) -> &'static Marking {
-        self.shared.marking
+    pub fn marker_rules(&self) -> &'static MarkerRules {
+        self.shared.marker_rules
     }
 
     /// Returns the provider's limits on images and texts.
@@ -290,7 +290,7 @@ impl Model {
     /// belong to it.
     #[must_use]
     pub fn with_parameters(&self, parameters: Parameters) -> Self {
-        Self::of(Resolved {
+        Self::new(ResolvedModel {
             parameters: Parameters {
                 model: self.name().to_owned(),
                 ..parameters
@@ -312,7 +312,7 @@ impl Model {
         if fallbacks.is_empty() {
             return self;
         }
-        Self::of(Resolved {
+        Self::new(ResolvedModel {
             fallbacks,
             ..(*self.shared).clone()
         })
@@ -320,8 +320,8 @@ impl Model {
 
     /// Returns true if requests to both go to the same model, address and format.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        let of = |model: &Self| {
-            let Resolved {
+        let target = |model: &Self| {
+            let ResolvedModel {
                 provider,
                 base,
                 format,
@@ -329,7 +329,7 @@ impl Model {
             } = &*model.shared;
             (provider.clone(), base.clone(), *format)
         };
-        self.name() == other.name() && of(self) == of(other)
+        self.name() == other.name() && target(self) == target(other)
     }
 
     /// Returns whether requests to both carry the same key. Providers keep a separate cache for each
@@ -337,18 +337,19 @@ impl Model {
     #[must_use]
     pub fn has_same_key_as(&self, other: &Self) -> bool {
         match (&self.shared.key, &other.shared.key) {
-            (Key::Given { secret: one, .. }, Key::Given { secret: other, .. }) => {
-                one.expose() == other.expose()
-            }
-            (Key::Missing(one), Key::Missing(other)) => one == other,
-            (Key::None { .. }, Key::None { .. }) => true,
+            (
+                ProviderKey::Present { secret: one, .. },
+                ProviderKey::Present { secret: other, .. },
+            ) => one.expose() == other.expose(),
+            (ProviderKey::Missing(one), ProviderKey::Missing(other)) => one == other,
+            (ProviderKey::None { .. }, ProviderKey::None { .. }) => true,
             _ => false,
         }
     }
 
     /// Returns the model's limits.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &ModelLimits {
         &self.shared.limits
     }
 
@@ -375,7 +376,7 @@ impl Model {
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Cost {
         match &self.shared.price {
-            Some(price) => price.of(usage),
+            Some(price) => price.cost(usage),
             None => Cost::UNPRICED,
         }
     }
@@ -395,7 +396,7 @@ impl Model {
     ///
     /// Header values may be secrets, and different values may mean different answers. Values of public
     /// headers (`anthropic-beta`, `openai-organization`, …) are included in clear text, all others as
-    /// HMAC-SHA-256 under the key given to [`Models::digesting_under`](super::Models::digesting_under),
+    /// HMAC-SHA-256 under the key given to [`Models::with_digest_key`](super::Models::with_digest_key),
     /// which prevents guessing. If no key was given, they are digested under an ephemeral key of these
     /// [`Models`](super::Models); no other process can then find an entry under the identity. The same
     /// applies to secrets in the query of a base URL.
@@ -410,7 +411,7 @@ impl Model {
     /// [`ErrorKind::Unauthorized`]: the key's environment variable, which the message names, is not set.
     pub fn ready(&self) -> Result<(), Error> {
         match &self.shared.key {
-            Key::Missing(variable) if !self.shared.authorizes_itself() => {
+            ProviderKey::Missing(variable) if !self.shared.authorizes_itself() => {
                 let missing = match self.shared.cloud {
                     Some(cloud) => cloud.missing().to_owned(),
                     None => key::missing(variable),
@@ -429,7 +430,7 @@ impl Model {
     /// The error of the last attempt; see [`ErrorKind`].
     pub async fn ask(&self, body: Bytes) -> Result<Reply, Error> {
         self.ready()?;
-        client::exchange(&self.shared, body, client::Mode::Whole, &mut |_| {}).await
+        client::exchange(&self.shared, body, client::DeliveryMode::Whole, &mut |_| {}).await
     }
 
     /// Sends a body that asks for a stream. Deltas are passed to `on`; the whole answer is returned at the
@@ -446,6 +447,6 @@ impl Model {
         on: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Reply, Error> {
         self.ready()?;
-        client::exchange(&self.shared, body, client::Mode::Stream, on).await
+        client::exchange(&self.shared, body, client::DeliveryMode::Stream, on).await
     }
 }

@@ -9,7 +9,7 @@ use super::Model;
 
 /// Options that run no tools, by purpose: those of OpenAI Chat Completions, OpenAI Responses and Anthropic
 /// Messages, and of servers that are compatible with one of these formats.
-const WITHOUT_TOOLS: &[&[&str]] = &[
+const OPTIONS_WITHOUT_TOOLS: &[&[&str]] = &[
     // Sampling.
     &[
         "allowed_token_ids",
@@ -117,7 +117,7 @@ const WITHOUT_TOOLS: &[&[&str]] = &[
 ];
 
 /// The suffix by which OpenRouter searches the web for a model.
-const ONLINE: &str = ":online";
+const ONLINE_SUFFIX: &str = ":online";
 
 impl Model {
     /// Returns the configured options by which the provider may run tools by itself, such as `mcp_servers`
@@ -132,7 +132,7 @@ impl Model {
             .filter(|(name, value)| !name.starts_with('@') && may_run_tools(name, value))
             .map(|(name, _)| format!("provider_opts.{name}"))
             .collect();
-        if self.name().ends_with(ONLINE) {
+        if self.name().ends_with(ONLINE_SUFFIX) {
             found.push(format!("model: {}", self.name()));
         }
         for (fallback, model) in self.fallbacks() {
@@ -148,15 +148,20 @@ fn may_run_tools(name: &str, value: &Value) -> bool {
     match value {
         Value::Null | Value::Number(_) | Value::Bool(false) => false,
         Value::Array(items) if items.is_empty() => false,
-        _ if WITHOUT_TOOLS.iter().any(|known| known.contains(&name)) => names_online(value),
+        _ if OPTIONS_WITHOUT_TOOLS
+            .iter()
+            .any(|known| known.contains(&name)) =>
+        {
+            names_online(value)
+        }
         _ => true,
     }
 }
 
-/// Returns true if the value names a model with the suffix [`ONLINE`], as fallbacks do.
+/// Returns true if the value names a model with the suffix [`ONLINE_SUFFIX`], as fallbacks do.
 fn names_online(value: &Value) -> bool {
     match value {
-        Value::String(text) => text.ends_with(ONLINE),
+        Value::String(text) => text.ends_with(ONLINE_SUFFIX),
         Value::Array(items) => items.iter().any(names_online),
         Value::Object(fields) => fields.values().any(names_online),
         _ => false,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::address;
 use crate::catalog::Price;
 use crate::duration::duration;
-use crate::{Extra, Format, OutputFormat, ReasoningWish};
+use crate::{Extra, Format, OutputFormat, RequestedReasoning};
 
 /// Settings of one model or provider as written; no defaults are filled in.
 #[derive(Clone, Default, PartialEq)]
@@ -40,7 +40,7 @@ pub struct ModelSettings {
     /// `stop`: stop sequences.
     pub stop: Option<Vec<String>>,
     /// `reasoning_effort` or `thinking_budget`.
-    pub reasoning: Option<ReasoningWish>,
+    pub reasoning: Option<RequestedReasoning>,
     /// `parallel_tool_calls`.
     pub parallel_tool_calls: Option<bool>,
     /// `structured_output`: `name`, `schema`, `strict`.
@@ -337,7 +337,7 @@ fn read_headers(
 
 /// Parses a header. Problems do not show its value.
 fn read_header(entry: &Entry) -> Result<(String, Secret<String>), Problem> {
-    const OURS: [&str; 5] = [
+    const RESERVED_HEADERS: [&str; 5] = [
         "host",
         "content-length",
         "content-type",
@@ -359,7 +359,10 @@ fn read_header(entry: &Entry) -> Result<(String, Secret<String>), Problem> {
         let what = format!("`{name}` is not the name of a header");
         return Err(wrong(what, "use letters, digits and dashes"));
     }
-    if OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
+    if RESERVED_HEADERS
+        .iter()
+        .any(|ours| ours.eq_ignore_ascii_case(name))
+    {
         let what = format!("the header `{name}` cannot be set");
         return Err(wrong(
             what,
@@ -373,17 +376,20 @@ fn read_header(entry: &Entry) -> Result<(String, Secret<String>), Problem> {
     Ok((name.clone(), Secret::new(value.to_owned())))
 }
 
-fn read_reasoning(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<ReasoningWish> {
+fn read_reasoning(
+    section: &mut Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<RequestedReasoning> {
     let effort = section.text("reasoning_effort", problems);
     let budget = section.present("thinking_budget");
     match (effort, budget) {
-        (Some(effort), None) => Some(ReasoningWish::Effort(effort.to_owned())),
+        (Some(effort), None) => Some(RequestedReasoning::Effort(effort.to_owned())),
         (None, Some(budget)) => match budget.as_text() {
             // Other runtimes write an effort in this place.
-            Some(effort) => Some(ReasoningWish::Effort(effort.to_owned())),
+            Some(effort) => Some(RequestedReasoning::Effort(effort.to_owned())),
             None => section
                 .integer("thinking_budget", 1..=u64::MAX, problems)
-                .map(ReasoningWish::Budget),
+                .map(RequestedReasoning::Budget),
         },
         (Some(_), Some(budget)) => {
             let what = "`reasoning_effort` and `thinking_budget` say the same thing";

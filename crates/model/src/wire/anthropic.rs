@@ -22,7 +22,7 @@ use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 pub(super) use answer::reported as usage;
 pub(in crate::wire) use request::{escaped, input, is_visible};
 pub(crate) use rules::on;
-pub(in crate::wire) use rules::{RULES, Rules, rules_index};
+pub(in crate::wire) use rules::{ParameterRules, RULES, rules_index};
 pub use tail::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
 
 /// Anthropic Messages.
@@ -62,7 +62,7 @@ impl Wire for Messages {
     }
 
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
-        tail::tail(parameters, stream, rules::Rules::UNKNOWN)
+        tail::tail(parameters, stream, rules::ParameterRules::UNKNOWN)
     }
 
     fn marker(&self, time: MarkerTime) -> Option<Bytes> {
@@ -78,6 +78,6 @@ impl Wire for Messages {
     }
 
     fn reader(&self) -> Box<dyn StreamReader> {
-        Box::<stream::Reader>::default()
+        Box::<stream::AnthropicStreamReader>::default()
     }
 }

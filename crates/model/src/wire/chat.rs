@@ -74,11 +74,11 @@ impl Wire for Chat {
     }
 
     fn system(&self, text: &str) -> Rendered {
-        message::system(text, message::Form::default())
+        message::system(text, message::TextForm::default())
     }
 
     fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
-        message::pieces(message, message::Form::default())
+        message::pieces(message, message::TextForm::default())
     }
 
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
@@ -94,6 +94,6 @@ impl Wire for Chat {
     }
 
     fn reader(&self) -> Box<dyn StreamReader> {
-        Box::new(stream::Reader::default())
+        Box::new(stream::ChatStreamReader::default())
     }
 }

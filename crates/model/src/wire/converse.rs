@@ -12,7 +12,7 @@ mod tail;
 
 use bytes::Bytes;
 
-use super::anthropic::{RULES, Rules, rules_index};
+use super::anthropic::{ParameterRules, RULES, rules_index};
 use super::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
 use crate::error::Error;
 use crate::{Capabilities, Format, Message, Parameters, Reply, ToolDefinition};
@@ -22,11 +22,11 @@ pub(crate) use request::is_sent;
 
 /// Amazon Bedrock's Converse, for models with these rules.
 #[derive(Debug, Clone, Copy)]
-pub struct Converse(Rules);
+pub struct Converse(ParameterRules);
 
 impl Converse {
     /// The rules for an unknown model.
-    pub const UNKNOWN: Self = Self(Rules::UNKNOWN);
+    pub const UNKNOWN: Self = Self(ParameterRules::UNKNOWN);
 }
 
 /// Returns the implementation for a model with these capabilities.
@@ -86,7 +86,7 @@ impl Wire for Converse {
         tail::tail(parameters, self.0)
     }
 
-    fn behind_tools(&self, parameters: &Parameters) -> Option<String> {
+    fn after_tools(&self, parameters: &Parameters) -> Option<String> {
         tail::tool_choice(parameters.tool_choice.as_ref()?)
     }
 
@@ -103,6 +103,6 @@ impl Wire for Converse {
     }
 
     fn reader(&self) -> Box<dyn StreamReader> {
-        Box::<stream::Reader>::default()
+        Box::<stream::ConverseStreamReader>::default()
     }
 }

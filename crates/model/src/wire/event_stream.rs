@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.amazon.eventstream";
 
 /// Maximum size of a frame in bytes: 16 MiB, as in AWS's own clients.
-const LONGEST: usize = 16 << 20;
+const MAX_FRAME_BYTES: usize = 16 << 20;
 
 /// The type of events whose payload wraps an event of the model's own format.
 const CHUNK: &str = "chunk";
@@ -71,7 +71,7 @@ impl Decoder {
         let frame = self.frames.decode_frame(&mut self.buffer);
         match frame.map_err(|error| malformed(&error.to_string()))? {
             DecodedFrame::Complete(message) => event(&message).map(Some),
-            DecodedFrame::Incomplete if self.buffer.len() > LONGEST => {
+            DecodedFrame::Incomplete if self.buffer.len() > MAX_FRAME_BYTES => {
                 Err(malformed("a frame is longer than 16 MiB"))
             }
             DecodedFrame::Incomplete => Ok(None),

@@ -97,6 +97,6 @@ impl Wire for Gemini {
     }
 
     fn reader(&self) -> Box<dyn StreamReader> {
-        Box::<stream::Reader>::default()
+        Box::<stream::GeminiStreamReader>::default()
     }
 }

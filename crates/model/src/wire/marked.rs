@@ -4,32 +4,42 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Layout, MarkerTime, Rendered, StreamReader, Wire, anthropic, chat, of, responses};
+use super::{
+    Layout, MarkerTime, Rendered, StreamReader, Wire, anthropic, chat, for_format, responses,
+};
 use crate::error::Error;
-use crate::marking::{Marking, Style};
+use crate::marker_rules::{MarkerRules, MarkerStyle};
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 /// Returns the implementation of `format` for a provider with this marking.
-pub(super) fn wire(format: Format, marking: &Marking) -> &'static dyn Wire {
-    const fn chat(style: Style, in_results: bool) -> Marked {
-        Marked {
+pub(super) fn wire(format: Format, marker_rules: &MarkerRules) -> &'static dyn Wire {
+    const fn chat(style: MarkerStyle, in_results: bool) -> MarkedFormat {
+        MarkedFormat {
             format: Format::Chat,
             style,
             in_results,
         }
     }
-    match (format, marking.style, marking.in_results) {
+    match (format, marker_rules.style, marker_rules.in_results) {
         (Format::Messages | Format::Gemini | Format::Converse, ..)
-        | (_, Style::None, _)
-        | (_, Style::CachePoint, _)
-        | (Format::Responses, Style::CacheControl, _) => of(format),
-        (Format::Chat, Style::CacheControl, true) => &const { chat(Style::CacheControl, true) },
-        (Format::Chat, Style::CacheControl, false) => &const { chat(Style::CacheControl, false) },
-        (Format::Chat, Style::Breakpoints, true) => &const { chat(Style::Breakpoints, true) },
-        (Format::Chat, Style::Breakpoints, false) => &const { chat(Style::Breakpoints, false) },
-        (Format::Responses, Style::Breakpoints, _) => &Marked {
+        | (_, MarkerStyle::None, _)
+        | (_, MarkerStyle::CachePoint, _)
+        | (Format::Responses, MarkerStyle::CacheControl, _) => for_format(format),
+        (Format::Chat, MarkerStyle::CacheControl, true) => {
+            &const { chat(MarkerStyle::CacheControl, true) }
+        }
+        (Format::Chat, MarkerStyle::CacheControl, false) => {
+            &const { chat(MarkerStyle::CacheControl, false) }
+        }
+        (Format::Chat, MarkerStyle::Breakpoints, true) => {
+            &const { chat(MarkerStyle::Breakpoints, true) }
+        }
+        (Format::Chat, MarkerStyle::Breakpoints, false) => {
+            &const { chat(MarkerStyle::Breakpoints, false) }
+        }
+        (Format::Responses, MarkerStyle::Breakpoints, _) => &MarkedFormat {
             format: Format::Responses,
-            style: Style::Breakpoints,
+            style: MarkerStyle::Breakpoints,
             in_results: true,
         },
     }
@@ -37,77 +47,77 @@ pub(super) fn wire(format: Format, marking: &Marking) -> &'static dyn Wire {
 
 /// One of `OpenAI`'s formats with markers.
 #[derive(Debug)]
-struct Marked {
+struct MarkedFormat {
     format: Format,
-    style: Style,
+    style: MarkerStyle,
     in_results: bool,
 }
 
-impl Marked {
-    fn form(&self) -> chat::message::Form {
-        chat::message::Form {
+impl MarkedFormat {
+    fn text_form(&self) -> chat::message::TextForm {
+        chat::message::TextForm {
             told: true,
             results: self.in_results,
-            answers: self.style == Style::CacheControl,
+            answers: self.style == MarkerStyle::CacheControl,
         }
     }
 }
 
-impl Wire for Marked {
+impl Wire for MarkedFormat {
     fn format(&self) -> Format {
         self.format
     }
 
     fn path(&self) -> &'static str {
-        of(self.format).path()
+        for_format(self.format).path()
     }
 
     fn layout(&self) -> Layout {
-        of(self.format).layout()
+        for_format(self.format).layout()
     }
 
     fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        of(self.format).tool(tool)
+        for_format(self.format).tool(tool)
     }
 
     fn system(&self, text: &str) -> Rendered {
         match self.format {
             Format::Responses => responses::message::system(text, true),
-            _ => chat::message::system(text, self.form()),
+            _ => chat::message::system(text, self.text_form()),
         }
     }
 
     fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
         match self.format {
             Format::Responses => responses::message::pieces(message, true),
-            _ => chat::message::pieces(message, self.form()),
+            _ => chat::message::pieces(message, self.text_form()),
         }
     }
 
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
         match self.style {
-            Style::Breakpoints => of(self.format).tail(&explicit(parameters), stream),
-            _ => of(self.format).tail(parameters, stream),
+            MarkerStyle::Breakpoints => for_format(self.format).tail(&explicit(parameters), stream),
+            _ => for_format(self.format).tail(parameters, stream),
         }
     }
 
     fn marker(&self, time: MarkerTime) -> Option<Bytes> {
         match self.style {
-            Style::None | Style::CachePoint => None,
-            Style::CacheControl => anthropic::Messages.marker(time),
+            MarkerStyle::None | MarkerStyle::CachePoint => None,
+            MarkerStyle::CacheControl => anthropic::Messages.marker(time),
             // The lifetime is in the tail, once per request.
-            Style::Breakpoints => Some(Bytes::from_static(
+            MarkerStyle::Breakpoints => Some(Bytes::from_static(
                 br#","prompt_cache_breakpoint":{"mode":"explicit"}"#,
             )),
         }
     }
 
     fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        of(self.format).reply(body)
+        for_format(self.format).reply(body)
     }
 
     fn reader(&self) -> Box<dyn StreamReader> {
-        of(self.format).reader()
+        for_format(self.format).reader()
     }
 }
 
@@ -118,7 +128,9 @@ fn explicit(parameters: &Parameters) -> Parameters {
     let mut options = json!({"mode": "explicit", "ttl": "30m"});
     match (parameters.extra.shift_remove(OPTIONS), &mut options) {
         (None, _) => {}
-        (Some(Value::Object(theirs)), Value::Object(ours)) => ours.extend(theirs),
+        (Some(Value::Object(theirs)), Value::Object(parameter_members)) => {
+            parameter_members.extend(theirs)
+        }
         // `null`: the user disables the options.
         (Some(Value::Null), _) => return parameters,
         (Some(other), options) => *options = other,

@@ -106,10 +106,10 @@ pub(crate) fn tail(mut fields: Object, extra: &Extra, reserved: &[&str]) -> Byte
             (Some(_), Value::Null) => {
                 fields.shift_remove(name);
             }
-            (Some(Value::Object(ours)), Value::Object(theirs))
+            (Some(Value::Object(parameter_members)), Value::Object(theirs))
                 if GROUPS.contains(&name.as_str()) =>
             {
-                ours.extend(theirs.clone());
+                parameter_members.extend(theirs.clone());
             }
             _ => {
                 fields.insert(name.clone(), value.clone());

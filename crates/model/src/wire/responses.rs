@@ -21,8 +21,8 @@ use crate::wire::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 mod answer;
-mod growing;
 pub(super) mod message;
+mod partial_items;
 mod stream;
 mod tail;
 
@@ -89,6 +89,6 @@ impl Wire for Responses {
     }
 
     fn reader(&self) -> Box<dyn StreamReader> {
-        Box::new(stream::Reader::default())
+        Box::new(stream::ResponsesStreamReader::default())
     }
 }

@@ -8,7 +8,7 @@
 use crate::error::{Error, ErrorKind};
 
 /// Maximum length of one event or line, in bytes: 16 MiB.
-pub const LONGEST_EVENT: usize = 16 << 20;
+pub const MAX_EVENT_BYTES: usize = 16 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -45,15 +45,15 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Creates a decoder whose events may have up to [`LONGEST_EVENT`] bytes.
+    /// Creates a decoder whose events may have up to [`MAX_EVENT_BYTES`] bytes.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_longest(LONGEST_EVENT)
+        Self::with_max_event_bytes(MAX_EVENT_BYTES)
     }
 
     /// Creates a decoder whose events may have up to `longest` bytes.
     #[must_use]
-    pub fn with_longest(longest: usize) -> Self {
+    pub fn with_max_event_bytes(longest: usize) -> Self {
         Self {
             line: Vec::new(),
             after_return: false,

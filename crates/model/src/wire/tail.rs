@@ -30,9 +30,9 @@ fn merge(fields: &mut Map<String, Value>, name: &str, value: &Value) {
         (Some(_), Value::Null) => {
             fields.shift_remove(name);
         }
-        (Some(Value::Object(ours)), Value::Object(theirs)) => {
+        (Some(Value::Object(parameter_members)), Value::Object(theirs)) => {
             for (name, value) in theirs {
-                merge(ours, name, value);
+                merge(parameter_members, name, value);
             }
         }
         _ => {

@@ -13,7 +13,7 @@ mod stream;
 mod tail;
 
 fn messages() -> &'static dyn Wire {
-    wire::of(Format::Messages)
+    wire::for_format(Format::Messages)
 }
 
 /// The one piece of a message, as text.

@@ -39,7 +39,7 @@ fn the_prices_that_come_with_the_program_are_those_of_the_providers() {
         ("google", "gemini-2.5-pro", 2.5 + 0.25 + 15.0),
     ] {
         assert_eq!(
-            dollars(price(provider, model).unwrap().of(&usage)),
+            dollars(price(provider, model).unwrap().cost(&usage)),
             expected,
             "{model}"
         );
@@ -50,7 +50,7 @@ fn the_prices_that_come_with_the_program_are_those_of_the_providers() {
         cache_write_other: MILLION,
         ..Usage::default()
     };
-    let cost = price("anthropic", "claude-sonnet-5").unwrap().of(&writes);
+    let cost = price("anthropic", "claude-sonnet-5").unwrap().cost(&writes);
     assert_eq!(dollars(cost), 2.5 + 4.0 + 2.5);
 }
 
@@ -58,7 +58,7 @@ fn the_prices_that_come_with_the_program_are_those_of_the_providers() {
 fn a_request_above_the_limit_costs_more_as_a_whole() {
     let price = price("anthropic", "claude-haiku-5-5").unwrap();
     let cost = |uncached_input, cache_read| {
-        price.of(&Usage {
+        price.cost(&Usage {
             uncached_input,
             cache_read,
             output: 1_000,
@@ -443,7 +443,7 @@ fn a_file_of_the_users_own_wins() {
     let whale = find("openai", "whale").price.unwrap();
     assert_eq!((whale.rates.input, whale.above.unwrap().0), (1, 10));
     assert_eq!(
-        find("ollama", "llama3.2").price.unwrap().of(&Usage {
+        find("ollama", "llama3.2").price.unwrap().cost(&Usage {
             output: 5,
             ..Usage::default()
         }),
@@ -527,16 +527,16 @@ proptest! {
         let price = Price { rates, above: None };
         let mut sum = usage(one);
         sum += usage(other);
-        let mut costs = price.of(&usage(one));
-        costs += price.of(&usage(other));
-        prop_assert_eq!(price.of(&sum), costs);
+        let mut costs = price.cost(&usage(one));
+        costs += price.cost(&usage(other));
+        prop_assert_eq!(price.cost(&sum), costs);
     }
 
     /// No usage overflows.
     #[test]
     fn no_answer_costs_less_than_nothing(input in any::<u64>(), output in any::<u64>()) {
         let price = price("openai", "gpt-4o").unwrap();
-        let cost = price.of(&Usage { uncached_input: input, output, ..Usage::default() });
+        let cost = price.cost(&Usage { uncached_input: input, output, ..Usage::default() });
         prop_assert!(cost.picodollars >= input.min(u64::MAX / 4_000_000));
     }
 }

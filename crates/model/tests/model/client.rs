@@ -17,7 +17,8 @@ use bytes::Bytes;
 use cachalot_core::ManualClock;
 use cachalot_core::tree;
 use cachalot_model::{
-    Catalog, Configured, Delta, Error, Message, Model, Models, Pauses, Reply, Request, Surroundings,
+    Catalog, Delta, Error, Message, Model, ModelConfiguration, ModelDependencies, Models, Reply,
+    Request, RetryPauses,
 };
 use cachalot_storage::HttpOptions;
 
@@ -41,7 +42,7 @@ impl NoPauses {
 }
 
 #[async_trait]
-impl Pauses for NoPauses {
+impl RetryPauses for NoPauses {
     async fn pause(&self, time: Duration) {
         self.0.lock().unwrap().push(time);
     }
@@ -58,8 +59,8 @@ pub(crate) fn environment(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-pub(crate) fn surroundings(pairs: &[(&str, &str)]) -> Surroundings {
-    Surroundings {
+pub(crate) fn surroundings(pairs: &[(&str, &str)]) -> ModelDependencies {
+    ModelDependencies {
         environment: environment(pairs),
         clock: Arc::new(ManualClock::at(NOW)),
         http: HttpOptions::default(),
@@ -68,10 +69,10 @@ pub(crate) fn surroundings(pairs: &[(&str, &str)]) -> Surroundings {
 }
 
 /// What `models:` and `providers:` of this YAML say.
-pub(crate) fn configured(yaml: &str) -> Configured {
+pub(crate) fn configured(yaml: &str) -> ModelConfiguration {
     let mut problems = Vec::new();
     let node = tree::parse("agent.yaml", yaml).unwrap();
-    let read = Configured::read(node.get("models"), node.get("providers"), &mut problems);
+    let read = ModelConfiguration::read(node.get("models"), node.get("providers"), &mut problems);
     assert_eq!(problems, []);
     read
 }
@@ -84,7 +85,7 @@ pub(crate) fn model_with(server: &Server, keys: &str) -> (Model, Arc<NoPauses>) 
         server.url()
     );
     let models = Models::new(surroundings(&[("TEST_KEY", KEY)]), configured(&yaml))
-        .pausing_with(Arc::clone(&pauses) as Arc<dyn Pauses>);
+        .with_pauses(Arc::clone(&pauses) as Arc<dyn RetryPauses>);
     (models.find("m").unwrap(), pauses)
 }
 

@@ -11,9 +11,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use cachalot_core::{Cost, ManualClock};
 use cachalot_model::wire::event_stream::Decoder;
 use cachalot_model::{
-    Delta, Error, ErrorKind, Message, Model, Models, Request, Surroundings, Usage,
+    Delta, Error, ErrorKind, Message, Model, ModelDependencies, Models, Request, Usage,
 };
-use cachalot_simulator::{Options, Running, Simulator, cloud};
+use cachalot_simulator::{RunningSimulator, Simulator, SimulatorOptions, cloud};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -206,7 +206,7 @@ async fn one_access_token_serves_all_models_until_it_expires() {
         ("GOOGLE_CLOUD_PROJECT", "p"),
     ];
     let clock = Arc::new(ManualClock::at(NOW));
-    let surroundings = Surroundings {
+    let surroundings = ModelDependencies {
         clock: clock.clone(),
         ..surroundings(&environment)
     };
@@ -501,10 +501,10 @@ proptest! {
 }
 
 /// A model of the simulator, which checks signatures and tokens by its own means.
-async fn simulated(name: &str, secret: &str) -> (Running, Model, tempfile::TempDir) {
-    let simulator = Simulator::start(Options {
+async fn simulated(name: &str, secret: &str) -> (RunningSimulator, Model, tempfile::TempDir) {
+    let simulator = Simulator::start(SimulatorOptions {
         clock: Arc::new(ManualClock::at(NOW)),
-        ..Options::default()
+        ..SimulatorOptions::default()
     });
     let simulator = simulator.await.unwrap();
     let url = simulator.url();

@@ -7,8 +7,8 @@ mod keys;
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, Section};
 use cachalot_model::{
-    Catalog, Comparison, Configured, Error, ErrorKind, Format, Model, ModelSettings, Models,
-    Parameters, ReasoningWish,
+    Catalog, ComparisonParameter, Error, ErrorKind, Format, Model, ModelConfiguration,
+    ModelSettings, Models, Parameters, RequestedReasoning,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn find(yaml: &str, name: &str) -> Result<Model, Error> {
 fn problems(yaml: &str) -> Vec<Problem> {
     let node = tree::parse("agent.yaml", yaml).unwrap();
     let mut problems = Vec::new();
-    Configured::read(node.get("models"), node.get("providers"), &mut problems);
+    ModelConfiguration::read(node.get("models"), node.get("providers"), &mut problems);
     problems
 }
 
@@ -152,7 +152,7 @@ models:
     assert_eq!(parameters.stop, ["END"]);
     assert_eq!(
         parameters.reasoning,
-        Some(ReasoningWish::Effort("high".into()))
+        Some(RequestedReasoning::Effort("high".into()))
     );
     assert_eq!(parameters.parallel_tool_calls, Some(false));
     let output = parameters.output.clone().unwrap();
@@ -171,12 +171,12 @@ models:
     };
     assert_eq!(
         thinking("9000").reasoning,
-        Some(ReasoningWish::Budget(9_000))
+        Some(RequestedReasoning::Budget(9_000))
     );
     assert_eq!(thinking("9000").max_output_tokens, Some(32_000));
     assert_eq!(
         thinking("low").reasoning,
-        Some(ReasoningWish::Effort("low".into()))
+        Some(RequestedReasoning::Effort("low".into()))
     );
 }
 
@@ -418,7 +418,7 @@ fn defaults_hold_where_nobody_says_otherwise() {
         models.choose(None, &call).unwrap().base_url(),
         "https://api.openai.com/v1"
     );
-    let none = Models::new(surroundings(&[]), Configured::default());
+    let none = Models::new(surroundings(&[]), ModelConfiguration::default());
     assert!(
         none.choose(None, &nothing)
             .unwrap_err()
@@ -443,7 +443,7 @@ proptest! {
         let yaml = format!("models: {{m: {{model: gpt-4o, {key}: {text}}}}}");
         if let Ok(node) = tree::parse("x.yaml", &yaml) {
             let mut found = Vec::new();
-            let read = Configured::read(node.get("models"), None, &mut found);
+            let read = ModelConfiguration::read(node.get("models"), None, &mut found);
             if found.is_empty() {
                 let _ = Models::new(surroundings(&[]), read).find("m");
             }
@@ -522,7 +522,7 @@ fn a_provider_of_ones_own_takes_markers_as_the_one_whose_prices_it_has() {
         let marker = model
             .wire()
             .marker(cachalot_model::wire::MarkerTime::FiveMinutes);
-        (marker.is_some(), model.marking().most)
+        (marker.is_some(), model.marker_rules().max_markers)
     };
     assert_eq!(of(""), (false, 0));
     assert_eq!(of(", prices: openrouter"), (true, 4));
@@ -534,8 +534,8 @@ fn requests_are_compared_by_the_provider_itself_and_by_no_gateway() {
     let terra = "provider: openai, model: gpt-5.6-terra";
     let claude = "provider: anthropic, model: claude-sonnet-5";
     for (model, expected) in [
-        (claude.to_owned(), Some(Comparison::Anthropic)),
-        (terra.to_owned(), Some(Comparison::OpenAi)),
+        (claude.to_owned(), Some(ComparisonParameter::Anthropic)),
+        (terra.to_owned(), Some(ComparisonParameter::OpenAi)),
         (format!("{terra}, format: chat"), None),
         ("provider: openai, model: gpt-5-mini".to_owned(), None),
         (
@@ -544,7 +544,7 @@ fn requests_are_compared_by_the_provider_itself_and_by_no_gateway() {
         ),
         (
             format!("{claude}, base_url: 'http://127.0.0.1:1'"),
-            Some(Comparison::Anthropic),
+            Some(ComparisonParameter::Anthropic),
         ),
         (
             format!("{claude}, base_url: 'https://gateway.example.com'"),
@@ -562,7 +562,7 @@ fn requests_are_compared_by_the_provider_itself_and_by_no_gateway() {
 
 #[test]
 fn a_comparison_leaves_what_the_user_has_written() {
-    let named = |comparison: Comparison, extra: Value, previous: Option<&str>| {
+    let named = |comparison: ComparisonParameter, extra: Value, previous: Option<&str>| {
         let mut parameters = Parameters {
             extra: extra.as_object().unwrap().clone(),
             ..Parameters::default()
@@ -570,7 +570,7 @@ fn a_comparison_leaves_what_the_user_has_written() {
         comparison.name(&mut parameters, previous);
         Value::from(parameters.extra)
     };
-    let (anthropic, openai) = (Comparison::Anthropic, Comparison::OpenAi);
+    let (anthropic, openai) = (ComparisonParameter::Anthropic, ComparisonParameter::OpenAi);
     let asked = |id: Option<&str>| json!({"diagnostics": {"previous_message_id": id}});
     assert_eq!(named(anthropic, json!({}), None), asked(None));
     assert_eq!(named(anthropic, json!({}), Some("a")), asked(Some("a")));

@@ -5,8 +5,8 @@ mod properties;
 mod reading;
 mod rendering;
 
-use cachalot_model::wire::{Wire, of};
-use cachalot_model::{Catalog, Format, Model, Models, Request, Surroundings};
+use cachalot_model::wire::{Wire, for_format};
+use cachalot_model::{Catalog, Format, Model, ModelDependencies, Models, Request};
 use serde_json::Value;
 
 use crate::client::{configured, surroundings};
@@ -14,7 +14,7 @@ use crate::client::{configured, surroundings};
 const SONNET: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
 
 fn wire() -> &'static dyn Wire {
-    of(Format::Converse)
+    for_format(Format::Converse)
 }
 
 /// A model on Bedrock.
@@ -22,7 +22,7 @@ fn model(name: &str) -> Model {
     let yaml = format!(
         "models: {{m: {{model: '{name}', format: converse, base_url: 'http://127.0.0.1:9', token_key: KEY}}}}"
     );
-    let surroundings = Surroundings {
+    let surroundings = ModelDependencies {
         catalog: Catalog::built_in(),
         ..surroundings(&[("KEY", "bedrock-0123456789")])
     };

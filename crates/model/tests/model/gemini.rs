@@ -6,8 +6,8 @@ mod rendering;
 
 use std::sync::LazyLock;
 
-use cachalot_model::wire::{Wire, of};
-use cachalot_model::{Catalog, Format, Model, Models, Request, Surroundings};
+use cachalot_model::wire::{Wire, for_format};
+use cachalot_model::{Catalog, Format, Model, ModelDependencies, Models, Request};
 use serde_json::Value;
 
 use crate::client::{configured, surroundings};
@@ -19,13 +19,13 @@ static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
 });
 
 fn wire() -> &'static dyn Wire {
-    of(Format::Gemini)
+    for_format(Format::Gemini)
 }
 
 /// A model of Google's in the native format.
 fn model(name: &str) -> Model {
     let yaml = format!("models: {{m: {{provider: google, model: {name}, format: gemini}}}}");
-    let surroundings = Surroundings {
+    let surroundings = ModelDependencies {
         catalog: Catalog::built_in(),
         ..surroundings(&[("GEMINI_API_KEY", "gemini-0123456789abcdef")])
     };

@@ -1,13 +1,15 @@
 //! `OpenAI`'s formats with cache markers.
 
 use cachalot_model::wire::{self, MarkerTime, Pieces, Rendered, Wire};
-use cachalot_model::{Block, Extra, Format, Marking, Message, Parameters, Role, ToolDefinition};
+use cachalot_model::{
+    Block, Extra, Format, MarkerRules, Message, Parameters, Role, ToolDefinition,
+};
 use serde_json::{Value, json};
 
 use crate::chat::support::{assistant, call, picture, result, user};
 
 fn of(provider: &str, model: &str, format: Format) -> &'static dyn Wire {
-    wire::marked(format, Marking::find(provider, model, format))
+    wire::marked(format, MarkerRules::find(provider, model, format))
 }
 
 fn gateway() -> &'static dyn Wire {
@@ -155,7 +157,7 @@ fn openai_is_told_what_to_keep() {
             Role::Assistant,
             vec![Block::text("b"), call("1", "grep", "{}")],
         );
-        let plain = wire::of(format).message(&answer).unwrap();
+        let plain = wire::for_format(format).message(&answer).unwrap();
         assert_eq!(wire.message(&answer).unwrap(), plain);
         assert!(plain.iter().all(|piece| piece.mark_at.is_none()));
     }
@@ -189,7 +191,7 @@ fn the_wish_stands_behind_the_messages_and_the_users_goes_before() {
     let tail = wire.tail(&Parameters::default(), true);
     assert_eq!(
         tail,
-        wire::of(Format::Chat).tail(&Parameters::default(), true)
+        wire::for_format(Format::Chat).tail(&Parameters::default(), true)
     );
 }
 
@@ -203,6 +205,10 @@ fn without_markers_the_format_is_as_it_was() {
     ] {
         let wire = of(provider, model, format);
         assert_eq!(wire.marker(MarkerTime::FiveMinutes), None, "{provider}");
-        assert_eq!(wire.system("a"), wire::of(format).system("a"), "{provider}");
+        assert_eq!(
+            wire.system("a"),
+            wire::for_format(format).system("a"),
+            "{provider}"
+        );
     }
 }

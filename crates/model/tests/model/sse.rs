@@ -1,7 +1,7 @@
 //! Server-sent events.
 
 use cachalot_model::ErrorKind;
-use cachalot_model::wire::sse::{Decoder, Event, LONGEST_EVENT};
+use cachalot_model::wire::sse::{Decoder, Event, MAX_EVENT_BYTES};
 use proptest::prelude::*;
 
 fn event(name: &str, data: &str) -> Event {
@@ -108,7 +108,7 @@ fn an_event_that_no_blank_line_ends_is_none() {
 #[test]
 fn an_event_may_be_as_long_as_allowed_and_not_longer() {
     let long = |length: usize| [b"data:", vec![b'x'; length].as_slice(), b"\n\n"].concat();
-    let mut decoder = Decoder::with_longest(100);
+    let mut decoder = Decoder::with_max_event_bytes(100);
     assert_eq!(decoder.push(&long(95)).unwrap().len(), 1);
     assert_eq!(decoder.push(&long(95)).unwrap().len(), 1);
     let error = decoder.push(&long(96)).unwrap_err();
@@ -119,14 +119,14 @@ fn an_event_may_be_as_long_as_allowed_and_not_longer() {
 
 #[test]
 fn neither_lines_without_an_end_nor_many_short_ones_fill_the_memory() {
-    let mut endless = Decoder::with_longest(1000);
+    let mut endless = Decoder::with_max_event_bytes(1000);
     let pushed = (0..100).find(|_| endless.push(&[b'x'; 100]).is_err());
     assert_eq!(pushed, Some(10));
-    let mut many = Decoder::with_longest(1000);
+    let mut many = Decoder::with_max_event_bytes(1000);
     let pushed = (0..10_000).find(|_| many.push(b"data\n").is_err());
     assert_eq!(pushed, Some(1001));
     // Comments are not kept.
-    let mut comments = Decoder::with_longest(1000);
+    let mut comments = Decoder::with_max_event_bytes(1000);
     assert!((0..10_000).all(|_| comments.push(b": ping\n\n").is_ok()));
 }
 
@@ -140,7 +140,7 @@ fn a_megabyte_comes_byte_by_byte() {
         .collect();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].data.len(), 1 << 20);
-    const { assert!(LONGEST_EVENT > 1 << 20) };
+    const { assert!(MAX_EVENT_BYTES > 1 << 20) };
 }
 
 /// The rules once more, over the whole text at once.
@@ -223,8 +223,8 @@ proptest! {
 
     #[test]
     fn a_limit_is_met_wherever_the_pieces_end(stream in streams(), longest in 1_usize..20) {
-        let whole = Decoder::with_longest(longest).push(&stream);
-        let mut decoder = Decoder::with_longest(longest);
+        let whole = Decoder::with_max_event_bytes(longest).push(&stream);
+        let mut decoder = Decoder::with_max_event_bytes(longest);
         let bytes = stream.chunks(1).map(|byte| decoder.push(byte));
         let split = bytes.collect::<Result<Vec<_>, _>>().map(|events| events.concat());
         prop_assert_eq!(whole, split);

@@ -1,9 +1,9 @@
 //! Patterns of commands, for conditions of hooks.
 
-use super::pattern::{Match, Pattern, escaped};
-use super::subject::invoked;
-use crate::shell::{Known, Script};
-use crate::touches::{Command, CommandText};
+use super::analyzed_request::match_invocation;
+use super::pattern::{MatchResult, Pattern, escaped};
+use crate::resource_access::{Command, CommandText};
+use crate::shell::{KnownEnvironment, ParsedScript};
 
 /// A pattern of commands in the notation of Claude Code: `git *` and `git:*` match `git` and everything
 /// that starts with `git `; `*` matches any text.
@@ -13,7 +13,7 @@ pub struct CommandPattern(Vec<Pattern>);
 impl CommandPattern {
     /// Parses a pattern; `None` if it is too long.
     #[must_use]
-    pub fn of(written: &str) -> Option<Self> {
+    pub fn new(written: &str) -> Option<Self> {
         let begins = written
             .strip_suffix(":*")
             .or_else(|| written.strip_suffix(" *"));
@@ -37,10 +37,10 @@ impl CommandPattern {
             CommandText::Line(line) => line.trim().to_owned(),
             CommandText::Program(words) => words.join(" "),
         };
-        let script = Script::of(command, &Known::default());
+        let script = ParsedScript::new(command, &KnownEnvironment::default());
         !script.unclear.is_empty()
             || self.0.iter().any(|pattern| {
-                let is_run = |words| invoked(words, pattern) != Match::No;
+                let is_run = |words| match_invocation(words, pattern) != MatchResult::No;
                 pattern.matches(&whole)
                     || script
                         .invocations

@@ -2,7 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use crate::shell::{Atom, same};
+use crate::shell::{Atom, eq_ignoring_case};
 
 /// Characters with a syntactic meaning in a shell. In allow rules, `*` and `?` never match them:
 /// otherwise `git *` would allow `git status; rm -rf .`.
@@ -12,11 +12,11 @@ pub(super) const SHELL_SYNTAX: &[char] = &[';', '&', '|', '<', '>', '$', '`', '(
 const UNKNOWN: char = '\u{fffc}';
 
 /// Maximum length of a text with unknown parts to compare; longer ones may match.
-const LONGEST: usize = 8_192;
+const MAX_TEXT_CHARS: usize = 8_192;
 
 /// The result of matching a pattern against a partially unknown text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Match {
+pub(super) enum MatchResult {
     /// Does not match, for any value of the unknown parts.
     No,
     /// Depends on the unknown parts.
@@ -25,7 +25,7 @@ pub(super) enum Match {
     Yes,
 }
 
-impl From<bool> for Match {
+impl From<bool> for MatchResult {
     fn from(matches: bool) -> Self {
         if matches { Self::Yes } else { Self::No }
     }
@@ -61,10 +61,10 @@ impl Pattern {
     /// The pattern is too long.
     pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
         let tokens = tokens(text);
-        let any = expression(&tokens, ".");
+        let any = regex_source(&tokens, ".");
         Ok(Self {
             text: text.to_owned(),
-            plain: Regex::new(&expression(&tokens, &plain_sign()))?,
+            plain: Regex::new(&regex_source(&tokens, &non_syntax_class()))?,
             folded: RegexBuilder::new(&any).case_insensitive(true).build()?,
             any: Regex::new(&any)?,
             tokens,
@@ -111,7 +111,7 @@ impl Pattern {
     }
 
     /// Matches a text with unknown parts.
-    pub(super) fn likeness(&self, atoms: &[Atom], any_case: bool) -> Match {
+    pub(super) fn match_atoms(&self, atoms: &[Atom], any_case: bool) -> MatchResult {
         let mut is_known = true;
         let text: String = atoms
             .iter()
@@ -125,22 +125,28 @@ impl Pattern {
             .collect();
         let whole = if any_case { &self.folded } else { &self.any };
         if whole.is_match(&text) {
-            return Match::Yes;
+            return MatchResult::Yes;
         }
-        match is_known || (atoms.len() <= LONGEST && !self.meets(atoms, any_case)) {
-            true => Match::No,
-            false => Match::Maybe,
+        match is_known || (atoms.len() <= MAX_TEXT_CHARS && !self.intersects(atoms, any_case)) {
+            true => MatchResult::No,
+            false => MatchResult::Maybe,
         }
     }
 
     /// True if there is a text that both the pattern and the atoms match: reachability in the product of
     /// the two automata.
-    fn meets(&self, atoms: &[Atom], any_case: bool) -> bool {
+    fn intersects(&self, atoms: &[Atom], any_case: bool) -> bool {
         let (rows, columns) = (self.tokens.len() + 1, atoms.len() + 1);
         // Two layers: the second one after the atom at the column has matched at least one character.
         let mut seen = vec![false; rows * columns * 2];
         let mut open = vec![(0, 0, false)];
-        let equal = |a: char, b: char| if any_case { same(a, b) } else { a == b };
+        let equal = |a: char, b: char| {
+            if any_case {
+                eq_ignoring_case(a, b)
+            } else {
+                a == b
+            }
+        };
         while let Some((row, column, begun)) = open.pop() {
             let place = (row * columns + column) * 2 + usize::from(begun);
             if std::mem::replace(&mut seen[place], true) {
@@ -204,7 +210,7 @@ impl Pattern {
     }
 }
 
-fn plain_sign() -> String {
+fn non_syntax_class() -> String {
     let syntax: String = SHELL_SYNTAX.iter().collect();
     format!("[^{}]", regex::escape(&syntax))
 }
@@ -236,25 +242,25 @@ fn tokens(text: &str) -> Vec<Token> {
 }
 
 /// Converts a pattern to a regular expression. `sign` matches any character.
-fn expression(tokens: &[Token], sign: &str) -> String {
-    let mut expression = r"(?s)\A".to_owned();
+fn regex_source(tokens: &[Token], sign: &str) -> String {
+    let mut regex_source = r"(?s)\A".to_owned();
     let mut tokens = tokens.iter();
     while let Some(token) = tokens.next() {
         match token {
             Token::Skip => {
                 tokens.nth(1);
-                expression.push_str(&format!("(?:{sign}*/)?"));
+                regex_source.push_str(&format!("(?:{sign}*/)?"));
             }
-            Token::Many => expression.push_str(&format!("{sign}*")),
-            Token::One => expression.push_str(sign),
+            Token::Many => regex_source.push_str(&format!("{sign}*")),
+            Token::One => regex_source.push_str(sign),
             Token::Char(literal) => {
                 let mut buffer = [0; 4];
-                expression.push_str(&regex::escape(literal.encode_utf8(&mut buffer)));
+                regex_source.push_str(&regex::escape(literal.encode_utf8(&mut buffer)));
             }
         }
     }
-    expression.push_str(r"\z");
-    expression
+    regex_source.push_str(r"\z");
+    regex_source
 }
 
 /// Escapes a text, so that the pattern matches only this text.
@@ -336,24 +342,26 @@ mod tests {
             Word(atoms.collect()).0
         };
         for (pattern, text, expected) in [
-            ("**/.env*", ".env", Match::Yes),
-            ("**/.env*", ".e*", Match::Maybe),
-            ("**/.env*", ".???", Match::Maybe),
-            ("**/.env*", "$", Match::Maybe),
-            ("**/.env*", "a/$", Match::Maybe),
-            ("**/.env*", "$/.env", Match::Yes),
-            ("**/.env*", ".env$", Match::Yes),
+            ("**/.env*", ".env", MatchResult::Yes),
+            ("**/.env*", ".e*", MatchResult::Maybe),
+            ("**/.env*", ".???", MatchResult::Maybe),
+            ("**/.env*", "$", MatchResult::Maybe),
+            ("**/.env*", "a/$", MatchResult::Maybe),
+            ("**/.env*", "$/.env", MatchResult::Yes),
+            ("**/.env*", ".env$", MatchResult::Yes),
             // A star matches neither a leading dot nor a slash.
-            ("**/.env*", "*", Match::No),
-            ("**/.env*", "a/*", Match::No),
-            ("**/.env*", "?env", Match::No),
-            ("**/.env*", "src/*.rs", Match::No),
-            ("a/b", "*", Match::No),
-            ("rm *", "rm $", Match::Yes),
-            ("rm *", "$ x", Match::Maybe),
-            ("rm *", "git $", Match::No),
+            ("**/.env*", "*", MatchResult::No),
+            ("**/.env*", "a/*", MatchResult::No),
+            ("**/.env*", "?env", MatchResult::No),
+            ("**/.env*", "src/*.rs", MatchResult::No),
+            ("a/b", "*", MatchResult::No),
+            ("rm *", "rm $", MatchResult::Yes),
+            ("rm *", "$ x", MatchResult::Maybe),
+            ("rm *", "git $", MatchResult::No),
         ] {
-            let found = Pattern::new(pattern).unwrap().likeness(&glob(text), false);
+            let found = Pattern::new(pattern)
+                .unwrap()
+                .match_atoms(&glob(text), false);
             assert_eq!(found, expected, "{pattern} {text}");
         }
     }

@@ -3,8 +3,8 @@
 use cachalot_core::tree::Node;
 use cachalot_core::{Place, Problem};
 
-use super::pattern::{Match, Pattern};
-use super::subject::{Subject, Subjects};
+use super::analyzed_request::{AnalyzedRequest, ArgumentSubject};
+use super::pattern::{MatchResult, Pattern};
 
 /// A rule: a pattern for tools, and patterns for arguments.
 #[derive(Clone)]
@@ -15,7 +15,8 @@ pub(super) struct Rule {
     arguments: Vec<(String, Pattern)>,
 }
 
-const FORM: &str = "write a tool (`read_*`), or a tool and arguments (`shell:command=git *`)";
+const EXPECTED_FORM: &str =
+    "write a tool (`read_*`), or a tool and arguments (`shell:command=git *`)";
 
 /// Parses a rule; errors are pushed to `problems`.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
@@ -34,7 +35,11 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
 
 /// Parses a rule that is located at `place`.
 pub(super) fn parse(text: &str, place: &Place) -> Result<Rule, Problem> {
-    let wrong = |message: String| Problem::new("bad-permission", message).at(place).help(FORM);
+    let wrong = |message: String| {
+        Problem::new("bad-permission", message)
+            .at(place)
+            .help(EXPECTED_FORM)
+    };
     let pattern = |text: &str| {
         Pattern::new(text).map_err(|error| wrong(format!("`{text}` is no pattern: {error}")))
     };
@@ -132,39 +137,44 @@ impl Rule {
     }
 
     /// True if it applies to calls of this tool.
-    pub(super) fn is_for(&self, tool: &str) -> bool {
+    pub(super) fn applies_to(&self, tool: &str) -> bool {
         self.tool.matches(tool)
     }
 
     /// Matches the call widely (deny, ask). A rule with an argument does not match calls without it.
-    pub(super) fn wide(&self, call: &Subjects<'_>) -> Match {
-        let mut least = Match::from(self.is_for(call.operation.tool));
+    pub(super) fn may_match(&self, call: &AnalyzedRequest<'_>) -> MatchResult {
+        let mut least = MatchResult::from(self.applies_to(call.request.tool));
         for (name, pattern) in &self.arguments {
-            if least == Match::No {
+            if least == MatchResult::No {
                 break;
             }
-            least = least.min(call.wide(name, pattern));
+            least = least.min(call.may_match(name, pattern));
         }
         least
     }
 
     /// Matches the call narrowly (allow). `others` returns true if some allow rule covers a command that
     /// is run by another command.
-    pub(super) fn narrow(&self, call: &Subjects<'_>, others: &dyn Fn(&str) -> bool) -> bool {
-        self.is_for(call.operation.tool)
+    pub(super) fn certainly_matches(
+        &self,
+        call: &AnalyzedRequest<'_>,
+        others: &dyn Fn(&str) -> bool,
+    ) -> bool {
+        self.applies_to(call.request.tool)
             && self
                 .arguments
                 .iter()
-                .all(|(name, pattern)| call.narrow(name, pattern, others))
+                .all(|(name, pattern)| call.certainly_matches(name, pattern, others))
     }
 
     /// True if it allows this command of the tool, with any other arguments.
     pub(super) fn permits_command(&self, tool: &str, command: &str) -> bool {
-        self.is_for(tool)
+        self.applies_to(tool)
             && match self.arguments.as_slice() {
                 [] => true,
                 [(name, pattern)] => {
-                    Subject::named(name) == Subject::Commands && pattern.permits_line(command)
+                    ArgumentSubject::named(name) == ArgumentSubject::Commands
+                        && pattern.permits_line(command)
                 }
                 _ => false,
             }
@@ -172,15 +182,15 @@ impl Rule {
 
     /// Returns the path patterns of the rule, if it may match files below the directory of a search;
     /// otherwise empty.
-    pub(super) fn searched(&self, call: &Subjects<'_>) -> Vec<&Pattern> {
+    pub(super) fn search_patterns(&self, call: &AnalyzedRequest<'_>) -> Vec<&Pattern> {
         let (paths, others): (Vec<_>, Vec<_>) = self
             .arguments
             .iter()
-            .partition(|(name, _)| Subject::named(name) == Subject::Paths);
-        let is_about = self.is_for(call.operation.tool)
+            .partition(|(name, _)| ArgumentSubject::named(name) == ArgumentSubject::Paths);
+        let is_about = self.applies_to(call.request.tool)
             && others
                 .iter()
-                .all(|(name, pattern)| call.wide(name, pattern) != Match::No);
+                .all(|(name, pattern)| call.may_match(name, pattern) != MatchResult::No);
         match is_about {
             true => paths.into_iter().map(|(_, pattern)| pattern).collect(),
             false => Vec::new(),
@@ -188,9 +198,9 @@ impl Rule {
     }
 
     /// True if it has an argument for paths.
-    pub(super) fn has_paths(&self) -> bool {
+    pub(super) fn has_path_argument(&self) -> bool {
         self.arguments
             .iter()
-            .any(|(name, _)| Subject::named(name) == Subject::Paths)
+            .any(|(name, _)| ArgumentSubject::named(name) == ArgumentSubject::Paths)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::analyzed_request::{AnalyzedRequest, relative_to_root};
 use super::pattern::Pattern;
-use super::subject::{Subjects, below};
-use super::{Operation, Permissions};
+use super::{AccessRequest, Permissions};
 use crate::Workspace;
 
 /// The files that a search skips because a deny or ask rule matches them.
@@ -22,7 +22,10 @@ impl SearchFilter {
         if self.rules.is_empty() {
             return false;
         }
-        let (lies, absolute) = (below(workspace.root(), path), path.to_string_lossy());
+        let (lies, absolute) = (
+            relative_to_root(workspace.root(), path),
+            path.to_string_lossy(),
+        );
         let matches = |pattern: &Pattern| {
             pattern.matches_any_case(&lies) || pattern.matches_any_case(&absolute)
         };
@@ -42,13 +45,17 @@ impl Permissions {
     /// Returns the files that a search must not read. The start directory of the search is judged like
     /// any other path ([`Permissions::judge`]).
     #[must_use]
-    pub fn search_filter(&self, operation: &Operation<'_>, workspace: &Workspace) -> SearchFilter {
-        let call = Subjects::of(operation, workspace);
+    pub fn search_filter(
+        &self,
+        request: &AccessRequest<'_>,
+        workspace: &Workspace,
+    ) -> SearchFilter {
+        let call = AnalyzedRequest::new(request, workspace);
         let rules = self.deny.iter().chain(&self.ask);
         SearchFilter {
             rules: rules
                 .map(|rule| {
-                    rule.searched(&call)
+                    rule.search_patterns(&call)
                         .into_iter()
                         .cloned()
                         .collect::<Vec<_>>()
@@ -64,7 +71,7 @@ impl Permissions {
     pub fn search_rules(&self, tool: &str) -> Vec<&str> {
         let rules = self.deny.iter().chain(&self.ask);
         let mut texts: Vec<&str> = rules
-            .filter(|rule| rule.is_for(tool) && rule.has_paths())
+            .filter(|rule| rule.applies_to(tool) && rule.has_path_argument())
             .map(|rule| rule.text())
             .collect();
         texts.sort_unstable();

@@ -1,17 +1,17 @@
 //! Arguments that are commands, scripts or files.
 
 use super::parse::parse;
-use super::{Atom, MOST, Script, Word};
+use super::{Atom, MAX_COMMANDS, ParsedScript, Word};
 
 /// Maximum number of words of a possible command.
-const MOST_WORDS: usize = 48;
+const MAX_COMMAND_WORDS: usize = 48;
 
 /// Records the commands that may run if a program takes its arguments, or parts of them, as commands.
-pub(super) fn guess(script: &mut Script, words: &[Word], depth: usize) {
-    if script.is_guess || script.possible.len() >= MOST {
+pub(super) fn guess(script: &mut ParsedScript, words: &[Word], depth: usize) {
+    if script.is_guess || script.possible.len() >= MAX_COMMANDS {
         return;
     }
-    let words = &words[..words.len().min(MOST_WORDS)];
+    let words = &words[..words.len().min(MAX_COMMAND_WORDS)];
     for (at, word) in words.iter().enumerate() {
         let Some(text) = word.text() else { continue };
         if !text.starts_with('-') && !text.is_empty() {
@@ -50,7 +50,7 @@ pub(super) fn is_file(word: &Word) -> bool {
 }
 
 /// Analyzes an argument that is a script.
-pub(super) fn script_of(script: &mut Script, word: Option<&Word>, depth: usize) {
+pub(super) fn analyze_script(script: &mut ParsedScript, word: Option<&Word>, depth: usize) {
     let Some(word) = word else { return };
     match word.text() {
         Some(text) if text.is_empty() || text == "-" => {}
@@ -65,33 +65,33 @@ pub(super) fn script_of(script: &mut Script, word: Option<&Word>, depth: usize) 
 }
 
 /// Analyzes arguments that the program joins to a command line.
-pub(super) fn line_of(script: &mut Script, words: &[Word], depth: usize) {
+pub(super) fn analyze_joined_line(script: &mut ParsedScript, words: &[Word], depth: usize) {
     let texts: Option<Vec<String>> = words.iter().map(Word::text).collect();
     match texts {
         Some(texts) => script.line(&texts.join(" "), depth + 1, true),
         None => {
             let known: Vec<String> = words.iter().map(|word| word.text_with('\0')).collect();
-            with_any(script, &known.join(" "), depth);
+            analyze_line_with_arguments(script, &known.join(" "), depth);
             script.unclear("the commands in an argument are not known before it runs");
         }
     }
 }
 
 /// Analyzes a command line to which the program appends arguments.
-pub(super) fn with_any(script: &mut Script, line: &str, depth: usize) {
+pub(super) fn analyze_line_with_arguments(script: &mut ParsedScript, line: &str, depth: usize) {
     let parsed = parse(&line.replace('\0', " "), depth + 1);
     let mut parsed = parsed;
     for simple in &mut parsed.commands {
         simple.words.push(Word::any());
     }
-    if depth < super::DEEPEST {
+    if depth < super::MAX_DEPTH {
         script.take(parsed, depth + 1, true);
     }
 }
 
 /// Analyzes the values of options as command lines. Long options may be abbreviated, short ones
 /// combined.
-pub(super) fn values(script: &mut Script, rest: &[Word], names: &[&str], depth: usize) {
+pub(super) fn values(script: &mut ParsedScript, rest: &[Word], names: &[&str], depth: usize) {
     for (at, word) in rest.iter().enumerate() {
         let text = word.text_with('\0');
         let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
@@ -122,7 +122,7 @@ pub(super) fn values(script: &mut Script, rest: &[Word], names: &[&str], depth: 
             if value.contains('\0') {
                 script.unclear("the commands in an argument are not known before it runs");
             }
-            with_any(script, &value, depth);
+            analyze_line_with_arguments(script, &value, depth);
         }
     }
 }
@@ -134,7 +134,12 @@ pub(super) fn is_long(text: &str, name: &str) -> bool {
 }
 
 /// Analyzes the commands after options, up to `;`, `+` or the end.
-pub(super) fn behind(script: &mut Script, rest: &[Word], options: &[&str], depth: usize) {
+pub(super) fn analyze_after_options(
+    script: &mut ParsedScript,
+    rest: &[Word],
+    options: &[&str],
+    depth: usize,
+) {
     for (at, word) in rest.iter().enumerate() {
         if !word
             .text()

@@ -1,10 +1,10 @@
 //! Commands that git runs: from settings, options and aliases.
 
-use super::arguments::{is_long, line_of, with_any};
-use super::{Script, Word};
+use super::arguments::{analyze_joined_line, analyze_line_with_arguments, is_long};
+use super::{ParsedScript, Word};
 
 /// Analyzes options of git whose value is a command, and settings that name one.
-pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
+pub(super) fn git(script: &mut ParsedScript, rest: &[Word], depth: usize) {
     let is_subcommand = |names: &[&str]| {
         let is_one = |word: &Word| {
             word.text()
@@ -28,7 +28,7 @@ pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
         if let Some(setting) = setting {
             let (key, value) = setting.split_once('=').unwrap_or((&setting, ""));
             let of_environment = text.split('=').next() == Some("--config-env");
-            configured(script, key, value, of_environment, depth);
+            analyze_git_setting(script, key, value, of_environment, depth);
         }
         let runs = |option: &str| match option {
             "-x" => is_subcommand(&["rebase", "difftool"]),
@@ -80,7 +80,7 @@ pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
                 .map(str::to_owned),
         };
         if let Some(command) = command {
-            with_any(script, &command, depth);
+            analyze_line_with_arguments(script, &command, depth);
         }
         if text.starts_with("--exec-path=") {
             script.unclear("the directory of git's programs");
@@ -94,7 +94,7 @@ pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
                 .position(|word| !word.starts_with('-'))
                 .unwrap_or(0);
             let words = words[start.min(words.len())..].to_vec();
-            line_of(script, &words, depth);
+            analyze_joined_line(script, &words, depth);
         }
         if text == "config" {
             let operands: Vec<&Word> = rest[at + 1..]
@@ -103,7 +103,7 @@ pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
                 .collect();
             for pair in operands.windows(2) {
                 let (key, value) = (pair[0].text_with('\0'), pair[1].text_with('\0'));
-                if configured(script, &key, &value, false, depth) {
+                if analyze_git_setting(script, &key, &value, false, depth) {
                     script.writes_git_settings = true;
                 }
             }
@@ -112,8 +112,8 @@ pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
 }
 
 /// Analyzes the command in a git setting; returns true if the setting may name one.
-fn configured(
-    script: &mut Script,
+fn analyze_git_setting(
+    script: &mut ParsedScript,
     key: &str,
     value: &str,
     of_environment: bool,
@@ -172,11 +172,11 @@ fn configured(
         return true;
     }
     match value.strip_prefix('!') {
-        Some(command) => with_any(script, command, depth),
+        Some(command) => analyze_line_with_arguments(script, command, depth),
         None if key.starts_with("alias.") => {
-            with_any(script, &format!("git {value}"), depth);
+            analyze_line_with_arguments(script, &format!("git {value}"), depth);
         }
-        None => with_any(script, value, depth),
+        None => analyze_line_with_arguments(script, value, depth),
     }
     true
 }

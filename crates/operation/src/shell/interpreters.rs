@@ -1,7 +1,7 @@
 //! Shells and interpreters: code in an argument or on standard input.
 
-use super::arguments::{is_file, script_of};
-use super::{Script, Word};
+use super::arguments::{analyze_script, is_file};
+use super::{ParsedScript, Word};
 
 const SHELLS: [&str; 14] = [
     "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "oksh", "rbash", "sh", "tcsh", "yash",
@@ -69,10 +69,10 @@ const INTERPRETERS: [Interpreter; 22] = [
 ];
 
 /// Python modules that run code from their arguments.
-const RUNNING_MODULES: [&str; 6] = ["timeit", "pdb", "code", "trace", "bdb", "runpy"];
+const CODE_RUNNING_MODULES: [&str; 6] = ["timeit", "pdb", "code", "trace", "bdb", "runpy"];
 
 /// Interpreters that read a program from standard input if no other is given.
-const READING: [&str; 14] = [
+const STDIN_INTERPRETERS: [&str; 14] = [
     "gdb",
     "lldb",
     "python",
@@ -90,7 +90,7 @@ const READING: [&str; 14] = [
 ];
 
 /// Analyzes a shell, with a script in an argument, in a file, or on standard input.
-pub(super) fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: usize) {
+pub(super) fn shell(script: &mut ParsedScript, rest: &[Word], here: &[String], depth: usize) {
     let mut has_script = false;
     let mut has_file = false;
     let mut at = 0;
@@ -100,17 +100,17 @@ pub(super) fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: 
         let is_option = text.len() > 1 && (text.starts_with('-') || text.starts_with('+'));
         if has_script {
             if is_option {
-                at += 1 + values_of(&text);
+                at += 1 + option_value_count(&text);
                 continue;
             }
-            script_of(script, Some(word), depth);
+            analyze_script(script, Some(word), depth);
             return;
         }
         if text == "--command" || text == "--init-command" {
             has_script = true;
         } else if text.starts_with("--command=") || text.starts_with("--init-command=") {
             let value = text.split_once('=').map(|(_, value)| Word::literal(value));
-            script_of(script, value.as_ref(), depth);
+            analyze_script(script, value.as_ref(), depth);
             return;
         } else if text.starts_with("--rcfile") || text.starts_with("--init-file") {
             script.unclear("the file that a shell reads at start");
@@ -118,7 +118,7 @@ pub(super) fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: 
             // Another long option.
         } else if is_option {
             // The values of `o` and `O` follow as separate arguments.
-            let count = values_of(&text);
+            let count = option_value_count(&text);
             let sets = rest.iter().skip(at + 1).take(count);
             if sets.clone().any(|word| {
                 word.text()
@@ -151,7 +151,7 @@ pub(super) fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: 
 }
 
 /// The number of following arguments that are values of a shell option, or of combined ones.
-fn values_of(option: &str) -> usize {
+fn option_value_count(option: &str) -> usize {
     match option.starts_with("--") {
         true => 0,
         false => option
@@ -169,7 +169,7 @@ pub(super) fn is_shell(program: &str) -> bool {
 /// Records the code that an interpreter gets in an argument or on standard input. Returns true if
 /// options of `program` may be code.
 pub(super) fn interpret(
-    script: &mut Script,
+    script: &mut ParsedScript,
     program: &str,
     rest: &[Word],
     here: &[String],
@@ -179,7 +179,7 @@ pub(super) fn interpret(
         code(script, interpreter, rest);
     }
     let valued = interpreter.map_or(&[][..], |known| known.valued);
-    let is_read = READING.contains(&program) && reads_its_program(program, rest, valued)
+    let is_read = STDIN_INTERPRETERS.contains(&program) && reads_its_program(program, rest, valued)
         // Also after a subcommand: `deno run -`.
         || matches!(program, "deno" | "bun") && rest.iter().any(is_standard_input);
     if is_read {
@@ -190,7 +190,7 @@ pub(super) fn interpret(
 }
 
 /// Records code after an option.
-fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
+fn code(script: &mut ParsedScript, interpreter: &Interpreter, rest: &[Word]) {
     let mut at = 0;
     while let Some(word) = rest.get(at) {
         let text = word.text_with('\0');
@@ -217,7 +217,7 @@ fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
             Some("") => next.as_deref().or(module),
             module => module,
         };
-        let is_module = module.is_some_and(|module| RUNNING_MODULES.contains(&module));
+        let is_module = module.is_some_and(|module| CODE_RUNNING_MODULES.contains(&module));
         let names_module = module.is_some();
         if is_named || is_short || is_module || text.contains("data:") {
             let code = format!("{text} {}", next.unwrap_or_default());
@@ -238,7 +238,7 @@ fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
         };
         let is_valued = rest
             .get(at + 1)
-            .is_some_and(|next| takes(&text, next, interpreter.valued) && !is_code(next));
+            .is_some_and(|next| takes_value(&text, next, interpreter.valued) && !is_code(next));
         at += 1 + usize::from(is_valued);
     }
 }
@@ -253,7 +253,7 @@ fn module(option: &str) -> Option<&str> {
 }
 
 /// True if an option, or the last of combined ones, may take a value, and `next` may be that value.
-fn takes(option: &str, next: &Word, valued: &[&str]) -> bool {
+fn takes_value(option: &str, next: &Word, valued: &[&str]) -> bool {
     let is_long = option.starts_with("--") && !option.contains('=');
     // The text after a letter with a value, in the same word, is its value.
     let is_valued = |sign: char| valued.iter().any(|known| known.ends_with(sign));
@@ -298,7 +298,7 @@ fn reads_its_program(program: &str, rest: &[Word], valued: &[&str]) -> bool {
         }
         let is_valued = rest
             .get(at + 1)
-            .is_some_and(|next| takes(&text, next, valued));
+            .is_some_and(|next| takes_value(&text, next, valued));
         // The value may be the program as well.
         if is_valued && !is_file(&rest[at + 1]) {
             return true;

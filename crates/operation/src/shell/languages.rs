@@ -1,10 +1,10 @@
 //! Programs with languages of their own that can run programs or write files.
 
-use super::arguments::{is_file, is_long, program_files, with_any};
-use super::{Script, Word};
+use super::arguments::{analyze_line_with_arguments, is_file, is_long, program_files};
+use super::{ParsedScript, Word};
 
 /// Analyzes `awk`, whose programs can run commands and write files.
-pub(super) fn awk(script: &mut Script, program: &str, rest: &[Word]) {
+pub(super) fn awk(script: &mut ParsedScript, program: &str, rest: &[Word]) {
     let hides = |text: &str| {
         ["system", "getline", "|", ">", "@", "ARGV", "\0"]
             .iter()
@@ -21,7 +21,7 @@ pub(super) fn awk(script: &mut Script, program: &str, rest: &[Word]) {
 
 /// Analyzes a database client, whose language can run commands and open files (`.shell`, `\!`,
 /// `system`).
-pub(super) fn database(script: &mut Script, program: &str, rest: &[Word], here: &[String]) {
+pub(super) fn database(script: &mut ParsedScript, program: &str, rest: &[Word], here: &[String]) {
     let hides = |text: &str| {
         [
             ".shell",
@@ -82,7 +82,7 @@ pub(super) fn database(script: &mut Script, program: &str, rest: &[Word], here: 
 }
 
 /// Analyzes `sed`, whose scripts can run commands (`e`) and write files (`w`).
-pub(super) fn sed(script: &mut Script, rest: &[Word]) {
+pub(super) fn sed(script: &mut ParsedScript, rest: &[Word]) {
     let is_plain = |text: &str| {
         // `s` with flags, or addresses with a command that only edits.
         let body =
@@ -184,7 +184,7 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Analyzes editors with commands in their arguments.
-pub(super) fn editor(script: &mut Script, program: &str, rest: &[Word]) {
+pub(super) fn editor(script: &mut ParsedScript, program: &str, rest: &[Word]) {
     let is_command = |word: &Word| {
         let text = word.text_with('\0');
         text.starts_with('+')
@@ -200,7 +200,7 @@ pub(super) fn editor(script: &mut Script, program: &str, rest: &[Word]) {
 }
 
 /// Analyzes `make`: variables and rules on its command line.
-pub(super) fn make(script: &mut Script, rest: &[Word], depth: usize) {
+pub(super) fn make(script: &mut ParsedScript, rest: &[Word], depth: usize) {
     for (at, word) in rest.iter().enumerate() {
         let text = word.text_with('\0');
         if text.starts_with("--eval") || text.starts_with("-E") {
@@ -211,7 +211,7 @@ pub(super) fn make(script: &mut Script, rest: &[Word], depth: usize) {
             && ["SHELL", "CC", "CXX", "LD", "AR", "MAKE", "RM"]
                 .contains(&name.trim_end_matches(':'))
         {
-            with_any(script, value, depth);
+            analyze_line_with_arguments(script, value, depth);
         }
     }
     if program_files(rest, &["-f"], &["--file", "--makefile"])

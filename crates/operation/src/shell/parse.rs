@@ -8,28 +8,28 @@
 use super::word::{Atom, Word, unquoted};
 
 /// Maximum length of a command line to parse, in bytes.
-const LONGEST: usize = 32 << 10;
+const MAX_LINE_BYTES: usize = 32 << 10;
 
 /// Maximum nesting depth of substitutions, subshells and scripts within scripts.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Maximum number of simple commands.
-const MOST: usize = 1_000;
+const MAX_COMMANDS: usize = 1_000;
 
 /// A simple command: quotes are resolved, variables are not.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Simple {
+pub(super) struct SimpleCommand {
     /// The program and its arguments, after brace expansion.
     pub(super) words: Vec<Word>,
     /// The targets of redirections.
     pub(super) redirects: Vec<Word>,
     /// Texts on standard input: here-documents (by index) and here-strings.
-    pub(super) here: Vec<Here>,
+    pub(super) here: Vec<HereText>,
 }
 
 /// A text on standard input.
 #[derive(Debug, Clone)]
-pub(super) enum Here {
+pub(super) enum HereText {
     /// The index of the here-document.
     Document(usize),
     /// A here-string.
@@ -38,8 +38,8 @@ pub(super) enum Here {
 
 /// The parts of a line.
 #[derive(Debug, Default)]
-pub(super) struct Parsed {
-    pub(super) commands: Vec<Simple>,
+pub(super) struct ParsedLine {
+    pub(super) commands: Vec<SimpleCommand>,
     /// The variables that are set, with each value.
     pub(super) variables: Vec<(String, Word)>,
     /// The bodies of here-documents.
@@ -51,16 +51,16 @@ pub(super) struct Parsed {
 }
 
 /// Parses a line.
-pub(super) fn parse(line: &str, depth: usize) -> Parsed {
+pub(super) fn parse(line: &str, depth: usize) -> ParsedLine {
     let mut parser = Parser {
         signs: Vec::new(),
         at: 0,
         depth,
         outermost: depth,
         pending: Vec::new(),
-        found: Parsed::default(),
+        found: ParsedLine::default(),
     };
-    if line.len() > LONGEST {
+    if line.len() > MAX_LINE_BYTES {
         parser.unclear("it is too long to be taken apart");
         return parser.found;
     }
@@ -69,7 +69,7 @@ pub(super) fn parse(line: &str, depth: usize) -> Parsed {
     }
     parser.signs = line.chars().collect();
     parser.list(None);
-    parser.bodies();
+    parser.read_here_documents();
     parser.found
 }
 
@@ -82,7 +82,7 @@ struct Parser {
     /// Here-documents whose bodies begin after the next line end: the delimiter, if it was quoted, if
     /// tabs are stripped, and the index.
     pending: Vec<(String, bool, bool, usize)>,
-    found: Parsed,
+    found: ParsedLine,
 }
 
 impl Parser {
@@ -106,7 +106,7 @@ impl Parser {
             .all(|(ahead, sign)| self.peek_at(ahead) == Some(sign))
     }
 
-    fn blanks(&mut self) {
+    fn skip_blanks(&mut self) {
         loop {
             match self.peek() {
                 Some(' ' | '\t' | '\r') => self.at += 1,
@@ -124,19 +124,19 @@ impl Parser {
     /// Parses commands up to and including `until`, or to the end.
     fn list(&mut self, until: Option<char>) {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             self.unclear("it is nested too deeply");
             self.at = self.signs.len();
         }
         loop {
-            self.blanks();
+            self.skip_blanks();
             let Some(sign) = self.peek() else {
                 if until.is_some() {
                     self.unclear("a parenthesis is not closed");
                 }
                 break;
             };
-            if self.found.commands.len() > MOST {
+            if self.found.commands.len() > MAX_COMMANDS {
                 self.unclear("it has too many commands");
                 self.at = self.signs.len();
                 break;
@@ -144,7 +144,7 @@ impl Parser {
             match sign {
                 '\n' => {
                     self.at += 1;
-                    self.bodies();
+                    self.read_here_documents();
                 }
                 ';' | '&' | '|' => {
                     self.found.has_syntax = true;
@@ -184,10 +184,10 @@ impl Parser {
             self.list(Some(')'));
             return;
         }
-        if self.depth < DEEPEST {
+        if self.depth < MAX_DEPTH {
             let text: String = self.signs[start + 1..self.at - 2].iter().collect();
             let parsed = parse(&text, self.depth + 1);
-            self.adopt(parsed);
+            self.merge(parsed);
         }
     }
 
@@ -220,10 +220,10 @@ impl Parser {
     /// Parses one simple command, or the head of a compound one: its reserved words are skipped, and its
     /// commands follow.
     fn command(&mut self) {
-        let mut simple = Simple::default();
+        let mut simple = SimpleCommand::default();
         let mut is_start = true;
         loop {
-            self.blanks();
+            self.skip_blanks();
             let Some(sign) = self.peek() else { break };
             match sign {
                 '\n' | ';' | '|' | ')' => break,
@@ -266,9 +266,9 @@ impl Parser {
                     }
                     if is_start {
                         match self.start(&word) {
-                            Start::Skip => continue,
-                            Start::End => break,
-                            Start::Plain => {}
+                            CommandStart::Skip => continue,
+                            CommandStart::End => break,
+                            CommandStart::Plain => {}
                         }
                         if let Some((name, value)) = word.assignment() {
                             self.assign(name, value, &word);
@@ -327,42 +327,42 @@ impl Parser {
     }
 
     /// Handles reserved words at the beginning of a command.
-    fn start(&mut self, word: &Word) -> Start {
+    fn start(&mut self, word: &Word) -> CommandStart {
         let Some(text) = word.unquoted() else {
-            return Start::Plain;
+            return CommandStart::Plain;
         };
         match text.as_str() {
             "!" | "if" | "then" | "elif" | "else" | "do" | "while" | "until" | "{" | "}" | "fi"
             | "done" | "esac" => {
                 self.found.has_syntax = true;
-                Start::Skip
+                CommandStart::Skip
             }
             "coproc" => {
                 self.found.has_syntax = true;
                 // A name, if a compound command follows it.
                 let before = self.at;
-                self.blanks();
+                self.skip_blanks();
                 let _ = self.word();
-                self.blanks();
+                self.skip_blanks();
                 if !matches!(self.peek(), Some('{' | '(')) {
                     self.at = before;
                 }
-                Start::Skip
+                CommandStart::Skip
             }
             "function" => {
                 self.found.has_syntax = true;
-                self.blanks();
+                self.skip_blanks();
                 let _ = self.word();
-                self.blanks();
+                self.skip_blanks();
                 if self.looking_at("()") {
                     self.at += 2;
                 }
-                Start::End
+                CommandStart::End
             }
             "for" | "select" => {
                 self.found.has_syntax = true;
                 self.for_loop();
-                Start::End
+                CommandStart::End
             }
             "case" => {
                 self.found.has_syntax = true;
@@ -371,19 +371,19 @@ impl Parser {
                     self.unclear("a `case` in parentheses");
                 }
                 self.case();
-                Start::End
+                CommandStart::End
             }
             "[[" => {
                 self.found.has_syntax = true;
                 self.condition();
-                Start::End
+                CommandStart::End
             }
-            _ => Start::Plain,
+            _ => CommandStart::Plain,
         }
     }
 
     fn for_loop(&mut self) {
-        self.blanks();
+        self.skip_blanks();
         if self.looking_at("((") {
             self.at += 2;
             let is_end = |parser: &Self| parser.looking_at("))") || parser.peek().is_none();
@@ -398,7 +398,7 @@ impl Parser {
         }
         let name = self.word().unquoted().unwrap_or_default();
         loop {
-            self.blanks();
+            self.skip_blanks();
             match self.peek() {
                 Some('\n') if self.pending.is_empty() => self.at += 1,
                 _ => break,
@@ -412,7 +412,7 @@ impl Parser {
             return;
         }
         loop {
-            self.blanks();
+            self.skip_blanks();
             match self.peek() {
                 None | Some('\n' | ';' | '&' | '|' | ')' | '(') => return,
                 Some('<' | '>') if self.peek_at(1) != Some('(') => return,
@@ -432,10 +432,10 @@ impl Parser {
 
     /// Parses `case WORD in`. Patterns and their `)` are parsed later as if they were commands.
     fn case(&mut self) {
-        self.blanks();
+        self.skip_blanks();
         let _ = self.word();
         for _ in 0..64 {
-            self.blanks();
+            self.skip_blanks();
             match self.peek() {
                 Some('\n') => self.at += 1,
                 _ => break,
@@ -451,7 +451,7 @@ impl Parser {
     /// Parses `[[ … ]]`: its operators are no shell syntax, substitutions in it are.
     fn condition(&mut self) {
         loop {
-            self.blanks();
+            self.skip_blanks();
             match self.peek() {
                 None => {
                     self.unclear("`[[` is not closed");
@@ -473,13 +473,13 @@ impl Parser {
     }
 
     /// Parses a redirection at its operator.
-    fn redirect(&mut self, simple: &mut Simple) {
+    fn redirect(&mut self, simple: &mut SimpleCommand) {
         self.found.has_syntax = true;
         if self.looking_at("<<<") {
             self.at += 3;
-            self.blanks();
+            self.skip_blanks();
             let word = self.word();
-            simple.here.push(Here::Word(word));
+            simple.here.push(HereText::Word(word));
             return;
         }
         if self.looking_at("<<") {
@@ -488,7 +488,7 @@ impl Parser {
             if strips {
                 self.at += 1;
             }
-            self.blanks();
+            self.skip_blanks();
             let before = self.at;
             let word = self.word();
             let written: String = self.signs[before..self.at].iter().collect();
@@ -508,7 +508,7 @@ impl Parser {
             let number = self.found.documents.len();
             self.found.documents.push(String::new());
             self.pending.push((delimiter, quoted, strips, number));
-            simple.here.push(Here::Document(number));
+            simple.here.push(HereText::Document(number));
             return;
         }
         let is_input = self.peek() == Some('<');
@@ -524,7 +524,7 @@ impl Parser {
             }
             _ => false,
         };
-        self.blanks();
+        self.skip_blanks();
         if matches!(self.peek(), None | Some('\n' | ';' | '|' | '&')) {
             self.unclear("a redirection without a target");
             return;
@@ -543,7 +543,7 @@ impl Parser {
             return;
         }
         if is_input {
-            simple.here.extend(Some(Here::Word(Word::any())));
+            simple.here.extend(Some(HereText::Word(Word::any())));
         }
         match word.braces() {
             Some(words) => simple.redirects.extend(words),
@@ -552,7 +552,7 @@ impl Parser {
     }
 
     /// Reads the bodies of pending here-documents, which begin at the current position.
-    fn bodies(&mut self) {
+    fn read_here_documents(&mut self) {
         for (delimiter, quoted, strips, number) in std::mem::take(&mut self.pending) {
             let mut body = String::new();
             let mut is_closed = false;
@@ -597,9 +597,9 @@ impl Parser {
             depth: self.depth + 1,
             outermost: self.depth + 1,
             pending: Vec::new(),
-            found: Parsed::default(),
+            found: ParsedLine::default(),
         };
-        if inner.depth > DEEPEST {
+        if inner.depth > MAX_DEPTH {
             self.unclear("it is nested too deeply");
             return;
         }
@@ -612,11 +612,11 @@ impl Parser {
                 _ => inner.at += 1,
             }
         }
-        self.adopt(inner.found);
+        self.merge(inner.found);
     }
 
-    fn adopt(&mut self, inner: Parsed) {
-        let Parsed {
+    fn merge(&mut self, inner: ParsedLine) {
+        let ParsedLine {
             commands,
             variables,
             documents,
@@ -630,7 +630,7 @@ impl Parser {
             .commands
             .extend(commands.into_iter().map(|mut simple| {
                 for here in &mut simple.here {
-                    if let Here::Document(number) = here {
+                    if let HereText::Document(number) = here {
                         *number += offset;
                     }
                 }
@@ -905,7 +905,7 @@ impl Parser {
             return;
         }
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             self.unclear("it is nested too deeply");
             self.at = self.signs.len();
         }
@@ -1032,12 +1032,12 @@ impl Parser {
             }
         }
         atoms.push(Atom::Any);
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_DEPTH {
             self.unclear("it is nested too deeply");
             return;
         }
         let parsed = parse(&inner, self.depth + 1);
-        self.adopt(parsed);
+        self.merge(parsed);
     }
 }
 
@@ -1053,7 +1053,7 @@ fn is_home(before: &[Atom]) -> bool {
 }
 
 /// The continuation of a command after its first word.
-enum Start {
+enum CommandStart {
     /// A reserved word: a command may follow.
     Skip,
     /// A reserved word with its operands, which were consumed.

@@ -2,20 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use super::wrappers::base;
-use super::{Atom, Script, Word};
+use super::wrappers::base_name;
+use super::{Atom, ParsedScript, Word};
 
 /// Maximum number of base directories that are tried for relative paths.
-const MOST: usize = 16;
+const MAX_DIRECTORIES: usize = 16;
 
 /// Programs whose operands are no files.
-const NO_FILES: [&str; 16] = [
+const NON_FILE_PROGRAMS: [&str; 16] = [
     "echo", "printf", ":", "true", "false", "exit", "return", "kill", "sleep", "wait", "shift",
     "set", "unset", "type", "seq", "umask",
 ];
 
 /// Options whose value is the working directory of a program.
-const DIRECTORY: [&str; 9] = [
+const DIRECTORY_OPTIONS: [&str; 9] = [
     "-C",
     "--directory",
     "--chdir",
@@ -38,7 +38,7 @@ pub(crate) struct Directories {
 
 impl Directories {
     /// Returns the base directories of a script that starts in `start`.
-    pub(crate) fn of(script: &Script, start: PathBuf) -> Self {
+    pub(crate) fn new(script: &ParsedScript, start: PathBuf) -> Self {
         let mut this = Self {
             known: vec![start],
             others: false,
@@ -49,7 +49,7 @@ impl Directories {
                 continue;
             };
             let rest = &invocation.words[1..];
-            match base(&program).as_str() {
+            match base_name(&program).as_str() {
                 "cd" | "pushd" | "chdir" => {
                     match rest.iter().find(|word| !is_option(word)) {
                         Some(word) => this.add(word),
@@ -61,12 +61,12 @@ impl Directories {
                 _ => {
                     for (at, word) in rest.iter().enumerate() {
                         let Some(text) = word.text() else { continue };
-                        if DIRECTORY.contains(&text.as_str()) {
+                        if DIRECTORY_OPTIONS.contains(&text.as_str()) {
                             if let Some(word) = rest.get(at + 1) {
                                 this.add(word);
                             }
                         } else if let Some((option, value)) = text.split_once('=')
-                            && DIRECTORY.contains(&option)
+                            && DIRECTORY_OPTIONS.contains(&option)
                         {
                             this.add(&Word::literal(value));
                         } else if let Some(value) =
@@ -87,8 +87,8 @@ impl Directories {
                 let more: Vec<PathBuf> = self.known.iter().map(|from| from.join(&text)).collect();
                 self.known.extend(more);
                 self.known.dedup();
-                if self.known.len() > MOST {
-                    self.known.truncate(MOST);
+                if self.known.len() > MAX_DIRECTORIES {
+                    self.known.truncate(MAX_DIRECTORIES);
                     self.others = true;
                 }
             }
@@ -104,7 +104,7 @@ fn is_option(word: &Word) -> bool {
 /// Returns the words and parts of words that may be paths: arguments and their parts after `=`, `:`, `@`
 /// and `,`, values that are joined to options, programs with a directory, targets of redirections, and
 /// names in code.
-pub(crate) fn candidates(script: &Script) -> Vec<Word> {
+pub(crate) fn candidates(script: &ParsedScript) -> Vec<Word> {
     let mut found: Vec<Word> = Vec::new();
     let mut add = |word: Word| {
         if !word.0.is_empty() {
@@ -120,7 +120,8 @@ pub(crate) fn candidates(script: &Script) -> Vec<Word> {
         {
             add(words[0].clone());
         }
-        if program.is_some_and(|program| NO_FILES.contains(&base(&program).as_str())) {
+        if program.is_some_and(|program| NON_FILE_PROGRAMS.contains(&base_name(&program).as_str()))
+        {
             continue;
         }
         for word in words.iter().skip(1) {
@@ -149,7 +150,7 @@ fn parts(word: &Word, add: &mut impl FnMut(Word)) {
     let text = word.text_with('\0');
     if let Some((scheme, _)) = text.split_once("://") {
         let place = Word(word.0[scheme.chars().count() + 3..].to_vec());
-        add(in_address(&place));
+        add(url_path(&place));
         add(place);
     }
     // The value of an option that is combined with others: `-so.git/x`.
@@ -189,25 +190,28 @@ fn parts(word: &Word, add: &mut impl FnMut(Word)) {
 }
 
 /// The path of a URL: escapes are decoded, and patterns of `curl` are unknown.
-fn in_address(word: &Word) -> Word {
+fn url_path(word: &Word) -> Word {
     let mut atoms = Vec::new();
     let mut rest = word.0.as_slice();
-    while let [first, behind @ ..] = rest {
+    while let [first, analyze_after_options @ ..] = rest {
         let hex = |atom: Option<&Atom>| match atom {
             Some(Atom::Char { sign, .. }) => sign.to_digit(16),
             _ => None,
         };
-        rest = behind;
+        rest = analyze_after_options;
         let Atom::Char { sign, .. } = first else {
             atoms.push(first.clone());
             continue;
         };
         match sign {
-            '%' if hex(behind.first()).is_some() && hex(behind.get(1)).is_some() => {
-                let code = hex(behind.first()).zip(hex(behind.get(1)));
+            '%' if hex(analyze_after_options.first()).is_some()
+                && hex(analyze_after_options.get(1)).is_some() =>
+            {
+                let code =
+                    hex(analyze_after_options.first()).zip(hex(analyze_after_options.get(1)));
                 let decoded = code.and_then(|(high, low)| char::from_u32(high * 16 + low));
                 atoms.push(decoded.map_or(Atom::Any, |sign| Atom::Char { sign, quoted: true }));
-                rest = &behind[2..];
+                rest = &analyze_after_options[2..];
             }
             '[' | '{' => {
                 let end = match sign {
@@ -215,9 +219,9 @@ fn in_address(word: &Word) -> Word {
                     _ => '}',
                 };
                 let closes = |atom: &Atom| matches!(atom, Atom::Char { sign, .. } if *sign == end);
-                if let Some(at) = behind.iter().position(closes) {
+                if let Some(at) = analyze_after_options.iter().position(closes) {
                     atoms.push(Atom::Any);
-                    rest = &behind[at + 1..];
+                    rest = &analyze_after_options[at + 1..];
                 } else {
                     atoms.push(first.clone());
                 }
@@ -262,7 +266,7 @@ pub(crate) fn files(from: &Path, word: &Word) -> Option<Vec<PathBuf>> {
                 }
                 let name = entry.file_name().to_string_lossy().into_owned();
                 let is_hidden = name.starts_with('.') && !part.starts_with('.');
-                if !is_hidden && fits(&part.0, &name) {
+                if !is_hidden && matches_name(&part.0, &name) {
                     next.push(directory.join(name));
                 }
             }
@@ -273,7 +277,7 @@ pub(crate) fn files(from: &Path, word: &Word) -> Option<Vec<PathBuf>> {
 }
 
 /// True if a pattern of one name matches a name, ignoring letter case.
-fn fits(atoms: &[Atom], name: &str) -> bool {
+fn matches_name(atoms: &[Atom], name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     let mut reachable = vec![false; name.len() + 1];
     reachable[0] = true;
@@ -283,7 +287,10 @@ fn fits(atoms: &[Atom], name: &str) -> bool {
         for (at, _) in places {
             match atom {
                 Atom::Char { sign, .. } => {
-                    if name.get(at).is_some_and(|other| same(*sign, *other)) {
+                    if name
+                        .get(at)
+                        .is_some_and(|other| eq_ignoring_case(*sign, *other))
+                    {
                         next[at + 1] = true;
                     }
                 }
@@ -297,6 +304,6 @@ fn fits(atoms: &[Atom], name: &str) -> bool {
     reachable[name.len()]
 }
 
-pub(crate) fn same(a: char, b: char) -> bool {
+pub(crate) fn eq_ignoring_case(a: char, b: char) -> bool {
     a == b || a.to_lowercase().eq(b.to_lowercase())
 }

@@ -1,14 +1,17 @@
 //! Programs that run other programs.
 
-use super::arguments::{behind, filled, guess, is_file, line_of, script_of, values, with_any};
+use super::arguments::{
+    analyze_after_options, analyze_joined_line, analyze_line_with_arguments, analyze_script,
+    filled, guess, is_file, values,
+};
 use super::git::git;
 use super::interpreters::{interpret, is_shell, shell};
 use super::languages::{awk, database, editor, make, sed};
-use super::{Atom, Script, Word};
+use super::{Atom, ParsedScript, Word};
 
 /// Programs that never run their arguments. The arguments of programs that are not known in this module
 /// are analyzed as possible commands.
-const PLAIN: [&str; 96] = [
+const PLAIN_PROGRAMS: [&str; 96] = [
     ":",
     "[",
     "[[",
@@ -170,21 +173,21 @@ const WRAPPERS: [(&str, usize); 58] = [
 ];
 
 /// Wrappers that join their arguments to a line for a shell.
-const JOINING: [&str; 4] = ["eval", "watch", "ssh", "parallel"];
+const JOINING_WRAPPERS: [&str; 4] = ["eval", "watch", "ssh", "parallel"];
 
 /// Records the commands that a program runs.
-pub(super) fn look(
-    script: &mut Script,
+pub(super) fn analyze(
+    script: &mut ParsedScript,
     program: &str,
     words: &[Word],
     here: &[String],
     depth: usize,
 ) {
-    let base = base(program);
+    let base_name = base_name(program);
     let rest = &words[1..];
-    let plain = base.trim_end_matches(|sign: char| sign.is_ascii_digit() || sign == '.');
+    let plain = base_name.trim_end_matches(|sign: char| sign.is_ascii_digit() || sign == '.');
     let plain = if plain.is_empty() {
-        base.as_str()
+        base_name.as_str()
     } else {
         plain
     };
@@ -211,18 +214,18 @@ pub(super) fn look(
     {
         script.unclear("the names that a program reads");
     }
-    if !is_interpreter && !PLAIN.contains(&plain) && plain != "git" && plain != "find" {
+    if !is_interpreter && !PLAIN_PROGRAMS.contains(&plain) && plain != "git" && plain != "find" {
         guess(script, rest, depth);
     }
     match plain {
-        "eval" => line_of(script, rest, depth),
+        "eval" => analyze_joined_line(script, rest, depth),
         "source" | "." => match rest.first() {
             Some(file) if is_file(file) => {}
             _ => script.unclear("the script that it runs"),
         },
         "trap" => {
             let action = rest.iter().find(|word| !word.starts_with('-'));
-            script_of(script, action, depth);
+            analyze_script(script, action, depth);
         }
         "mapfile" | "readarray" => values(script, rest, &["-C"], depth),
         "compgen" | "complete" => values(script, rest, &["-C", "-F"], depth),
@@ -243,7 +246,7 @@ pub(super) fn look(
                 let text = word.text_with('\0');
                 let value = text.split_once('=').map(|(_, value)| value);
                 if let Some(value) = value.filter(|value| !value.is_empty()) {
-                    with_any(script, value, depth);
+                    analyze_line_with_arguments(script, value, depth);
                 }
             }
         }
@@ -252,7 +255,7 @@ pub(super) fn look(
             // The found files are appended, unless `{}` marks their place.
             let mut rest = rest.to_vec();
             rest.push(Word::any());
-            behind(
+            analyze_after_options(
                 script,
                 &rest,
                 &["-x", "-X", "--exec", "--exec-batch"],
@@ -271,7 +274,7 @@ pub(super) fn look(
             });
             if is_bundle {
                 for word in &rest[1..] {
-                    with_any(script, &word.text_with('\0'), depth);
+                    analyze_line_with_arguments(script, &word.text_with('\0'), depth);
                 }
             }
             values(
@@ -341,13 +344,16 @@ pub(super) fn look(
         return;
     }
     let is_unknown = |(count, at): (usize, usize)| count >= *operands && !rest[at].is_known();
-    if inner(rest, *operands).enumerate().any(is_unknown) {
+    if command_positions(rest, *operands)
+        .enumerate()
+        .any(is_unknown)
+    {
         script.unclear("the name of a program is not known before it runs");
     }
     let is_list = matches!(plain, "xargs" | "parallel");
     let marker = is_list.then(|| marker(rest)).flatten();
     let (mut has_command, mut is_read) = (false, false);
-    for at in inner(rest, *operands) {
+    for at in command_positions(rest, *operands) {
         let mut words = rest[at..].to_vec();
         // Reserved words of bash, after `time` and `coproc`.
         while words
@@ -370,15 +376,15 @@ pub(super) fn look(
         if is_list {
             words.push(Word::any());
         }
-        if JOINING.contains(&plain) {
-            line_of(script, &words, depth);
+        if JOINING_WRAPPERS.contains(&plain) {
+            analyze_joined_line(script, &words, depth);
         }
         script.invoke(words, here, depth + 1, true);
     }
     if is_read {
         script.unclear("the name of a program is not known before it runs");
     }
-    if is_list && inner(rest, *operands).next().is_none() && plain == "parallel" {
+    if is_list && command_positions(rest, *operands).next().is_none() && plain == "parallel" {
         script.unclear("the commands that `parallel` reads");
     }
 }
@@ -427,7 +433,7 @@ fn marker(rest: &[Word]) -> Option<String> {
 }
 
 /// Records `NAME=VALUE` as an argument of a program that sets variables.
-pub(super) fn set(script: &mut Script, word: &Word, depth: usize) {
+pub(super) fn set(script: &mut ParsedScript, word: &Word, depth: usize) {
     if !is_assignment(word) {
         return;
     }
@@ -441,15 +447,18 @@ pub(super) fn set(script: &mut Script, word: &Word, depth: usize) {
 }
 
 /// The name of a program without its directory, in lower case: the file system may be case-insensitive.
-pub(crate) fn base(program: &str) -> String {
-    let base = program.rsplit(['/', '\\']).next().unwrap_or(program);
-    let base = base.to_lowercase();
-    base.strip_suffix(".exe").unwrap_or(&base).to_owned()
+pub(crate) fn base_name(program: &str) -> String {
+    let base_name = program.rsplit(['/', '\\']).next().unwrap_or(program);
+    let base_name = base_name.to_lowercase();
+    base_name
+        .strip_suffix(".exe")
+        .unwrap_or(&base_name)
+        .to_owned()
 }
 
 /// The possible positions of the command within a command: after options, each of which may have a
 /// value, after variable assignments, and after this many operands.
-fn inner(rest: &[Word], operands: usize) -> impl Iterator<Item = usize> {
+fn command_positions(rest: &[Word], operands: usize) -> impl Iterator<Item = usize> {
     let mut found = Vec::new();
     let mut allowed = operands;
     let mut skipped = 0;
@@ -478,8 +487,8 @@ fn is_assignment(word: &Word) -> bool {
     })
 }
 
-fn find(script: &mut Script, rest: &[Word], depth: usize) {
-    behind(script, rest, &["-exec", "-execdir", "-ok", "-okdir"], depth);
+fn find(script: &mut ParsedScript, rest: &[Word], depth: usize) {
+    analyze_after_options(script, rest, &["-exec", "-execdir", "-ok", "-okdir"], depth);
     let is_delete = |word: &Word| word.text().as_deref() == Some("-delete");
     if rest.iter().any(is_delete) {
         let roots = rest.iter().take_while(|word| {

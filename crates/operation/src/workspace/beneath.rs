@@ -11,16 +11,16 @@ use super::names;
 
 /// Flags of a handle for entering a directory, which need not be listable.
 #[cfg(target_os = "linux")]
-pub(super) const ENTER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const ENTER_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
-pub(super) const ENTER: OFlags = OFlags::RDONLY
+pub(super) const ENTER_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
 /// Opens `relative`, which must contain neither links nor `..`, beneath `base`. A link in the path,
 /// including its last component, is an error: it was created in the meantime.
 pub(super) fn open(base: &Path, relative: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let base = rustix::fs::open(base, ENTER | OFlags::NOFOLLOW, Mode::empty())?;
+    let base = rustix::fs::open(base, ENTER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
     open_from(base.as_fd(), relative, flags)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn open_from(
             Mode::empty(),
         )?);
     }
-    match at_once(base, relative, flags) {
+    match open_in_one_call(base, relative, flags) {
         // Kernels before 5.6, and sandboxes that do not support the system call.
         Err(Errno::NOSYS | Errno::PERM) => Ok(step_by_step(base, relative, flags)?),
         other => Ok(other?),
@@ -46,7 +46,11 @@ pub(super) fn open_from(
 }
 
 #[cfg(target_os = "linux")]
-fn at_once(base: BorrowedFd<'_>, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+fn open_in_one_call(
+    base: BorrowedFd<'_>,
+    relative: &Path,
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
     use rustix::fs::ResolveFlags;
     let rules = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let mut tries = 0;
@@ -61,7 +65,7 @@ fn at_once(base: BorrowedFd<'_>, relative: &Path, flags: OFlags) -> rustix::io::
 }
 
 #[cfg(not(target_os = "linux"))]
-fn at_once(_: BorrowedFd<'_>, _: &Path, _: OFlags) -> rustix::io::Result<OwnedFd> {
+fn open_in_one_call(_: BorrowedFd<'_>, _: &Path, _: OFlags) -> rustix::io::Result<OwnedFd> {
     Err(Errno::NOSYS)
 }
 
@@ -76,7 +80,7 @@ fn step_by_step(
     while let Some(name) = names.next() {
         let at = here.as_ref().map_or(base, |handle| handle.as_fd());
         let flags = match names.peek() {
-            Some(_) => ENTER | OFlags::NOFOLLOW,
+            Some(_) => ENTER_FLAGS | OFlags::NOFOLLOW,
             None => flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         };
         here = Some(rustix::fs::openat(at, name, flags, Mode::empty())?);
@@ -104,8 +108,8 @@ mod tests {
         symlink(outside.path(), root.path().join("a/out")).unwrap();
         symlink("b", root.path().join("a/also")).unwrap();
         symlink(outside.path().join("secret"), root.path().join("a/link")).unwrap();
-        let base = rustix::fs::open(root.path(), ENTER, Mode::empty()).unwrap();
-        for way in [at_once, step_by_step] {
+        let base = rustix::fs::open(root.path(), ENTER_FLAGS, Mode::empty()).unwrap();
+        for way in [open_in_one_call, step_by_step] {
             let open = |path: &str| way(base.as_fd(), Path::new(path), OFlags::RDONLY);
             let mut text = String::new();
             File::from(open("a/b/file").unwrap())

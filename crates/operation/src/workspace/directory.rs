@@ -13,28 +13,28 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::beneath;
-use super::place::{READING, Stamp, as_file};
+use super::resolved_path::{FileStamp, READ_FLAGS, as_file};
 
 /// An open directory.
 #[derive(Debug)]
 pub struct Directory {
     handle: OwnedFd,
     /// The path by which it was reached.
-    asked: PathBuf,
+    requested: PathBuf,
 }
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// The name.
     pub name: OsString,
     /// The kind of file.
-    pub kind: Kind,
+    pub kind: EntryKind,
 }
 
 /// The kind of a directory entry. Links are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -45,8 +45,8 @@ pub enum Kind {
     Special,
 }
 
-impl Kind {
-    fn of(kind: FileType) -> Self {
+impl EntryKind {
+    fn new(kind: FileType) -> Self {
         match kind {
             FileType::RegularFile => Self::File,
             FileType::Directory => Self::Directory,
@@ -57,14 +57,14 @@ impl Kind {
 }
 
 impl Directory {
-    pub(super) fn new(handle: OwnedFd, asked: PathBuf) -> Self {
-        Self { handle, asked }
+    pub(super) fn new(handle: OwnedFd, requested: PathBuf) -> Self {
+        Self { handle, requested }
     }
 
     /// The path by which it was reached.
     #[must_use]
-    pub fn asked(&self) -> &Path {
-        &self.asked
+    pub fn requested(&self) -> &Path {
+        &self.requested
     }
 
     /// The open handle.
@@ -79,15 +79,15 @@ impl Directory {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn entries(&self, witness: &Witness) -> io::Result<Vec<Entry>> {
-        let before = Stamp::of(&self.handle)?;
-        witness.observe(Observation::Listing(&self.asked));
+    pub fn entries(&self, witness: &Witness) -> io::Result<Vec<DirectoryEntry>> {
+        let before = FileStamp::new(&self.handle)?;
+        witness.observe(Observation::Listing(&self.requested));
         let entries = self.unwitnessed_entries()?;
         // The stamp contains the time of the last change; the path must still lead to this directory.
-        if Stamp::of(&self.handle)? != before || !before.is_at(&self.asked) {
+        if FileStamp::new(&self.handle)? != before || !before.is_at(&self.requested) {
             witness.spoil(format!(
                 "{} changed while it was listed",
-                self.asked.display()
+                self.requested.display()
             ));
         }
         Ok(entries)
@@ -97,7 +97,7 @@ impl Directory {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn unwitnessed_entries(&self) -> io::Result<Vec<Entry>> {
+    pub fn unwitnessed_entries(&self) -> io::Result<Vec<DirectoryEntry>> {
         let mut entries = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.handle)? {
             let entry = entry?;
@@ -108,9 +108,9 @@ impl Directory {
             let name = OsStr::from_bytes(name).to_owned();
             let kind = match entry.file_type() {
                 FileType::Unknown => self.kind_of(&name)?,
-                known => Some(Kind::of(known)),
+                known => Some(EntryKind::new(known)),
             };
-            entries.extend(kind.map(|kind| Entry { name, kind }));
+            entries.extend(kind.map(|kind| DirectoryEntry { name, kind }));
         }
         entries.sort_unstable_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         Ok(entries)
@@ -118,9 +118,11 @@ impl Directory {
 
     /// The kind of an entry, for file systems that do not return it with the name. `None` if the entry
     /// is gone.
-    fn kind_of(&self, name: &OsStr) -> io::Result<Option<Kind>> {
+    fn kind_of(&self, name: &OsStr) -> io::Result<Option<EntryKind>> {
         match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(status) => Ok(Some(Kind::of(FileType::from_raw_mode(status.st_mode)))),
+            Ok(status) => Ok(Some(EntryKind::new(FileType::from_raw_mode(
+                status.st_mode,
+            )))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -133,7 +135,7 @@ impl Directory {
     pub fn directory(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let handle = beneath::open_from(self.handle(), Path::new(name), flags)?;
-        Ok(Self::new(handle, self.asked.join(name)))
+        Ok(Self::new(handle, self.requested.join(name)))
     }
 
     /// Opens a file in the directory for reading.
@@ -141,7 +143,7 @@ impl Directory {
     /// # Errors
     /// Errors of the file system; `InvalidInput` if it is no regular file.
     pub fn file(&self, name: &OsStr) -> io::Result<File> {
-        let flags = READING | OFlags::NOFOLLOW;
+        let flags = READ_FLAGS | OFlags::NOFOLLOW;
         as_file(beneath::open_from(self.handle(), Path::new(name), flags)?.into())
     }
 

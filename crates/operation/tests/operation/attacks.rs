@@ -1,6 +1,6 @@
 //! Spellings of commands and paths that a rule forbids: all are denied, or asked about.
 
-use cachalot_operation::Decision;
+use cachalot_operation::PermissionDecision;
 use serde_json::json;
 
 use crate::rules::{Rules, is_stopped};
@@ -365,7 +365,7 @@ fn a_denied_command_is_denied_however_it_is_written() {
     let mut wrong = Vec::new();
     for line in DENIED {
         let decision = rules.command(*line);
-        if !matches!(decision, Decision::Deny(_)) {
+        if !matches!(decision, PermissionDecision::Deny(_)) {
             wrong.push(format!("{line:?}: {decision:?}"));
         }
     }
@@ -378,7 +378,7 @@ fn a_denied_command_is_denied_however_it_is_written() {
         json!(["find", ".", "-delete"]),
     ] {
         let decision = rules.command(words.clone());
-        if !matches!(decision, Decision::Deny(_)) {
+        if !matches!(decision, PermissionDecision::Deny(_)) {
             wrong.push(format!("{words}: {decision:?}"));
         }
     }
@@ -399,7 +399,7 @@ fn what_may_be_a_denied_command_is_asked_about() {
     // Where no rule denies a command, nothing has to be known of it.
     let rules = Rules::of("allow: [shell]");
     for line in ASKED {
-        assert_eq!(rules.command(*line), Decision::Allow, "{line:?}");
+        assert_eq!(rules.command(*line), PermissionDecision::Allow, "{line:?}");
     }
 }
 
@@ -466,7 +466,7 @@ fn harmless_commands_are_not_stopped() {
     for line in HARMLESS {
         let decision = rules.command(*line);
         // The text of a document is compared line by line, as it always was.
-        if decision != Decision::Allow && !line.contains("EOF") {
+        if decision != PermissionDecision::Allow && !line.contains("EOF") {
             stopped.push(format!("{line:?}: {decision:?}"));
         }
     }
@@ -495,10 +495,13 @@ fn options_are_options_in_any_order() {
         "git push --tags origin main",
         "docker --host x run y",
     ] {
-        assert!(matches!(rules.command(line), Decision::Deny(_)), "{line}");
+        assert!(
+            matches!(rules.command(line), PermissionDecision::Deny(_)),
+            "{line}"
+        );
     }
     for line in ["rm x", "rm -r x", "git push origin", "git log", "docker ps"] {
-        assert_eq!(rules.command(line), Decision::Allow, "{line}");
+        assert_eq!(rules.command(line), PermissionDecision::Allow, "{line}");
     }
 }
 
@@ -651,7 +654,7 @@ fn a_command_that_names_a_denied_path_is_stopped() {
         })
         .filter(|line| !line.contains(".[[") && !line.contains("[[:") && !line.contains("[\""))
     {
-        let is_denied = matches!(rules.command(*line), Decision::Deny(_));
+        let is_denied = matches!(rules.command(*line), PermissionDecision::Deny(_));
         assert!(
             is_denied || line.contains("python") || line.contains("xargs"),
             "{line}"
@@ -659,11 +662,11 @@ fn a_command_that_names_a_denied_path_is_stopped() {
     }
     assert!(matches!(
         rules.command(json!(["cat", ".env"])),
-        Decision::Deny(_)
+        PermissionDecision::Deny(_)
     ));
     assert!(matches!(
         rules.command(json!(["cat", "link"])),
-        Decision::Deny(_)
+        PermissionDecision::Deny(_)
     ));
 }
 
@@ -704,7 +707,7 @@ fn other_paths_are_not_stopped() {
         "for f in a/*; do wc -l \"$f\"; done",
         "< a/f*e",
     ] {
-        assert_eq!(rules.command(line), Decision::Allow, "{line}");
+        assert_eq!(rules.command(line), PermissionDecision::Allow, "{line}");
     }
 }
 
@@ -735,7 +738,7 @@ fn benign_commands_stay_permitted() {
         "git show HEAD:src/lib.rs",
         "git grep -n rm",
     ] {
-        assert_eq!(rules.command(line), Decision::Allow, "{line}");
+        assert_eq!(rules.command(line), PermissionDecision::Allow, "{line}");
     }
     for line in [
         "git log; ls",
@@ -753,20 +756,23 @@ fn benign_commands_stay_permitted() {
         "gitx log",
         "git",
     ] {
-        assert_ne!(rules.command(line), Decision::Allow, "{line}");
+        assert_ne!(rules.command(line), PermissionDecision::Allow, "{line}");
     }
     let rules = Rules::of(
         "allow: ['shell:command=find *', 'shell:command=env *', 'shell:command=timeout 9 cargo *']",
     );
-    assert_eq!(rules.command("find . -name x"), Decision::Allow);
-    assert_eq!(rules.command("timeout 9 cargo test"), Decision::Allow);
+    assert_eq!(rules.command("find . -name x"), PermissionDecision::Allow);
+    assert_eq!(
+        rules.command("timeout 9 cargo test"),
+        PermissionDecision::Allow
+    );
     for line in [
         "find . -delete",
         "find . -exec ls {} +",
         "env ls",
         "timeout 9 ls",
     ] {
-        assert_eq!(rules.command(line), Decision::Ask(None), "{line}");
+        assert_eq!(rules.command(line), PermissionDecision::Ask(None), "{line}");
     }
 }
 
@@ -776,12 +782,12 @@ fn hosts_are_matched_however_they_are_written() {
         "allow: ['web_fetch:host=docs.rs']\ndeny: ['*:host=*evil.com', '*:url=https://bad.org/*', '*:host=127.0.0.2']",
     );
     let fetch = |url: &str| {
-        let touches = cachalot_operation::Touches {
+        let resource_access = cachalot_operation::ResourceAccess {
             urls: vec![url.to_owned()],
             remote: true,
-            ..cachalot_operation::Touches::default()
+            ..cachalot_operation::ResourceAccess::default()
         };
-        rules.judge("web_fetch", &json!({"url": url}), &touches, false)
+        rules.judge("web_fetch", &json!({"url": url}), &resource_access, false)
     };
     for url in [
         "https://evil.com/",
@@ -800,9 +806,9 @@ fn hosts_are_matched_however_they_are_written() {
         "http://2130706434/",
         "nonsense",
     ] {
-        assert!(matches!(fetch(url), Decision::Deny(_)), "{url}");
+        assert!(matches!(fetch(url), PermissionDecision::Deny(_)), "{url}");
     }
-    assert_eq!(fetch("https://docs.rs/x?y=z"), Decision::Allow);
+    assert_eq!(fetch("https://docs.rs/x?y=z"), PermissionDecision::Allow);
     let rules = Rules::of("allow: [shell]\ndeny: ['*:host=127.0.0.2']");
     for line in [
         "curl http://127.0.0.2:1/",
@@ -818,6 +824,12 @@ fn hosts_are_matched_however_they_are_written() {
     ] {
         assert!(is_stopped(&rules.command(line)), "{line}");
     }
-    assert_eq!(rules.command("curl http://127.0.0.3/"), Decision::Allow);
-    assert_eq!(fetch("https://docs.rs.other.org/"), Decision::Ask(None));
+    assert_eq!(
+        rules.command("curl http://127.0.0.3/"),
+        PermissionDecision::Allow
+    );
+    assert_eq!(
+        fetch("https://docs.rs.other.org/"),
+        PermissionDecision::Ask(None)
+    );
 }

@@ -1,6 +1,6 @@
 //! What holds for every command line.
 
-use cachalot_operation::Decision;
+use cachalot_operation::PermissionDecision;
 use proptest::prelude::*;
 
 use crate::rules::{Rules, is_stopped};
@@ -81,7 +81,7 @@ proptest! {
             format!("{before}''{first}{rest} x"),
             format!("$'{name}' x"),
         ] {
-            prop_assert!(matches!(rules.command(line.clone()), Decision::Deny(_)), "{line}");
+            prop_assert!(matches!(rules.command(line.clone()), PermissionDecision::Deny(_)), "{line}");
         }
     }
 }
@@ -94,7 +94,7 @@ fn a_reserved_word_with_empty_quotes_is_a_command() {
         for line in [format!("{first}''{rest} x"), format!("{name}\"\" x")] {
             let decision = rules.command(line.clone());
             assert!(
-                matches!(decision, Decision::Deny(_)),
+                matches!(decision, PermissionDecision::Deny(_)),
                 "{line}: {decision:?}"
             );
         }

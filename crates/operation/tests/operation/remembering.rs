@@ -1,19 +1,19 @@
 //! The pattern that "always" approves.
 
-use cachalot_operation::{Operation, Permissions, Touches};
+use cachalot_operation::{AccessRequest, Permissions, ResourceAccess};
 use serde_json::{Value, json};
 
 use crate::rules::{Rules, shell};
 
-fn remembered(tool: &str, arguments: &Value, touches: &Touches) -> Option<String> {
+fn remembered(tool: &str, arguments: &Value, resource_access: &ResourceAccess) -> Option<String> {
     let rules = Rules::of("{}");
-    let operation = Operation {
+    let operation = AccessRequest {
         tool,
         read_only: false,
         arguments: arguments.as_object().unwrap(),
-        touches,
+        resource_access,
     };
-    Permissions::remember(&operation, &rules.workspace).map(|rule| rule.rule().to_owned())
+    Permissions::derive_grant(&operation, &rules.workspace).map(|rule| rule.rule().to_owned())
 }
 
 fn of_command(command: impl Into<Value>) -> String {
@@ -25,13 +25,13 @@ fn of_command(command: impl Into<Value>) -> String {
 fn covers(first: &str, second: &str) -> bool {
     let rules = Rules::of("{}");
     let calls = [first, second].map(|line| (json!({"command": line}), shell(&json!(line))));
-    let operation = |index: usize| Operation {
+    let operation = |index: usize| AccessRequest {
         tool: "shell",
         read_only: false,
         arguments: calls[index].0.as_object().unwrap(),
-        touches: &calls[index].1,
+        resource_access: &calls[index].1,
     };
-    Permissions::remember(&operation(0), &rules.workspace)
+    Permissions::derive_grant(&operation(0), &rules.workspace)
         .is_some_and(|rule| rule.covers(&operation(1), &rules.workspace))
 }
 
@@ -98,21 +98,22 @@ fn a_remembered_prefix_covers_no_other_command() {
 
 #[test]
 fn other_calls_are_remembered_by_what_they_touch() {
-    let rule =
-        |tool: &str, arguments: Value, touches: Touches| remembered(tool, &arguments, &touches);
+    let rule = |tool: &str, arguments: Value, resource_access: ResourceAccess| {
+        remembered(tool, &arguments, &resource_access)
+    };
     assert_eq!(
         rule(
             "write_file",
             json!({"path": "./b:c"}),
-            Touches::writing(["./b:c"])
+            ResourceAccess::writing(["./b:c"])
         )
         .as_deref(),
         Some(r"write_file:path=b\:c")
     );
-    let fetch = Touches {
+    let fetch = ResourceAccess {
         urls: vec!["https://DOCS.rs/x".to_owned()],
         remote: true,
-        ..Touches::default()
+        ..ResourceAccess::default()
     };
     assert_eq!(
         rule("web_fetch", json!({"url": "https://DOCS.rs/x"}), fetch).as_deref(),
@@ -122,13 +123,13 @@ fn other_calls_are_remembered_by_what_they_touch() {
         rule(
             "memory",
             json!({"action": "store", "key": "a"}),
-            Touches::default()
+            ResourceAccess::default()
         )
         .as_deref(),
         Some("memory:action=store")
     );
     assert_eq!(
-        rule("deploy", json!({}), Touches::default()).as_deref(),
+        rule("deploy", json!({}), ResourceAccess::default()).as_deref(),
         Some("deploy")
     );
     // No one pattern stands for two files and nothing else.
@@ -136,7 +137,7 @@ fn other_calls_are_remembered_by_what_they_touch() {
         rule(
             "apply_patch",
             json!({"patch": "…"}),
-            Touches::writing(["a", "b"])
+            ResourceAccess::writing(["a", "b"])
         ),
         None
     );

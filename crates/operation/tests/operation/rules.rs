@@ -2,7 +2,8 @@
 
 use cachalot_core::tree;
 use cachalot_operation::{
-    Arguments, Command, CommandText, Decision, Operation, Permissions, Touches, Workspace,
+    AccessRequest, Arguments, Command, CommandText, PermissionDecision, Permissions,
+    ResourceAccess, Workspace,
 };
 use serde_json::{Value, json};
 
@@ -14,17 +15,17 @@ pub(crate) struct Rules {
 }
 
 /// What `shell` touches.
-pub(crate) fn shell(command: &Value) -> Touches {
+pub(crate) fn shell(command: &Value) -> ResourceAccess {
     let text = match command {
         Value::String(line) => CommandText::Line(line.clone()),
         words => CommandText::Program(serde_json::from_value(words.clone()).unwrap()),
     };
-    Touches {
+    ResourceAccess {
         commands: vec![Command {
             text,
             directory: None,
         }],
-        ..Touches::default()
+        ..ResourceAccess::default()
     }
 }
 
@@ -46,24 +47,29 @@ impl Rules {
         &self,
         tool: &str,
         arguments: &Value,
-        touches: &Touches,
+        resource_access: &ResourceAccess,
         read_only: bool,
-    ) -> Decision {
+    ) -> PermissionDecision {
         let arguments: &Arguments = arguments.as_object().unwrap();
-        let operation = Operation {
+        let operation = AccessRequest {
             tool,
             read_only,
             arguments,
-            touches,
+            resource_access,
         };
         self.permissions.judge(&operation, &self.workspace)
     }
 
     /// A call of `shell`.
-    pub(crate) fn command(&self, command: impl Into<Value>) -> Decision {
+    pub(crate) fn command(&self, command: impl Into<Value>) -> PermissionDecision {
         let command = command.into();
-        let touches = shell(&command);
-        self.judge("shell", &json!({"command": command}), &touches, false)
+        let resource_access = shell(&command);
+        self.judge(
+            "shell",
+            &json!({"command": command}),
+            &resource_access,
+            false,
+        )
     }
 
     /// A file in the workspace.
@@ -75,6 +81,9 @@ impl Rules {
 }
 
 /// Whether a call is stopped, unless a user lets it: denied, or asked about because it may be denied.
-pub(crate) fn is_stopped(decision: &Decision) -> bool {
-    matches!(decision, Decision::Deny(_) | Decision::Unclear { .. })
+pub(crate) fn is_stopped(decision: &PermissionDecision) -> bool {
+    matches!(
+        decision,
+        PermissionDecision::Deny(_) | PermissionDecision::Unclear { .. }
+    )
 }

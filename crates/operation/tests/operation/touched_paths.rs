@@ -1,21 +1,28 @@
 //! Path rules apply to everything that a call touches.
 
 use cachalot_core::tree;
-use cachalot_operation::{Arguments, Decision, Operation, Permissions, Touches, Workspace};
+use cachalot_operation::{
+    AccessRequest, Arguments, PermissionDecision, Permissions, ResourceAccess, Workspace,
+};
 use serde_json::{Value, json};
 
-fn judge(rules: &str, tool: &str, arguments: &Value, touches: &Touches) -> Decision {
+fn judge(
+    rules: &str,
+    tool: &str,
+    arguments: &Value,
+    resource_access: &ResourceAccess,
+) -> PermissionDecision {
     let root = tempfile::tempdir().unwrap();
     let mut problems = Vec::new();
     let node = tree::parse("rules.yaml", rules).unwrap();
     let permissions = Permissions::read(&node, &mut problems);
     assert_eq!(problems, []);
     let arguments: &Arguments = arguments.as_object().unwrap();
-    let operation = Operation {
+    let operation = AccessRequest {
         tool,
         read_only: true,
         arguments,
-        touches,
+        resource_access,
     };
     permissions.judge(&operation, &Workspace::open(root.path()).unwrap())
 }
@@ -24,9 +31,10 @@ fn judge(rules: &str, tool: &str, arguments: &Value, touches: &Touches) -> Decis
 fn a_path_rule_finds_paths_whatever_their_arguments_are_called() {
     let rules = "deny: ['*:path=**/.env*']";
     let denied = |arguments: Value| {
-        let touches = Touches::declared(&Value::Null, arguments.as_object().unwrap(), true);
-        let decision = judge(rules, "mcp_fs_read", &arguments, &touches);
-        matches!(decision, Decision::Deny(_))
+        let resource_access =
+            ResourceAccess::declared(&Value::Null, arguments.as_object().unwrap(), true);
+        let decision = judge(rules, "mcp_fs_read", &arguments, &resource_access);
+        matches!(decision, PermissionDecision::Deny(_))
     };
     for arguments in [
         json!({"path": ".env"}),
@@ -47,17 +55,18 @@ fn a_permission_needs_every_path_that_a_call_touches() {
     let rules = "ask: ['x']\nallow: ['mv:path=src/**']";
     let allowed = |arguments: Value| {
         let arguments = arguments.as_object().unwrap();
-        let touches = Touches::declared(&Value::Null, arguments, false);
+        let resource_access = ResourceAccess::declared(&Value::Null, arguments, false);
         let root = tempfile::tempdir().unwrap();
         let node = tree::parse("rules.yaml", rules).unwrap();
         let permissions = Permissions::read(&node, &mut Vec::new());
-        let operation = Operation {
+        let operation = AccessRequest {
             tool: "mv",
             read_only: false,
             arguments,
-            touches: &touches,
+            resource_access: &resource_access,
         };
-        permissions.judge(&operation, &Workspace::open(root.path()).unwrap()) == Decision::Allow
+        permissions.judge(&operation, &Workspace::open(root.path()).unwrap())
+            == PermissionDecision::Allow
     };
     assert!(allowed(json!({"source": "src/a", "destination": "src/b"})));
     assert!(!allowed(json!({"source": "src/a", "destination": "b"})));

@@ -1,11 +1,11 @@
 //! Rules that are about nothing.
 
-use cachalot_operation::permissions::Signature;
+use cachalot_operation::permissions::ToolSignature;
 
 use crate::rules::Rules;
 
-fn tools() -> Vec<Signature> {
-    let tool = |name: &str, arguments: &[&str]| Signature {
+fn tools() -> Vec<ToolSignature> {
+    let tool = |name: &str, arguments: &[&str]| ToolSignature {
         name: name.to_owned(),
         arguments: arguments.iter().map(|name| (*name).to_owned()).collect(),
     };
@@ -79,7 +79,7 @@ fn a_rule_that_names_no_tool_or_argument_is_a_problem() {
 #[test]
 fn a_rule_for_a_server_is_checked_once_it_is_connected() {
     let mut known = tools();
-    known.push(Signature {
+    known.push(ToolSignature {
         name: "mcp_github_create_issue".to_owned(),
         arguments: vec!["title".to_owned()],
     });

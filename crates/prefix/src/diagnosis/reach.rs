@@ -232,7 +232,7 @@ impl ReadEstimator<'_> {
             ..others
         };
         let paid = self.paid_anew(lost, others);
-        let over = |usage: &Usage| price.of(usage).picodollars;
+        let over = |usage: &Usage| price.cost(usage).picodollars;
         let cost = over(&paid).saturating_sub(over(&read));
         Some(Cost::of_picodollars(cost))
     }

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use cachalot_accounting as accounting;
-use cachalot_model::marking::Style;
-use cachalot_model::{Catalog, Format, Listed, Marking, Model, Price};
+use cachalot_model::marker_rules::MarkerStyle;
+use cachalot_model::{Catalog, CatalogEntry, Format, MarkerRules, Model, Price};
 use serde_json::Value;
 
 use super::snippet::member;
@@ -46,13 +46,13 @@ const MAX_ASSUMED_LIFETIME: Duration = Duration::from_secs(600);
 impl Rules {
     /// Creates the rules from a provider's marking and the catalog entry of a model, if there is one.
     #[must_use]
-    pub fn new(marking: &Marking, listed: Option<&Listed>) -> Self {
-        let at_markers = marking.style == Style::CacheControl;
+    pub fn new(marker_rules: &MarkerRules, listed: Option<&CatalogEntry>) -> Self {
+        let at_markers = marker_rules.style == MarkerStyle::CacheControl;
         let minimum = listed.and_then(|listed| listed.limits.minimum_cacheable);
         Self {
-            lookback: at_markers.then_some(marking.lookback),
-            runs_count_once: marking.runs_count_once,
-            minimum: minimum.or((marking.minimum > 0).then_some(marking.minimum)),
+            lookback: at_markers.then_some(marker_rules.lookback),
+            runs_count_once: marker_rules.runs_count_once,
+            minimum: minimum.or((marker_rules.minimum > 0).then_some(marker_rules.minimum)),
             price: listed.and_then(|listed| listed.price.clone()),
             granularity: if at_markers { 0 } else { 128 },
             lifetime: (!at_markers).then_some(MAX_ASSUMED_LIFETIME),
@@ -97,20 +97,21 @@ impl Rules {
     /// Returns the rules for a configured model.
     #[must_use]
     pub fn for_model(model: &Model) -> Self {
-        let listed = Listed {
+        let listed = CatalogEntry {
             price: model.price().cloned(),
             limits: *model.limits(),
-            ..Listed::default()
+            ..CatalogEntry::default()
         };
-        Self::new(model.marking(), Some(&listed)).published(model.wire().format(), model.name())
+        Self::new(model.marker_rules(), Some(&listed))
+            .published(model.wire().format(), model.name())
     }
 
     /// Returns the rules for a request of which only the body is known.
     #[must_use]
     pub fn of_request(request: &Request, catalog: &Catalog) -> Self {
-        let marking = Marking::find(request.provider(), &request.model, request.format);
+        let marker_rules = MarkerRules::find(request.provider(), &request.model, request.format);
         let listed = catalog.find_by_name(&request.model);
-        Self::new(marking, listed)
+        Self::new(marker_rules, listed)
             .published(request.format, &request.model)
             .with_request_options(&request.tail)
     }

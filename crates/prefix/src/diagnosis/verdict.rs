@@ -1,6 +1,6 @@
 //! A provider's own comparison of a request with an earlier one.
 //!
-//! A request names an earlier answer ([`Comparison`](cachalot_model::Comparison)). Its own answer then has
+//! A request names an earlier answer ([`ComparisonParameter`](cachalot_model::ComparisonParameter)). Its own answer then has
 //! `diagnostics` (Anthropic; null if nothing differs) or `prompt_cache_diagnostics` (OpenAI).
 //!
 //! Both compare requests, independently of cache hits, and report only the first difference. Their token

@@ -2,7 +2,7 @@
 
 use cachalot_core::Millis;
 use cachalot_core::json::{OBJECT, Scanned, Scanner};
-use cachalot_model::{Comparison, wire};
+use cachalot_model::{ComparisonParameter, wire};
 use serde_json::Value;
 
 use super::answer::Answer;
@@ -116,8 +116,9 @@ fn read_request(
             let raw = scanner.value()?;
             within.member(name, raw);
             let text = std::str::from_utf8(name).unwrap_or_default();
-            if Comparison::is_member(text) {
-                let id = value(raw).and_then(|value| Comparison::named_in(text, &value));
+            if ComparisonParameter::is_member(text) {
+                let id =
+                    value(raw).and_then(|value| ComparisonParameter::previous_id(text, &value));
                 compared_with = id.or(compared_with.take());
             }
             Ok(())

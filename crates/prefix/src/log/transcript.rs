@@ -260,6 +260,6 @@ fn cost(usage: &Usage, lost: u64, model: &str, catalog: &Catalog) -> Option<Cost
         left -= part;
     }
     read.cache_read += lost;
-    let [paid, otherwise] = [usage, &read].map(|usage| price.of(usage).picodollars);
+    let [paid, otherwise] = [usage, &read].map(|usage| price.cost(usage).picodollars);
     Some(Cost::of_picodollars(paid.saturating_sub(otherwise)))
 }

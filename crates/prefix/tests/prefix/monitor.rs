@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cachalot_core::{Millis, Seals};
 use cachalot_model::wire::Wire;
 use cachalot_model::wire::anthropic::Messages;
-use cachalot_model::{Extra, Format, Marking, Message, Parameters, Reply, StopReason, Usage};
+use cachalot_model::{Extra, Format, MarkerRules, Message, Parameters, Reply, StopReason, Usage};
 use cachalot_prefix::diagnosis::{self, Reason};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
 use cachalot_prompt::{Namespace, Prompt};
@@ -41,7 +41,7 @@ fn asked(prompt: &Prompt, model: &str, at: Millis) -> SentRequest {
 
 fn rules() -> diagnosis::Rules {
     diagnosis::Rules::new(
-        Marking::find("anthropic", "claude-sonnet-4-5", Format::Messages),
+        MarkerRules::find("anthropic", "claude-sonnet-4-5", Format::Messages),
         None,
     )
 }
@@ -162,7 +162,7 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
 fn a_provider_that_never_tells_of_a_cache_is_not_blamed() {
     let seals = Seals::none();
     let silent = answer(Some(Usage::of(2_300, 0)));
-    let rules = diagnosis::Rules::new(Marking::find("ollama", "llama3", Format::Chat), None);
+    let rules = diagnosis::Rules::new(MarkerRules::find("ollama", "llama3", Format::Chat), None);
     let mut watch = PrefixMonitor::default();
     let mut prompt = said(&begun(&"s".repeat(9_000)), Message::user("0"));
     for at in 0..4 {

@@ -251,7 +251,7 @@ fn the_seeds_of_the_fuzz_target_are_what_they_are_called() {
 proptest! {
     #[test]
     fn our_own_bodies_are_read_back_piece_by_piece((which, messages, marked) in body()) {
-        let wire = wire::of([Format::Chat, Format::Responses, Format::Messages][which]);
+        let wire = wire::for_format([Format::Chat, Format::Responses, Format::Messages][which]);
         let prompt = messages.into_iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message));
         let nodes = prompt.nodes();
         // A body of ours without a message has no `messages`.

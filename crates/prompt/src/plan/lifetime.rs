@@ -55,7 +55,7 @@ pub struct PrefixSettings {
     /// The minimum cost of a prefix break, in US dollars, for a warning to the user.
     pub warn_above: f64,
     /// True if the provider should compare each request with the previous one
-    /// ([`Comparison`](cachalot_model::Comparison)). The provider stores digests of requests for that.
+    /// ([`ComparisonParameter`](cachalot_model::ComparisonParameter)). The provider stores digests of requests for that.
     pub diagnostics: bool,
 }
 

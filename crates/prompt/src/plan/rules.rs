@@ -1,6 +1,6 @@
 //! The provider's limits for markers.
 
-use cachalot_model::{Limits, Marking, Model};
+use cachalot_model::{MarkerRules, Model, ModelLimits};
 
 use super::MAX_MARKERS;
 
@@ -24,18 +24,18 @@ impl Rules {
     /// Returns the rules of a model.
     #[must_use]
     pub fn for_model(model: &Model) -> Self {
-        Self::new(model.marking(), model.limits())
+        Self::new(model.marker_rules(), model.limits())
     }
 
     /// Returns the rules of a provider with this marking, for a model with these limits.
     #[must_use]
-    pub fn new(marking: &Marking, limits: &Limits) -> Self {
+    pub fn new(marker_rules: &MarkerRules, limits: &ModelLimits) -> Self {
         Self {
-            most: marking.most.min(MAX_MARKERS),
-            lookback: marking.lookback,
-            runs_count_once: marking.runs_count_once,
-            one_hour: marking.one_hour,
-            minimum: limits.minimum_cacheable.unwrap_or(marking.minimum),
+            most: marker_rules.max_markers.min(MAX_MARKERS),
+            lookback: marker_rules.lookback,
+            runs_count_once: marker_rules.runs_count_once,
+            one_hour: marker_rules.one_hour,
+            minimum: limits.minimum_cacheable.unwrap_or(marker_rules.minimum),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cachalot_core::Digest;
 use cachalot_memory::Record;
 use cachalot_model::wire::{Rendered, Wire};
-use cachalot_model::{Format, Message, OutputFormat, Parameters, ReasoningWish, ToolChoice};
+use cachalot_model::{Format, Message, OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 use cachalot_prompt::{
     BreakCause, Level, Namespace, NodeId, PIECES, PrefixBreak, Prompt, SentPrompt, Session,
     SessionFilter, Sessions, extends,
@@ -148,7 +148,7 @@ const CHANGES: [Change; 20] = [
     ),
     (
         "reasoning",
-        |p| p.reasoning = Some(ReasoningWish::Budget(9)),
+        |p| p.reasoning = Some(RequestedReasoning::Budget(9)),
         TOOLS,
         TOOLS,
     ),

@@ -6,7 +6,7 @@ mod long_turns;
 mod tables;
 
 use cachalot_model::wire::{MarkerTime, Rendered, Wire, anthropic::Messages};
-use cachalot_model::{Block, Format, Limits, Marking, Message, Role};
+use cachalot_model::{Block, Format, MarkerRules, Message, ModelLimits, Role};
 use cachalot_prompt::{
     Mark, Note, Part, Pauses, Plan, PlanContext, PlannedMarkers, PrefixLifetime, Prompt, Rules,
     contiguous, plan,
@@ -218,13 +218,13 @@ fn what_is_surely_too_short_gets_no_marker_and_is_reported() {
 
 #[test]
 fn the_minimum_of_the_catalog_wins() {
-    let marking = Marking::find("anthropic", "claude-opus-4-5", Format::Messages);
-    let limits = Limits {
+    let marker_rules = MarkerRules::find("anthropic", "claude-opus-4-5", Format::Messages);
+    let limits = ModelLimits {
         minimum_cacheable: Some(4_096),
-        ..Limits::default()
+        ..ModelLimits::default()
     };
-    assert_eq!(Rules::new(marking, &limits).minimum, 4_096);
-    let unknown = Rules::new(marking, &Limits::default());
+    assert_eq!(Rules::new(marker_rules, &limits).minimum, 4_096);
+    let unknown = Rules::new(marker_rules, &ModelLimits::default());
     assert_eq!(
         (unknown.minimum, unknown.lookback, unknown.most),
         (512, 20, 4)
@@ -288,7 +288,7 @@ fn an_end_of_another_conversation_is_ignored() {
 
 #[test]
 fn who_takes_no_markers_gets_none() {
-    let none = Rules::new(&Marking::default(), &Limits::default());
+    let none = Rules::new(&MarkerRules::default(), &ModelLimits::default());
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
     assert_eq!(plan(&prompt, &none, &first()), PlannedMarkers::default());
     let wire = Small { apart: false };
@@ -316,7 +316,7 @@ fn a_plan_has_few_marks_in_order() {
 /// The wires that take markers: Anthropic's own, and those of gateways and of `OpenAI`.
 fn marked_wires() -> Vec<&'static dyn Wire> {
     let of = |provider, model, format| {
-        cachalot_model::wire::marked(format, Marking::find(provider, model, format))
+        cachalot_model::wire::marked(format, MarkerRules::find(provider, model, format))
     };
     vec![
         &Messages,

@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::wire::Refusal;
+use crate::wire::ApiError;
 
 /// The access key whose signatures are accepted.
 pub const ACCESS_KEY: &str = "AKIASIMULATED0000000";
@@ -33,7 +33,7 @@ struct Authorization<'a> {
 }
 
 impl<'a> Authorization<'a> {
-    fn read(text: &'a str) -> Result<Self, Refusal> {
+    fn read(text: &'a str) -> Result<Self, ApiError> {
         let incomplete = || {
             let message = "Authorization header requires 'Credential', 'Signature' and 'SignedHeaders' parameters.";
             refusal("IncompleteSignatureException", message)
@@ -65,7 +65,7 @@ pub(crate) fn check_signature(
     headers: &HeaderMap,
     body: &[u8],
     now: Millis,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let invalid = |message: &str| Err(refusal("InvalidSignatureException", message));
     let algorithm = "AWS4-HMAC-SHA256 ";
@@ -110,7 +110,7 @@ pub(crate) fn check_signature(
         .iter()
         .map(|(name, value)| format!("{name}:{value}\n"))
         .collect();
-    let path = encoded_again(path);
+    let path = double_encoded(path);
     let canonical = format!("POST\n{path}\n{query}\n{lines}\n{signed}\n{}", digest(body));
     let to_sign = format!(
         "AWS4-HMAC-SHA256\n{time}\n{scope}\n{}",
@@ -126,8 +126,8 @@ pub(crate) fn check_signature(
     }
 }
 
-fn refusal(code: &'static str, message: &str) -> Refusal {
-    Refusal::with_status(403, message).code(code)
+fn refusal(code: &'static str, message: &str) -> ApiError {
+    ApiError::with_status(403, message).code(code)
 }
 
 /// Formats a time as in `x-amz-date`: `20261121T024200Z`.
@@ -138,14 +138,14 @@ fn stamp(at: Millis) -> String {
 }
 
 /// Percent-encodes the path, as it was sent, once more.
-fn encoded_again(path: &str) -> String {
-    const KEPT: &AsciiSet = &NON_ALPHANUMERIC
+fn double_encoded(path: &str) -> String {
+    const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'-')
         .remove(b'.')
         .remove(b'_')
         .remove(b'~')
         .remove(b'/');
-    utf8_percent_encode(path, KEPT).to_string()
+    utf8_percent_encode(path, UNESCAPED).to_string()
 }
 
 fn digest(bytes: &[u8]) -> String {
@@ -162,7 +162,7 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
 }
 
 /// The value of `x-amzn-errortype`.
-pub(crate) fn error_type(refusal: &Refusal) -> &'static str {
+pub(crate) fn error_type(refusal: &ApiError) -> &'static str {
     match refusal.status {
         // For other statuses, the code is that of the model's own API.
         403 => refusal.code.unwrap_or("AccessDeniedException"),

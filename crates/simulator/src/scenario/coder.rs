@@ -8,9 +8,9 @@ mod text;
 
 use serde_json::{Value, json};
 
-use crate::dialogue::{Call, CallResult, Dialogue};
+use crate::dialogue::{Dialogue, ToolCall, ToolResult};
 use crate::reply::ScriptedReply;
-use text::{Edit, lines_of, named_file};
+use text::{Edit, find_file_name, lines_of};
 
 const READ: &str = "read_file";
 const EDIT: &str = "edit_file";
@@ -18,29 +18,29 @@ const GREP: &str = "grep";
 
 /// Returns the next step, if the request has the tools and names a file.
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
-    if !dialogue.offers(READ) || !dialogue.offers(EDIT) {
+    if !dialogue.has_tool(READ) || !dialogue.has_tool(EDIT) {
         return None;
     }
-    let path = dialogue.user.iter().find_map(|text| named_file(text))?;
+    let path = dialogue.user.iter().find_map(|text| find_file_name(text))?;
     if let Some(failure) = failure(dialogue) {
         return Some(failure);
     }
     let reply = match dialogue.step {
         0 => ScriptedReply::call(READ, json!({"path": path}))
-            .saying(format!("I look at {path} first.")),
-        1 => look_again(dialogue, &path),
+            .with_lead_text(format!("I look at {path} first.")),
+        1 => read_again(dialogue, &path),
         2 => edit(dialogue, &path),
         3 => ScriptedReply::call(READ, json!({"path": path}))
-            .saying("I read it once more to see the change.".to_owned()),
+            .with_lead_text("I read it once more to see the change.".to_owned()),
         _ => report(dialogue, &path),
     };
     Some(reply)
 }
 
-fn look_again(dialogue: &Dialogue, path: &str) -> ScriptedReply {
+fn read_again(dialogue: &Dialogue, path: &str) -> ScriptedReply {
     let again = ScriptedReply::call(READ, json!({"path": path}))
-        .saying("I look for what is left to do, with the file beside it.".to_owned());
-    if dialogue.offers(GREP) {
+        .with_lead_text("I look for what is left to do, with the file beside it.".to_owned());
+    if dialogue.has_tool(GREP) {
         again.and_call(GREP, json!({"pattern": "TODO", "path": path}))
     } else {
         again
@@ -49,14 +49,14 @@ fn look_again(dialogue: &Dialogue, path: &str) -> ScriptedReply {
 
 fn edit(dialogue: &Dialogue, path: &str) -> ScriptedReply {
     let lines = last_read(dialogue, |_| true).map(|result| lines_of(&result.text));
-    let Some(edit) = lines.and_then(|lines| Edit::of(&lines)) else {
+    let Some(edit) = lines.and_then(|lines| Edit::from_lines(&lines)) else {
         return ScriptedReply::text(format!(
             "[simulated] {path} has no line that I could change, so I leave it as it is."
         ));
     };
     let (old_text, new_text) = (edit.old_text, edit.new_text);
     let arguments = json!({"path": path, "old_text": old_text, "new_text": new_text});
-    ScriptedReply::call(EDIT, arguments).saying("I change this line.".to_owned())
+    ScriptedReply::call(EDIT, arguments).with_lead_text("I change this line.".to_owned())
 }
 
 fn report(dialogue: &Dialogue, path: &str) -> ScriptedReply {
@@ -69,7 +69,7 @@ fn report(dialogue: &Dialogue, path: &str) -> ScriptedReply {
         return ScriptedReply::text(format!("[simulated] I have nothing more to do in {path}."));
     };
     let edited = dialogue.calls.iter().position(|call| call.id == edit.id);
-    let is_later = |call: &Call| {
+    let is_later = |call: &ToolCall| {
         let at = dialogue.calls.iter().position(|other| other.id == call.id);
         at > edited
     };
@@ -89,7 +89,7 @@ fn report(dialogue: &Dialogue, path: &str) -> ScriptedReply {
 }
 
 /// Returns the result of the newest read that fits `is_meant`, if it is the content of a file.
-fn last_read(dialogue: &Dialogue, is_meant: impl Fn(&Call) -> bool) -> Option<&CallResult> {
+fn last_read(dialogue: &Dialogue, is_meant: impl Fn(&ToolCall) -> bool) -> Option<&ToolResult> {
     let reads = dialogue.calls.iter().rev();
     let mut reads = reads.filter(|call| call.name == READ && is_meant(call));
     reads.find_map(|call| {
@@ -102,7 +102,7 @@ fn last_read(dialogue: &Dialogue, is_meant: impl Fn(&Call) -> bool) -> Option<&C
 fn failure(dialogue: &Dialogue) -> Option<ScriptedReply> {
     let failed = dialogue.calls.iter().rev().find_map(|call| {
         let result = dialogue.result_of(call)?;
-        let is_failure = call.name != GREP && (result.is_error || says_error(&result.text));
+        let is_failure = call.name != GREP && (result.is_error || reports_error(&result.text));
         is_failure.then_some((call, result))
     });
     let (call, result) = failed?;
@@ -114,7 +114,7 @@ fn failure(dialogue: &Dialogue) -> Option<ScriptedReply> {
 }
 
 /// Returns true if a result without a flag, as in OpenAI's formats, reports an error.
-fn says_error(text: &str) -> bool {
+fn reports_error(text: &str) -> bool {
     let start = text.trim_start();
     let begins = |word: &str| {
         let head = start.get(..word.len());
@@ -132,7 +132,7 @@ fn says_error(text: &str) -> bool {
 }
 
 impl ScriptedReply {
-    fn saying(mut self, text: String) -> Self {
+    fn with_lead_text(mut self, text: String) -> Self {
         self.text = Some(text);
         self
     }

@@ -6,13 +6,16 @@ use crate::dialogue::Dialogue;
 use crate::reply::{Fault, ScriptedReply};
 
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
-    let fault = dialogue.user.iter().find_map(|text| asked_for(text))?;
+    let fault = dialogue
+        .user
+        .iter()
+        .find_map(|text| requested_fault(text))?;
     let text =
         "[simulated] This answer was asked to go wrong, so that you can see what your client does.";
     Some(ScriptedReply::text(text).with_fault(fault))
 }
 
-fn asked_for(text: &str) -> Option<Fault> {
+fn requested_fault(text: &str) -> Option<Fault> {
     let lower = text.trim().to_lowercase();
     let what = lower.strip_prefix("simulate ")?.trim();
     match what {
@@ -36,10 +39,10 @@ mod tests {
 
     #[test]
     fn only_a_message_that_says_nothing_else_is_a_fault() {
-        assert_eq!(asked_for(" Simulate 529\n"), Some(Fault::status(529)));
-        assert_eq!(asked_for("simulate cut"), Some(Fault::cut(3)));
-        assert_eq!(asked_for("simulate 200"), None);
-        assert_eq!(asked_for("simulate a storm"), None);
-        assert_eq!(asked_for("please simulate 429"), None);
+        assert_eq!(requested_fault(" Simulate 529\n"), Some(Fault::status(529)));
+        assert_eq!(requested_fault("simulate cut"), Some(Fault::cut(3)));
+        assert_eq!(requested_fault("simulate 200"), None);
+        assert_eq!(requested_fault("simulate a storm"), None);
+        assert_eq!(requested_fault("please simulate 429"), None);
     }
 }

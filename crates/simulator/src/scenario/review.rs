@@ -8,24 +8,24 @@ use crate::dialogue::Dialogue;
 use crate::reply::ScriptedReply;
 
 /// Words in the user's message that identify a review.
-const WORDS: &str = "look back over this conversation";
+const TRIGGER_PHRASE: &str = "look back over this conversation";
 /// The tool that the review tries to run, if the request has it.
-const TRIED: &str = "shell";
-const MEMORY: &str = "memory";
+const SHELL_TOOL: &str = "shell";
+const MEMORY_TOOL: &str = "memory";
 
 /// Returns the next step, if a review is requested.
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
-    let is_review = |text: &String| text.to_lowercase().contains(WORDS);
+    let is_review = |text: &String| text.to_lowercase().contains(TRIGGER_PHRASE);
     if !dialogue.user.iter().any(is_review) {
         return None;
     }
-    let steps = [TRIED, MEMORY]
+    let steps = [SHELL_TOOL, MEMORY_TOOL]
         .into_iter()
-        .filter(|tool| dialogue.offers(tool));
+        .filter(|tool| dialogue.has_tool(tool));
     Some(match steps.collect::<Vec<_>>().get(dialogue.step) {
-        Some(&TRIED) => ScriptedReply::call(TRIED, json!({"command": "git log -5"})),
+        Some(&SHELL_TOOL) => ScriptedReply::call(SHELL_TOOL, json!({"command": "git log -5"})),
         Some(_) => ScriptedReply::call(
-            MEMORY,
+            MEMORY_TOOL,
             json!({
                 "action": "store",
                 "key": "simulated review",
@@ -40,7 +40,8 @@ pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
 fn end(dialogue: &Dialogue) -> ScriptedReply {
     let kept = dialogue.calls.iter().any(|call| {
         let result = dialogue.result_of(call);
-        call.name == MEMORY && result.is_some_and(|result| result.text.contains("\"stored\":true"))
+        call.name == MEMORY_TOOL
+            && result.is_some_and(|result| result.text.contains("\"stored\":true"))
     });
     ScriptedReply::text(match kept {
         true => "[simulated] I remember whom the user talks to.",
@@ -51,7 +52,7 @@ fn end(dialogue: &Dialogue) -> ScriptedReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialogue::{Call, CallResult, OfferedTool};
+    use crate::dialogue::{OfferedTool, ToolCall, ToolResult};
 
     fn reviewing(tools: &[&str]) -> Dialogue {
         let tool = |name: &&str| OfferedTool {
@@ -77,12 +78,12 @@ mod tests {
         dialogue.step = 1;
         assert_eq!(called(&dialogue).as_deref(), Some("memory"));
         dialogue.step = 2;
-        dialogue.calls.push(Call {
+        dialogue.calls.push(ToolCall {
             id: "1".to_owned(),
             name: "memory".to_owned(),
             arguments: json!({}),
         });
-        dialogue.results.push(CallResult {
+        dialogue.results.push(ToolResult {
             call_id: "1".to_owned(),
             text: r#"{"key":"simulated review","replaced":false,"stored":true}"#.to_owned(),
             is_error: false,

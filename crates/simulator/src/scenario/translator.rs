@@ -4,7 +4,7 @@ use crate::dialogue::Dialogue;
 use crate::reply::ScriptedReply;
 
 /// Maximum length of the name of a language, in characters.
-const LONGEST: usize = 40;
+const MAX_LANGUAGE_CHARS: usize = 40;
 
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
     let whole = dialogue.user_text();
@@ -42,7 +42,7 @@ fn language(head: &str) -> Option<&str> {
     let is_part = |character: char| character.is_alphabetic() || " ()-".contains(character);
     let begins = language.starts_with(char::is_alphabetic);
     let is_language =
-        begins && language.chars().all(is_part) && language.chars().count() <= LONGEST;
+        begins && language.chars().all(is_part) && language.chars().count() <= MAX_LANGUAGE_CHARS;
     is_language.then_some(language)
 }
 

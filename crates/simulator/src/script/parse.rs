@@ -7,8 +7,8 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Kind, Node, Section};
 use regex::Regex;
 
-use super::template::{ALWAYS, Template, Tree};
-use super::{Pace, Plot, Rule, Script, Step};
+use super::template::{BUILT_IN_PLACEHOLDERS, Template, TemplateValue};
+use super::{Pace, ReplyPlan, Rule, Script, Step};
 use crate::accounting::Pattern;
 use crate::reply::{Fault, FaultKind, ScriptedReply, ScriptedStop, ScriptedUsage};
 
@@ -16,14 +16,14 @@ pub(super) fn script(file_name: &str, text: &str) -> Result<Script, Vec<Problem>
     let node = tree::parse(file_name, text)?;
     let mut problems = Vec::new();
     let script = Section::of(&node, "a simulator script", &mut problems)
-        .map(|file| whole(file, &mut problems));
+        .map(|file| read_script(file, &mut problems));
     match script {
         Some(script) if problems.is_empty() => Ok(script),
         _ => Err(problems),
     }
 }
 
-fn whole(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Script {
+fn read_script(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Script {
     let mut rules = Vec::new();
     for node in file.list("rules", problems).unwrap_or_default() {
         rules.extend(rule(node, problems));
@@ -32,9 +32,9 @@ fn whole(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Script {
         .present("otherwise")
         .and_then(|node| step(node, None, problems))
         .map(Box::new);
-    let mut script = Script::of(Plot::Rules { rules, otherwise });
+    let mut script = Script::with_plan(ReplyPlan::Rules { rules, otherwise });
     if let Some(key) = file.text("key", problems) {
-        script = script.requiring_key(key);
+        script = script.with_required_key(key);
     }
     if let Some(names) = file.texts("models", problems) {
         script = script.with_models(names);
@@ -44,8 +44,8 @@ fn whole(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Script {
     }
     if let Some(mut pace) = file.section("pace", "`pace`", problems) {
         script.pace = Pace {
-            first_byte: span(&mut pace, "first_byte", problems).unwrap_or_default(),
-            per_event: span(&mut pace, "per_event", problems).unwrap_or_default(),
+            first_byte: duration(&mut pace, "first_byte", problems).unwrap_or_default(),
+            per_event: duration(&mut pace, "per_event", problems).unwrap_or_default(),
         };
         pace.finish(problems);
     }
@@ -148,12 +148,16 @@ fn template(
     Some(template)
 }
 
-fn call(node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) -> Option<(String, Tree)> {
+fn call(
+    node: &Node,
+    user: Option<&Regex>,
+    problems: &mut Vec<Problem>,
+) -> Option<(String, TemplateValue)> {
     let mut section = Section::of(node, "a tool call", problems)?;
     let name = section.required_text("name", problems).map(str::to_owned);
     let arguments = section.present("arguments");
     let empty = || serde_json::Value::Object(serde_json::Map::new());
-    let tree = Tree::read(arguments.map_or_else(empty, Node::to_value));
+    let tree = TemplateValue::read(arguments.map_or_else(empty, Node::to_value));
     if let Some(node) = arguments {
         tree.placeholders(&mut |name| check_placeholder(name, node, user, problems));
     }
@@ -166,7 +170,7 @@ fn check_placeholder(name: &str, node: &Node, user: Option<&Regex>, problems: &m
         let numbers = (0..user.captures_len()).map(|at| at.to_string());
         numbers.chain(user.capture_names().flatten().map(str::to_owned))
     });
-    let known: Vec<String> = ALWAYS
+    let known: Vec<String> = BUILT_IN_PLACEHOLDERS
         .into_iter()
         .map(str::to_owned)
         .chain(groups)
@@ -211,7 +215,7 @@ fn fault(node: &Node, problems: &mut Vec<Problem>) -> Option<Fault> {
         return None;
     }
     let mut section = Section::of(node, "a fault", problems)?;
-    let retry_after = span(&mut section, "retry_after", problems);
+    let retry_after = duration(&mut section, "retry_after", problems);
     let mut kinds = Vec::new();
     if let Some(status) = section.integer("status", 400..=599, problems) {
         kinds.push(FaultKind::Status {
@@ -221,8 +225,8 @@ fn fault(node: &Node, problems: &mut Vec<Problem>) -> Option<Fault> {
     }
     if let Some(mut slow) = section.section("slow", "`slow`", problems) {
         kinds.push(FaultKind::Slow {
-            first_byte: span(&mut slow, "first_byte", problems).unwrap_or_default(),
-            per_event: span(&mut slow, "per_event", problems).unwrap_or_default(),
+            first_byte: duration(&mut slow, "first_byte", problems).unwrap_or_default(),
+            per_event: duration(&mut slow, "per_event", problems).unwrap_or_default(),
         });
         slow.finish(problems);
     }
@@ -297,7 +301,7 @@ fn word<'a>(
 }
 
 /// Claims a duration: seconds, or a number with `ms`, `s`, `m` or `h`.
-fn span(
+fn duration(
     section: &mut Section<'_>,
     key: &'static str,
     problems: &mut Vec<Problem>,

@@ -8,30 +8,30 @@ use serde_json::{Map, Value};
 use crate::dialogue::Dialogue;
 
 /// The placeholders that have a value in every step.
-pub(super) const ALWAYS: [&str; 4] = ["user", "model", "step", "last_result"];
+pub(super) const BUILT_IN_PLACEHOLDERS: [&str; 4] = ["user", "model", "step", "last_result"];
 
 /// A text with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Template(Vec<Piece>);
+pub(super) struct Template(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum TemplatePart {
     Text(String),
     Placeholder(String),
 }
 
 /// A JSON value whose texts have placeholders.
 #[derive(Debug, Clone)]
-pub(super) enum Tree {
+pub(super) enum TemplateValue {
     Text(Template),
-    List(Vec<Tree>),
-    Map(Vec<(String, Tree)>),
+    List(Vec<TemplateValue>),
+    Map(Vec<(String, TemplateValue)>),
     Other(Value),
 }
 
 /// Values of the placeholders.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Values(HashMap<String, String>);
+pub(super) struct PlaceholderValues(HashMap<String, String>);
 
 impl Template {
     /// Parses a text. `{{ name }}` is a placeholder; other braces are literal.
@@ -42,29 +42,29 @@ impl Template {
         while let Some((before, name, after)) = next_placeholder(rest) {
             plain.push_str(before);
             if !plain.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                pieces.push(TemplatePart::Text(std::mem::take(&mut plain)));
             }
-            pieces.push(Piece::Placeholder(name.to_owned()));
+            pieces.push(TemplatePart::Placeholder(name.to_owned()));
             rest = after;
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            pieces.push(Piece::Text(plain));
+            pieces.push(TemplatePart::Text(plain));
         }
         Self(pieces)
     }
 
     pub(super) fn placeholders(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Placeholder(name) => Some(name.as_str()),
-            Piece::Text(_) => None,
+            TemplatePart::Placeholder(name) => Some(name.as_str()),
+            TemplatePart::Text(_) => None,
         })
     }
 
-    pub(super) fn fill(&self, values: &Values) -> String {
-        let text = |piece: &Piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Placeholder(name) => values.0.get(name).cloned().unwrap_or_default(),
+    pub(super) fn fill(&self, values: &PlaceholderValues) -> String {
+        let text = |piece: &TemplatePart| match piece {
+            TemplatePart::Text(text) => text.clone(),
+            TemplatePart::Placeholder(name) => values.0.get(name).cloned().unwrap_or_default(),
         };
         self.0.iter().map(text).collect()
     }
@@ -86,7 +86,7 @@ fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     }
 }
 
-impl Tree {
+impl TemplateValue {
     pub(super) fn read(value: Value) -> Self {
         match value {
             Value::String(text) => Self::Text(Template::read(&text)),
@@ -113,7 +113,7 @@ impl Tree {
         }
     }
 
-    pub(super) fn fill(&self, values: &Values) -> Value {
+    pub(super) fn fill(&self, values: &PlaceholderValues) -> Value {
         match self {
             Self::Text(template) => Value::from(template.fill(values)),
             Self::List(items) => items.iter().map(|item| item.fill(values)).collect(),
@@ -127,8 +127,8 @@ impl Tree {
     }
 }
 
-impl Values {
-    pub(super) fn of(dialogue: &Dialogue) -> Self {
+impl PlaceholderValues {
+    pub(super) fn new(dialogue: &Dialogue) -> Self {
         let last = dialogue.results.last();
         let values = [
             dialogue.user_text(),
@@ -136,11 +136,17 @@ impl Values {
             dialogue.step.to_string(),
             last.map(|result| result.text.clone()).unwrap_or_default(),
         ];
-        Self(ALWAYS.map(str::to_owned).into_iter().zip(values).collect())
+        Self(
+            BUILT_IN_PLACEHOLDERS
+                .map(str::to_owned)
+                .into_iter()
+                .zip(values)
+                .collect(),
+        )
     }
 
     /// Takes the groups of the first text that `pattern` matches; `None` if it matches none.
-    pub(super) fn take<'t>(
+    pub(super) fn take_groups<'t>(
         &mut self,
         pattern: &Regex,
         texts: impl IntoIterator<Item = &'t String>,
@@ -163,7 +169,7 @@ mod tests {
 
     #[test]
     fn placeholders_are_filled_and_other_braces_stay() {
-        let values = Values(HashMap::from([("a".to_owned(), "x".to_owned())]));
+        let values = PlaceholderValues(HashMap::from([("a".to_owned(), "x".to_owned())]));
         let fill = |text: &str| Template::read(text).fill(&values);
         assert_eq!(fill("<{{a}}{{ a }}>"), "<xx>");
         assert_eq!(

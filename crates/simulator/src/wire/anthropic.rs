@@ -11,11 +11,11 @@ mod write;
 
 use serde_json::{Map, Value, json};
 
-use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
+use super::{ApiError, Prompt, Request, Thinking, ValidationContext, text_of};
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
 use crate::facts;
 
-pub(crate) use threads::{Threads, Turn};
+pub(crate) use threads::{ThreadTurn, Threads};
 pub(crate) use write::content;
 pub(super) use write::write;
 
@@ -24,7 +24,7 @@ pub(crate) const ID_PREFIX: &str = "msg_";
 
 /// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
-pub(crate) struct Form {
+pub(crate) struct ResponseParameters {
     pub(super) model: String,
     /// True if nothing is generated: the request only fills the cache.
     pub(super) is_prewarming: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Form {
     pub(super) hides_thinking: bool,
     pub(super) thinks: bool,
     /// The request's turn in a thread.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) turn: Option<ThreadTurn>,
     /// Set if the request asks for a diagnosis; holds the id of the answer to compare with, if there is
     /// one.
     pub(crate) diagnostics: Option<Option<String>>,
@@ -45,26 +45,32 @@ pub(crate) enum Purpose {
     CountTokens,
 }
 
-pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<Request, Refusal> {
-    if !judge.headers.contains_key("anthropic-version") {
-        return Err(Refusal::invalid("anthropic-version: header is required"));
+pub(crate) fn read(
+    body: &Value,
+    validation: &ValidationContext<'_>,
+    purpose: Purpose,
+) -> Result<Request, ApiError> {
+    if !validation.headers.contains_key("anthropic-version") {
+        return Err(ApiError::invalid("anthropic-version: header is required"));
     }
     let Some(request) = body.as_object() else {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "The request body is not a valid JSON object",
         ));
     };
-    let whole = threads::whole(request, judge)?;
-    let (whole, turn) = whole.map(|whole| (whole.request, whole.turn)).unzip();
-    let request = whole.as_ref().unwrap_or(request);
+    let whole_request = threads::whole_request(request, validation)?;
+    let (whole_request, turn) = whole_request
+        .map(|whole_request| (whole_request.request, whole_request.turn))
+        .unzip();
+    let request = whole_request.as_ref().unwrap_or(request);
     let model = required_text(request, "model")?;
-    let rules = judge.rules.anthropic.model(model);
+    let rules = validation.rules.anthropic.model(model);
     let facts = facts::anthropic(model);
     let limit = match purpose {
         Purpose::Answer => Some(limit(request)?),
         Purpose::CountTokens => None,
     };
-    if let (Purpose::Answer, true, Some(facts)) = (purpose, judge.by_model, &facts) {
+    if let (Purpose::Answer, true, Some(facts)) = (purpose, validation.by_model, &facts) {
         by_model::check(request, model, facts)?;
     }
     let tools = tools(request)?;
@@ -83,20 +89,20 @@ pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<
         schema,
         ..Dialogue::default()
     };
-    dialogue.hear(messages.iter().flat_map(message::Message::spoken));
-    let prompt = prompt::of(request, judge, rules, &system, &messages, &marks);
+    dialogue.push_items(messages.iter().flat_map(message::Message::dialogue_item));
+    let prompt = prompt::build(request, validation, rules, &system, &messages, &marks);
     Ok(Request {
         dialogue,
         prompt: Prompt::Anthropic(prompt),
         limit: limit.filter(|limit| *limit > 0),
-        stops: settings::stops(request)?,
+        stop_sequences: settings::stop_sequences(request)?,
         is_streamed: request.get("stream") == Some(&Value::Bool(true)),
         thinking: if thinking.is_on {
             Thinking::Always
         } else {
             Thinking::Never
         },
-        form: super::Form::Messages(Form {
+        response_parameters: super::ResponseParameters::Messages(ResponseParameters {
             model: model.to_owned(),
             is_prewarming: limit == Some(0),
             hides_thinking: thinking.is_hidden,
@@ -107,7 +113,7 @@ pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<
     })
 }
 
-pub(super) fn error(refusal: &Refusal, request_id: &str) -> Value {
+pub(super) fn error(refusal: &ApiError, request_id: &str) -> Value {
     let kind = match refusal.status {
         401 => "authentication_error",
         402 => "billing_error",
@@ -130,11 +136,11 @@ pub(super) fn error(refusal: &Refusal, request_id: &str) -> Value {
     json!({"type": "error", "error": error, "request_id": request_id})
 }
 
-fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::invalid(message))
+fn refuse<T>(message: impl Into<String>) -> Result<T, ApiError> {
+    Err(ApiError::invalid(message))
 }
 
-fn required_text<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a str, Refusal> {
+fn required_text<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a str, ApiError> {
     match object.get(key) {
         Some(Value::String(text)) => Ok(text),
         Some(_) => refuse(format!("{key}: Input should be a valid string")),
@@ -142,7 +148,7 @@ fn required_text<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a st
     }
 }
 
-fn limit(request: &Map<String, Value>) -> Result<u64, Refusal> {
+fn limit(request: &Map<String, Value>) -> Result<u64, ApiError> {
     match request.get("max_tokens") {
         None => refuse("max_tokens: Field required"),
         Some(limit) => match limit.as_u64() {
@@ -164,7 +170,7 @@ fn diagnostics(request: &Map<String, Value>) -> Option<Option<String>> {
 }
 
 /// Returns the list at `key`; empty if it is missing.
-fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], Refusal> {
+fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], ApiError> {
     match request.get(key) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
@@ -177,7 +183,7 @@ fn is_custom(tool: &Map<String, Value>) -> bool {
     matches!(text_of(tool, "type"), "" | "custom")
 }
 
-fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
+fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
     let mut tools = Vec::new();
     for (at, tool) in list(request, "tools")?.iter().enumerate() {
         let Some(fields) = tool.as_object() else {
@@ -194,13 +200,13 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
         }
     }
     let names = tools.iter().map(|tool| tool.name.as_str());
-    if super::check::repeated(names).is_some() {
+    if super::check::first_duplicate(names).is_some() {
         return refuse("tools: Tool names must be unique.");
     }
     Ok(tools)
 }
 
-fn custom_tool(at: &str, fields: &Map<String, Value>) -> Result<OfferedTool, Refusal> {
+fn custom_tool(at: &str, fields: &Map<String, Value>) -> Result<OfferedTool, ApiError> {
     const KEYS: [&str; 10] = [
         "input_schema",
         "name",
@@ -247,7 +253,7 @@ fn required_at<'a>(
     at: &str,
     object: &'a Map<String, Value>,
     key: &str,
-) -> Result<&'a str, Refusal> {
+) -> Result<&'a str, ApiError> {
     match object.get(key) {
         Some(Value::String(text)) => Ok(text),
         Some(_) => refuse(format!("{at}.{key}: Input should be a valid string")),
@@ -259,7 +265,7 @@ fn choice(
     request: &Map<String, Value>,
     tools: &[OfferedTool],
     is_thinking: bool,
-) -> Result<Choice, Refusal> {
+) -> Result<Choice, ApiError> {
     let choice = match request.get("tool_choice") {
         None | Some(Value::Null) => return Ok(Choice::Auto),
         Some(Value::Object(fields)) => fields,

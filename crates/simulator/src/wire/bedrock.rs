@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Refusal;
+use super::ApiError;
 
 /// Models that accept no marker.
 const NO_MARKERS: [&str; 4] = [
@@ -28,14 +28,14 @@ const NO_HOUR: [&str; 4] = [
 pub(super) fn check_markers<'m>(
     claude: &str,
     markers: impl IntoIterator<Item = &'m Value>,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let is_one_of = |models: &[&str]| models.iter().any(|model| claude.starts_with(model));
     for marker in markers {
         if is_one_of(&NO_MARKERS) {
             return Err(without_markers());
         }
         if marker.get("ttl").is_some_and(|ttl| ttl == "1h") && is_one_of(&NO_HOUR) {
-            return Err(Refusal::invalid(
+            return Err(ApiError::invalid(
                 "cache_control.ephemeral.ttl: Extra inputs are not permitted",
             ));
         }
@@ -44,11 +44,11 @@ pub(super) fn check_markers<'m>(
 }
 
 /// Returns the refusal of a marker by a model that accepts none.
-pub(super) fn without_markers() -> Refusal {
+pub(super) fn without_markers() -> ApiError {
     let message = "You invoked an unsupported model or your request did not allow prompt caching. See the documentation for more information.";
-    Refusal {
+    ApiError {
         status: 403,
-        ..Refusal::invalid(message)
+        ..ApiError::invalid(message)
     }
 }
 

@@ -7,14 +7,14 @@ mod write;
 use serde_json::{Map, Value};
 
 use super::openai::{self, Part, Speaker};
-use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
+use super::{ApiError, Prompt, Request, Thinking, ValidationContext, text_of};
 use crate::dialogue::{Dialogue, OfferedTool};
 
 pub(super) use write::write;
 
 /// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
-pub(crate) struct Form {
+pub(crate) struct ResponseParameters {
     pub(super) model: String,
     pub(super) has_usage_chunk: bool,
     pub(super) charges_writes: bool,
@@ -22,15 +22,15 @@ pub(crate) struct Form {
     pub(crate) choices: usize,
 }
 
-pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
-    let (request, model) = openai::top(body)?;
-    let rules = judge.rules.openai.model(model);
-    if judge.by_model {
+pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<Request, ApiError> {
+    let (request, model) = openai::request_and_model(body)?;
+    let rules = validation.rules.openai.model(model);
+    if validation.by_model {
         openai::by_model::chat(request, model)?;
     }
     let is_streamed = stream(request)?;
     let limit = limit(request, openai::reasons(model, rules))?;
-    let stops = stops(request)?;
+    let stop_sequences = stop_sequences(request)?;
     let choices = choices(request)?;
     let cache = openai::cache_parameters(request, rules)?;
     let tools = tools(request)?;
@@ -39,7 +39,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
     })?;
     if request.contains_key("parallel_tool_calls") && openai::list(request, "tools")?.is_empty() {
         let message = "'parallel_tool_calls' is only allowed when 'tools' are specified.";
-        return Err(Refusal::invalid(message).param("parallel_tool_calls"));
+        return Err(ApiError::invalid(message).param("parallel_tool_calls"));
     }
     let messages = message::read(request, rules)?;
     let schema = schema(request, &messages)?;
@@ -51,42 +51,48 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         schema: schema.clone(),
         ..Dialogue::default()
     };
-    dialogue.hear(messages.iter().filter_map(|message| message.spoken.clone()));
+    dialogue.push_items(
+        messages
+            .iter()
+            .filter_map(|message| message.dialogue_item.clone()),
+    );
     let settings = ["parallel_tool_calls", "reasoning_effort", "verbosity"];
     let settings = openai::settings(request, &settings, schema.as_ref());
     let parts: Vec<Part> = messages.into_iter().map(|message| message.part).collect();
     let tools = openai::list(request, "tools")?;
-    let prompt = if gateway::is_anthropics(model) {
+    let prompt = if gateway::is_anthropic_model(model) {
         let messages = openai::list(request, "messages")?;
         gateway::check_markers(tools, messages)?;
-        let prompt = gateway::prompt(judge, model, settings, tools, messages, parts);
+        let prompt = gateway::prompt(validation, model, settings, tools, messages, parts);
         Prompt::Anthropic(prompt)
     } else {
-        Prompt::OpenAi(openai::prompt(judge, model, cache, settings, tools, parts))
+        Prompt::OpenAi(openai::prompt(
+            validation, model, cache, settings, tools, parts,
+        ))
     };
     Ok(Request {
         dialogue,
         prompt,
         limit,
-        stops,
+        stop_sequences,
         is_streamed,
         thinking: Thinking::IfScripted,
-        form: super::Form::Chat(Form {
+        response_parameters: super::ResponseParameters::Chat(ResponseParameters {
             model: model.to_owned(),
             has_usage_chunk: has_usage_chunk(request),
             charges_writes: rules.caching == crate::accounting::Caching::Exact
-                || gateway::is_anthropics(model),
+                || gateway::is_anthropic_model(model),
             choices,
         }),
     })
 }
 
-fn stream(request: &Map<String, Value>) -> Result<bool, Refusal> {
+fn stream(request: &Map<String, Value>) -> Result<bool, ApiError> {
     let is_streamed = request.get("stream") == Some(&Value::Bool(true));
     let options = request.get("stream_options");
     if options.is_some_and(|options| !options.is_null()) && !is_streamed {
         let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
-        return Err(Refusal::invalid(message).param("stream_options"));
+        return Err(ApiError::invalid(message).param("stream_options"));
     }
     Ok(is_streamed)
 }
@@ -96,12 +102,12 @@ fn has_usage_chunk(request: &Map<String, Value>) -> bool {
     options.and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
 }
 
-fn limit(request: &Map<String, Value>, reasons: bool) -> Result<Option<u64>, Refusal> {
+fn limit(request: &Map<String, Value>, reasons: bool) -> Result<Option<u64>, ApiError> {
     let old = request.get("max_tokens").filter(|limit| !limit.is_null());
     if old.is_some() && reasons {
         let message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use \
                        'max_completion_tokens' instead.";
-        return Err(Refusal::invalid(message)
+        return Err(ApiError::invalid(message)
             .param("max_tokens")
             .code("unsupported_parameter"));
     }
@@ -119,11 +125,11 @@ fn limit(request: &Map<String, Value>, reasons: bool) -> Result<Option<u64>, Ref
     Ok(None)
 }
 
-fn stops(request: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
+fn stop_sequences(request: &Map<String, Value>) -> Result<Vec<String>, ApiError> {
     match request.get("stop") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(stop)) => Ok(vec![stop.clone()]),
-        Some(Value::Array(stops)) if stops.len() <= 4 => Ok(stops
+        Some(Value::Array(stop_sequences)) if stop_sequences.len() <= 4 => Ok(stop_sequences
             .iter()
             .filter_map(Value::as_str)
             .map(str::to_owned)
@@ -136,7 +142,7 @@ fn stops(request: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
     }
 }
 
-fn choices(request: &Map<String, Value>) -> Result<usize, Refusal> {
+fn choices(request: &Map<String, Value>) -> Result<usize, ApiError> {
     const MOST: u64 = 128;
     let n = match request.get("n") {
         None | Some(Value::Null) => return Ok(1),
@@ -151,10 +157,10 @@ fn choices(request: &Map<String, Value>) -> Result<usize, Refusal> {
     let message = format!(
         "Invalid 'n': integer {bound} value. Expected a value {expected}, but got {n} instead."
     );
-    Err(Refusal::invalid(message).param("n").code(code))
+    Err(ApiError::invalid(message).param("n").code(code))
 }
 
-fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
+fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
     if request
         .get("tools")
         .and_then(Value::as_array)
@@ -194,7 +200,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
 fn schema(
     request: &Map<String, Value>,
     messages: &[message::Message],
-) -> Result<Option<Value>, Refusal> {
+) -> Result<Option<Value>, ApiError> {
     let format = match request.get("response_format") {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::Object(format)) => format,
@@ -218,7 +224,7 @@ fn schema(
             }
             let message = "'messages' must contain the word 'json' in some form, to use \
                            'response_format' of type 'json_object'.";
-            Err(Refusal::invalid(message).param("messages"))
+            Err(ApiError::invalid(message).param("messages"))
         }
         other => {
             let supported = "'json_object', 'json_schema', and 'text'";

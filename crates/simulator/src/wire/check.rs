@@ -11,20 +11,20 @@ pub(super) fn is_tool_name(name: &str) -> bool {
 }
 
 /// Returns the first duplicate name.
-pub(super) fn repeated<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn first_duplicate<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut seen = std::collections::HashSet::new();
     names.into_iter().find(|name| !seen.insert(*name))
 }
 
 /// The reason why a schema cannot be enforced strictly, and its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotStrict {
+pub(super) struct StrictnessViolation {
     pub(super) path: Vec<String>,
-    pub(super) why: Why,
+    pub(super) why: ViolationKind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum ViolationKind {
     /// An object without `additionalProperties: false`.
     Open,
     /// A property that is not required.
@@ -33,7 +33,7 @@ pub(super) enum Why {
 
 /// Checks that `schema` can be enforced strictly: every object must be closed and, if `all_required`,
 /// require all its properties.
-pub(super) fn strict(schema: &Value, all_required: bool) -> Result<(), NotStrict> {
+pub(super) fn strict(schema: &Value, all_required: bool) -> Result<(), StrictnessViolation> {
     walk(schema, all_required, &mut Vec::new(), 0)
 }
 
@@ -42,7 +42,7 @@ fn walk(
     all_required: bool,
     path: &mut Vec<String>,
     depth: usize,
-) -> Result<(), NotStrict> {
+) -> Result<(), StrictnessViolation> {
     let Some(map) = schema.as_object().filter(|_| depth < 64) else {
         return Ok(());
     };
@@ -53,20 +53,20 @@ fn walk(
         _ => properties.is_some(),
     };
     let refuse = |path: &[String], why| {
-        Err(NotStrict {
+        Err(StrictnessViolation {
             path: path.to_vec(),
             why,
         })
     };
     if is_object && map.get("additionalProperties") != Some(&Value::Bool(false)) {
-        return refuse(path, Why::Open);
+        return refuse(path, ViolationKind::Open);
     }
     let required = map.get("required").and_then(Value::as_array);
     let is_required =
         |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
     for (name, property) in properties.into_iter().flatten() {
         if all_required && !is_required(name) {
-            return refuse(path, Why::Optional(name.clone()));
+            return refuse(path, ViolationKind::Optional(name.clone()));
         }
         descend(property, all_required, path, &["properties", name], depth)?;
     }
@@ -94,7 +94,7 @@ fn descend(
     path: &mut Vec<String>,
     steps: &[&str],
     depth: usize,
-) -> Result<(), NotStrict> {
+) -> Result<(), StrictnessViolation> {
     let length = path.len();
     path.extend(steps.iter().map(|step| (*step).to_owned()));
     walk(schema, all_required, path, depth + 1)?;
@@ -112,8 +112,8 @@ mod tests {
     fn names_and_repetitions() {
         assert!(is_tool_name("get_weather-2") && !is_tool_name("") && !is_tool_name("a b"));
         assert!(is_tool_name(&"x".repeat(64)) && !is_tool_name(&"x".repeat(65)));
-        assert_eq!(repeated(["a", "b", "a"]), Some("a"));
-        assert_eq!(repeated(["a", "b"]), None);
+        assert_eq!(first_duplicate(["a", "b", "a"]), Some("a"));
+        assert_eq!(first_duplicate(["a", "b"]), None);
     }
 
     #[test]
@@ -127,9 +127,9 @@ mod tests {
         let path = ["properties", "list", "items"].map(str::to_owned).to_vec();
         assert_eq!(
             found,
-            Err(NotStrict {
+            Err(StrictnessViolation {
                 path,
-                why: Why::Open
+                why: ViolationKind::Open
             })
         );
         let closed =
@@ -137,7 +137,7 @@ mod tests {
         assert!(strict(&inner(closed.clone()), false).is_ok());
         assert!(matches!(
             strict(&inner(closed), true),
-            Err(NotStrict { why: Why::Optional(name), .. }) if name == "a"
+            Err(StrictnessViolation { why: ViolationKind::Optional(name), .. }) if name == "a"
         ));
     }
 }

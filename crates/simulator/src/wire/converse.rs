@@ -11,7 +11,7 @@ mod write;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::{Format, Judge, Refusal, Request, Thinking, text_of};
+use super::{ApiError, Format, Request, Thinking, ValidationContext, text_of};
 use super::{anthropic, bedrock};
 use crate::facts;
 
@@ -19,7 +19,7 @@ pub(super) use write::write;
 
 /// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
-pub(crate) struct Form {
+pub(crate) struct ResponseParameters {
     /// True if reasoning is signed.
     is_claude: bool,
     /// True if reasoning is signed but not shown.
@@ -32,31 +32,31 @@ const MOST_CACHE_POINTS: usize = 4;
 /// Limit of output tokens if neither the request nor the table of models contains one.
 const MOST_OUTPUT: u64 = 65_536;
 
-pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<Request, ApiError> {
     let Some(request) = body.as_object() else {
-        return Err(Refusal::invalid("The request body is not a JSON object."));
+        return Err(ApiError::invalid("The request body is not a JSON object."));
     };
     let model = text_of(request, "model");
-    let claude = claude(model);
-    cache_points(request, model, claude)?;
+    let anthropic_model = anthropic_model(model);
+    cache_points(request, model, anthropic_model)?;
     turns(request)?;
     let has_tools = list(request.get("toolConfig"), "tools").next().is_some();
     if !has_tools && blocks(request).any(|(_, block)| uses_tools(block)) {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
         ));
     }
     results(request)?;
-    judge.by_schema(Format::Converse, body)?;
+    validation.check_schema(Format::Converse, body)?;
     let limit = request
         .get("inferenceConfig")
         .and_then(|config| config.get("maxTokens"))
         .and_then(Value::as_u64);
-    let most = claude.and_then(facts::anthropic);
+    let most = anthropic_model.and_then(facts::anthropic);
     let most = most.and_then(|facts| facts.max_output);
-    let mut own = translation::of(
+    let mut own = translation::translate_request(
         request,
-        claude,
+        anthropic_model,
         limit.unwrap_or(most.unwrap_or(MOST_OUTPUT)),
     )?;
     let version = HeaderName::from_static("anthropic-version");
@@ -68,46 +68,50 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
     {
         headers.insert("anthropic-beta", HeaderValue::from_static("any"));
     }
-    let judge = Judge {
+    let validation = ValidationContext {
         headers: &headers,
-        ..*judge
+        ..*validation
     };
-    let read = anthropic::read(&own, &judge, anthropic::Purpose::Answer);
-    let read = read.and_then(|read| match claude {
-        Some(_) => judge.by_schema(Format::Messages, &own).map(|()| read),
+    let read = anthropic::read(&own, &validation, anthropic::Purpose::Answer);
+    let read = read.and_then(|read| match anthropic_model {
+        Some(_) => validation
+            .check_schema(Format::Messages, &own)
+            .map(|()| read),
         None => Ok(read),
     });
-    let mut read = read.map_err(|refusal| Refusal {
+    let mut read = read.map_err(|refusal| ApiError {
         message: format!(
             "The model returned the following errors: {}",
             refusal.message
         ),
         ..refusal
     })?;
-    let hides_thinking = match &read.form {
-        super::Form::Messages(form) => form.hides_thinking,
+    let hides_thinking = match &read.response_parameters {
+        super::ResponseParameters::Messages(response_parameters) => {
+            response_parameters.hides_thinking
+        }
         _ => false,
     };
     read.dialogue.model = model.to_owned();
     read.limit = limit;
     read.is_streamed = request.get("stream") == Some(&Value::Bool(true));
-    if claude.is_none() {
+    if anthropic_model.is_none() {
         read.thinking = Thinking::IfScripted;
     }
-    read.form = super::Form::Converse(Form {
-        is_claude: claude.is_some(),
+    read.response_parameters = super::ResponseParameters::Converse(ResponseParameters {
+        is_claude: anthropic_model.is_some(),
         hides_thinking,
     });
     Ok(read)
 }
 
-pub(super) fn error(refusal: &Refusal) -> Value {
+pub(super) fn error(refusal: &ApiError) -> Value {
     json!({"message": refusal.message})
 }
 
-/// Returns Anthropic's own name of a model on Bedrock: `claude-sonnet-4-5-20250929` for
-/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`.
-fn claude(model: &str) -> Option<&str> {
+/// Returns Anthropic's own name of a model on Bedrock: `anthropic_model-sonnet-4-5-20250929` for
+/// `us.anthropic.anthropic_model-sonnet-4-5-20250929-v1:0`.
+fn anthropic_model(model: &str) -> Option<&str> {
     let name = model.rsplit('/').next().unwrap_or(model);
     let (_, name) = name.split_once("anthropic.")?;
     let is_version = |text: &str| {
@@ -145,8 +149,8 @@ fn uses_tools(block: &Value) -> bool {
 fn cache_points(
     request: &Map<String, Value>,
     model: &str,
-    claude: Option<&str>,
-) -> Result<(), Refusal> {
+    anthropic_model: Option<&str>,
+) -> Result<(), ApiError> {
     let is_point = |block: &&Value| block.get("cachePoint").is_some();
     let of_tools = list(request.get("toolConfig"), "tools")
         .filter(is_point)
@@ -158,17 +162,17 @@ fn cache_points(
     if all == 0 {
         return Ok(());
     }
-    match claude {
-        Some(claude) => {
+    match anthropic_model {
+        Some(anthropic_model) => {
             let request = Value::Object(request.clone());
-            bedrock::check_markers(claude, bedrock::members(&request, "cachePoint"))?;
+            bedrock::check_markers(anthropic_model, bedrock::members(&request, "cachePoint"))?;
         }
         // Nova accepts cache points in the system text and in messages.
         None if model.contains("amazon.nova") && of_tools == 0 => {}
         None => return Err(bedrock::without_markers()),
     }
     if all > MOST_CACHE_POINTS {
-        return Err(Refusal::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "The model returned the following errors: A maximum of {MOST_CACHE_POINTS} blocks with cache_control may be provided. Found {all}."
         )));
     }
@@ -176,18 +180,18 @@ fn cache_points(
 }
 
 /// Checks that user and model alternate, beginning with the user, and that no message and no text is empty.
-fn turns(request: &Map<String, Value>) -> Result<(), Refusal> {
+fn turns(request: &Map<String, Value>) -> Result<(), ApiError> {
     let mut before = None;
     for (at, message) in messages(request).iter().enumerate() {
         let role = message.get("role").and_then(Value::as_str);
         match (before, role) {
             (None, Some("assistant")) => {
-                return Err(Refusal::invalid(
+                return Err(ApiError::invalid(
                     "A conversation must start with a user message. Try again with a conversation that starts with a user message.",
                 ));
             }
             (Some(before), Some(role)) if before == role => {
-                return Err(Refusal::invalid(
+                return Err(ApiError::invalid(
                     "A conversation must alternate between user and assistant roles. Make sure the conversation alternates between user and assistant roles and try again.",
                 ));
             }
@@ -195,21 +199,21 @@ fn turns(request: &Map<String, Value>) -> Result<(), Refusal> {
         }
         let content = list(Some(message), "content");
         if content.count() == 0 {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "The content field in the Message object at messages.{at} is empty. Add a ContentBlock object to the content field and try again."
             )));
         }
         for (index, block) in list(Some(message), "content").enumerate() {
             let text = block.get("text").and_then(Value::as_str);
             if text.is_some_and(|text| text.trim().is_empty()) {
-                return Err(Refusal::invalid(format!(
+                return Err(ApiError::invalid(format!(
                     "The text field in the ContentBlock object at messages.{at}.content.{index} is blank. Add text to the text field, and try again."
                 )));
             }
         }
     }
     if before.is_none() {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "A conversation must start with a user message. Try again with a conversation that starts with a user message.",
         ));
     }
@@ -217,7 +221,7 @@ fn turns(request: &Map<String, Value>) -> Result<(), Refusal> {
 }
 
 /// Checks that the results of a message are those of the calls in the previous message.
-fn results(request: &Map<String, Value>) -> Result<(), Refusal> {
+fn results(request: &Map<String, Value>) -> Result<(), ApiError> {
     let ids = |message: &Value, kind: &str| -> Vec<String> {
         list(Some(message), "content")
             .filter_map(|block| block.get(kind)?.get("toolUseId")?.as_str())
@@ -233,19 +237,19 @@ fn results(request: &Map<String, Value>) -> Result<(), Refusal> {
             .map(String::as_str)
             .collect();
         if !open.is_empty() {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "Expected toolResult blocks at messages.{at}.content for the following Ids: {}",
                 open.join(", ")
             )));
         }
         if found.len() > called.len() {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "The number of toolResult blocks at messages.{at}.content exceeds the number of toolUse blocks of previous turn."
             )));
         }
         called = ids(message, "toolUse");
-        if super::check::repeated(called.iter().map(String::as_str)).is_some() {
-            return Err(Refusal::invalid(format!(
+        if super::check::first_duplicate(called.iter().map(String::as_str)).is_some() {
+            return Err(ApiError::invalid(format!(
                 "The toolUse blocks at messages.{at}.content contain duplicate Ids: {}",
                 called.join(", ")
             )));
@@ -253,7 +257,7 @@ fn results(request: &Map<String, Value>) -> Result<(), Refusal> {
     }
     match called.is_empty() {
         true => Ok(()),
-        false => Err(Refusal::invalid(format!(
+        false => Err(ApiError::invalid(format!(
             "Expected toolResult blocks at messages.{}.content for the following Ids: {}",
             messages(request).len(),
             called.join(", ")
@@ -279,7 +283,7 @@ mod tests {
             ),
             ("amazon.nova-pro-v1:0", None),
         ] {
-            assert_eq!(claude(model), own, "{model}");
+            assert_eq!(anthropic_model(model), own, "{model}");
         }
     }
 }

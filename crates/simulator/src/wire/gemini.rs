@@ -6,7 +6,7 @@ mod write;
 
 use serde_json::{Map, Value, json};
 
-use super::{Judge, Prompt, Refusal, Request, Thinking, check, text_of};
+use super::{ApiError, Prompt, Request, Thinking, ValidationContext, check, text_of};
 use crate::accounting::Content;
 use crate::accounting::openai::{Block, End, Mode};
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
@@ -16,7 +16,7 @@ pub(super) use write::write;
 
 /// Fields of the request on which the form of the answer depends.
 #[derive(Debug, Clone)]
-pub(crate) struct Form {
+pub(crate) struct ResponseParameters {
     pub(super) model: String,
     /// Number of tokens of the cached content that the request names.
     pub(crate) cached: u64,
@@ -38,7 +38,7 @@ const MEMBERS: [&str; 12] = [
     "toolConfig",
 ];
 
-const GENERATION: [&str; 22] = [
+const GENERATION_MEMBERS: [&str; 22] = [
     "candidateCount",
     "enableEnhancedCivicAnswers",
     "frequencyPenalty",
@@ -63,7 +63,7 @@ const GENERATION: [&str; 22] = [
     "translationConfig",
 ];
 
-const THINKING: [&str; 3] = ["includeThoughts", "thinkingBudget", "thinkingLevel"];
+const THINKING_MEMBERS: [&str; 3] = ["includeThoughts", "thinkingBudget", "thinkingLevel"];
 
 /// Members whose values belong to the caller: the names within them are not converted.
 const VERBATIM: [&str; 9] = [
@@ -109,32 +109,38 @@ fn camel(name: &str) -> String {
     })
 }
 
-pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<Request, ApiError> {
     let body = in_camel_case(body);
     let request = object(&body, "request")?;
-    let (request, cached) = judge.cached_contents.complete(request, judge)?;
-    read_whole(&request, judge, cached)
+    let (request, cached) = validation.cached_contents.complete(request, validation)?;
+    read_whole(&request, validation, cached)
 }
 
 /// Parses a request that includes the content of its cached content.
 fn read_whole(
     request: &Map<String, Value>,
-    judge: &Judge<'_>,
+    validation: &ValidationContext<'_>,
     cached: u64,
-) -> Result<Request, Refusal> {
-    known(request, "", &MEMBERS, judge, &["tools"])?;
+) -> Result<Request, ApiError> {
+    known(request, "", &MEMBERS, validation, &["tools"])?;
     let model = text_of(request, "model");
     let empty = Map::new();
     let config = match request.get("generationConfig") {
         None | Some(Value::Null) => &empty,
         Some(config) => object(config, "generation_config")?,
     };
-    known(config, "generation_config", &GENERATION, judge, &[])?;
-    let thinking = thinking(config, model, judge)?;
+    known(
+        config,
+        "generation_config",
+        &GENERATION_MEMBERS,
+        validation,
+        &[],
+    )?;
+    let thinking = thinking(config, model, validation)?;
     let tools = tools(request)?;
     let choice = choice(request, &tools)?;
     let read = content::read(request, model)?;
-    let schema = output_schema(config, judge)?;
+    let schema = output_schema(config, validation)?;
 
     let mut dialogue = Dialogue {
         model: model.to_owned(),
@@ -143,7 +149,7 @@ fn read_whole(
         schema,
         ..Dialogue::default()
     };
-    dialogue.hear(read.spoken);
+    dialogue.push_items(read.dialogue_item);
     let block = |frame: &str, text: String, images: u64| Block {
         content: Content {
             frame: frame.to_owned(),
@@ -171,7 +177,7 @@ fn read_whole(
     Ok(Request {
         dialogue,
         prompt: Prompt::OpenAi(crate::accounting::openai::Prompt {
-            namespace: judge.namespace,
+            namespace: validation.namespace,
             model: model.to_owned(),
             cache_key: None,
             settings: Content {
@@ -183,17 +189,17 @@ fn read_whole(
             lifetime: None,
         }),
         limit: config.get("maxOutputTokens").and_then(Value::as_u64),
-        stops: stops(config),
+        stop_sequences: stop_sequences(config),
         is_streamed: request.get("stream") == Some(&Value::Bool(true)),
         thinking,
-        form: super::Form::Gemini(Form {
+        response_parameters: super::ResponseParameters::Gemini(ResponseParameters {
             model: model.to_owned(),
             cached,
         }),
     })
 }
 
-pub(super) fn error(refusal: &Refusal) -> Value {
+pub(super) fn error(refusal: &ApiError) -> Value {
     let status = match refusal.status {
         400 => "INVALID_ARGUMENT",
         401 => "UNAUTHENTICATED",
@@ -212,9 +218,9 @@ pub(super) fn error(refusal: &Refusal) -> Value {
     }})
 }
 
-fn object<'a>(value: &'a Value, at: &str) -> Result<&'a Map<String, Value>, Refusal> {
+fn object<'a>(value: &'a Value, at: &str) -> Result<&'a Map<String, Value>, ApiError> {
     value.as_object().ok_or_else(|| {
-        Refusal::invalid(format!(
+        ApiError::invalid(format!(
             "Invalid JSON payload received. Unexpected value at '{at}': an object is expected."
         ))
     })
@@ -225,17 +231,17 @@ fn known(
     object: &Map<String, Value>,
     at: &str,
     names: &[&str],
-    judge: &Judge<'_>,
+    validation: &ValidationContext<'_>,
     more: &[&str],
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let is_known = |key: &String| names.contains(&key.as_str()) || more.contains(&key.as_str());
     match object.keys().find(|key| !is_known(key)) {
-        Some(key) if !judge.accepts_unknown => {
+        Some(key) if !validation.accepts_unknown => {
             let place = match at {
                 "" => String::new(),
                 at => format!(" at '{at}'"),
             };
-            Err(Refusal::invalid(format!(
+            Err(ApiError::invalid(format!(
                 "Invalid JSON payload received. Unknown name \"{key}\"{place}: Cannot find field."
             )))
         }
@@ -253,27 +259,27 @@ pub(super) fn generation(model: &str) -> Option<u32> {
 fn thinking(
     config: &Map<String, Value>,
     model: &str,
-    judge: &Judge<'_>,
-) -> Result<Thinking, Refusal> {
+    validation: &ValidationContext<'_>,
+) -> Result<Thinking, ApiError> {
     let Some(thinking) = config.get("thinkingConfig").filter(|it| !it.is_null()) else {
         return Ok(Thinking::Never);
     };
     let thinking = object(thinking, "generation_config.thinking_config")?;
     let at = "generation_config.thinking_config";
-    known(thinking, at, &THINKING, judge, &[])?;
+    known(thinking, at, &THINKING_MEMBERS, validation, &[])?;
     let budget = thinking.get("thinkingBudget");
     let level = thinking.get("thinkingLevel").and_then(Value::as_str);
     if budget.is_some() && level.is_some() {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "You can only set only one of thinking budget and thinking level.",
         ));
     }
     let generation = generation(model);
     if model.starts_with("gemini-2.0") || generation.is_some_and(|number| number < 2) {
-        return Err(Refusal::invalid("Thinking is not enabled for this model."));
+        return Err(ApiError::invalid("Thinking is not enabled for this model."));
     }
     if level.is_some() && generation.is_some_and(|number| number < 3) {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "Thinking level is not supported for this model.",
         ));
     }
@@ -281,14 +287,14 @@ fn thinking(
     if let Some(level) = level
         && !levels.contains(&level.to_ascii_lowercase().as_str())
     {
-        return Err(Refusal::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "Invalid value at 'generation_config.thinking_config.thinking_level', \"{level}\""
         )));
     }
     if budget.and_then(Value::as_i64) == Some(0)
         && (model.starts_with("gemini-2.5-pro") || generation.is_some_and(|number| number > 2))
     {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "Budget 0 is invalid. This model only works in thinking mode.",
         ));
     }
@@ -307,7 +313,7 @@ fn declarations(request: &Map<String, Value>) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
+fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
     let mut offered = Vec::new();
     for declaration in declarations(request) {
         let fields = object(declaration, "tools[0].function_declarations")?;
@@ -315,13 +321,13 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
         let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         if !starts || name.len() > 128 || !name.chars().all(fits) {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "* GenerateContentRequest.tools[0].function_declarations[{}].name: Invalid function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 128.",
                 offered.len()
             )));
         }
         if fields.contains_key("parameters") && fields.contains_key("parametersJsonSchema") {
-            return Err(Refusal::invalid(
+            return Err(ApiError::invalid(
                 "parameters and parameters_json_schema cannot both be set.",
             ));
         }
@@ -334,8 +340,8 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
         });
     }
     let names = offered.iter().map(|tool: &OfferedTool| tool.name.as_str());
-    match check::repeated(names) {
-        Some(name) => Err(Refusal::invalid(format!(
+    match check::first_duplicate(names) {
+        Some(name) => Err(ApiError::invalid(format!(
             "Duplicate function declaration found: {name}"
         ))),
         None => Ok(offered),
@@ -358,7 +364,7 @@ fn lower_types(schema: Value) -> Value {
     }
 }
 
-fn choice(request: &Map<String, Value>, tools: &[OfferedTool]) -> Result<Choice, Refusal> {
+fn choice(request: &Map<String, Value>, tools: &[OfferedTool]) -> Result<Choice, ApiError> {
     let config = request
         .get("toolConfig")
         .and_then(|config| config.get("functionCallingConfig"));
@@ -380,13 +386,13 @@ fn choice(request: &Map<String, Value>, tools: &[OfferedTool]) -> Result<Choice,
             None => Choice::Any,
         },
         Some(other) => {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "Invalid value at 'tool_config.function_calling_config.mode', \"{other}\""
             )));
         }
     };
     if !allowed.is_empty() && !matches!(mode, Choice::Named(_)) {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "Please set allowed_function_names only when function calling mode is ANY.",
         ));
     }
@@ -394,23 +400,26 @@ fn choice(request: &Map<String, Value>, tools: &[OfferedTool]) -> Result<Choice,
         .iter()
         .find(|name| !tools.iter().any(|tool| tool.name == **name));
     match (unknown, &mode) {
-        (Some(name), _) => Err(Refusal::invalid(format!(
+        (Some(name), _) => Err(ApiError::invalid(format!(
             "* GenerateContentRequest.tool_config.function_calling_config.allowed_function_names: '{name}' is not among the function declarations"
         ))),
-        (None, Choice::Any) if tools.is_empty() => Err(Refusal::invalid(
+        (None, Choice::Any) if tools.is_empty() => Err(ApiError::invalid(
             "Function calling config is set without function_declarations.",
         )),
         _ => Ok(mode),
     }
 }
 
-fn output_schema(config: &Map<String, Value>, judge: &Judge<'_>) -> Result<Option<Value>, Refusal> {
+fn output_schema(
+    config: &Map<String, Value>,
+    validation: &ValidationContext<'_>,
+) -> Result<Option<Value>, ApiError> {
     let schema = config
         .get("responseJsonSchema")
         .or_else(|| config.get("responseSchema"));
     let mime = text_of(config, "responseMimeType");
     match (schema, mime) {
-        (Some(_), "" | "text/plain") if !judge.accepts_unknown => Err(Refusal::invalid(
+        (Some(_), "" | "text/plain") if !validation.accepts_unknown => Err(ApiError::invalid(
             "Response schema is only supported with response mime types application/json and text/x.enum.",
         )),
         (Some(schema), _) => Ok(Some(lower_types(schema.clone()))),
@@ -419,8 +428,11 @@ fn output_schema(config: &Map<String, Value>, judge: &Judge<'_>) -> Result<Optio
     }
 }
 
-fn stops(config: &Map<String, Value>) -> Vec<String> {
-    let stops = config.get("stopSequences").and_then(Value::as_array);
-    let texts = stops.into_iter().flatten().filter_map(Value::as_str);
+fn stop_sequences(config: &Map<String, Value>) -> Vec<String> {
+    let stop_sequences = config.get("stopSequences").and_then(Value::as_array);
+    let texts = stop_sequences
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     texts.map(str::to_owned).collect()
 }

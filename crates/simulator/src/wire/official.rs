@@ -13,21 +13,22 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 use super::openai;
-use super::{Format, Refusal};
+use super::{ApiError, Format};
 use crate::facts;
 
 /// `None` if the schema cannot be compiled, which a test excludes.
-type Compiled = LazyLock<Option<Validator>>;
+type CompiledSchema = LazyLock<Option<Validator>>;
 
-static CHAT: Compiled = LazyLock::new(|| compiled(include_str!("../../data/schemas/chat.json")));
-static RESPONSES: Compiled =
+static CHAT: CompiledSchema =
+    LazyLock::new(|| compiled(include_str!("../../data/schemas/chat.json")));
+static RESPONSES: CompiledSchema =
     LazyLock::new(|| compiled(include_str!("../../data/schemas/responses.json")));
-static MESSAGES: Compiled =
+static MESSAGES: CompiledSchema =
     LazyLock::new(|| compiled(include_str!("../../data/schemas/messages.json")));
-static BETA_MESSAGES: Compiled =
+static BETA_MESSAGES: CompiledSchema =
     LazyLock::new(|| compiled(include_str!("../../data/schemas/beta_messages.json")));
 
-static CONVERSE: Compiled =
+static CONVERSE: CompiledSchema =
     LazyLock::new(|| compiled(include_str!("../../data/schemas/converse.json")));
 
 fn compiled(schema: &str) -> Option<Validator> {
@@ -41,7 +42,7 @@ fn compiled(schema: &str) -> Option<Validator> {
 ///   answer of any model, and fields of an answer are accepted when sent back.
 /// - `cache_control`: <https://openrouter.ai/docs/guides/best-practices/prompt-caching>.
 /// - `reasoning`, `reasoning_details`: <https://openrouter.ai/docs/guides/best-practices/reasoning-tokens>.
-const COMPATIBLE: [&str; 4] = [
+const COMPATIBLE_FIELDS: [&str; 4] = [
     "reasoning_content",
     "cache_control",
     "reasoning",
@@ -49,13 +50,13 @@ const COMPATIBLE: [&str; 4] = [
 ];
 
 /// Refuses a body that does not match the schema of its endpoint.
-pub(super) fn check(format: Format, body: &Value, is_beta: bool) -> Result<(), Refusal> {
+pub(super) fn check(format: Format, body: &Value, is_beta: bool) -> Result<(), ApiError> {
     match format {
         Format::Chat => {
             let model = body.get("model").and_then(Value::as_str);
             let allowed = match model.and_then(facts::openai) {
-                Some(_) => &COMPATIBLE[..1],
-                None => &COMPATIBLE[..],
+                Some(_) => &COMPATIBLE_FIELDS[..1],
+                None => &COMPATIBLE_FIELDS[..],
             };
             valid(&CHAT, format, &without(body, allowed))
         }
@@ -75,13 +76,13 @@ pub(super) fn check(format: Format, body: &Value, is_beta: bool) -> Result<(), R
     }
 }
 
-fn valid(schema: &Compiled, format: Format, body: &Value) -> Result<(), Refusal> {
+fn valid(schema: &CompiledSchema, format: Format, body: &Value) -> Result<(), ApiError> {
     let Some(validator) = schema.as_ref() else {
         return Ok(());
     };
     match validator.iter_errors(body).next() {
         None => Ok(()),
-        Some(error) => Err(refusal(format, decisive(&error))),
+        Some(error) => Err(refusal(format, most_specific(&error))),
     }
 }
 
@@ -102,14 +103,14 @@ fn without(body: &Value, fields: &[&str]) -> Value {
 }
 
 /// Returns the most specific error: for alternatives, the first error of the intended one.
-fn decisive<'a>(error: &'a ValidationError<'a>) -> &'a ValidationError<'a> {
+fn most_specific<'a>(error: &'a ValidationError<'a>) -> &'a ValidationError<'a> {
     match error.kind() {
         Kind::AnyOf { context } => {
             let at = error.instance_path().as_str();
             let meant = context.iter().min_by_key(|errors| distance(errors, at));
             meant
                 .and_then(|errors| errors.first())
-                .map_or(error, decisive)
+                .map_or(error, most_specific)
         }
         _ => error,
     }
@@ -135,19 +136,19 @@ fn distance(errors: &[ValidationError<'_>], at: &str) -> u8 {
 }
 
 /// Converts a validation error to a refusal of the provider.
-fn refusal(format: Format, error: &ValidationError<'_>) -> Refusal {
+fn refusal(format: Format, error: &ValidationError<'_>) -> ApiError {
     let field = |name: Option<&str>| path(format, error, name);
     match (format, error.kind()) {
         (Format::Messages, Kind::AdditionalProperties { unexpected }) => {
             let at = field(unexpected.first().map(String::as_str));
-            Refusal::invalid(format!("{at}: Extra inputs are not permitted"))
+            ApiError::invalid(format!("{at}: Extra inputs are not permitted"))
         }
         (Format::Messages, Kind::Required { property }) => {
-            Refusal::invalid(format!("{}: Field required", field(property.as_str())))
+            ApiError::invalid(format!("{}: Field required", field(property.as_str())))
         }
         (Format::Messages, kind) => {
             let at = field(None);
-            Refusal::invalid(match kind {
+            ApiError::invalid(match kind {
                 Kind::Type { kind } => format!("{at}: Input should be a valid {}", named(kind)),
                 Kind::Enum { options } => {
                     format!("{at}: Input should be {}", alternatives(options))
@@ -160,17 +161,17 @@ fn refusal(format: Format, error: &ValidationError<'_>) -> Refusal {
         }
         (Format::Converse, Kind::AdditionalProperties { unexpected }) => {
             let at = field(unexpected.first().map(String::as_str));
-            Refusal::invalid(format!("Unknown parameter in input: \"{at}\""))
+            ApiError::invalid(format!("Unknown parameter in input: \"{at}\""))
         }
         (Format::Converse, _) => {
             let at = field(None);
-            Refusal::invalid(format!(
+            ApiError::invalid(format!(
                 "1 validation error detected: Value at '{at}' failed to satisfy constraint: {error}"
             ))
         }
         (_, Kind::AdditionalProperties { unexpected }) => {
             let param = field(unexpected.first().map(String::as_str));
-            Refusal::invalid(format!("Unknown parameter: '{param}'."))
+            ApiError::invalid(format!("Unknown parameter: '{param}'."))
                 .param(param)
                 .code("unknown_parameter")
         }
@@ -182,11 +183,15 @@ fn refusal(format: Format, error: &ValidationError<'_>) -> Refusal {
             let found = text(error.instance());
             let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
             let options: Vec<String> = options.iter().map(text).collect();
-            openai::wrong_value(field(None), &found, &openai::by_model::listed(&options))
+            openai::wrong_value(
+                field(None),
+                &found,
+                &openai::by_model::format_list(&options),
+            )
         }
         (_, _) => {
             let param = field(None);
-            Refusal::invalid(format!("Invalid '{param}': {error}"))
+            ApiError::invalid(format!("Invalid '{param}': {error}"))
                 .param(param)
                 .code("invalid_value")
         }

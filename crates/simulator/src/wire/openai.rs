@@ -4,8 +4,8 @@ pub(super) mod by_model;
 
 use serde_json::{Map, Value, json};
 
-use super::check::{self, NotStrict, Why};
-use super::{Judge, Refusal, other_fields, text_of};
+use super::check::{self, StrictnessViolation, ViolationKind};
+use super::{ApiError, ValidationContext, other_fields, text_of};
 use crate::accounting::openai::{Block, End, Mode, Prompt};
 use crate::accounting::{Caching, Content, OpenAiModel};
 use crate::dialogue::{Choice, OfferedTool};
@@ -13,9 +13,9 @@ use crate::facts;
 use crate::tokens;
 
 /// Maximum length of `prompt_cache_key`, in characters.
-const LONGEST_KEY: usize = 64;
+const MAX_KEY_CHARS: usize = 64;
 
-pub(super) fn error(refusal: &Refusal) -> Value {
+pub(super) fn error(refusal: &ApiError) -> Value {
     let (kind, code) = match refusal.status {
         429 => ("requests", Some("rate_limit_exceeded")),
         401 => ("invalid_request_error", Some("invalid_api_key")),
@@ -31,15 +31,15 @@ pub(super) fn error(refusal: &Refusal) -> Value {
 }
 
 /// Returns the request object and its model.
-pub(super) fn top(body: &Value) -> Result<(&Map<String, Value>, &str), Refusal> {
+pub(super) fn request_and_model(body: &Value) -> Result<(&Map<String, Value>, &str), ApiError> {
     let Some(request) = body.as_object() else {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "We could not parse the JSON body of your request: expected a JSON object.",
         ));
     };
     match request.get("model").and_then(Value::as_str) {
         Some(model) if !model.is_empty() => Ok((request, model)),
-        _ => Err(Refusal::invalid("you must provide a model parameter").param("model")),
+        _ => Err(ApiError::invalid("you must provide a model parameter").param("model")),
     }
 }
 
@@ -48,14 +48,14 @@ pub(super) fn reasons(model: &str, rules: &OpenAiModel) -> bool {
     facts::openai(model).map_or(rules.reasons, |facts| facts.reasons)
 }
 
-pub(super) fn missing(param: impl Into<String>) -> Refusal {
+pub(super) fn missing(param: impl Into<String>) -> ApiError {
     let param = param.into();
-    Refusal::invalid(format!("Missing required parameter: '{param}'."))
+    ApiError::invalid(format!("Missing required parameter: '{param}'."))
         .param(param)
         .code("missing_required_parameter")
 }
 
-pub(super) fn wrong_type(param: impl Into<String>, expected: &str, found: &Value) -> Refusal {
+pub(super) fn wrong_type(param: impl Into<String>, expected: &str, found: &Value) -> ApiError {
     let param = param.into();
     let found = match found {
         Value::Null => "null",
@@ -67,37 +67,39 @@ pub(super) fn wrong_type(param: impl Into<String>, expected: &str, found: &Value
     };
     let message =
         format!("Invalid type for '{param}': expected {expected}, but got {found} instead.");
-    Refusal::invalid(message).param(param).code("invalid_type")
+    ApiError::invalid(message).param(param).code("invalid_type")
 }
 
-pub(super) fn wrong_value(param: impl Into<String>, found: &str, supported: &str) -> Refusal {
+pub(super) fn wrong_value(param: impl Into<String>, found: &str, supported: &str) -> ApiError {
     let param = param.into();
     let message = format!("Invalid value: '{found}'. Supported values are: {supported}.");
-    Refusal::invalid(message).param(param).code("invalid_value")
+    ApiError::invalid(message)
+        .param(param)
+        .code("invalid_value")
 }
 
-pub(super) fn empty_array(param: impl Into<String>) -> Refusal {
+pub(super) fn empty_array(param: impl Into<String>) -> ApiError {
     let param = param.into();
     let message = format!(
         "Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty \
          array instead."
     );
-    Refusal::invalid(message).param(param).code("empty_array")
+    ApiError::invalid(message).param(param).code("empty_array")
 }
 
-pub(super) fn too_long(param: impl Into<String>, most: usize, length: usize) -> Refusal {
+pub(super) fn too_long(param: impl Into<String>, most: usize, length: usize) -> ApiError {
     let param = param.into();
     let message = format!(
         "Invalid '{param}': string too long. Expected a string with maximum length {most}, but got a \
          string with length {length} instead."
     );
-    Refusal::invalid(message)
+    ApiError::invalid(message)
         .param(param)
         .code("string_above_max_length")
 }
 
 /// Checks the name of a tool, in a definition or a call.
-pub(super) fn tool_name(param: &str, name: Option<&Value>) -> Result<String, Refusal> {
+pub(super) fn tool_name(param: &str, name: Option<&Value>) -> Result<String, ApiError> {
     let name = match name {
         None => return Err(missing(param)),
         Some(Value::String(name)) => name,
@@ -111,13 +113,18 @@ pub(super) fn tool_name(param: &str, name: Option<&Value>) -> Result<String, Ref
             "Invalid '{param}': string does not match pattern. Expected a string that matches the \
              pattern '^[a-zA-Z0-9_-]+$'."
         );
-        return Err(Refusal::invalid(message).param(param).code("invalid_value"));
+        return Err(ApiError::invalid(message)
+            .param(param)
+            .code("invalid_value"));
     }
     Ok(name.clone())
 }
 
 /// Returns the list at `key`; empty if it is missing.
-pub(super) fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], Refusal> {
+pub(super) fn list<'a>(
+    request: &'a Map<String, Value>,
+    key: &str,
+) -> Result<&'a [Value], ApiError> {
     match request.get(key) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),
@@ -126,7 +133,7 @@ pub(super) fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a
 }
 
 /// Checks a tool and returns its name and schema. `at` is its place; `function` contains its fields.
-pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedTool, Refusal> {
+pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedTool, ApiError> {
     let name = tool_name(&format!("{at}.name"), function.get("name"))?;
     let schema = match function.get("parameters") {
         None | Some(Value::Null) => json!({"type": "object", "properties": {}}),
@@ -137,7 +144,7 @@ pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedToo
                      \"object\"', got 'type: {}'.",
                     fields.get("type").unwrap_or(&Value::Null)
                 );
-                return Err(Refusal::invalid(message)
+                return Err(ApiError::invalid(message)
                     .param(format!("{at}.parameters"))
                     .code("invalid_function_parameters"));
             }
@@ -147,8 +154,11 @@ pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedToo
     };
     if function.get("strict") == Some(&Value::Bool(true)) {
         check::strict(&schema, true).map_err(|why| {
-            let message = format!("Invalid schema for function '{name}': {}", explained(&why));
-            Refusal::invalid(message)
+            let message = format!(
+                "Invalid schema for function '{name}': {}",
+                describe_violation(&why)
+            );
+            ApiError::invalid(message)
                 .param(format!("{at}.parameters"))
                 .code("invalid_function_parameters")
         })?;
@@ -156,9 +166,9 @@ pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedToo
     Ok(OfferedTool { name, schema })
 }
 
-pub(super) fn distinct_tools(tools: &[OfferedTool]) -> Result<(), Refusal> {
-    match check::repeated(tools.iter().map(|tool| tool.name.as_str())) {
-        Some(name) => Err(Refusal::invalid(format!(
+pub(super) fn distinct_tools(tools: &[OfferedTool]) -> Result<(), ApiError> {
+    match check::first_duplicate(tools.iter().map(|tool| tool.name.as_str())) {
+        Some(name) => Err(ApiError::invalid(format!(
             "Invalid 'tools': the function name '{name}' is used more than once."
         ))
         .param("tools")
@@ -168,7 +178,7 @@ pub(super) fn distinct_tools(tools: &[OfferedTool]) -> Result<(), Refusal> {
 }
 
 /// Returns the schema of a `json_schema` format; `format` contains its fields.
-pub(super) fn output_schema(param: &str, format: &Map<String, Value>) -> Result<Value, Refusal> {
+pub(super) fn output_schema(param: &str, format: &Map<String, Value>) -> Result<Value, ApiError> {
     let name = tool_name(&format!("{param}.name"), format.get("name"))?;
     let Some(schema) = format.get("schema").filter(|schema| schema.is_object()) else {
         return Err(missing(format!("{param}.schema")));
@@ -177,9 +187,9 @@ pub(super) fn output_schema(param: &str, format: &Map<String, Value>) -> Result<
         check::strict(schema, true).map_err(|why| {
             let message = format!(
                 "Invalid schema for response_format '{name}': {}",
-                explained(&why)
+                describe_violation(&why)
             );
-            Refusal::invalid(message)
+            ApiError::invalid(message)
                 .param(param)
                 .code("invalid_json_schema")
         })?;
@@ -187,14 +197,14 @@ pub(super) fn output_schema(param: &str, format: &Map<String, Value>) -> Result<
     Ok(schema.clone())
 }
 
-fn explained(why: &NotStrict) -> String {
+fn describe_violation(why: &StrictnessViolation) -> String {
     let path: Vec<String> = why.path.iter().map(|step| format!("'{step}'")).collect();
     let path = path.join(", ");
     match &why.why {
-        Why::Open => format!(
+        ViolationKind::Open => format!(
             "In context=({path}), 'additionalProperties' is required to be supplied and to be false."
         ),
-        Why::Optional(name) => format!(
+        ViolationKind::Optional(name) => format!(
             "In context=({path}), 'required' is required to be supplied and to be an array including \
              every key in properties. Missing '{name}'."
         ),
@@ -206,12 +216,12 @@ pub(super) fn choice(
     request: &Map<String, Value>,
     tools: &[OfferedTool],
     name_in: impl Fn(&Map<String, Value>) -> Option<&str>,
-) -> Result<Choice, Refusal> {
+) -> Result<Choice, ApiError> {
     let choice = match request.get("tool_choice") {
         None | Some(Value::Null) => return Ok(Choice::Auto),
         Some(_) if tools.is_empty() && list(request, "tools")?.is_empty() => {
             let message = "'tool_choice' is only allowed when 'tools' are specified.";
-            return Err(Refusal::invalid(message).param("tool_choice"));
+            return Err(ApiError::invalid(message).param("tool_choice"));
         }
         Some(Value::String(word)) => match word.as_str() {
             "auto" => Choice::Auto,
@@ -232,7 +242,7 @@ pub(super) fn choice(
     match &choice {
         Choice::Named(name) if !tools.iter().any(|tool| tool.name == *name) => {
             let message = format!("Tool choice '{name}' not found in 'tools' parameter.");
-            Err(Refusal::invalid(message).param("tool_choice"))
+            Err(ApiError::invalid(message).param("tool_choice"))
         }
         _ => Ok(choice),
     }
@@ -248,13 +258,13 @@ pub(super) struct CacheParameters {
 pub(super) fn cache_parameters(
     request: &Map<String, Value>,
     model: &OpenAiModel,
-) -> Result<CacheParameters, Refusal> {
+) -> Result<CacheParameters, ApiError> {
     let key = match request.get("prompt_cache_key") {
         None | Some(Value::Null) => None,
-        Some(Value::String(key)) if key.chars().count() > LONGEST_KEY => {
+        Some(Value::String(key)) if key.chars().count() > MAX_KEY_CHARS => {
             return Err(too_long(
                 "prompt_cache_key",
-                LONGEST_KEY,
+                MAX_KEY_CHARS,
                 key.chars().count(),
             ));
         }
@@ -287,7 +297,7 @@ pub(super) fn cache_parameters(
 }
 
 impl CacheParameters {
-    fn take_options(&mut self, options: &Value, model: &OpenAiModel) -> Result<(), Refusal> {
+    fn take_options(&mut self, options: &Value, model: &OpenAiModel) -> Result<(), ApiError> {
         let param = "prompt_cache_options";
         let Some(options) = options.as_object() else {
             return Err(wrong_type(param, "an object", options));
@@ -296,7 +306,7 @@ impl CacheParameters {
             let message = format!(
                 "Unsupported parameter: '{param}' is only supported with gpt-5.6 and later models."
             );
-            return Err(Refusal::invalid(message)
+            return Err(ApiError::invalid(message)
                 .param(param)
                 .code("unsupported_parameter"));
         }
@@ -328,7 +338,7 @@ pub(super) fn is_marked(
     param: &str,
     part: &Map<String, Value>,
     model: &OpenAiModel,
-) -> Result<bool, Refusal> {
+) -> Result<bool, ApiError> {
     let marker = part.get("prompt_cache_breakpoint");
     let Some(marker) = marker.filter(|marker| !marker.is_null()) else {
         return Ok(false);
@@ -338,7 +348,7 @@ pub(super) fn is_marked(
         let message = format!(
             "Unsupported parameter: '{param}' is only supported with gpt-5.6 and later models."
         );
-        return Err(Refusal::invalid(message)
+        return Err(ApiError::invalid(message)
             .param(param)
             .code("unsupported_parameter"));
     }
@@ -366,7 +376,7 @@ pub(super) struct Part {
 
 /// Assembles the prompt on which caching depends.
 pub(super) fn prompt(
-    judge: &Judge<'_>,
+    validation: &ValidationContext<'_>,
     model: &str,
     cache: CacheParameters,
     settings: Content,
@@ -396,7 +406,7 @@ pub(super) fn prompt(
         ..Block::default()
     });
     Prompt {
-        namespace: judge.namespace,
+        namespace: validation.namespace,
         model: model.to_owned(),
         cache_key: cache.key,
         settings,

@@ -8,13 +8,13 @@ mod write;
 use serde_json::{Map, Value, json};
 
 use super::openai::{self, Part, Speaker};
-use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
+use super::{ApiError, Prompt, Request, Thinking, ValidationContext, text_of};
 use crate::accounting::Caching;
 use crate::dialogue::{Dialogue, OfferedTool};
 use crate::facts;
 
 pub(super) use events::error_event;
-pub(crate) use items::Items;
+pub(crate) use items::StoredItems;
 pub(crate) use write::response;
 pub(super) use write::write;
 
@@ -23,7 +23,7 @@ pub(crate) const ID_PREFIX: &str = "resp_";
 
 /// Fields of the request that the answer repeats.
 #[derive(Debug, Clone)]
-pub(crate) struct Form {
+pub(crate) struct ResponseParameters {
     /// Fields of the answer that are taken from the request.
     pub(super) repeated: Map<String, Value>,
     pub(super) has_encrypted: bool,
@@ -51,10 +51,10 @@ const INCLUDABLE: [&str; 8] = [
     "message.output_text.logprobs",
 ];
 
-pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
-    let (request, model) = openai::top(body)?;
-    let rules = judge.rules.openai.model(model);
-    if judge.by_model {
+pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<Request, ApiError> {
+    let (request, model) = openai::request_and_model(body)?;
+    let rules = validation.rules.openai.model(model);
+    if validation.by_model {
         openai::by_model::responses(request, model)?;
     }
     unsupported(request)?;
@@ -66,7 +66,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         (text_of(fields, "type") == "function").then(|| text_of(fields, "name"))
     })?;
     let schema = schema(request)?;
-    let known = judge.items.of(judge.namespace);
+    let known = validation.items.in_namespace(validation.namespace);
     let previous = previous(request)?;
     let history = match previous {
         None => Vec::new(),
@@ -82,7 +82,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         schema: schema.clone(),
         ..Dialogue::default()
     };
-    dialogue.hear(items.iter().filter_map(|item| item.spoken.clone()));
+    dialogue.push_items(items.iter().filter_map(|item| item.dialogue_item.clone()));
     let settings = [
         "parallel_tool_calls",
         "reasoning",
@@ -93,7 +93,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
     let mut parts: Vec<Part> = instructions(request)?.into_iter().collect();
     parts.extend(items.into_iter().filter_map(|item| item.part));
     let offered = openai::list(request, "tools")?;
-    let prompt = openai::prompt(judge, model, cache, settings, offered, parts);
+    let prompt = openai::prompt(validation, model, cache, settings, offered, parts);
     let summary = request
         .get("reasoning")
         .and_then(|reasoning| reasoning.get("summary"));
@@ -101,14 +101,14 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         dialogue,
         prompt: Prompt::OpenAi(prompt),
         limit,
-        stops: Vec::new(),
+        stop_sequences: Vec::new(),
         is_streamed: request.get("stream") == Some(&Value::Bool(true)),
         thinking: if openai::reasons(model, rules) {
             Thinking::Always
         } else {
             Thinking::IfScripted
         },
-        form: super::Form::Responses(Box::new(Form {
+        response_parameters: super::ResponseParameters::Responses(Box::new(ResponseParameters {
             repeated: repeated(request),
             has_encrypted: included.contains(&"reasoning.encrypted_content"),
             has_summary: summary.is_some_and(|summary| !summary.is_null()),
@@ -123,7 +123,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
 }
 
 /// Returns the id of the response that the request continues.
-fn previous(request: &Map<String, Value>) -> Result<Option<&str>, Refusal> {
+fn previous(request: &Map<String, Value>) -> Result<Option<&str>, ApiError> {
     match request.get("previous_response_id") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(id)) => Ok(Some(id)),
@@ -135,25 +135,25 @@ fn previous(request: &Map<String, Value>) -> Result<Option<&str>, Refusal> {
     }
 }
 
-fn previous_not_found(id: &str) -> Refusal {
-    Refusal::invalid(format!("Previous response with id '{id}' not found."))
+fn previous_not_found(id: &str) -> ApiError {
+    ApiError::invalid(format!("Previous response with id '{id}' not found."))
         .param("previous_response_id")
         .code("previous_response_not_found")
 }
 
 /// Refuses features that the simulator does not support.
-fn unsupported(request: &Map<String, Value>) -> Result<(), Refusal> {
+fn unsupported(request: &Map<String, Value>) -> Result<(), ApiError> {
     for key in ["background", "conversation", "prompt"] {
         let is_set = |value: &Value| !value.is_null() && *value != Value::Bool(false);
         if request.get(key).is_some_and(is_set) {
             let message = format!("The simulator does not have '{key}': leave it out.");
-            return Err(Refusal::with_status(400, message).param(key));
+            return Err(ApiError::with_status(400, message).param(key));
         }
     }
     Ok(())
 }
 
-fn limit(request: &Map<String, Value>) -> Result<Option<u64>, Refusal> {
+fn limit(request: &Map<String, Value>) -> Result<Option<u64>, ApiError> {
     let key = "max_output_tokens";
     match request.get(key).filter(|limit| !limit.is_null()) {
         None => Ok(None),
@@ -164,7 +164,7 @@ fn limit(request: &Map<String, Value>) -> Result<Option<u64>, Refusal> {
                     "Invalid '{key}': integer below minimum value. Expected a value >= 16, but got \
                      {limit} instead."
                 );
-                Err(Refusal::invalid(message)
+                Err(ApiError::invalid(message)
                     .param(key)
                     .code("integer_below_min_value"))
             }
@@ -173,7 +173,7 @@ fn limit(request: &Map<String, Value>) -> Result<Option<u64>, Refusal> {
     }
 }
 
-fn included(request: &Map<String, Value>) -> Result<Vec<&str>, Refusal> {
+fn included(request: &Map<String, Value>) -> Result<Vec<&str>, ApiError> {
     let mut included = Vec::new();
     for (at, what) in openai::list(request, "include")?.iter().enumerate() {
         let word = what.as_str().unwrap_or_default();
@@ -187,7 +187,7 @@ fn included(request: &Map<String, Value>) -> Result<Vec<&str>, Refusal> {
     Ok(included)
 }
 
-fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
+fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, ApiError> {
     let mut tools = Vec::new();
     for (at, tool) in openai::list(request, "tools")?.iter().enumerate() {
         let Some(fields) = tool.as_object() else {
@@ -209,7 +209,7 @@ fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
 }
 
 /// Returns the schema that `text.format` requires.
-fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refusal> {
+fn schema(request: &Map<String, Value>) -> Result<Option<Value>, ApiError> {
     let format = request.get("text").and_then(|text| text.get("format"));
     let format = match format {
         None | Some(Value::Null) => return Ok(None),
@@ -265,7 +265,7 @@ fn compared(request: &Map<String, Value>, model: &str) -> Vec<(&'static str, Str
 }
 
 /// Returns `instructions` as a developer message before the input.
-fn instructions(request: &Map<String, Value>) -> Result<Option<Part>, Refusal> {
+fn instructions(request: &Map<String, Value>) -> Result<Option<Part>, ApiError> {
     match request.get("instructions") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(Part {

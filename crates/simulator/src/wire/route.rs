@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::{Format, Refusal, bedrock};
+use super::{ApiError, Format, bedrock};
 
 /// The API that a path selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Route {
             "/openai/v1/chat/completions" => Some(azure(Format::Chat, false)),
             "/openai/v1/responses" => Some(azure(Format::Responses, false)),
             "/openai/responses" => Some(azure(Format::Responses, true)),
-            _ => Self::of_gemini(path).or_else(|| Self::of_cloud(path)),
+            _ => Self::parse_gemini_path(path).or_else(|| Self::parse_vertex_path(path)),
         }
     }
 
@@ -69,7 +69,7 @@ impl Route {
     /// and `/model/NAME/METHOD` of Bedrock.
     ///
     /// On Vertex AI, a request to the streaming method must also ask for a stream in its body.
-    fn of_cloud(path: &str) -> Option<Self> {
+    fn parse_vertex_path(path: &str) -> Option<Self> {
         let (model, format, is_streamed, service) = if let Some(rest) = path.strip_prefix("/model/")
         {
             let (model, method) = rest.split_once('/')?;
@@ -116,7 +116,7 @@ impl Route {
     }
 
     /// Parses `/v1beta/models/NAME:METHOD`.
-    fn of_gemini(path: &str) -> Option<Self> {
+    fn parse_gemini_path(path: &str) -> Option<Self> {
         let rest = ["/v1beta/models/", "/v1/models/"]
             .iter()
             .find_map(|prefix| path.strip_prefix(prefix))?;
@@ -140,7 +140,7 @@ impl Route {
     }
 
     /// Checks the query.
-    pub(crate) fn check(&self, query: &str) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, query: &str) -> Result<(), ApiError> {
         let has = |name: &str| {
             let mut fields = query.split('&').filter_map(|field| field.split_once('='));
             fields.any(|(key, value)| key == name && !value.is_empty())
@@ -149,11 +149,11 @@ impl Route {
         match self.service {
             Service::Azure {
                 needs_version: true,
-            } if !has("api-version") => Err(Refusal::invalid("Resource not found")
+            } if !has("api-version") => Err(ApiError::invalid("Resource not found")
                 .status(404)
                 .code("404")),
             _ if self.format == Format::Gemini && self.is_streamed == Some(true) && !is_sse() => {
-                Err(Refusal::invalid(
+                Err(ApiError::invalid(
                     "the simulator streams server-sent events only: add ?alt=sse",
                 ))
             }
@@ -165,7 +165,7 @@ impl Route {
     ///
     /// # Errors
     /// On a cloud platform, the body contains a parameter of the path, or lacks the required version.
-    pub(crate) fn complete(&self, body: &mut Value) -> Result<(), Refusal> {
+    pub(crate) fn complete(&self, body: &mut Value) -> Result<(), ApiError> {
         let Some(body) = body.as_object_mut() else {
             return Ok(());
         };
@@ -176,19 +176,19 @@ impl Route {
         };
         if let Some(version) = version {
             if body.contains_key("model") {
-                return Err(Refusal::invalid("model: Extra inputs are not permitted"));
+                return Err(ApiError::invalid("model: Extra inputs are not permitted"));
             }
             if self.is_bedrock() && body.contains_key("stream") {
-                return Err(Refusal::invalid("stream: Extra inputs are not permitted"));
+                return Err(ApiError::invalid("stream: Extra inputs are not permitted"));
             }
             match body.shift_remove("anthropic_version") {
                 // Official clients send the second value from 2026-10 on.
                 Some(named) if named == version || named == "2026-10-21" => {}
                 Some(_) => {
                     let message = format!("anthropic_version: Input should be '{version}'");
-                    return Err(Refusal::invalid(message));
+                    return Err(ApiError::invalid(message));
                 }
-                None => return Err(Refusal::invalid("anthropic_version: Field required")),
+                None => return Err(ApiError::invalid("anthropic_version: Field required")),
             }
             if self.is_bedrock() {
                 body.shift_remove("anthropic_beta");

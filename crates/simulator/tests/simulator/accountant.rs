@@ -1,7 +1,7 @@
 //! Accounting without a server says what the server says.
 
 use cachalot_simulator::accounting::Rules;
-use cachalot_simulator::{Accountant, Accounted, Format, Script};
+use cachalot_simulator::{Accountant, Format, InputTokens, Script};
 use serde_json::{Value, json};
 
 use super::{START, client, timed};
@@ -58,7 +58,7 @@ async fn it_charges_what_the_server_reports() {
                 .and_then(Value::as_u64)
                 .unwrap_or_default()
         };
-        let reported = Accounted {
+        let reported = InputTokens {
             uncached: tokens("/input_tokens"),
             read: tokens("/cache_read_input_tokens"),
             written: tokens("/cache_creation/ephemeral_5m_input_tokens"),

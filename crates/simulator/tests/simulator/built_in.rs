@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cachalot_simulator::{Running, Script};
+use cachalot_simulator::{RunningSimulator, Script};
 use serde_json::{Value, json};
 
 use crate::{CHAT, MESSAGES, RESPONSES, ask, post, said, smallest, start, with};
@@ -64,7 +64,7 @@ async fn demanded_schemas_are_followed() {
 
 /// A client that runs the tools that it is asked for, against files in memory.
 struct Coder<'a> {
-    running: &'a Running,
+    running: &'a RunningSimulator,
     path: &'static str,
     files: HashMap<String, String>,
     conversation: Vec<Value>,

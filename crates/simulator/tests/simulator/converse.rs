@@ -1,6 +1,8 @@
 //! Amazon Bedrock's Converse.
 
-use cachalot_simulator::{Fault, FaultKind, Format, Running, Script, ScriptedReply, ScriptedStop};
+use cachalot_simulator::{
+    Fault, FaultKind, Format, RunningSimulator, Script, ScriptedReply, ScriptedStop,
+};
 use serde_json::{Value, json};
 
 use crate::{post, shared_client, start, with};
@@ -61,7 +63,7 @@ fn header<'f>(frame: &'f Frame, name: &str) -> &'f str {
     found.map_or("", |(_, value)| value.as_str())
 }
 
-async fn stream(running: &Running, path: &str, body: &Value) -> Vec<Frame> {
+async fn stream(running: &RunningSimulator, path: &str, body: &Value) -> Vec<Frame> {
     let response = shared_client()
         .post(format!("{}{path}-stream", running.url()))
         .bearer_auth("bedrock")

@@ -1,6 +1,6 @@
 //! The providers' diagnosis of cache misses: `diagnostics` (Anthropic), `comparison_response_id` (OpenAI).
 
-use cachalot_simulator::{Running, Script};
+use cachalot_simulator::{RunningSimulator, Script};
 use serde_json::{Value, json};
 
 use crate::{MESSAGES, RESPONSES, ask, post, smallest, start, with};
@@ -22,7 +22,7 @@ fn message(previous: Value) -> Value {
     })
 }
 
-async fn diagnosis(running: &Running, request: Value) -> Value {
+async fn diagnosis(running: &RunningSimulator, request: Value) -> Value {
     let answer = ask(running, MESSAGES, &request).await;
     answer["diagnostics"].clone()
 }

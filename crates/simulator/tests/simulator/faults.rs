@@ -14,7 +14,7 @@ fn streamed(path: &str) -> Value {
     with(smallest(path, "Hello"), json!({"stream": true}))
 }
 
-async fn failing(fault: Fault) -> cachalot_simulator::Running {
+async fn failing(fault: Fault) -> cachalot_simulator::RunningSimulator {
     let text = "an answer that takes more than a few events to be told";
     start(Script::replies(vec![
         ScriptedReply::text(text).with_fault(fault),
@@ -73,7 +73,7 @@ async fn a_rate_limit_says_when_to_try_again_and_ends_after_a_while() {
 
 /// Reads a stream as far as it comes: the bytes, and whether it ended in order.
 async fn read(
-    running: &cachalot_simulator::Running,
+    running: &cachalot_simulator::RunningSimulator,
     path: &str,
     request: &Value,
 ) -> (String, bool) {

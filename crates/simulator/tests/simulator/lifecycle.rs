@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_simulator::{Fault, Options, Script, ScriptedReply, Simulator};
+use cachalot_simulator::{Fault, Script, ScriptedReply, Simulator, SimulatorOptions};
 use futures_util::StreamExt;
 use serde_json::json;
 
@@ -32,9 +32,9 @@ async fn a_stopped_simulator_frees_its_address() {
     let (address, url) = (running.address(), running.url());
     running.stop().await;
     assert!(client().get(&url).send().await.unwrap_err().is_connect());
-    let again = Simulator::start(Options {
+    let again = Simulator::start(SimulatorOptions {
         address,
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap();
@@ -43,9 +43,9 @@ async fn a_stopped_simulator_frees_its_address() {
         200
     );
     // The address is taken now.
-    let second = Simulator::start(Options {
+    let second = Simulator::start(SimulatorOptions {
         address,
-        ..Options::default()
+        ..SimulatorOptions::default()
     });
     assert!(second.await.is_err());
 }

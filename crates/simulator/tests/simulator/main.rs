@@ -25,28 +25,28 @@ mod usage;
 use std::sync::{Arc, OnceLock};
 
 use cachalot_core::{Clock, ManualClock};
-use cachalot_simulator::{Options, Running, Script, Simulator};
+use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
 use serde_json::{Value, json};
 
 /// When the tests' clocks begin.
 pub(crate) const START: i64 = 1_800_000_000_000;
 
-pub(crate) async fn start(script: Script) -> Running {
-    Simulator::start(Options {
+pub(crate) async fn start(script: Script) -> RunningSimulator {
+    Simulator::start(SimulatorOptions {
         script,
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap()
 }
 
 /// A simulator whose clock moves only when told to.
-pub(crate) async fn timed(script: Script) -> (Running, Arc<ManualClock>) {
+pub(crate) async fn timed(script: Script) -> (RunningSimulator, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
-    let running = Simulator::start(Options {
+    let running = Simulator::start(SimulatorOptions {
         script,
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap();
@@ -131,11 +131,16 @@ impl Got {
 }
 
 /// Posts with a key and Anthropic's version header, as all official clients send one or the other.
-pub(crate) async fn post(running: &Running, path: &str, body: &Value) -> Got {
+pub(crate) async fn post(running: &RunningSimulator, path: &str, body: &Value) -> Got {
     post_as("sk-test", running, path, body).await
 }
 
-pub(crate) async fn post_as(key: &str, running: &Running, path: &str, body: &Value) -> Got {
+pub(crate) async fn post_as(
+    key: &str,
+    running: &RunningSimulator,
+    path: &str,
+    body: &Value,
+) -> Got {
     let mut request = shared_client()
         .post(format!("{}{path}", running.url()))
         .header("content-type", "application/json")
@@ -152,7 +157,7 @@ pub(crate) async fn post_as(key: &str, running: &Running, path: &str, body: &Val
 
 /// Sends a request with another method, and a body if there is one.
 pub(crate) async fn send(
-    running: &Running,
+    running: &RunningSimulator,
     method: reqwest::Method,
     path: &str,
     body: Option<&Value>,
@@ -167,7 +172,7 @@ pub(crate) async fn send(
 }
 
 /// Posts, and expects 200.
-pub(crate) async fn ask(running: &Running, path: &str, body: &Value) -> Value {
+pub(crate) async fn ask(running: &RunningSimulator, path: &str, body: &Value) -> Value {
     let got = post(running, path, body).await;
     assert_eq!(got.status, 200, "{}", got.text);
     got.json()

@@ -298,7 +298,11 @@ async fn models_are_listed_in_the_shape_of_who_asks() {
 }
 
 /// Sends a request with the beta of threads.
-async fn threaded(running: &cachalot_simulator::Running, key: &str, body: &Value) -> (u16, Value) {
+async fn threaded(
+    running: &cachalot_simulator::RunningSimulator,
+    key: &str,
+    body: &Value,
+) -> (u16, Value) {
     let request = client()
         .post(format!("{}{MESSAGES}", running.url()))
         .header("x-api-key", key)

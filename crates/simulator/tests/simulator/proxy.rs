@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use cachalot_simulator::fault::{FaultProxy, Wire};
-use cachalot_simulator::{Running, Script};
+use cachalot_simulator::fault::{FaultProxy, ProxyMode};
+use cachalot_simulator::{RunningSimulator, Script};
 use futures_util::StreamExt;
 use serde_json::json;
 
 use crate::{CHAT, client, smallest, start, with};
 
-async fn behind_proxy() -> (Running, FaultProxy) {
+async fn behind_proxy() -> (RunningSimulator, FaultProxy) {
     let running = start(Script::built_in()).await;
     let proxy = FaultProxy::start(running.address()).await.unwrap();
     (running, proxy)
@@ -28,9 +28,9 @@ async fn everything_passes_until_nobody_listens() {
     let client = client();
     assert_eq!(ask(&client, &proxy).send().await.unwrap().status(), 200);
     assert_eq!(proxy.connections(), 1);
-    proxy.set(Wire::Refuse).await.unwrap();
+    proxy.set(ProxyMode::Refuse).await.unwrap();
     assert!(ask(&client, &proxy).send().await.unwrap_err().is_connect());
-    proxy.set(Wire::Pass).await.unwrap();
+    proxy.set(ProxyMode::Pass).await.unwrap();
     assert_eq!(ask(&client, &proxy).send().await.unwrap().status(), 200);
     assert_eq!(running.received().len(), 2);
     let url = proxy.url();
@@ -50,7 +50,7 @@ async fn everything_passes_until_nobody_listens() {
 async fn some_requests_are_answered_by_the_proxy_and_then_they_pass() {
     let (running, proxy) = behind_proxy().await;
     let client = client();
-    let wire = Wire::Answer {
+    let wire = ProxyMode::Answer {
         status: 429,
         retry_after: Some(7),
         times: 2,
@@ -69,11 +69,11 @@ async fn some_requests_are_answered_by_the_proxy_and_then_they_pass() {
 #[tokio::test]
 async fn an_answer_is_cut_after_so_many_bytes() {
     let (_running, proxy) = behind_proxy().await;
-    proxy.set(Wire::CutAfter(600)).await.unwrap();
+    proxy.set(ProxyMode::CutAfter(600)).await.unwrap();
     let response = ask(&client(), &proxy).send().await.unwrap();
     assert_eq!(response.status(), 200);
     assert!(response.bytes().await.is_err());
-    proxy.set(Wire::CutAfter(0)).await.unwrap();
+    proxy.set(ProxyMode::CutAfter(0)).await.unwrap();
     assert!(ask(&client(), &proxy).send().await.is_err());
 }
 
@@ -81,7 +81,7 @@ async fn an_answer_is_cut_after_so_many_bytes() {
 async fn bytes_drip_and_connections_are_delayed() {
     let (_running, proxy) = behind_proxy().await;
     proxy
-        .set(Wire::Delay(Duration::from_millis(100)))
+        .set(ProxyMode::Delay(Duration::from_millis(100)))
         .await
         .unwrap();
     let begun = Instant::now();
@@ -89,7 +89,10 @@ async fn bytes_drip_and_connections_are_delayed() {
     assert!(begun.elapsed() >= Duration::from_millis(100));
 
     let every = Duration::from_millis(1);
-    proxy.set(Wire::Drip { bytes: 7, every }).await.unwrap();
+    proxy
+        .set(ProxyMode::Drip { bytes: 7, every })
+        .await
+        .unwrap();
     let text = with(
         smallest(CHAT, "Translate to Greek: äöü θάλασσα"),
         json!({"stream": true}),
@@ -131,7 +134,7 @@ async fn changing_the_wire_closes_open_connections() {
         .unwrap();
     assert_eq!(proxy.connections(), 1, "the client keeps its connection");
     proxy
-        .set(Wire::Answer {
+        .set(ProxyMode::Answer {
             status: 500,
             retry_after: None,
             times: 1,

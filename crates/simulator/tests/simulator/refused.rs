@@ -376,7 +376,7 @@ async fn what_is_no_json_and_what_is_nowhere() {
 
 #[tokio::test]
 async fn a_key_is_demanded_only_if_the_script_says_so() {
-    let running = start(Script::built_in().requiring_key("sk-right")).await;
+    let running = start(Script::built_in().with_required_key("sk-right")).await;
     for (path, kind) in [
         (CHAT, "invalid_request_error"),
         (RESPONSES, "invalid_request_error"),

@@ -25,7 +25,7 @@ fn marked(block: Value) -> Value {
 }
 
 /// Read, written for five minutes, written for an hour, uncached.
-async fn usage(running: &cachalot_simulator::Running, request: &Value) -> [u64; 4] {
+async fn usage(running: &cachalot_simulator::RunningSimulator, request: &Value) -> [u64; 4] {
     let answer = ask(running, MESSAGES, request).await;
     let of = |pointer: &str| answer["usage"].pointer(pointer).unwrap().as_u64().unwrap();
     let written = [

@@ -5,44 +5,44 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value};
 
-use super::given::Given;
+use super::lossless_value::LosslessValue;
 use super::number;
-use super::types::{Types, target};
+use super::types::{TypeSet, reference_target};
 
 /// Maximum depth of schemas that are followed.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Maximum number of branches of alternatives that are tried in one call.
-const TRIALS: u32 = 1_000;
+const MAX_TRIALS: u32 = 1_000;
 
 /// A cast by one schema.
-pub(super) struct Casting<'a> {
+pub(super) struct Caster<'a> {
     root: &'a Value,
     trials: Cell<u32>,
 }
 
-impl<'a> Casting<'a> {
-    pub(super) fn by(root: &'a Value) -> Self {
+impl<'a> Caster<'a> {
+    pub(super) fn new(root: &'a Value) -> Self {
         Self {
             root,
-            trials: Cell::new(TRIALS),
+            trials: Cell::new(MAX_TRIALS),
         }
     }
 
-    pub(super) fn cast(&self, given: Given) -> Given {
+    pub(super) fn cast(&self, given: LosslessValue) -> LosslessValue {
         self.to_schema(given, self.root, 0)
     }
 
-    fn to_schema(&self, mut given: Given, schema: &Value, depth: usize) -> Given {
+    fn to_schema(&self, mut given: LosslessValue, schema: &Value, depth: usize) -> LosslessValue {
         let Some(fields) = schema.as_object() else {
             return given;
         };
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return given;
         }
         let depth = depth + 1;
-        if let Some(target) = target(schema, self.root) {
-            given = self.to_schema(given, target, depth);
+        if let Some(reference_target) = reference_target(schema, self.root) {
+            given = self.to_schema(given, reference_target, depth);
         }
         for part in list(fields, "allOf") {
             given = self.to_schema(given, part, depth);
@@ -53,33 +53,35 @@ impl<'a> Casting<'a> {
                 given = self.to_one_of(given, branches, depth);
             }
         }
-        given = self.to_types(given, fields, Types::of(schema, self.root), depth);
+        given = self.to_types(given, fields, TypeSet::of_schema(schema, self.root), depth);
         match given {
-            Given::Fields(entries) => Given::Fields(self.to_properties(entries, fields, depth)),
-            Given::List(items) => Given::List(self.to_items(items, fields, depth)),
+            LosslessValue::Fields(entries) => {
+                LosslessValue::Fields(self.to_properties(entries, fields, depth))
+            }
+            LosslessValue::List(items) => LosslessValue::List(self.to_items(items, fields, depth)),
             other => other,
         }
     }
 
     /// Casts by the only alternative that admits the value as it is, or else by the only one that admits it
     /// after a cast.
-    fn to_one_of(&self, given: Given, branches: &[Value], depth: usize) -> Given {
+    fn to_one_of(&self, given: LosslessValue, branches: &[Value], depth: usize) -> LosslessValue {
         let mut fitting = branches
             .iter()
-            .filter(|branch| Types::of(branch, self.root).admit(&given));
+            .filter(|branch| TypeSet::of_schema(branch, self.root).admit(&given));
         match (fitting.next(), fitting.next()) {
             (Some(only), None) => return self.to_schema(given, only, depth),
             (Some(_), Some(_)) => return given,
             (None, _) => {}
         }
-        let mut found: Option<Given> = None;
+        let mut found: Option<LosslessValue> = None;
         for branch in branches {
             let Some(left) = self.trials.get().checked_sub(1) else {
                 return given;
             };
             self.trials.set(left);
             let cast = self.to_schema(given.clone(), branch, depth);
-            if !Types::of(branch, self.root).admit(&cast) {
+            if !TypeSet::of_schema(branch, self.root).admit(&cast) {
                 continue;
             }
             match &found {
@@ -94,69 +96,74 @@ impl<'a> Casting<'a> {
     /// Casts to the only type among `types` to which a cast is possible.
     fn to_types(
         &self,
-        given: Given,
+        given: LosslessValue,
         fields: &Map<String, Value>,
-        types: Types,
+        types: TypeSet,
         depth: usize,
-    ) -> Given {
-        if types == Types::ANY || types.admit(&given) || given == Given::Null {
+    ) -> LosslessValue {
+        if types == TypeSet::ANY || types.admit(&given) || given == LosslessValue::Null {
             return given;
         }
         let mut found = Vec::new();
-        if types.has(Types::BOOLEAN) {
+        if types.contains(TypeSet::BOOLEAN) {
             found.extend(to_boolean(&given));
         }
-        if types.has(Types::NUMBER) {
+        if types.contains(TypeSet::NUMBER) {
             found.extend(to_number(&given));
-        } else if types.has(Types::INTEGER) {
+        } else if types.contains(TypeSet::INTEGER) {
             found.extend(to_integer(&given));
         }
-        if types.has(Types::STRING) {
+        if types.contains(TypeSet::STRING) {
             found.extend(to_text(&given));
         }
-        if types.has(Types::OBJECT) {
+        if types.contains(TypeSet::OBJECT) {
             found.extend(to_object(&given));
         }
-        if types.has(Types::ARRAY) {
+        if types.contains(TypeSet::ARRAY) {
             found.extend(self.to_array(&given, fields, depth));
         }
-        match (<[Given; 1]>::try_from(found), given) {
+        match (<[LosslessValue; 1]>::try_from(found), given) {
             (Ok([only]), _) => only,
-            (Err(none), Given::Number(lexeme))
+            (Err(none), LosslessValue::Number(lexeme))
                 if none.is_empty() && !number::is_written_as_integer(&lexeme) =>
             {
-                Given::NoInteger(lexeme)
+                LosslessValue::NonInteger(lexeme)
             }
             (Err(_), given) => given,
         }
     }
 
     /// Parses the JSON text of an array, or wraps the value in a list.
-    fn to_array(&self, given: &Given, fields: &Map<String, Value>, depth: usize) -> Option<Given> {
-        if let Given::Text(text) = given
+    fn to_array(
+        &self,
+        given: &LosslessValue,
+        fields: &Map<String, Value>,
+        depth: usize,
+    ) -> Option<LosslessValue> {
+        if let LosslessValue::Text(text) = given
             && text.trim_start().starts_with('[')
-            && let Ok(list @ Given::List(_)) = Given::parse(text)
+            && let Ok(list @ LosslessValue::List(_)) = LosslessValue::parse(text)
         {
             return Some(list);
         }
         let Some(item) = fields.get("items") else {
-            return Some(Given::List(vec![given.clone()]));
+            return Some(LosslessValue::List(vec![given.clone()]));
         };
-        let types = Types::of(item, self.root);
+        let types = TypeSet::of_schema(item, self.root);
         // Wrapping in a list of lists would be an invention, not a cast.
-        if !types.admit(given) && types.has(Types::ARRAY) {
+        if !types.admit(given) && types.contains(TypeSet::ARRAY) {
             return None;
         }
         let cast = self.to_schema(given.clone(), item, depth);
-        types.admit(&cast).then(|| Given::List(vec![cast]))
+        types.admit(&cast).then(|| LosslessValue::List(vec![cast]))
     }
 
     fn to_properties(
         &self,
-        entries: Vec<(String, Given)>,
+        entries: Vec<(String, LosslessValue)>,
         fields: &Map<String, Value>,
         depth: usize,
-    ) -> Vec<(String, Given)> {
+    ) -> Vec<(String, LosslessValue)> {
         let properties = fields.get("properties").and_then(Value::as_object);
         let further = fields
             .get("additionalProperties")
@@ -167,9 +174,11 @@ impl<'a> Casting<'a> {
             .into_iter()
             .filter_map(|(name, given)| {
                 let declared = properties.and_then(|properties| properties.get(&name));
-                if given == Given::Null
+                if given == LosslessValue::Null
                     && !is_required(&name)
-                    && declared.is_some_and(|schema| !Types::of(schema, self.root).has(Types::NULL))
+                    && declared.is_some_and(|schema| {
+                        !TypeSet::of_schema(schema, self.root).contains(TypeSet::NULL)
+                    })
                 {
                     // A null for an optional argument means that it is absent.
                     return None;
@@ -183,7 +192,12 @@ impl<'a> Casting<'a> {
             .collect()
     }
 
-    fn to_items(&self, items: Vec<Given>, fields: &Map<String, Value>, depth: usize) -> Vec<Given> {
+    fn to_items(
+        &self,
+        items: Vec<LosslessValue>,
+        fields: &Map<String, Value>,
+        depth: usize,
+    ) -> Vec<LosslessValue> {
         let first = list(fields, "prefixItems");
         let rest = fields.get("items");
         items
@@ -204,55 +218,55 @@ fn list<'a>(fields: &'a Map<String, Value>, word: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-fn to_boolean(given: &Given) -> Option<Given> {
+fn to_boolean(given: &LosslessValue) -> Option<LosslessValue> {
     let word = match given {
-        Given::Text(text) => text.trim().to_ascii_lowercase(),
-        Given::Number(lexeme) => lexeme.clone(),
+        LosslessValue::Text(text) => text.trim().to_ascii_lowercase(),
+        LosslessValue::Number(lexeme) => lexeme.clone(),
         _ => return None,
     };
     match word.as_str() {
-        "true" | "yes" | "on" | "1" => Some(Given::Boolean(true)),
-        "false" | "no" | "off" | "0" => Some(Given::Boolean(false)),
+        "true" | "yes" | "on" | "1" => Some(LosslessValue::Boolean(true)),
+        "false" | "no" | "off" | "0" => Some(LosslessValue::Boolean(false)),
         _ => None,
     }
 }
 
-fn lexeme(given: &Given) -> Option<&str> {
+fn lexeme(given: &LosslessValue) -> Option<&str> {
     match given {
-        Given::Number(lexeme) | Given::NoInteger(lexeme) => Some(lexeme),
-        Given::Text(text) => number::lexeme_of(text),
+        LosslessValue::Number(lexeme) | LosslessValue::NonInteger(lexeme) => Some(lexeme),
+        LosslessValue::Text(text) => number::number_lexeme(text),
         _ => None,
     }
 }
 
-fn to_number(given: &Given) -> Option<Given> {
+fn to_number(given: &LosslessValue) -> Option<LosslessValue> {
     let lexeme = lexeme(given)?;
-    number::number(lexeme).map(|_| Given::Number(lexeme.to_owned()))
+    number::number(lexeme).map(|_| LosslessValue::Number(lexeme.to_owned()))
 }
 
-fn to_integer(given: &Given) -> Option<Given> {
-    number::integer(lexeme(given)?).map(|exact| Given::Number(exact.to_string()))
+fn to_integer(given: &LosslessValue) -> Option<LosslessValue> {
+    number::integer(lexeme(given)?).map(|exact| LosslessValue::Number(exact.to_string()))
 }
 
 /// Keeps the lexeme of a number: `3.10` is a version, and not `3.1`.
-fn to_text(given: &Given) -> Option<Given> {
+fn to_text(given: &LosslessValue) -> Option<LosslessValue> {
     match given {
-        Given::Number(lexeme) => Some(Given::Text(lexeme.clone())),
-        Given::Boolean(yes) => Some(Given::Text(yes.to_string())),
+        LosslessValue::Number(lexeme) => Some(LosslessValue::Text(lexeme.clone())),
+        LosslessValue::Boolean(yes) => Some(LosslessValue::Text(yes.to_string())),
         _ => None,
     }
 }
 
-fn to_object(given: &Given) -> Option<Given> {
-    let Given::Text(text) = given else {
+fn to_object(given: &LosslessValue) -> Option<LosslessValue> {
+    let LosslessValue::Text(text) = given else {
         return None;
     };
     match text
         .trim_start()
         .starts_with('{')
-        .then(|| Given::parse(text))
+        .then(|| LosslessValue::parse(text))
     {
-        Some(Ok(fields @ Given::Fields(_))) => Some(fields),
+        Some(Ok(fields @ LosslessValue::Fields(_))) => Some(fields),
         _ => None,
     }
 }

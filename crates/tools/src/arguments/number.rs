@@ -33,12 +33,14 @@ fn decimal(lexeme: &str) -> Option<(String, i64)> {
     let all = format!("{whole}{fraction}");
     let digits = all.trim_end_matches('0');
     let dropped = i64::try_from(all.len() - digits.len()).ok()?;
-    let behind = i64::try_from(fraction.len()).ok()?;
+    let resolve_reference = i64::try_from(fraction.len()).ok()?;
     let digits = digits.trim_start_matches('0').to_owned();
     if digits.is_empty() {
         return Some((digits, 0));
     }
-    let exponent = exponent.checked_add(dropped)?.checked_sub(behind)?;
+    let exponent = exponent
+        .checked_add(dropped)?
+        .checked_sub(resolve_reference)?;
     Some((digits, exponent))
 }
 
@@ -57,7 +59,7 @@ pub(super) fn number(lexeme: &str) -> Option<Number> {
 }
 
 /// Returns the lexeme if `text` is a JSON number and nothing else.
-pub(super) fn lexeme_of(text: &str) -> Option<&str> {
+pub(super) fn number_lexeme(text: &str) -> Option<&str> {
     let text = text.trim();
     // Excludes other JSON values.
     let starts = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
@@ -102,8 +104,8 @@ mod tests {
 
     #[test]
     fn only_json_numbers_are_numbers() {
-        assert_eq!(lexeme_of(" 12 "), Some("12"));
-        assert_eq!(lexeme_of("-1.5e3"), Some("-1.5e3"));
+        assert_eq!(number_lexeme(" 12 "), Some("12"));
+        assert_eq!(number_lexeme("-1.5e3"), Some("-1.5e3"));
         for text in [
             "",
             "007",
@@ -115,7 +117,7 @@ mod tests {
             "NaN",
             "1e999",
         ] {
-            assert_eq!(lexeme_of(text), None, "{text}");
+            assert_eq!(number_lexeme(text), None, "{text}");
         }
     }
 }

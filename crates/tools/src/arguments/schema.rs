@@ -4,13 +4,13 @@ use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
-use super::cast::Casting;
-use super::complain;
-use super::given::Given;
+use super::cast::Caster;
+use super::lossless_value::LosslessValue;
+use super::violations;
 use crate::tool::Arguments;
 
 /// Maximum number of times that JSON text may be nested as a string in JSON text.
-const WRAPPINGS: usize = 3;
+const MAX_UNWRAPS: usize = 3;
 
 /// The schema of a tool's arguments.
 pub(crate) struct Schema {
@@ -41,7 +41,7 @@ impl Schema {
 
     /// Returns the fault of a foreign schema for which providers would refuse it. References to other
     /// documents are not a fault.
-    pub(crate) fn fault(schema: &Value) -> Option<String> {
+    pub(crate) fn find_fault(schema: &Value) -> Option<String> {
         if let Err(why) = Self::compile(schema, true) {
             return Some(why);
         }
@@ -55,9 +55,9 @@ impl Schema {
 
     /// Parses, casts and checks the text of a model. The error describes the problem, its place, the
     /// expectation and the given value, for the model.
-    pub(crate) fn accept(&self, text: &str) -> Result<Arguments, String> {
+    pub(crate) fn parse_arguments(&self, text: &str) -> Result<Arguments, String> {
         let given = self.read(text)?;
-        let cast = Casting::by(&self.schema).cast(Given::Fields(given));
+        let cast = Caster::new(&self.schema).cast(LosslessValue::Fields(given));
         let arguments = match cast.into_value("") {
             Ok(Value::Object(arguments)) => Value::Object(arguments),
             // The cast of an object is an object.
@@ -65,7 +65,7 @@ impl Schema {
             Err(inexact) => return Err(format!("An argument is wrong: {inexact}")),
         };
         if let Some(validator) = &self.validator {
-            let wrong = complain::about(validator, &self.schema, &arguments);
+            let wrong = violations::describe_violations(validator, &self.schema, &arguments);
             match wrong.as_slice() {
                 [] => {}
                 [only] => return Err(format!("An argument is wrong: {only}")),
@@ -83,16 +83,16 @@ impl Schema {
         }
     }
 
-    fn read(&self, text: &str) -> Result<Vec<(String, Given)>, String> {
+    fn read(&self, text: &str) -> Result<Vec<(String, LosslessValue)>, String> {
         let mut text = text.to_owned();
-        for _ in 0..=WRAPPINGS {
+        for _ in 0..=MAX_UNWRAPS {
             if text.trim().is_empty() {
                 return Ok(Vec::new());
             }
-            match Given::parse(&text) {
-                Ok(Given::Null) => return Ok(Vec::new()),
-                Ok(Given::Fields(fields)) => return Ok(self.unwrap(fields)),
-                Ok(Given::Text(inner)) => text = inner,
+            match LosslessValue::parse(&text) {
+                Ok(LosslessValue::Null) => return Ok(Vec::new()),
+                Ok(LosslessValue::Fields(fields)) => return Ok(self.unwrap(fields)),
+                Ok(LosslessValue::Text(inner)) => text = inner,
                 Ok(other) => {
                     return Err(format!(
                         "Its arguments must be a JSON object, not {}",
@@ -106,21 +106,21 @@ impl Schema {
     }
 
     /// Unwraps `{"arguments": {…}}` if the tool has arguments, but none of that name.
-    fn unwrap(&self, fields: Vec<(String, Given)>) -> Vec<(String, Given)> {
+    fn unwrap(&self, fields: Vec<(String, LosslessValue)>) -> Vec<(String, LosslessValue)> {
         let has_others = |name: &str| {
             self.schema
                 .get("properties")
                 .and_then(Value::as_object)
                 .is_some_and(|properties| !properties.is_empty() && !properties.contains_key(name))
         };
-        match <[(String, Given); 1]>::try_from(fields) {
+        match <[(String, LosslessValue); 1]>::try_from(fields) {
             Ok([(name, inner)]) if name == "arguments" && has_others(&name) => match inner {
-                Given::Fields(inner) => inner,
-                Given::Text(text) => match Given::parse(&text) {
-                    Ok(Given::Fields(inner)) => inner,
-                    _ => vec![(name, Given::Text(text))],
+                LosslessValue::Fields(inner) => inner,
+                LosslessValue::Text(text) => match LosslessValue::parse(&text) {
+                    Ok(LosslessValue::Fields(inner)) => inner,
+                    _ => vec![(name, LosslessValue::Text(text))],
                 },
-                Given::Null => Vec::new(),
+                LosslessValue::Null => Vec::new(),
                 other => vec![(name, other)],
             },
             Ok(other) => other.into(),

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::given::Given;
+use super::lossless_value::LosslessValue;
 use super::number;
 
 /// Maximum number of references that are followed.
-const HOPS: usize = 16;
+const MAX_REFERENCES: usize = 16;
 
 /// A set of JSON types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Types(u8);
+pub(super) struct TypeSet(u8);
 
-impl Types {
+impl TypeSet {
     pub(super) const NULL: Self = Self(1);
     pub(super) const BOOLEAN: Self = Self(2);
     pub(super) const INTEGER: Self = Self(4);
@@ -24,19 +24,19 @@ impl Types {
     pub(super) const ANY: Self = Self(127);
     const NONE: Self = Self(0);
 
-    pub(super) fn has(self, other: Self) -> bool {
+    pub(super) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    fn or(self, other: Self) -> Self {
+    fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    fn and(self, other: Self) -> Self {
+    fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    fn named(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         match name {
             "null" => Self::NULL,
             "boolean" => Self::BOOLEAN,
@@ -63,23 +63,23 @@ impl Types {
 
     /// True if a value may stay as it is. `5.0` is a number. JSON Schema versions disagree whether it is an
     /// integer, so it is cast.
-    pub(super) fn admit(self, given: &Given) -> bool {
+    pub(super) fn admit(self, given: &LosslessValue) -> bool {
         match given {
-            Given::Null => self.has(Self::NULL),
-            Given::Boolean(_) => self.has(Self::BOOLEAN),
-            Given::Text(_) => self.has(Self::STRING),
-            Given::List(_) => self.has(Self::ARRAY),
-            Given::Fields(_) => self.has(Self::OBJECT),
-            Given::Number(lexeme) if number::is_written_as_integer(lexeme) => {
-                self.has(Self::INTEGER) && number::integer(lexeme).is_some()
+            LosslessValue::Null => self.contains(Self::NULL),
+            LosslessValue::Boolean(_) => self.contains(Self::BOOLEAN),
+            LosslessValue::Text(_) => self.contains(Self::STRING),
+            LosslessValue::List(_) => self.contains(Self::ARRAY),
+            LosslessValue::Fields(_) => self.contains(Self::OBJECT),
+            LosslessValue::Number(lexeme) if number::is_written_as_integer(lexeme) => {
+                self.contains(Self::INTEGER) && number::integer(lexeme).is_some()
             }
-            Given::Number(_) | Given::NoInteger(_) => self.has(Self::NUMBER),
+            LosslessValue::Number(_) | LosslessValue::NonInteger(_) => self.contains(Self::NUMBER),
         }
     }
 
     /// Returns the types that `schema` admits; all types if it does not restrict them.
-    pub(super) fn of(schema: &Value, root: &Value) -> Self {
-        Self::within(schema, root, HOPS)
+    pub(super) fn of_schema(schema: &Value, root: &Value) -> Self {
+        Self::within(schema, root, MAX_REFERENCES)
     }
 
     fn within(schema: &Value, root: &Value, hops: usize) -> Self {
@@ -90,33 +90,33 @@ impl Types {
             return Self::ANY;
         };
         let mut types = match fields.get("type") {
-            Some(Value::String(name)) => Self::named(name),
+            Some(Value::String(name)) => Self::from_name(name),
             Some(Value::Array(names)) => names
                 .iter()
                 .filter_map(Value::as_str)
-                .fold(Self::NONE, |all, name| all.or(Self::named(name))),
+                .fold(Self::NONE, |all, name| all.union(Self::from_name(name))),
             _ => Self::ANY,
         };
         if fields.contains_key("type") && fields.get("nullable") == Some(&Value::Bool(true)) {
-            types = types.or(Self::NULL);
+            types = types.union(Self::NULL);
         }
         if let Some(options) = fields.get("enum").and_then(Value::as_array) {
-            types = types.and(
+            types = types.intersection(
                 options
                     .iter()
-                    .fold(Self::NONE, |all, option| all.or(Self::of_value(option))),
+                    .fold(Self::NONE, |all, option| all.union(Self::of_value(option))),
             );
         }
         if let Some(value) = fields.get("const") {
-            types = types.and(Self::of_value(value));
+            types = types.intersection(Self::of_value(value));
         }
-        if let Some(target) = target(schema, root) {
-            types = types.and(Self::within(target, root, hops));
+        if let Some(reference_target) = reference_target(schema, root) {
+            types = types.intersection(Self::within(reference_target, root, hops));
         }
         for word in ["anyOf", "oneOf"] {
             if let Some(branches) = fields.get(word).and_then(Value::as_array) {
-                types = types.and(branches.iter().fold(Self::NONE, |all, branch| {
-                    all.or(Self::within(branch, root, hops))
+                types = types.intersection(branches.iter().fold(Self::NONE, |all, branch| {
+                    all.union(Self::within(branch, root, hops))
                 }));
             }
         }
@@ -126,22 +126,22 @@ impl Types {
             .into_iter()
             .flatten()
         {
-            types = types.and(Self::within(part, root, hops));
+            types = types.intersection(Self::within(part, root, hops));
         }
         types
     }
 }
 
 /// Returns the target of a schema's `$ref`, if it is in the same document.
-pub(super) fn target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
+pub(super) fn reference_target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
     let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
     root.pointer(pointer)
 }
 
 /// Follows the references of `schema`.
-pub(super) fn behind<'a>(mut schema: &'a Value, root: &'a Value) -> &'a Value {
-    for _ in 0..HOPS {
-        match target(schema, root) {
+pub(super) fn resolve_reference<'a>(mut schema: &'a Value, root: &'a Value) -> &'a Value {
+    for _ in 0..MAX_REFERENCES {
+        match reference_target(schema, root) {
             Some(next) => schema = next,
             None => break,
         }

@@ -8,18 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_core::{Effects, Touched};
 use cachalot_memory::{Answer, Filter, Match, Memory, Order, Page, Put, Record, space};
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde_json::{Value, json};
 
-use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
-use record::{Remembered, label_name, label_value};
+use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use record::{MemoryValue, label_name, label_value};
 
 /// Timeout of a request to the store.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Default and maximum number of records in a search result.
-const FEW: u64 = 10;
-const MOST: u64 = 100;
+const DEFAULT_RESULTS: u64 = 10;
+const MAX_RESULTS: u64 = 100;
 
 /// The name of long-term memory as a resource whose changes are announced; the workflow's `ltm` actions use
 /// the same one.
@@ -29,7 +29,7 @@ pub const MEMORY_RESOURCE: &str = "ltm";
 /// workflow's `ltm` actions. Cache entries are in another space of the store and are never found. A value
 /// that contains a known secret is not stored.
 pub struct MemoryTool {
-    about: About,
+    metadata: ToolMetadata,
 }
 
 impl Default for MemoryTool {
@@ -53,13 +53,13 @@ impl MemoryTool {
                     "description": "store: fields kept with the value. search: fields that a record must have with exactly these values (text, numbers, booleans, null).",
                 },
                 "query": { "type": "string", "description": "search: words that a record must all hold; a word that ends in * stands for all that begin so. Without it: the newest records." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": format!("search: at most so many records; {FEW} by default.") },
+                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "description": format!("search: at most so many records; {DEFAULT_RESULTS} by default.") },
             },
             "required": ["action"],
             "additionalProperties": false,
         });
         Self {
-            about: About {
+            metadata: ToolMetadata {
                 name: "memory".to_owned(),
                 description: "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.".to_owned(),
                 parameters,
@@ -67,7 +67,7 @@ impl MemoryTool {
                 origin: Origin::BuiltIn,
                 read_only: false,
                 exclusive: false,
-                class: CacheClass::Never,
+                cache_class: CacheClass::Never,
             },
         }
     }
@@ -75,11 +75,11 @@ impl MemoryTool {
 
 #[async_trait]
 impl Tool for MemoryTool {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, _context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, _context: &ToolContext) -> Effects {
         let memory = vec![Touched::Named(MEMORY_RESOURCE.to_owned())];
         match text(arguments, "action") {
             Some("search") => Effects::reading(memory),
@@ -87,14 +87,14 @@ impl Tool for MemoryTool {
         }
     }
 
-    fn touches(&self, _arguments: &Arguments) -> Touches {
+    fn resource_access(&self, _arguments: &Arguments) -> ResourceAccess {
         // Records have no paths.
-        Touches::default()
+        ResourceAccess::default()
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let Some(memory) = &context.memory else {
-            return Output::error("there is no long-term memory here; go on without it");
+            return ToolOutput::error("there is no long-term memory here; go on without it");
         };
         let done = match text(&arguments, "action") {
             Some("store") => store(memory, &arguments, context).await,
@@ -103,8 +103,8 @@ impl Tool for MemoryTool {
             _ => Err("`action` must be `store`, `search` or `forget`".to_owned()),
         };
         match done {
-            Ok(answer) => Output::text(context.seals.redact(&answer.to_string())),
-            Err(why) => Output::error(context.seals.redact(&why)),
+            Ok(answer) => ToolOutput::text(context.seals.redact(&answer.to_string())),
+            Err(why) => ToolOutput::error(context.seals.redact(&why)),
         }
     }
 }
@@ -112,10 +112,10 @@ impl Tool for MemoryTool {
 async fn store(
     memory: &Arc<dyn Memory>,
     arguments: &Arguments,
-    context: &Context,
+    context: &ToolContext,
 ) -> Result<Value, String> {
     let key = key(arguments, "store")?;
-    let remembered = Remembered {
+    let remembered = MemoryValue {
         value: arguments
             .get("value")
             .cloned()
@@ -129,7 +129,7 @@ async fn store(
     if context.seals.occur_in(&record.value) || context.seals.occur_in(key.as_bytes()) {
         return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
     }
-    match settled(memory.put(space::USER, record, None, &[])).await? {
+    match await_store(memory.put(space::USER, record, None, &[])).await? {
         Put::Stored { revision } => {
             Ok(json!({ "stored": true, "key": key, "replaced": revision > 1 }))
         }
@@ -151,29 +151,29 @@ async fn forget(memory: &Arc<dyn Memory>, arguments: &Arguments) -> Result<Value
         labels: &exactly,
         ..Filter::default()
     };
-    let erased = settled(memory.erase(space::USER, &filter, Page::keys(1))).await?;
+    let erased = await_store(memory.erase(space::USER, &filter, Page::keys(1))).await?;
     Ok(json!({ "forgotten": !erased.records.is_empty(), "key": key }))
 }
 
 async fn search(
     memory: &Arc<dyn Memory>,
     arguments: &Arguments,
-    context: &Context,
+    context: &ToolContext,
 ) -> Result<Value, String> {
     let limit = arguments
         .get("limit")
         .and_then(Value::as_u64)
-        .unwrap_or(FEW)
-        .clamp(1, MOST);
+        .unwrap_or(DEFAULT_RESULTS)
+        .clamp(1, MAX_RESULTS);
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-    let wanted = wanted(arguments)?;
-    let labels: Vec<Match<'_>> = wanted
+    let required_labels = required_labels(arguments)?;
+    let labels: Vec<Match<'_>> = required_labels
         .iter()
         .map(|(name, value)| Match::Is { name, value })
         .collect();
     let found = match text(arguments, "query").filter(|query| !query.trim().is_empty()) {
-        Some(query) => recalled(memory.as_ref(), query, &labels, limit).await?,
-        None => newest(memory.as_ref(), &labels, limit).await?,
+        Some(query) => search_text(memory.as_ref(), query, &labels, limit).await?,
+        None => list_newest(memory.as_ref(), &labels, limit).await?,
     };
     let now = context.clock.now();
     let mut unreadable = 0_u64;
@@ -182,7 +182,7 @@ async fn search(
         if record.expires.is_some_and(|expires| expires <= now) {
             continue;
         }
-        match Remembered::read(&record) {
+        match MemoryValue::read(&record) {
             Ok(remembered) => records.push(shown(&record, remembered)),
             Err(_) => unreadable += 1,
         }
@@ -194,7 +194,7 @@ async fn search(
     Ok(answer)
 }
 
-fn shown(record: &Record, remembered: Remembered) -> Value {
+fn shown(record: &Record, remembered: MemoryValue) -> Value {
     let mut shown = json!({ "key": record.key, "value": remembered.value });
     if let Some(metadata) = remembered.metadata {
         shown["metadata"] = metadata.into();
@@ -203,7 +203,7 @@ fn shown(record: &Record, remembered: Remembered) -> Value {
 }
 
 /// Returns the labels that `metadata` requires.
-fn wanted(arguments: &Arguments) -> Result<Vec<(String, String)>, String> {
+fn required_labels(arguments: &Arguments) -> Result<Vec<(String, String)>, String> {
     let fields = arguments.get("metadata").and_then(Value::as_object);
     fields
         .into_iter()
@@ -217,7 +217,7 @@ fn wanted(arguments: &Arguments) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-async fn recalled(
+async fn search_text(
     memory: &dyn Memory,
     query: &str,
     labels: &[Match<'_>],
@@ -229,11 +229,11 @@ async fn recalled(
             memory.about().name
         )
     })?;
-    let found = settled(recall.search(query, labels, limit)).await?;
+    let found = await_store(recall.search(query, labels, limit)).await?;
     Ok(found.into_iter().map(|found| found.record).collect())
 }
 
-async fn newest(
+async fn list_newest(
     memory: &dyn Memory,
     labels: &[Match<'_>],
     limit: u32,
@@ -243,12 +243,12 @@ async fn newest(
         order: Order::Newest,
         ..Filter::default()
     };
-    let batch = settled(memory.find(space::USER, &filter, Page::first(limit))).await?;
+    let batch = await_store(memory.find(space::USER, &filter, Page::first(limit))).await?;
     Ok(batch.records)
 }
 
-async fn settled<T: Send>(answer: Answer<'_, T>) -> Result<T, String> {
-    answer.within(PATIENCE).await.map_err(|error| {
+async fn await_store<T: Send>(answer: Answer<'_, T>) -> Result<T, String> {
+    answer.within(STORE_TIMEOUT).await.map_err(|error| {
         let remedy = match error.worth_retrying() {
             true => "; try again later",
             false => "",

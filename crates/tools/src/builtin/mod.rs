@@ -1,6 +1,6 @@
 //! The built-in tools.
 
-use cachalot_operation::permissions::Signature;
+use cachalot_operation::permissions::ToolSignature;
 use serde_json::Value;
 
 pub mod files;
@@ -17,7 +17,7 @@ pub use web_fetch::{WebFetch, WebFetchSettings};
 
 /// Returns the built-in tools and their arguments, which permission rules may refer to.
 #[must_use]
-pub fn signatures() -> Vec<Signature> {
+pub fn signatures() -> Vec<ToolSignature> {
     let mut tools = files();
     tools.extend(skills(Some(std::path::Path::new("."))));
     tools.push(std::sync::Arc::new(MemoryTool::new()));
@@ -29,15 +29,15 @@ pub fn signatures() -> Vec<Signature> {
     }
     tools
         .iter()
-        .map(|tool| signature(&tool.about().name, &tool.about().parameters))
+        .map(|tool| signature(&tool.metadata().name, &tool.metadata().parameters))
         .collect()
 }
 
 /// Returns a tool with the arguments of its schema.
 #[must_use]
-pub fn signature(name: &str, parameters: &Value) -> Signature {
+pub fn signature(name: &str, parameters: &Value) -> ToolSignature {
     let properties = parameters.get("properties").and_then(Value::as_object);
-    Signature {
+    ToolSignature {
         name: name.to_owned(),
         arguments: properties
             .into_iter()

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::{Effects, Secret};
-use cachalot_operation::{CommandText, Touches};
+use cachalot_operation::{CommandText, ResourceAccess};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::process::described;
-use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
-use crate::workspace::{Found, Workspace};
+use crate::process::describe_status;
+use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use crate::workspace::{PathKind, Workspace};
 use capture::Capture;
-use run::{Ran, run};
+use run::{CommandResult, run};
 
 pub(crate) use environment::looks_like_a_credential;
 
@@ -31,7 +31,7 @@ pub struct ShellSettings {
     /// Default timeout of a command. Default 120 s.
     pub timeout: Duration,
     /// Maximum timeout that a call may request. Default 600 s.
-    pub longest_timeout: Duration,
+    pub max_timeout: Duration,
     /// Approximate maximum number of bytes of output that are shown; of longer output, the beginning and the
     /// end. Default 30,000.
     pub output_limit: usize,
@@ -48,7 +48,7 @@ impl Default for ShellSettings {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(120),
-            longest_timeout: Duration::from_secs(600),
+            max_timeout: Duration::from_secs(600),
             output_limit: 30_000,
             environment: BTreeMap::new(),
             pass: Vec::new(),
@@ -62,9 +62,9 @@ impl Default for ShellSettings {
 /// call is dropped. Background processes that are still running when the command ends by itself are not
 /// killed. Its effects are unknown.
 pub struct Shell {
-    about: About,
+    metadata: ToolMetadata,
     settings: ShellSettings,
-    passed: GlobSet,
+    pass_patterns: GlobSet,
 }
 
 impl Shell {
@@ -73,13 +73,13 @@ impl Shell {
     /// # Errors
     /// If an entry of [`ShellSettings::pass`] is not a valid pattern.
     pub fn new(settings: ShellSettings) -> Result<Self, globset::Error> {
-        let mut passed = GlobSetBuilder::new();
+        let mut pass_patterns = GlobSetBuilder::new();
         for pattern in &settings.pass {
-            passed.add(Glob::new(pattern)?);
+            pass_patterns.add(Glob::new(pattern)?);
         }
         let (timeout, longest) = (
             settings.timeout.as_secs_f64(),
-            settings.longest_timeout.as_secs_f64(),
+            settings.max_timeout.as_secs_f64(),
         );
         let parameters = json!({
             "type": "object",
@@ -101,8 +101,8 @@ impl Shell {
             "additionalProperties": false,
         });
         Ok(Self {
-            passed: passed.build()?,
-            about: About {
+            pass_patterns: pass_patterns.build()?,
+            metadata: ToolMetadata {
                 name: "shell".to_owned(),
                 description: "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.".to_owned(),
                 parameters,
@@ -110,7 +110,7 @@ impl Shell {
                 origin: Origin::BuiltIn,
                 read_only: false,
                 exclusive: true,
-                class: CacheClass::Never,
+                cache_class: CacheClass::Never,
             },
             settings,
         })
@@ -122,22 +122,22 @@ impl Shell {
         };
         Duration::try_from_secs_f64(seconds)
             .ok()
-            .filter(|timeout| !timeout.is_zero() && *timeout <= self.settings.longest_timeout)
+            .filter(|timeout| !timeout.is_zero() && *timeout <= self.settings.max_timeout)
             .ok_or_else(|| {
                 format!(
                     "`timeout` must be above 0 and at most {} seconds, but it is {seconds}",
-                    self.settings.longest_timeout.as_secs_f64()
+                    self.settings.max_timeout.as_secs_f64()
                 )
             })
     }
 
-    fn command(&self, arguments: &Arguments, context: &Context) -> Result<Command, String> {
-        let mut command = written(arguments.get("command"))?;
+    fn command(&self, arguments: &Arguments, context: &ToolContext) -> Result<Command, String> {
+        let mut command = command_argument(arguments.get("command"))?;
         let directory = arguments.get("working_directory").and_then(Value::as_str);
-        command.current_dir(directory_in(&context.workspace, directory)?);
-        command.env_clear().envs(environment::passed_on(
+        command.current_dir(working_directory(&context.workspace, directory)?);
+        command.env_clear().envs(environment::inherited_variables(
             &context.environment,
-            &self.passed,
+            &self.pass_patterns,
             &context.seals,
         ));
         for (name, value) in &self.settings.environment {
@@ -146,40 +146,40 @@ impl Shell {
         Ok(command)
     }
 
-    fn report(&self, ran: Ran, timeout: Duration, context: &Context) -> Output {
+    fn report(&self, ran: CommandResult, timeout: Duration, context: &ToolContext) -> ToolOutput {
         let mut text = ran.written.shown(&context.seals);
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
         match ran.status {
-            Some(status) => text.push_str(&format!("[{}]", described(status))),
+            Some(status) => text.push_str(&format!("[{}]", describe_status(status))),
             None => text.push_str(&format!(
                 "[killed after {} seconds, with all that it had started: give a larger `timeout` (at most {}), or start it in the background with its output in a file]",
                 timeout.as_secs_f64(),
-                self.settings.longest_timeout.as_secs_f64(),
+                self.settings.max_timeout.as_secs_f64(),
             )),
         }
         if ran.left_running {
             text.push_str("\n[something that it started is still running; what it writes from now on is lost, and writing may end it: let it write to a file]");
         }
         match ran.status.is_some_and(|status| status.success()) {
-            true => Output::text(text),
-            false => Output::error(text),
+            true => ToolOutput::text(text),
+            false => ToolOutput::error(text),
         }
     }
 }
 
 #[async_trait]
 impl Tool for Shell {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, _arguments: &Arguments, _context: &Context) -> Effects {
+    fn effects(&self, _arguments: &Arguments, _context: &ToolContext) -> Effects {
         Effects::UNKNOWN
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
         let text = match arguments.get("command") {
             Some(Value::String(line)) => CommandText::Line(line.clone()),
             Some(Value::Array(words)) => CommandText::Program(
@@ -188,25 +188,25 @@ impl Tool for Shell {
                     .map(|word| word.as_str().unwrap_or_default().to_owned())
                     .collect(),
             ),
-            _ => return Touches::default(),
+            _ => return ResourceAccess::default(),
         };
         let directory = arguments.get("working_directory").and_then(Value::as_str);
-        Touches {
+        ResourceAccess {
             commands: vec![cachalot_operation::Command {
                 text,
                 directory: directory.map(PathBuf::from),
             }],
-            ..Touches::default()
+            ..ResourceAccess::default()
         }
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let prepared = self
             .timeout(&arguments)
             .and_then(|timeout| Ok((timeout, self.command(&arguments, context)?)));
         let (timeout, command) = match prepared {
             Ok(prepared) => prepared,
-            Err(wrong) => return Output::error(context.seals.redact(&wrong)),
+            Err(wrong) => return ToolOutput::error(context.seals.redact(&wrong)),
         };
         let program = command
             .as_std()
@@ -216,13 +216,13 @@ impl Tool for Shell {
         let written = Capture::new(self.settings.output_limit);
         match run(command, timeout, written).await {
             Ok(ran) => self.report(ran, timeout, context),
-            Err(error) => Output::error(context.seals.redact(&not_started(&program, &error))),
+            Err(error) => ToolOutput::error(context.seals.redact(&start_error(&program, &error))),
         }
     }
 }
 
 /// Converts the argument `command`.
-fn written(command: Option<&Value>) -> Result<Command, String> {
+fn command_argument(command: Option<&Value>) -> Result<Command, String> {
     let without_nul = |text: &str| {
         if text.contains('\0') {
             return Err("`command` holds a NUL character, which no command can".to_owned());
@@ -232,7 +232,7 @@ fn written(command: Option<&Value>) -> Result<Command, String> {
     match command {
         Some(Value::String(line)) if !line.trim().is_empty() => {
             without_nul(line)?;
-            Ok(in_the_shell(line))
+            Ok(shell_command(line))
         }
         Some(Value::Array(words)) => {
             let mut words = words.iter().map(|word| word.as_str().unwrap_or_default());
@@ -256,14 +256,14 @@ fn written(command: Option<&Value>) -> Result<Command, String> {
 }
 
 #[cfg(not(windows))]
-fn in_the_shell(line: &str) -> Command {
+fn shell_command(line: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(line);
     command
 }
 
 #[cfg(windows)]
-fn in_the_shell(line: &str) -> Command {
+fn shell_command(line: &str) -> Command {
     let mut command = Command::new("cmd");
     // `cmd` parses its command line in its own way.
     command.arg("/C").raw_arg(line);
@@ -271,23 +271,23 @@ fn in_the_shell(line: &str) -> Command {
 }
 
 /// Returns the working directory of a command: in the workspace after resolving symbolic links.
-fn directory_in(workspace: &Workspace, named: Option<&str>) -> Result<PathBuf, String> {
+fn working_directory(workspace: &Workspace, named: Option<&str>) -> Result<PathBuf, String> {
     let Some(named) = named.filter(|named| !named.is_empty()) else {
         return Ok(workspace.root().to_owned());
     };
-    let place = workspace
-        .place(named)
+    let resolved = workspace
+        .resolved(named)
         .map_err(|refusal| refusal.to_string())?;
-    match place.found {
-        Found::Directory => Ok(place.real),
-        Found::Nothing => Err(format!(
+    match resolved.found {
+        PathKind::Directory => Ok(resolved.real),
+        PathKind::Nothing => Err(format!(
             "there is no directory `{named}` in the workspace to run in"
         )),
         _ => Err(format!("`{named}` is no directory to run in")),
     }
 }
 
-fn not_started(program: &str, error: &io::Error) -> String {
+fn start_error(program: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!(
             "there is no program `{program}`: check its name and PATH; shell syntax (pipes, `&&`, variables) needs `command` to be one text"

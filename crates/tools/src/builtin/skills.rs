@@ -5,8 +5,8 @@
 //! user's data folder. Among skills of one name, the first in this order is used.
 
 mod front_matter;
+mod locations;
 mod manage;
-mod places;
 mod writing;
 
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_core::suggest::nearest;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde_json::{Value, json};
 
-use crate::blocking::blocking;
-use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
-use places::{SKILL_FILE, Skill, find, roots, touched};
+use crate::run_blocking::run_blocking;
+use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use locations::{SKILL_FILE, Skill, find, roots, touched};
 
 pub use manage::SkillManage;
 
 /// Maximum number of files of a skill that are listed.
-const MOST_FILES: usize = 200;
+const MAX_LISTED_FILES: usize = 200;
 
 /// Creates the three tools. `data` is the user's data folder, if the user's own skills are to be found.
 #[must_use]
@@ -38,8 +38,8 @@ pub fn skills(data: Option<&Path>) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-fn about(name: &str, description: &str, properties: Value, required: &[&str]) -> About {
-    About {
+fn metadata(name: &str, description: &str, properties: Value, required: &[&str]) -> ToolMetadata {
+    ToolMetadata {
         name: name.to_owned(),
         description: description.to_owned(),
         parameters: json!({
@@ -52,7 +52,7 @@ fn about(name: &str, description: &str, properties: Value, required: &[&str]) ->
         origin: Origin::BuiltIn,
         read_only: true,
         exclusive: false,
-        class: CacheClass::Validated,
+        cache_class: CacheClass::Validated,
     }
 }
 
@@ -60,16 +60,16 @@ fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
     arguments.get(name).and_then(Value::as_str)
 }
 
-fn output(done: Result<String, String>, context: &Context) -> Output {
+fn output(done: Result<String, String>, context: &ToolContext) -> ToolOutput {
     match done {
-        Ok(text) => Output::text(context.seals.redact(&text)),
-        Err(why) => Output::error(context.seals.redact(&why)),
+        Ok(text) => ToolOutput::text(context.seals.redact(&text)),
+        Err(why) => ToolOutput::error(context.seals.redact(&why)),
     }
 }
 
 /// The tool `skills_list`: lists every skill with its description, one per line. Witnesses what it reads.
 pub struct SkillsList {
-    about: About,
+    metadata: ToolMetadata,
     data: Option<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ impl SkillsList {
     pub fn new(data: Option<PathBuf>) -> Self {
         let description = "Lists the skills: instructions for particular kinds of work, each with what it is for. Look here before unfamiliar work, then read the one that fits with skill_view.";
         Self {
-            about: about("skills_list", description, json!({}), &[]),
+            metadata: metadata("skills_list", description, json!({}), &[]),
             data,
         }
     }
@@ -87,33 +87,33 @@ impl SkillsList {
 
 #[async_trait]
 impl Tool for SkillsList {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, _arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, _arguments: &Arguments, context: &ToolContext) -> Effects {
         Effects::reading(touched(context, self.data.as_deref(), None))
     }
 
-    fn touches(&self, _arguments: &Arguments) -> Touches {
-        Touches {
-            searches: places::paths(self.data.as_deref(), "", ""),
-            ..Touches::default()
+    fn resource_access(&self, _arguments: &Arguments) -> ResourceAccess {
+        ResourceAccess {
+            searches: locations::paths(self.data.as_deref(), "", ""),
+            ..ResourceAccess::default()
         }
     }
 
-    fn implicit_inputs(&self, _context: &Context) -> Value {
+    fn implicit_inputs(&self, _context: &ToolContext) -> Value {
         json!({ "data": self.data })
     }
 
-    async fn run(&self, _arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, _arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let (inner, data) = (context.clone(), self.data.clone());
-        let listed = blocking(move |_| list(&inner, data.as_deref())).await;
+        let listed = run_blocking(move |_| list(&inner, data.as_deref())).await;
         output(Ok(listed), context)
     }
 }
 
-fn list(context: &Context, data: Option<&Path>) -> String {
+fn list(context: &ToolContext, data: Option<&Path>) -> String {
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut troubles = Vec::new();
     for root in roots(context, data) {
@@ -128,7 +128,7 @@ fn list(context: &Context, data: Option<&Path>) -> String {
             }
             match root.skill(&name, &context.witness) {
                 Ok(None) => {}
-                Ok(Some(skill)) => lines.push((name, described(&skill, context))),
+                Ok(Some(skill)) => lines.push((name, describe_skill(&skill, context))),
                 Err(why) => {
                     context.witness.spoil(why.clone());
                     troubles.push(why);
@@ -151,7 +151,7 @@ fn list(context: &Context, data: Option<&Path>) -> String {
     text
 }
 
-fn described(skill: &Skill, context: &Context) -> String {
+fn describe_skill(skill: &Skill, context: &ToolContext) -> String {
     let (name, owner) = (&skill.name, skill.root.owner.name());
     let head = skill
         .text(SKILL_FILE, &context.witness)
@@ -171,7 +171,7 @@ fn described(skill: &Skill, context: &Context) -> String {
 /// The tool `skill_view`: returns the SKILL.md of a skill with the names of its other files, or one of those
 /// files. Witnesses what it reads.
 pub struct SkillView {
-    about: About,
+    metadata: ToolMetadata,
     data: Option<PathBuf>,
 }
 
@@ -185,7 +185,7 @@ impl SkillView {
         });
         let description = "Reads a skill: its instructions and the names of its other files, or one of those files.";
         Self {
-            about: about("skill_view", description, properties, &["name"]),
+            metadata: metadata("skill_view", description, properties, &["name"]),
             data,
         }
     }
@@ -193,53 +193,57 @@ impl SkillView {
 
 #[async_trait]
 impl Tool for SkillView {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         // An invalid name could lead to any path.
-        let name = text(arguments, "name").filter(|name| places::is_name(name));
+        let name = text(arguments, "name").filter(|name| locations::is_valid_name(name));
         Effects::reading(touched(context, self.data.as_deref(), name))
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
         let name = text(arguments, "name").unwrap_or_default();
         let file = text(arguments, "file").filter(|file| !file.is_empty());
         let file = file.unwrap_or(SKILL_FILE);
-        Touches::reading(places::paths(self.data.as_deref(), name, file))
+        ResourceAccess::reading(locations::paths(self.data.as_deref(), name, file))
     }
 
-    fn implicit_inputs(&self, _context: &Context) -> Value {
+    fn implicit_inputs(&self, _context: &ToolContext) -> Value {
         json!({ "data": self.data })
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let (inner, data) = (context.clone(), self.data.clone());
-        let viewed = blocking(move |_| view(&arguments, &inner, data.as_deref())).await;
+        let viewed = run_blocking(move |_| view(&arguments, &inner, data.as_deref())).await;
         output(viewed, context)
     }
 }
 
-fn view(arguments: &Arguments, context: &Context, data: Option<&Path>) -> Result<String, String> {
+fn view(
+    arguments: &Arguments,
+    context: &ToolContext,
+    data: Option<&Path>,
+) -> Result<String, String> {
     let name = text(arguments, "name").unwrap_or_default();
     let skill = existing(name, context, data)?;
     let witness = &context.witness;
     if let Some(file) = text(arguments, "file").filter(|file| !file.is_empty()) {
-        return skill
-            .text(file, witness)
-            .map_err(|why| match skill.files(MOST_FILES, witness) {
+        return skill.text(file, witness).map_err(|why| {
+            match skill.files(MAX_LISTED_FILES, witness) {
                 Ok((files, _)) => format!("{why}; its files are: {}", files.join(", ")),
                 Err(_) => why,
-            });
+            }
+        });
     }
     let mut text = skill.text(SKILL_FILE, witness)?;
-    let (mut files, all) = skill.files(MOST_FILES, witness)?;
+    let (mut files, all) = skill.files(MAX_LISTED_FILES, witness)?;
     files.retain(|file| file != SKILL_FILE);
     if !files.is_empty() {
         text.push_str(&format!(
             "\n\n[Other files in {}: {}{}]",
-            context.workspace.shown(&skill.place.asked),
+            context.workspace.shown(&skill.resolved.requested),
             files.join(", "),
             if all { "" } else { ", …" }
         ));
@@ -248,9 +252,9 @@ fn view(arguments: &Arguments, context: &Context, data: Option<&Path>) -> Result
 }
 
 /// Returns the skill of a name; the error suggests a similar name.
-fn existing(name: &str, context: &Context, data: Option<&Path>) -> Result<Skill, String> {
+fn existing(name: &str, context: &ToolContext, data: Option<&Path>) -> Result<Skill, String> {
     let roots = roots(context, data);
-    if places::is_name(name)
+    if locations::is_valid_name(name)
         && let Some(skill) = find(&roots, name, &context.witness)?
     {
         return Ok(skill);

@@ -57,9 +57,9 @@ pub(super) mod bypass {
 
 /// The statistics of a session.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(BTreeMap<String, Counters>);
+pub(super) struct SessionCounters(BTreeMap<String, Counters>);
 
-impl Tallies {
+impl SessionCounters {
     /// Updates the statistics of a tool.
     pub(super) fn count(&mut self, tool: &str, count: impl FnOnce(&mut Counters)) {
         match self.0.get_mut(tool) {
@@ -75,7 +75,7 @@ impl Tallies {
     pub(super) fn stats(&self) -> CacheStats {
         let hits = self.0.values().map(|one| one.hits + one.coalesced).sum();
         let misses = self.0.values().map(|one| one.misses).sum();
-        CacheStats::of(hits, misses)
+        CacheStats::new(hits, misses)
     }
 }
 
@@ -110,7 +110,7 @@ impl Counters {
 }
 
 impl CacheStats {
-    fn of(hits: u64, misses: u64) -> Self {
+    fn new(hits: u64, misses: u64) -> Self {
         let eligible = hits + misses;
         #[expect(
             clippy::cast_precision_loss,
@@ -160,13 +160,13 @@ mod tests {
     #[test]
     fn the_line_says_what_the_figures_say() {
         assert_eq!(
-            CacheStats::of(14, 6).line().as_deref(),
+            CacheStats::new(14, 6).line().as_deref(),
             Some("Tool cache stats: 14/20 hits (70%)")
         );
         assert_eq!(
-            CacheStats::of(2, 1).line().as_deref(),
+            CacheStats::new(2, 1).line().as_deref(),
             Some("Tool cache stats: 2/3 hits (67%)")
         );
-        assert_eq!(CacheStats::of(0, 0).line(), None);
+        assert_eq!(CacheStats::new(0, 0).line(), None);
     }
 }

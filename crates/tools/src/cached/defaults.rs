@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::tool::Arguments;
 
 /// Adds the schema's defaults for missing arguments, also inside given objects.
-pub(super) fn filled_in(arguments: &Arguments, schema: &Value) -> Arguments {
+pub(super) fn with_defaults(arguments: &Arguments, schema: &Value) -> Arguments {
     let mut filled = arguments.clone();
     fill(&mut filled, schema);
     filled
@@ -42,7 +42,7 @@ mod tests {
             "options": {"type": "object", "properties": {"deep": {"type": "boolean", "default": true}}},
         }});
         let fill = |arguments: Value| match arguments {
-            Value::Object(arguments) => Value::Object(filled_in(&arguments, &schema)),
+            Value::Object(arguments) => Value::Object(with_defaults(&arguments, &schema)),
             other => other,
         };
         assert_eq!(fill(json!({})), json!({"limit": 10}));
@@ -54,6 +54,6 @@ mod tests {
             fill(json!({"limit": 1, "options": {}})),
             json!({"limit": 1, "options": {"deep": true}})
         );
-        assert_eq!(filled_in(&Map::new(), &json!(true)), Map::new());
+        assert_eq!(with_defaults(&Map::new(), &json!(true)), Map::new());
     }
 }

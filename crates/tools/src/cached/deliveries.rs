@@ -9,14 +9,14 @@ use serde_json::json;
 /// The contents delivered to a session, by key, as far as they can be of use.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
-    given: HashMap<Key, Given>,
+    given: HashMap<Key, DeliveredResult>,
     /// The key of the result of each call ID. Providers may reuse an ID, which then no longer refers to the
     /// earlier result.
     by_id: HashMap<String, Key>,
 }
 
 #[derive(Debug)]
-struct Given {
+struct DeliveredResult {
     id: String,
     content: Digest,
     /// Set if the last delivery was a marker: there are never two in a row.
@@ -24,12 +24,12 @@ struct Given {
 }
 
 /// Number of remembered deliveries above which those that the model cannot read any more are dropped.
-const MANY: usize = 1_024;
+const PRUNE_THRESHOLD: usize = 1_024;
 
 impl Deliveries {
     /// Records that a call with this ID is about to be answered: the ID no longer refers to the result of an
     /// earlier call.
-    pub(super) fn reuses(&mut self, id: &str) {
+    pub(super) fn forget_id(&mut self, id: &str) {
         if let Some(key) = self.by_id.remove(id) {
             self.given.remove(&key);
         }
@@ -59,12 +59,12 @@ impl Deliveries {
         content: Digest,
         verbatim: &BTreeSet<String>,
     ) {
-        if self.given.len() >= MANY {
+        if self.given.len() >= PRUNE_THRESHOLD {
             self.given.retain(|_, given| verbatim.contains(&given.id));
             let given = &self.given;
             self.by_id.retain(|_, key| given.contains_key(key));
         }
-        let new = Given {
+        let new = DeliveredResult {
             id: id.to_owned(),
             content,
             marked: false,
@@ -151,7 +151,7 @@ mod tests {
         let mut deliveries = Deliveries::default();
         let all = ids(&["call_0"]);
         deliveries.given(key(1), "call_0", content, &all);
-        deliveries.reuses("call_0");
+        deliveries.forget_id("call_0");
         assert_eq!(mark(&mut deliveries, key(1), content, &all), None);
         deliveries.given(key(2), "call_0", content, &all);
         assert_eq!(
@@ -165,13 +165,15 @@ mod tests {
     fn no_more_is_remembered_than_can_be_read() {
         let content = Digest::of(b"content");
         let mut deliveries = Deliveries::default();
-        let last = format!("call {}", 2 * MANY - 1);
-        for number in 0..2 * MANY {
+        let last = format!("call {}", 2 * PRUNE_THRESHOLD - 1);
+        for number in 0..2 * PRUNE_THRESHOLD {
             let id = format!("call {number}");
             deliveries.given(key(number as u64), &id, content, &ids(&[&id]));
         }
-        assert!(deliveries.given.len() <= MANY && deliveries.by_id.len() <= MANY);
-        let newest = key(2 * MANY as u64 - 1);
+        assert!(
+            deliveries.given.len() <= PRUNE_THRESHOLD && deliveries.by_id.len() <= PRUNE_THRESHOLD
+        );
+        let newest = key(2 * PRUNE_THRESHOLD as u64 - 1);
         assert_eq!(
             mark(&mut deliveries, newest, content, &ids(&[&last])).as_deref(),
             Some(last.as_str())

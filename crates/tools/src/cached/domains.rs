@@ -33,22 +33,22 @@ impl Domains {
     /// No domains.
     pub(super) const NONE: Self = Self(Vec::new());
 
-    fn of(mut names: Vec<String>) -> Self {
+    fn new(mut names: Vec<String>) -> Self {
         names.sort_unstable();
         names.dedup();
         Self(names)
     }
 
     /// Converts to the names in an engine.
-    pub(super) fn called(self, engine: Lasting) -> Vec<Domain> {
+    pub(super) fn for_engine(self, engine: EngineLifetime) -> Vec<Domain> {
         let names = self.0.into_iter();
         match engine {
-            Lasting::Session => names.map(Domain::new).collect(),
-            Lasting::Longer => {
-                let mut folded: Vec<String> = names.map(|name| folded(&name)).collect();
-                folded.sort_unstable();
-                folded.dedup();
-                folded.into_iter().map(Domain::new).collect()
+            EngineLifetime::Session => names.map(Domain::new).collect(),
+            EngineLifetime::Persistent => {
+                let mut bucket: Vec<String> = names.map(|name| bucket(&name)).collect();
+                bucket.sort_unstable();
+                bucket.dedup();
+                bucket.into_iter().map(Domain::new).collect()
             }
         }
     }
@@ -56,15 +56,15 @@ impl Domains {
 
 /// The lifetime of the results in an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lasting {
+pub(super) enum EngineLifetime {
     /// The lifetime of a session.
     Session,
     /// Longer than the lifetime of this process.
-    Longer,
+    Persistent,
 }
 
 /// Maps a domain of a path to one of 65,536 names.
-fn folded(name: &str) -> String {
+fn bucket(name: &str) -> String {
     if !["path:", "entries:", "tree:"]
         .iter()
         .any(|kind| name.starts_with(kind))
@@ -79,7 +79,7 @@ fn folded(name: &str) -> String {
 }
 
 /// Returns the domains that a call with these reads joins.
-pub(super) fn joined(reads: &Extent, root: &Path) -> Domains {
+pub(super) fn joined_domains(reads: &Extent, root: &Path) -> Domains {
     let mut names = vec![name("workspace", root)];
     match reads {
         Extent::Unknown => {
@@ -108,12 +108,12 @@ pub(super) fn joined(reads: &Extent, root: &Path) -> Domains {
             }
         }
     }
-    Domains::of(names)
+    Domains::new(names)
 }
 
 /// Returns the domains that a call with these writes raises. Reads the file system: a directory that does not
 /// exist yet will be created, which changes the entries of its parent.
-pub(super) fn raised(writes: &Extent, root: &Path) -> Domains {
+pub(super) fn raised_domains(writes: &Extent, root: &Path) -> Domains {
     let mut names = Vec::new();
     match writes {
         Extent::Unknown => {
@@ -136,7 +136,7 @@ pub(super) fn raised(writes: &Extent, root: &Path) -> Domains {
             }
         }
     }
-    Domains::of(names)
+    Domains::new(names)
 }
 
 fn entries_read(path: &Path, names: &mut Vec<String>) {
@@ -218,19 +218,19 @@ mod tests {
 
     /// True if a write invalidates a read.
     fn meets(reads: &Extent, reads_in: &str, writes: &Extent, writes_in: &str) -> bool {
-        let joined = joined(reads, Path::new(reads_in));
-        let raised = raised(writes, Path::new(writes_in));
-        let meet = |lasting| {
-            let joined = joined.clone().called(lasting);
-            let raised = raised.clone();
-            raised
-                .called(lasting)
+        let joined_domains = joined_domains(reads, Path::new(reads_in));
+        let raised_domains = raised_domains(writes, Path::new(writes_in));
+        let meet = |engine_lifetime| {
+            let joined_domains = joined_domains.clone().for_engine(engine_lifetime);
+            let raised_domains = raised_domains.clone();
+            raised_domains
+                .for_engine(engine_lifetime)
                 .iter()
-                .any(|domain| joined.contains(domain))
+                .any(|domain| joined_domains.contains(domain))
         };
-        let exact = meet(Lasting::Session);
+        let exact = meet(EngineLifetime::Session);
         assert!(
-            !exact || meet(Lasting::Longer),
+            !exact || meet(EngineLifetime::Persistent),
             "folding leaves nothing out"
         );
         exact
@@ -276,13 +276,15 @@ mod tests {
         let mut all = std::collections::BTreeSet::new();
         for number in 0..40_000 {
             let writes = Extent::Known(vec![path(&format!("dir{}/file{number}", number % 97))]);
-            all.extend(raised(&writes, Path::new("/w")).called(Lasting::Longer));
+            all.extend(
+                raised_domains(&writes, Path::new("/w")).for_engine(EngineLifetime::Persistent),
+            );
         }
         assert!(all.len() <= 1 << 16, "{}", all.len());
         assert!(all.len() > 30_000, "they spread: {}", all.len());
-        assert_eq!(folded("path:/w/a"), "files:cd4d");
-        assert_eq!(folded("ltm"), "ltm");
-        assert_eq!(folded("workspace:/w"), "workspace:/w");
+        assert_eq!(bucket("path:/w/a"), "files:cd4d");
+        assert_eq!(bucket("ltm"), "ltm");
+        assert_eq!(bucket("workspace:/w"), "workspace:/w");
     }
 
     #[test]

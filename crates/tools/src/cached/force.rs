@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde_json::{Map, Value, json};
 
-use crate::tool::{About, Arguments, Context, Output, Tool};
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 
 /// The name of the argument.
-pub(super) const ARGUMENT: &str = "force";
+pub(super) const FORCE_ARGUMENT: &str = "force";
 
 /// A tool with the additional argument, as shown to models.
-pub(super) struct Forceable {
-    about: About,
+pub(super) struct ForceArgumentTool {
+    metadata: ToolMetadata,
     tool: Arc<dyn Tool>,
 }
 
-impl Forceable {
+impl ForceArgumentTool {
     pub(super) fn new(tool: &Arc<dyn Tool>) -> Self {
-        let mut about = tool.about().clone();
-        add_to(&mut about.parameters);
+        let mut metadata = tool.metadata().clone();
+        add_to(&mut metadata.parameters);
         Self {
-            about,
+            metadata,
             tool: Arc::clone(tool),
         }
     }
@@ -42,44 +42,44 @@ fn add_to(parameters: &mut Value) {
             "type": "boolean",
             "description": "Run it again and give the result in full, even if nothing seems to have changed.",
         });
-        properties.insert(ARGUMENT.to_owned(), force);
+        properties.insert(FORCE_ARGUMENT.to_owned(), force);
     }
 }
 
 /// Removes the argument; returns true if it requested a fresh result.
 pub(super) fn take(arguments: &mut Arguments) -> bool {
-    matches!(arguments.remove(ARGUMENT), Some(Value::Bool(true)))
+    matches!(arguments.remove(FORCE_ARGUMENT), Some(Value::Bool(true)))
 }
 
 #[async_trait]
-impl Tool for Forceable {
-    fn about(&self) -> &About {
-        &self.about
+impl Tool for ForceArgumentTool {
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
-        self.tool.effects(&without(arguments), context)
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
+        self.tool.effects(&without_force(arguments), context)
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
-        self.tool.touches(&without(arguments))
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
+        self.tool.resource_access(&without_force(arguments))
     }
 
-    fn implicit_inputs(&self, context: &Context) -> Value {
+    fn implicit_inputs(&self, context: &ToolContext) -> Value {
         self.tool.implicit_inputs(context)
     }
 
     fn concurrency_safe(&self, arguments: &Arguments) -> bool {
-        self.tool.concurrency_safe(&without(arguments))
+        self.tool.concurrency_safe(&without_force(arguments))
     }
 
-    async fn run(&self, mut arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, mut arguments: Arguments, context: &ToolContext) -> ToolOutput {
         take(&mut arguments);
         self.tool.run(arguments, context).await
     }
 }
 
-fn without(arguments: &Arguments) -> Arguments {
+fn without_force(arguments: &Arguments) -> Arguments {
     let mut arguments = arguments.clone();
     take(&mut arguments);
     arguments

@@ -5,17 +5,17 @@
 //! domains that the call joins, and the time and conditions under which its result may be replayed. The
 //! engine does everything else: time to live, single-flight, validation, bounds, accounting.
 
+mod cacheability;
 mod counters;
 mod defaults;
 mod deliveries;
 mod domains;
 mod force;
-mod kept;
 mod perform;
 mod sessions;
 mod settings;
-mod standing;
-mod writers;
+mod stored_result;
+mod write_notifier;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,21 +27,21 @@ use cachalot_model::ToolDefinition;
 
 use crate::registry::{Registry, RegistryError, schedule};
 use crate::tool::Tool;
-use crate::toolbox::{Answer, Batch, Call, Prepared, Toolbox};
+use crate::toolbox::{BatchContext, PreparedCall, ToolCall, ToolCallResult, Toolbox};
 
 pub use counters::{CacheStats, Counters};
-pub use settings::{Delivery, Settings, Sharing};
-pub use writers::Writers;
+pub use settings::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
+pub use write_notifier::WriteNotifier;
 
-use domains::Lasting;
-use sessions::Sessions;
-use standing::Profile;
-use writers::Enrolled;
+use cacheability::ToolProfile;
+use domains::EngineLifetime;
+use sessions::SessionCaches;
+use write_notifier::EngineRegistration;
 
 /// Dependencies of the tool cache, which would otherwise be global.
-pub struct Options {
+pub struct CachedToolsOptions {
     /// The settings.
-    pub settings: Settings,
+    pub settings: ToolCacheSettings,
     /// The caching mode of the command line, which overrides the settings.
     pub mode: Mode,
     /// The ledger that accounts for calls.
@@ -59,25 +59,25 @@ pub struct Options {
     pub user: String,
     /// The registry of engines to notify of writes, shared by all code in this process that works on the same
     /// files.
-    pub writers: Writers,
+    pub write_notifier: WriteNotifier,
 }
 
 /// Dependencies of sessions.
-struct Origins {
+struct CacheDependencies {
     ledger: Ledger,
     clock: Arc<dyn Clock>,
     seals: Arc<Seals>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
-    persistent: Option<(Cache, Enrolled)>,
+    persistent: Option<(Cache, EngineRegistration)>,
     user: String,
-    writers: Writers,
+    write_notifier: WriteNotifier,
 }
 
-struct Shared {
-    settings: Settings,
+struct CachedToolsInner {
+    settings: ToolCacheSettings,
     mode: Mode,
-    origins: Origins,
-    sessions: Sessions,
+    dependencies: CacheDependencies,
+    sessions: SessionCaches,
 }
 
 /// A toolbox that answers repeated calls of read-only tools from cached results, for as long as the tool
@@ -85,10 +85,10 @@ struct Shared {
 /// writes to the other engines. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct CachedTools {
-    shared: Arc<Shared>,
+    shared: Arc<CachedToolsInner>,
     /// The tools as shown to models: with `force` where it has an effect.
     shown: Registry,
-    profiles: Arc<HashMap<String, Profile>>,
+    profiles: Arc<HashMap<String, ToolProfile>>,
 }
 
 impl CachedTools {
@@ -96,8 +96,8 @@ impl CachedTools {
     ///
     /// # Errors
     /// If a tool's schema cannot take the additional argument; otherwise none that the registry did not have.
-    pub fn new(registry: &Registry, options: Options) -> Result<Self, RegistryError> {
-        let Options {
+    pub fn new(registry: &Registry, options: CachedToolsOptions) -> Result<Self, RegistryError> {
+        let CachedToolsOptions {
             settings,
             mode,
             ledger,
@@ -106,23 +106,23 @@ impl CachedTools {
             log,
             persistent,
             user,
-            writers,
+            write_notifier,
         } = options;
         let narrowed = match settings.scope {
-            Sharing::Session => None,
+            ToolCacheScope::Session => None,
             _ if persistent.is_none() => Some("there is no memory that would keep them longer"),
             // An empty user name would share results between unknown users.
-            Sharing::User if user.trim().is_empty() => Some("nobody says who the user is"),
-            Sharing::Workspace | Sharing::User => None,
+            ToolCacheScope::User if user.trim().is_empty() => Some("nobody says who the user is"),
+            ToolCacheScope::Workspace | ToolCacheScope::User => None,
         };
         if let Some(why) = narrowed.filter(|_| settings.enabled) {
             log(&format!(
                 "tool results are kept for their session only: {why}"
             ));
         }
-        let origins = Origins {
+        let dependencies = CacheDependencies {
             persistent: persistent.map(|engine| {
-                let enrolled = writers.enrol(&engine, Lasting::Longer);
+                let enrolled = write_notifier.register(&engine, EngineLifetime::Persistent);
                 (engine, enrolled)
             }),
             ledger,
@@ -130,13 +130,13 @@ impl CachedTools {
             seals,
             log,
             user,
-            writers,
+            write_notifier,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(CachedToolsInner {
             settings,
             mode,
-            origins,
-            sessions: Sessions::default(),
+            dependencies,
+            sessions: SessionCaches::default(),
         });
         let this = Self::over(shared, registry)?;
         this.warn_of_lifetimes();
@@ -152,23 +152,23 @@ impl CachedTools {
         Self::over(Arc::clone(&self.shared), registry)
     }
 
-    fn over(shared: Arc<Shared>, registry: &Registry) -> Result<Self, RegistryError> {
-        let profiles: HashMap<String, Profile> = registry
+    fn over(shared: Arc<CachedToolsInner>, registry: &Registry) -> Result<Self, RegistryError> {
+        let profiles: HashMap<String, ToolProfile> = registry
             .tools()
             .map(|tool| {
-                let profile = Profile::of(tool, &shared.settings.ttl);
-                (tool.about().name.clone(), profile)
+                let profile = ToolProfile::new(tool, &shared.settings.ttl);
+                (tool.metadata().name.clone(), profile)
             })
             .collect();
         let forceable = |tool: &Arc<dyn Tool>| {
             profiles
-                .get(&tool.about().name)
+                .get(&tool.metadata().name)
                 .is_some_and(|profile| profile.takes_force)
         };
         let shown = if shared.settings.enabled && registry.tools().any(forceable) {
             let tools = registry.tools().map(|tool| -> Arc<dyn Tool> {
                 if forceable(tool) {
-                    Arc::new(force::Forceable::new(tool))
+                    Arc::new(force::ForceArgumentTool::new(tool))
                 } else {
                     Arc::clone(tool)
                 }
@@ -190,12 +190,14 @@ impl CachedTools {
             return;
         }
         for tool in self.shared.settings.ttl.keys() {
-            match self.profiles.get(tool).map(|profile| profile.standing) {
-                Some(standing::Standing::Never(why)) => (self.shared.origins.log)(&format!(
-                    "`cacheToolResultsTtl` names `{tool}`, whose results are never kept: {why}"
-                )),
+            match self.profiles.get(tool).map(|profile| profile.cacheability) {
+                Some(cacheability::Cacheability::Never(why)) => {
+                    (self.shared.dependencies.log)(&format!(
+                        "`cacheToolResultsTtl` names `{tool}`, whose results are never kept: {why}"
+                    ))
+                }
                 Some(_) => {}
-                None => (self.shared.origins.log)(&format!(
+                None => (self.shared.dependencies.log)(&format!(
                     "`cacheToolResultsTtl` names `{tool}`, and there is no such tool (yet)"
                 )),
             }
@@ -217,7 +219,7 @@ impl CachedTools {
     /// Drops the cached results of a session: logs `Tool cache stats: 14/20 hits (70%)` if there were any
     /// calls, and resets the statistics. Results that are shared beyond the session stay.
     pub fn clear(&self, session: &str) {
-        self.shared.sessions.end(session, &self.shared.origins);
+        self.shared.sessions.end(session, &self.shared.dependencies);
     }
 }
 
@@ -227,13 +229,13 @@ impl Toolbox for CachedTools {
         self.shown.definitions()
     }
 
-    fn prepare(&self, call: Call) -> Prepared {
+    fn prepare(&self, call: ToolCall) -> PreparedCall {
         self.shown.prepare(call)
     }
 
-    async fn run(&self, calls: Vec<Prepared>, batch: &Batch) -> Vec<Answer> {
+    async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
         let shared = &self.shared;
-        if !shared.settings.enabled && shared.origins.writers.is_empty() {
+        if !shared.settings.enabled && shared.dependencies.write_notifier.is_empty() {
             return self.shown.run(calls, batch).await;
         }
         schedule(

@@ -10,27 +10,29 @@ use cachalot_model::Block;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::cacheability::{Cacheability, ToolProfile};
 use super::counters::bypass;
 use super::deliveries::marker;
-use super::kept::{self, failure};
-use super::sessions::{Session, text_of};
-use super::settings::Delivery;
-use super::standing::{Profile, Standing};
+use super::sessions::{SessionCache, path_text};
+use super::settings::RepeatDelivery;
+use super::stored_result::{self, failure};
 use super::{CachedTools, defaults, force};
-use crate::registry::{built_from, expires, lifetime, refuse, run_guarded};
-use crate::tool::{Arguments, Context, Output};
-use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox as _, Verdict};
+use crate::registry::{expires, lifetime, refuse, result_witnesses, run_guarded};
+use crate::tool::{Arguments, ToolContext, ToolOutput};
+use crate::toolbox::{
+    BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult, Toolbox as _,
+};
 
 /// The version of inputs and stored results: when it is raised, older results are never found.
-const FORMAT: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// A result and its origin.
-struct Done {
-    output: Output,
-    how: Answered,
+struct CallAnswer {
+    output: ToolOutput,
+    outcome: CallOutcome,
     saved: Spend,
     /// The key and the digest of the result, if a marker may replace it.
-    known_as: Option<(cache::Key, Digest)>,
+    delivery_key: Option<(cache::Key, Digest)>,
     /// The witnesses of the result: first those that were recorded, finally those that are known to be
     /// complete.
     witnesses: Witnesses,
@@ -38,51 +40,57 @@ struct Done {
     expires: Option<Millis>,
 }
 
-impl Done {
+impl CallAnswer {
     /// Creates the result of a run with its recorded witnesses.
-    fn ran(output: Output, why: Option<String>, witnesses: Witnesses) -> Self {
+    fn from_run(output: ToolOutput, why: Option<String>, witnesses: Witnesses) -> Self {
         Self {
             output,
-            how: Answered::Ran(why),
+            outcome: CallOutcome::Ran(why),
             saved: Spend::default(),
-            known_as: None,
+            delivery_key: None,
             witnesses,
             expires: None,
         }
     }
 
     /// Sets the expiry.
-    fn until(self, expires: Option<Millis>) -> Self {
+    fn with_expiry(self, expires: Option<Millis>) -> Self {
         Self { expires, ..self }
     }
 }
 
 impl CachedTools {
     /// Answers one call, and notifies the watcher.
-    pub(super) async fn perform(&self, prepared: Prepared, batch: &Batch) -> Answer {
-        let Prepared { call, verdict } = prepared;
-        batch.watcher.began(&call);
-        let verdict = match batch.context.denial(&call.name) {
-            Some(output) => Verdict::Refused(output),
-            None => verdict,
+    pub(super) async fn perform(
+        &self,
+        prepared: PreparedCall,
+        batch: &BatchContext,
+    ) -> ToolCallResult {
+        let PreparedCall { call, preparation } = prepared;
+        batch.observer.call_started(&call);
+        let preparation = match batch.context.denial(&call.name) {
+            Some(output) => Preparation::Refused(output),
+            None => preparation,
         };
-        let answer = match (verdict, self.profiles.get(&call.name)) {
-            (Verdict::Refused(output), _) => refuse(call, output),
+        let answer = match (preparation, self.profiles.get(&call.name)) {
+            (Preparation::Refused(output), _) => refuse(call, output),
             // The call was prepared before the tool was removed.
-            (Verdict::Ready { .. }, None) => {
-                let output = match self.shown.prepare(call.clone()).verdict {
-                    Verdict::Refused(output) => output,
-                    Verdict::Ready { .. } => Output::error("there is no such tool any more"),
+            (Preparation::Ready { .. }, None) => {
+                let output = match self.shown.prepare(call.clone()).preparation {
+                    Preparation::Refused(output) => output,
+                    Preparation::Ready { .. } => {
+                        ToolOutput::error("there is no such tool any more")
+                    }
                 };
                 refuse(call, output)
             }
-            (Verdict::Ready { arguments, .. }, Some(profile)) => {
+            (Preparation::Ready { arguments, .. }, Some(profile)) => {
                 let began = Instant::now();
                 let done = self.answer(&call, profile, arguments, batch).await;
-                Answer {
+                ToolCallResult {
                     call,
                     output: done.output,
-                    how: done.how,
+                    outcome: done.outcome,
                     elapsed: began.elapsed(),
                     saved: done.saved,
                     witnesses: done.witnesses,
@@ -90,40 +98,40 @@ impl CachedTools {
                 }
             }
         };
-        batch.watcher.ended(&answer);
+        batch.observer.call_finished(&answer);
         answer
     }
 
     async fn answer(
         &self,
-        call: &Call,
-        profile: &Profile,
+        call: &ToolCall,
+        profile: &ToolProfile,
         mut arguments: Arguments,
-        batch: &Batch,
-    ) -> Done {
+        batch: &BatchContext,
+    ) -> CallAnswer {
         let shared = &self.shared;
         let context = &batch.context;
         let forced = shared.settings.enabled && profile.takes_force && force::take(&mut arguments);
         let effects = profile.tool.effects(&arguments, context);
         if !shared.settings.enabled {
-            let work = Work {
+            let work = ToolRun {
                 tools: self,
                 profile,
                 effects: &effects,
             };
-            let (output, noted) = work.run_apart(arguments, context).await;
-            let witnesses = built_from(profile.tool.about(), &effects, &output, noted);
+            let (output, noted) = work.run_with_own_witness(arguments, context).await;
+            let witnesses = result_witnesses(profile.tool.metadata(), &effects, &output, noted);
             let expires = expires(&output, lifetime(&*profile.tool), context.clock.now());
-            return Done::ran(output, None, witnesses).until(expires);
+            return CallAnswer::from_run(output, None, witnesses).with_expiry(expires);
         }
-        let session = shared.sessions.of(
+        let session = shared.sessions.get_or_create(
             &context.session,
             context.workspace.root(),
             &shared.settings,
-            &shared.origins,
+            &shared.dependencies,
         );
-        let asking = Asking {
-            work: Work {
+        let asking = CachedCall {
+            work: ToolRun {
                 tools: self,
                 profile,
                 effects: &effects,
@@ -133,39 +141,44 @@ impl CachedTools {
             context,
             forced,
         };
-        session.deliveries().reuses(&call.id);
-        let done = asking.vouch(asking.answer(arguments).await);
+        session.deliveries().forget_id(&call.id);
+        let done = asking.verify_witnesses(asking.answer(arguments).await);
         asking.deliver(done, call, batch)
     }
 }
 
 /// The input of a call: everything that can change its result, and nothing else.
-fn input(profile: &Profile, arguments: &Arguments, context: &Context) -> Canonical {
-    let about = profile.tool.about();
+fn input(profile: &ToolProfile, arguments: &Arguments, context: &ToolContext) -> Canonical {
+    let metadata = profile.tool.metadata();
     let input = json!({
-        "format": FORMAT,
+        "format": FORMAT_VERSION,
         "origin": profile.origin,
-        "version": about.version,
+        "version": metadata.version,
         "schema": profile.schema,
-        "workspace": text_of(context.workspace.root()),
+        "workspace": path_text(context.workspace.root()),
         "implicit": profile.tool.implicit_inputs(context),
-        "arguments": defaults::filled_in(arguments, &about.parameters),
+        "arguments": defaults::with_defaults(arguments, &metadata.parameters),
     });
     Canonical::sealed(&input, &context.seals)
 }
 
 /// A run of a tool.
 #[derive(Clone, Copy)]
-struct Work<'a> {
+struct ToolRun<'a> {
     tools: &'a CachedTools,
-    profile: &'a Profile,
+    profile: &'a ToolProfile,
     effects: &'a Effects,
 }
 
-impl Work<'_> {
+impl ToolRun<'_> {
     /// Runs the tool; if it writes, all engines are notified before and after.
-    async fn run(self, arguments: Arguments, context: &Context, witness: Witness) -> Output {
-        let context = Context {
+    async fn run(
+        self,
+        arguments: Arguments,
+        context: &ToolContext,
+        witness: Witness,
+    ) -> ToolOutput {
+        let context = ToolContext {
             witness,
             ..context.clone()
         };
@@ -173,16 +186,21 @@ impl Work<'_> {
         if self.effects.writes.is_nothing() {
             return running.await;
         }
-        let raised = super::domains::raised(&self.effects.writes, context.workspace.root());
-        let writers = &self.tools.shared.origins.writers;
-        let write = writers.begin(raised).await;
+        let raised_domains =
+            super::domains::raised_domains(&self.effects.writes, context.workspace.root());
+        let write_notifier = &self.tools.shared.dependencies.write_notifier;
+        let write = write_notifier.begin(raised_domains).await;
         let output = running.await;
         write.end().await;
         output
     }
 
     /// Runs the tool with a witness of its own.
-    async fn run_apart(self, arguments: Arguments, context: &Context) -> (Output, Witnesses) {
+    async fn run_with_own_witness(
+        self,
+        arguments: Arguments,
+        context: &ToolContext,
+    ) -> (ToolOutput, Witnesses) {
         let witness = Witness::default();
         let output = self.run(arguments, context, witness.clone()).await;
         (output, witness.witnesses())
@@ -190,57 +208,57 @@ impl Work<'_> {
 }
 
 /// A call to the engine.
-struct Asking<'a> {
-    work: Work<'a>,
-    session: &'a Arc<Session>,
+struct CachedCall<'a> {
+    work: ToolRun<'a>,
+    session: &'a Arc<SessionCache>,
     input: Canonical,
-    context: &'a Context,
+    context: &'a ToolContext,
     forced: bool,
 }
 
-impl Asking<'_> {
+impl CachedCall<'_> {
     fn call(&self) -> cache::Call<'_> {
         cache::Call {
             kind: Kind::Tool,
             scope: &self.session.scope,
-            name: &self.work.profile.tool.about().name,
+            name: &self.work.profile.tool.metadata().name,
             input: &self.input,
         }
     }
 
     /// The reason if the call must not use the cache.
     fn bypass(&self) -> Option<&'static str> {
-        match self.work.profile.standing {
-            Standing::Never(why) => Some(why),
+        match self.work.profile.cacheability {
+            Cacheability::Never(why) => Some(why),
             _ if !self.work.effects.writes.is_nothing() => Some(bypass::MAY_WRITE),
             _ => None,
         }
     }
 
     fn policy(&self) -> Policy {
-        let standing = self.work.profile.standing;
+        let cacheability = self.work.profile.cacheability;
         let shared = &self.work.tools.shared;
         Policy {
             mode: match shared.mode {
                 Mode::On if self.forced => Mode::Refresh,
                 mode => mode,
             },
-            ttl: standing.ttl(),
+            ttl: cacheability.ttl(),
             join: if self.shares_runs() {
                 Join::Process
             } else {
                 Join::Alone
             },
             max_bytes: shared.settings.max_bytes,
-            domains: standing
+            domains: cacheability
                 .domains(self.work.effects, self.context)
-                .called(self.session.lasting),
-            ..self.accounted()
+                .for_engine(self.session.engine_lifetime),
+            ..self.accounting_policy()
         }
     }
 
     /// A policy that only contains the session of the call.
-    fn accounted(&self) -> Policy {
+    fn accounting_policy(&self) -> Policy {
         let session = self.context.session.as_str();
         Policy {
             session: (!session.is_empty()).then(|| session.into()),
@@ -253,7 +271,7 @@ impl Asking<'_> {
     /// this user only.
     fn shares_runs(&self) -> bool {
         let profile = self.work.profile;
-        profile.standing != Standing::IfStated
+        profile.cacheability != Cacheability::IfStated
             && (profile.is_built_in() || !self.is_shared_with_others())
     }
 
@@ -264,7 +282,7 @@ impl Asking<'_> {
         )
     }
 
-    async fn answer(&self, arguments: Arguments) -> Done {
+    async fn answer(&self, arguments: Arguments) -> CallAnswer {
         if let Some(why) = self.bypass() {
             return self.bypassed(arguments, why).await;
         }
@@ -272,18 +290,18 @@ impl Asking<'_> {
         loop {
             match self.session.engine.begin(&self.call(), &policy).await {
                 Err(miss) => {
-                    let output = Output::error(miss.to_string());
+                    let output = ToolOutput::error(miss.to_string());
                     let why = Some(miss.reason.to_string());
-                    return Done::ran(output, why, Witnesses::unknown("it did not run"));
+                    return CallAnswer::from_run(output, why, Witnesses::unknown("it did not run"));
                 }
                 Ok(Begun::Run(ticket)) => return self.lead(arguments, ticket).await,
                 Ok(Begun::Served(outcome)) => {
                     let coalesced = outcome.how == How::Coalesced;
-                    if coalesced && !is_as_good_as_ones_own(&outcome.settled().await) {
+                    if coalesced && !is_current_for_follower(&outcome.settled().await) {
                         policy.join = Join::Alone;
                         continue;
                     }
-                    match kept::read(&outcome.body).await {
+                    match stored_result::read(&outcome.body).await {
                         Ok(output) => return self.served(output, &outcome).await,
                         // An entry that cannot be decoded has to be replaced.
                         Err(_) => policy.mode = Mode::Refresh,
@@ -294,12 +312,15 @@ impl Asking<'_> {
     }
 
     /// Runs a call without a lookup; it gets a ledger row like any call.
-    async fn bypassed(&self, arguments: Arguments, why: &str) -> Done {
+    async fn bypassed(&self, arguments: Arguments, why: &str) -> CallAnswer {
         let reason = Reason::Declined(why.to_owned());
         let engine = &self.session.engine;
-        let ticket = engine.bypass(&self.call(), &self.accounted(), reason);
+        let ticket = engine.bypass(&self.call(), &self.accounting_policy(), reason);
         self.count(|counters| counters.bypassed(why));
-        let (output, noted) = self.work.run_apart(arguments, self.context).await;
+        let (output, noted) = self
+            .work
+            .run_with_own_witness(arguments, self.context)
+            .await;
         let spent = Spend::one(ticket.elapsed());
         if output.is_error {
             ticket.fail(failure(&output)).await;
@@ -309,14 +330,14 @@ impl Asking<'_> {
         }
         let tool = &*self.work.profile.tool;
         let expires = expires(&output, lifetime(tool), self.context.clock.now());
-        Done::ran(output, None, noted).until(expires)
+        CallAnswer::from_run(output, None, noted).with_expiry(expires)
     }
 
     /// Runs the tool on behalf of all callers of the same call.
-    async fn lead(&self, arguments: Arguments, mut ticket: Ticket) -> Done {
+    async fn lead(&self, arguments: Arguments, mut ticket: Ticket) -> CallAnswer {
         let reason = ticket.how().reason().cloned();
-        let standing = self.work.profile.standing;
-        if standing != Standing::IfStated {
+        let cacheability = self.work.profile.cacheability;
+        if cacheability != Cacheability::IfStated {
             self.count_run(reason.as_ref());
         }
         let witness = ticket.witness().clone();
@@ -330,7 +351,7 @@ impl Asking<'_> {
         if output.is_error {
             let settled = ticket.fail(failure(&output)).await;
             self.count_end(reason.as_ref(), &settled);
-            return Done::ran(output, why, noted);
+            return CallAnswer::from_run(output, why, noted);
         }
         if let Some(lifetime) = output.lifetime {
             ticket.expire_within(lifetime);
@@ -338,30 +359,30 @@ impl Asking<'_> {
         let keep = if output.private && self.is_shared_with_others() {
             Err(Reason::Declined("it is for this user alone".to_owned()))
         } else {
-            standing.keeps(&output, self.work.effects, &witness)
+            cacheability.check_storable(&output, self.work.effects, &witness)
         };
-        let (value, keep) = match kept::encode(&output) {
+        let (value, keep) = match stored_result::encode(&output) {
             Ok(value) => (value, keep),
             Err(why) => (bytes::Bytes::new(), Err(Reason::Declined(why))),
         };
-        let known_as = self.known_as(&value);
-        let expires = expires(&output, standing.ttl(), self.context.clock.now());
+        let delivery_key = self.delivery_key(&value);
+        let expires = expires(&output, cacheability.ttl(), self.context.clock.now());
         let product = Product {
             keep,
             ..Product::kept(value, spent)
         };
         let settled = ticket.finish(product).await;
         self.count_end(reason.as_ref(), &settled);
-        Done {
-            known_as,
-            ..Done::ran(output, why, noted).until(expires)
+        CallAnswer {
+            delivery_key,
+            ..CallAnswer::from_run(output, why, noted).with_expiry(expires)
         }
     }
 
     /// Returns an answer of the engine.
-    async fn served(&self, output: Output, outcome: &cache::Outcome) -> Done {
+    async fn served(&self, output: ToolOutput, outcome: &cache::Outcome) -> CallAnswer {
         let coalesced = outcome.how == How::Coalesced;
-        let bytes = size_of(&output.content);
+        let bytes = content_bytes(&output.content);
         self.count(|counters| {
             if coalesced {
                 counters.coalesced += 1;
@@ -370,53 +391,58 @@ impl Asking<'_> {
             }
             counters.bytes_served += bytes;
         });
-        let known_as = match outcome.body.whole().await {
-            Ok(value) => self.known_as(&value),
+        let delivery_key = match outcome.body.whole().await {
+            Ok(value) => self.delivery_key(&value),
             Err(_) => None,
         };
         let settled = outcome.settled().await;
         let now = self.context.clock.now();
-        Done {
+        CallAnswer {
             // A result that could not be stored has no expiry in the engine.
             expires: (settled.expires)
-                .or_else(|| expires(&output, self.work.profile.standing.ttl(), now)),
+                .or_else(|| expires(&output, self.work.profile.cacheability.ttl(), now)),
             output,
-            how: if coalesced {
-                Answered::Coalesced
+            outcome: if coalesced {
+                CallOutcome::Coalesced
             } else {
-                Answered::Hit
+                CallOutcome::Hit
             },
             saved: settled.saved,
-            known_as,
+            delivery_key,
             witnesses: outcome.witnesses(),
         }
     }
 
     /// Replaces the recorded witnesses by those that are known to be complete. A result with a configured
     /// lifetime gets unknown witnesses, so that results built from it do not outlive it.
-    fn vouch(&self, done: Done) -> Done {
-        let Work {
+    fn verify_witnesses(&self, done: CallAnswer) -> CallAnswer {
+        let ToolRun {
             profile, effects, ..
         } = self.work;
-        let witnesses = match profile.standing.ttl() {
+        let witnesses = match profile.cacheability.ttl() {
             Some(_) => Witnesses::unknown("its results last for a time only"),
-            None => built_from(profile.tool.about(), effects, &done.output, done.witnesses),
+            None => result_witnesses(
+                profile.tool.metadata(),
+                effects,
+                &done.output,
+                done.witnesses,
+            ),
         };
-        Done { witnesses, ..done }
+        CallAnswer { witnesses, ..done }
     }
 
-    fn known_as(&self, value: &[u8]) -> Option<(cache::Key, Digest)> {
-        let marks = self.work.tools.shared.settings.delivery == Delivery::Marker;
+    fn delivery_key(&self, value: &[u8]) -> Option<(cache::Key, Digest)> {
+        let marks = self.work.tools.shared.settings.delivery == RepeatDelivery::Marker;
         marks.then(|| (cache::Key::of(&self.call()), Digest::of(value)))
     }
 
     /// Returns the result in full, or a marker if the conversation contains it already.
-    fn deliver(&self, mut done: Done, call: &Call, batch: &Batch) -> Done {
-        let Some((key, content)) = done.known_as.take() else {
+    fn deliver(&self, mut done: CallAnswer, call: &ToolCall, batch: &BatchContext) -> CallAnswer {
+        let Some((key, content)) = done.delivery_key.take() else {
             return done;
         };
         let mut deliveries = self.session.deliveries();
-        let size = size_of(&done.output.content);
+        let size = content_bytes(&done.output.content);
         if !self.forced
             && let Some(note) = deliveries.mark(&key, content, &batch.verbatim, |id| {
                 let note = marker(&call.name, id, self.work.profile.takes_force);
@@ -445,7 +471,7 @@ impl Asking<'_> {
     /// Counts a finished run. Only now is it known if the result states its lifetime: if not, the lookup was
     /// pointless, and the call counts as a bypass.
     fn count_end(&self, reason: Option<&Reason>, settled: &Settled) {
-        let waits_for_a_word = self.work.profile.standing == Standing::IfStated;
+        let waits_for_a_word = self.work.profile.cacheability == Cacheability::IfStated;
         match &settled.stored {
             Ok(_) if waits_for_a_word => self.count_run(reason),
             Ok(_) => {}
@@ -456,19 +482,19 @@ impl Asking<'_> {
 
     fn count(&self, count: impl FnOnce(&mut super::Counters)) {
         self.session
-            .count(&self.work.profile.tool.about().name, count);
+            .count(&self.work.profile.tool.metadata().name, count);
     }
 }
 
 /// True if a caller that waited for a run may use its answer: only if the check at its end found that nothing
 /// that it was built from had changed. A tool that opened a file before the caller asked, and then failed or
 /// recorded its reads too late, may return an outdated answer. Failures are therefore not shared, either.
-fn is_as_good_as_ones_own(settled: &Settled) -> bool {
+fn is_current_for_follower(settled: &Settled) -> bool {
     matches!(settled.stored, Ok(_) | Err(Reason::HoldsSecret))
 }
 
 /// The size of a result in a conversation, in bytes.
-fn size_of(content: &[Block]) -> u64 {
+fn content_bytes(content: &[Block]) -> u64 {
     let size = |block: &Block| match block {
         Block::Text { text, .. } => text.len(),
         Block::Image(image) => match &image.source {

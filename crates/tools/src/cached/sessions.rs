@@ -7,69 +7,76 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cachalot_cache::{Bounds, Cache, Options, Scope};
 use cachalot_memory::in_process::InProcessMemory;
 
-use super::Origins;
-use super::counters::{CacheStats, Counters, Tallies};
+use super::CacheDependencies;
+use super::counters::{CacheStats, Counters, SessionCounters};
 use super::deliveries::Deliveries;
-use super::domains::Lasting;
-use super::settings::{Settings, Sharing};
-use super::writers::Enrolled;
+use super::domains::EngineLifetime;
+use super::settings::{ToolCacheScope, ToolCacheSettings};
+use super::write_notifier::EngineRegistration;
 
 /// Maximum number of sessions with cached results; the least recently used ones are dropped.
-const MOST_SESSIONS: usize = 256;
+const MAX_SESSIONS: usize = 256;
 
 /// The cache of a session.
-pub(super) struct Session {
+pub(super) struct SessionCache {
     /// The root of the session's workspace.
     root: PathBuf,
     /// The engine that stores its results.
     pub(super) engine: Cache,
     /// The lifetime of results in the engine.
-    pub(super) lasting: Lasting,
+    pub(super) engine_lifetime: EngineLifetime,
     /// The scope in which the results are shared.
     pub(super) scope: Scope,
-    tallies: Arc<Mutex<Tallies>>,
+    session_counters: Arc<Mutex<SessionCounters>>,
     deliveries: Mutex<Deliveries>,
     /// Notifies the engine of writes during the session.
-    _enrolled: Option<Enrolled>,
+    _registration: Option<EngineRegistration>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Session {
-    fn new(name: &str, root: &Path, settings: &Settings, origins: &Origins) -> Self {
-        let tallies = Arc::<Mutex<Tallies>>::default();
-        let (engine, scope, enrolled) = match (&origins.persistent, settings.scope) {
-            (Some((engine, _)), Sharing::Workspace) => {
-                (engine.clone(), Scope::Workspace(text_of(root)), None)
+impl SessionCache {
+    fn new(
+        name: &str,
+        root: &Path,
+        settings: &ToolCacheSettings,
+        dependencies: &CacheDependencies,
+    ) -> Self {
+        let session_counters = Arc::<Mutex<SessionCounters>>::default();
+        let (engine, scope, enrolled) = match (&dependencies.persistent, settings.scope) {
+            (Some((engine, _)), ToolCacheScope::Workspace) => {
+                (engine.clone(), Scope::Workspace(path_text(root)), None)
             }
-            (Some((engine, _)), Sharing::User) if !origins.user.trim().is_empty() => {
-                (engine.clone(), Scope::User(origins.user.clone()), None)
+            (Some((engine, _)), ToolCacheScope::User) if !dependencies.user.trim().is_empty() => {
+                (engine.clone(), Scope::User(dependencies.user.clone()), None)
             }
             _ => {
-                let engine = own_engine(settings, origins, &tallies);
-                let enrolled = origins.writers.enrol(&engine, Lasting::Session);
+                let engine = session_engine(settings, dependencies, &session_counters);
+                let enrolled = dependencies
+                    .write_notifier
+                    .register(&engine, EngineLifetime::Session);
                 (engine, Scope::Session(name.to_owned()), Some(enrolled))
             }
         };
         Self {
             root: root.to_owned(),
-            lasting: match &enrolled {
-                Some(_) => Lasting::Session,
-                None => Lasting::Longer,
+            engine_lifetime: match &enrolled {
+                Some(_) => EngineLifetime::Session,
+                None => EngineLifetime::Persistent,
             },
             engine,
             scope,
-            tallies,
+            session_counters,
             deliveries: Mutex::default(),
-            _enrolled: enrolled,
+            _registration: enrolled,
         }
     }
 
     /// Updates the statistics of a tool.
     pub(super) fn count(&self, tool: &str, count: impl FnOnce(&mut Counters)) {
-        lock(&self.tallies).count(tool, count);
+        lock(&self.session_counters).count(tool, count);
     }
 
     pub(super) fn deliveries(&self) -> MutexGuard<'_, Deliveries> {
@@ -78,29 +85,35 @@ impl Session {
 }
 
 /// Creates an engine for one session, over a store that is dropped with it.
-fn own_engine(settings: &Settings, origins: &Origins, tallies: &Arc<Mutex<Tallies>>) -> Cache {
+fn session_engine(
+    settings: &ToolCacheSettings,
+    dependencies: &CacheDependencies,
+    session_counters: &Arc<Mutex<SessionCounters>>,
+) -> Cache {
     let engine = Cache::exact(Options {
-        memory: Some(Arc::new(InProcessMemory::new(Arc::clone(&origins.clock)))),
-        ledger: origins.ledger.clone(),
-        clock: Arc::clone(&origins.clock),
-        seals: Arc::clone(&origins.seals),
+        memory: Some(Arc::new(InProcessMemory::new(Arc::clone(
+            &dependencies.clock,
+        )))),
+        ledger: dependencies.ledger.clone(),
+        clock: Arc::clone(&dependencies.clock),
+        seals: Arc::clone(&dependencies.seals),
         bounds: Bounds {
             entries: settings.max_size,
             bytes: settings.max_bytes,
             // The store is as fast as the front; the front is only for decoded results.
             front_bytes: settings.max_bytes.saturating_mul(3),
         },
-        warn: Arc::clone(&origins.log),
+        warn: Arc::clone(&dependencies.log),
     });
-    let tallies = Arc::clone(tallies);
+    let session_counters = Arc::clone(session_counters);
     engine.tell_of_evictions(move |tool| {
-        lock(&tallies).count(tool, |counters| counters.evicted += 1);
+        lock(&session_counters).count(tool, |counters| counters.evicted += 1);
     });
     engine
 }
 
 /// Converts a path to text, injectively.
-pub(super) fn text_of(path: &Path) -> String {
+pub(super) fn path_text(path: &Path) -> String {
     match path.to_str() {
         Some(text) => text.to_owned(),
         // Quoted, which no absolute path is.
@@ -110,25 +123,25 @@ pub(super) fn text_of(path: &Path) -> String {
 
 /// All sessions with a cache.
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<Table>);
+pub(super) struct SessionCaches(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    sessions: HashMap<String, (Arc<Session>, u64)>,
+    sessions: HashMap<String, (Arc<SessionCache>, u64)>,
     /// Number of session lookups, as a clock for last uses.
     uses: u64,
 }
 
-impl Sessions {
+impl SessionCaches {
     /// Returns the session of this name in this workspace. A session that changes its workspace starts with
     /// an empty cache.
-    pub(super) fn of(
+    pub(super) fn get_or_create(
         &self,
         name: &str,
         root: &Path,
-        settings: &Settings,
-        origins: &Origins,
-    ) -> Arc<Session> {
+        settings: &ToolCacheSettings,
+        dependencies: &CacheDependencies,
+    ) -> Arc<SessionCache> {
         let mut table = lock(&self.0);
         table.uses += 1;
         let uses = table.uses;
@@ -138,45 +151,45 @@ impl Sessions {
             *used = uses;
             return Arc::clone(session);
         }
-        let session = Arc::new(Session::new(name, root, settings, origins));
+        let session = Arc::new(SessionCache::new(name, root, settings, dependencies));
         let left = table
             .sessions
             .insert(name.to_owned(), (Arc::clone(&session), uses));
-        let oldest = (table.sessions.len() > MOST_SESSIONS)
+        let oldest = (table.sessions.len() > MAX_SESSIONS)
             .then(|| table.least_recently_used())
             .flatten();
         let crowded_out = oldest.and_then(|name| table.sessions.remove(&name));
         drop(table);
         for (ended, _) in left.into_iter().chain(crowded_out) {
-            ended.end(origins);
+            ended.end(dependencies);
         }
         session
     }
 
     /// Drops the cache of a session.
-    pub(super) fn end(&self, name: &str, origins: &Origins) {
+    pub(super) fn end(&self, name: &str, dependencies: &CacheDependencies) {
         let ended = lock(&self.0).sessions.remove(name);
         if let Some((session, _)) = ended {
-            session.end(origins);
+            session.end(dependencies);
         }
     }
 
     pub(super) fn stats(&self, name: &str) -> CacheStats {
-        self.tallies(name)
-            .map(|tallies| lock(&tallies).stats())
+        self.session_counters(name)
+            .map(|session_counters| lock(&session_counters).stats())
             .unwrap_or_default()
     }
 
     pub(super) fn counters(&self, name: &str) -> BTreeMap<String, Counters> {
-        self.tallies(name)
-            .map(|tallies| lock(&tallies).all())
+        self.session_counters(name)
+            .map(|session_counters| lock(&session_counters).all())
             .unwrap_or_default()
     }
 
-    fn tallies(&self, name: &str) -> Option<Arc<Mutex<Tallies>>> {
+    fn session_counters(&self, name: &str) -> Option<Arc<Mutex<SessionCounters>>> {
         let table = lock(&self.0);
         let (session, _) = table.sessions.get(name)?;
-        Some(Arc::clone(&session.tallies))
+        Some(Arc::clone(&session.session_counters))
     }
 }
 
@@ -187,11 +200,11 @@ impl Table {
     }
 }
 
-impl Session {
+impl SessionCache {
     /// Logs the statistics. Calls in progress keep their references.
-    fn end(&self, origins: &Origins) {
-        if let Some(line) = lock(&self.tallies).stats().line() {
-            (origins.log)(&line);
+    fn end(&self, dependencies: &CacheDependencies) {
+        if let Some(line) = lock(&self.session_counters).stats().line() {
+            (dependencies.log)(&line);
         }
     }
 }

@@ -8,7 +8,7 @@ use cachalot_core::tree::{Entry, Node, Section};
 
 /// Settings of the tool cache. Off by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct ToolCacheSettings {
     /// `cacheToolResults`: true to cache results. Default false.
     pub enabled: bool,
     /// `cacheToolResultsMaxSize`: maximum number of results per session, at least 1; the least recently used
@@ -17,16 +17,16 @@ pub struct Settings {
     /// `cacheToolResultsMaxBytes`: maximum total bytes of a session's results. Default 16 MiB.
     pub max_bytes: u64,
     /// `cacheToolResultsScope`: the sharing of results. Default the session.
-    pub scope: Sharing,
+    pub scope: ToolCacheScope,
     /// `cacheToolResultsDelivery`: the delivery of repeated results. Default in full.
-    pub delivery: Delivery,
+    pub delivery: RepeatDelivery,
     /// `cacheToolResultsTtl`: time to live of the results of these tools, by tool.
     pub ttl: BTreeMap<String, Duration>,
 }
 
 /// The calls that share cached results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Sharing {
+pub enum ToolCacheScope {
     /// The calls of one session, during its lifetime.
     #[default]
     Session,
@@ -38,7 +38,7 @@ pub enum Sharing {
 
 /// The delivery of a result that the conversation contains already.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Delivery {
+pub enum RepeatDelivery {
     /// In full.
     #[default]
     Full,
@@ -46,25 +46,25 @@ pub enum Delivery {
     Marker,
 }
 
-/// Default of [`Settings::max_size`].
+/// Default of [`ToolCacheSettings::max_size`].
 const MAX_SIZE: u64 = 128;
-/// Default of [`Settings::max_bytes`].
+/// Default of [`ToolCacheSettings::max_bytes`].
 const MAX_BYTES: u64 = 16 << 20;
 
-impl Default for Settings {
+impl Default for ToolCacheSettings {
     fn default() -> Self {
         Self {
             enabled: false,
             max_size: MAX_SIZE,
             max_bytes: MAX_BYTES,
-            scope: Sharing::Session,
-            delivery: Delivery::Full,
+            scope: ToolCacheScope::Session,
+            delivery: RepeatDelivery::Full,
             ttl: BTreeMap::new(),
         }
     }
 }
 
-impl Settings {
+impl ToolCacheSettings {
     /// Claims its keys of a `tools` section, in YAML or in JSON. Each key may be written in camel case
     /// (`cacheToolResults`) or with underscores (`cache_tool_results`). The section may have other keys: the
     /// caller finishes it, so that unknown ones are reported.
@@ -99,12 +99,15 @@ const SCOPE: Spellings = ["cacheToolResultsScope", "cache_tool_results_scope"];
 const DELIVERY: Spellings = ["cacheToolResultsDelivery", "cache_tool_results_delivery"];
 const TTL: Spellings = ["cacheToolResultsTtl", "cache_tool_results_ttl"];
 
-const SCOPES: [(&str, Sharing); 3] = [
-    ("session", Sharing::Session),
-    ("workspace", Sharing::Workspace),
-    ("user", Sharing::User),
+const SCOPES: [(&str, ToolCacheScope); 3] = [
+    ("session", ToolCacheScope::Session),
+    ("workspace", ToolCacheScope::Workspace),
+    ("user", ToolCacheScope::User),
 ];
-const DELIVERIES: [(&str, Delivery); 2] = [("full", Delivery::Full), ("marker", Delivery::Marker)];
+const DELIVERIES: [(&str, RepeatDelivery); 2] = [
+    ("full", RepeatDelivery::Full),
+    ("marker", RepeatDelivery::Marker),
+];
 
 struct Keys<'a, 'b> {
     section: &'a mut Section<'b>,

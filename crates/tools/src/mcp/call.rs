@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Effects, Extent, Seals};
-use cachalot_operation::Touches;
-use cachalot_operation::touches::file_of;
+use cachalot_operation::ResourceAccess;
+use cachalot_operation::resource_access::file_url_path;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, ClientRequest, GetPromptRequestParams,
     ReadResourceRequestParams, Request, ServerResult,
@@ -12,15 +12,15 @@ use rmcp::model::{
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
 
-use super::content::{self, Gathering};
-use super::fault::unanswered;
-use super::settings::{McpSettings, Transport};
-use super::{McpError, McpServer, template};
+use super::content::{self, ContentCollector};
+use super::error::request_error;
+use super::settings::{McpSettings, McpTransport};
+use super::{McpError, McpServer, uri_template};
 use crate::builtin::shell::looks_like_a_credential;
-use crate::tool::{About, Arguments, Context, Output, Tool};
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 
 /// The request that a call of the tool sends.
-pub(super) enum Work {
+pub(super) enum ToolRequest {
     Call { name: String },
     Read { uri: String },
     Expand { template: String },
@@ -29,9 +29,9 @@ pub(super) enum Work {
 
 /// A tool, resource or prompt of a server, as a tool.
 pub(super) struct McpTool {
-    about: About,
+    metadata: ToolMetadata,
     server: McpServer,
-    work: Work,
+    tool_request: ToolRequest,
     /// The digest of the server's definition.
     definition: String,
     /// Set if the server has credentials, so that its answers may be personal.
@@ -39,27 +39,36 @@ pub(super) struct McpTool {
 }
 
 impl McpTool {
-    pub(super) fn new(about: About, server: McpServer, work: Work, definition: String) -> Self {
+    pub(super) fn new(
+        metadata: ToolMetadata,
+        server: McpServer,
+        tool_request: ToolRequest,
+        definition: String,
+    ) -> Self {
         Self {
-            about,
+            metadata,
             personal: is_personal(server.settings()),
             server,
-            work,
+            tool_request,
             definition,
         }
     }
 
-    async fn call(&self, arguments: Arguments, context: &Context) -> Result<Output, McpError> {
+    async fn call(
+        &self,
+        arguments: Arguments,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, McpError> {
         let server = &self.server.shared;
-        let gathering = Gathering::new(&context.seals, server.settings.output_limit);
-        match &self.work {
-            Work::Call { name } => {
+        let collector = ContentCollector::new(&context.seals, server.settings.output_limit);
+        match &self.tool_request {
+            ToolRequest::Call { name } => {
                 let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
                 let request = ClientRequest::CallToolRequest(Request::new(params));
-                match server.call(&self.about.name, request).await? {
-                    ServerResult::CallToolResult(result) => Ok(Output {
+                match server.call(&self.metadata.name, request).await? {
+                    ServerResult::CallToolResult(result) => Ok(ToolOutput {
                         private: self.personal,
-                        ..content::of_tool(result, gathering)
+                        ..content::of_tool(result, collector)
                     }),
                     ServerResult::CreateTaskResult(_) => {
                         Err(self.wants("to do it as a task that is asked after"))
@@ -67,23 +76,23 @@ impl McpTool {
                     other => Err(self.not_complete(&other)),
                 }
             }
-            Work::Read { uri } => self.read(uri.clone(), gathering).await,
-            Work::Expand { template } => {
-                let uri = template::expand(template, &arguments).map_err(|why| {
+            ToolRequest::Read { uri } => self.read(uri.clone(), collector).await,
+            ToolRequest::Expand { template } => {
+                let uri = uri_template::expand(template, &arguments).map_err(|why| {
                     McpError::new(
                         self.server.name(),
                         format!("has a resource template that cannot be used: {why}"),
                     )
                 })?;
-                self.read(uri, gathering).await
+                self.read(uri, collector).await
             }
-            Work::Prompt { name } => {
+            ToolRequest::Prompt { name } => {
                 let params = GetPromptRequestParams::new(name.clone()).with_arguments(arguments);
                 let request = ClientRequest::GetPromptRequest(Request::new(params));
-                match server.call(&self.about.name, request).await? {
-                    ServerResult::GetPromptResult(result) => Ok(Output {
+                match server.call(&self.metadata.name, request).await? {
+                    ServerResult::GetPromptResult(result) => Ok(ToolOutput {
                         private: self.personal,
-                        ..content::of_prompt(result, gathering)
+                        ..content::of_prompt(result, collector)
                     }),
                     other => Err(self.not_complete(&other)),
                 }
@@ -91,19 +100,28 @@ impl McpTool {
         }
     }
 
-    async fn read(&self, uri: String, gathering: Gathering<'_>) -> Result<Output, McpError> {
+    async fn read(
+        &self,
+        uri: String,
+        collector: ContentCollector<'_>,
+    ) -> Result<ToolOutput, McpError> {
         let params = ReadResourceRequestParams::new(uri);
         let request = ClientRequest::ReadResourceRequest(Request::new(params));
-        match self.server.shared.call(&self.about.name, request).await? {
+        match self
+            .server
+            .shared
+            .call(&self.metadata.name, request)
+            .await?
+        {
             ServerResult::ReadResourceResult(result) => {
-                let (output, scope) = content::of_resource(result, gathering);
+                let (output, scope) = content::of_resource(result, collector);
                 // Without a stated scope, an answer from a server with credentials is private.
                 let private = match scope {
                     Some(CacheScope::Public) => false,
                     Some(_) => true,
                     None => self.personal,
                 };
-                Ok(Output { private, ..output })
+                Ok(ToolOutput { private, ..output })
             }
             other => Err(self.not_complete(&other)),
         }
@@ -113,7 +131,7 @@ impl McpTool {
     fn not_complete(&self, result: &ServerResult) -> McpError {
         match result {
             ServerResult::InputRequiredResult(_) => self.wants("further input"),
-            _ => unanswered(self.server.name(), &ServiceError::UnexpectedResponse),
+            _ => request_error(self.server.name(), &ServiceError::UnexpectedResponse),
         }
     }
 
@@ -127,12 +145,12 @@ impl McpTool {
 
 #[async_trait]
 impl Tool for McpTool {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, _arguments: &Arguments, _context: &Context) -> Effects {
-        match self.about.read_only {
+    fn effects(&self, _arguments: &Arguments, _context: &ToolContext) -> Effects {
+        match self.metadata.read_only {
             // The reads of a server are unknown: they may include the workspace.
             true => Effects {
                 reads: Extent::Unknown,
@@ -142,46 +160,51 @@ impl Tool for McpTool {
         }
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
-        let about = &self.about;
-        let mut touches = Touches::declared(&about.parameters, arguments, about.read_only);
-        let uri = match &self.work {
-            Work::Read { uri } => Some(uri.clone()),
-            Work::Expand { template } => template::expand(template, arguments).ok(),
-            Work::Call { .. } | Work::Prompt { .. } => None,
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
+        let metadata = &self.metadata;
+        let mut resource_access =
+            ResourceAccess::declared(&metadata.parameters, arguments, metadata.read_only);
+        let uri = match &self.tool_request {
+            ToolRequest::Read { uri } => Some(uri.clone()),
+            ToolRequest::Expand { template } => uri_template::expand(template, arguments).ok(),
+            ToolRequest::Call { .. } | ToolRequest::Prompt { .. } => None,
         };
-        touches.reads.extend(uri.as_deref().and_then(file_of));
+        resource_access
+            .reads
+            .extend(uri.as_deref().and_then(file_url_path));
         match &self.server.settings().transport {
-            Transport::Http { url, .. } => touches.remote = !is_this_machine(url.expose()),
+            McpTransport::Http { url, .. } => {
+                resource_access.remote = !is_this_machine(url.expose())
+            }
             // Relative paths may be relative to that directory.
-            Transport::Stdio {
+            McpTransport::Stdio {
                 directory: Some(directory),
                 ..
             } => {
-                for paths in [&mut touches.reads, &mut touches.writes] {
+                for paths in [&mut resource_access.reads, &mut resource_access.writes] {
                     let there: Vec<_> = paths.iter().map(|path| directory.join(path)).collect();
                     paths.extend(there);
                 }
-                for command in &mut touches.commands {
+                for command in &mut resource_access.commands {
                     command.directory = Some(directory.clone());
                 }
             }
-            Transport::Stdio { .. } => {}
+            McpTransport::Stdio { .. } => {}
         }
-        touches
+        resource_access
     }
 
-    fn implicit_inputs(&self, context: &Context) -> Value {
+    fn implicit_inputs(&self, context: &ToolContext) -> Value {
         json!({
             "server": identity(self.server.settings(), &context.seals),
             "definition": self.definition,
         })
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         match self.call(arguments, context).await {
             Ok(output) => output,
-            Err(error) => Output::error(error.to_string()),
+            Err(error) => ToolOutput::error(error.to_string()),
         }
     }
 }
@@ -202,10 +225,10 @@ fn is_this_machine(url: &str) -> bool {
 /// True if a server gets credentials: its answers may then be for one user only.
 fn is_personal(settings: &McpSettings) -> bool {
     match &settings.transport {
-        Transport::Http { url, headers } => {
+        McpTransport::Http { url, headers } => {
             !headers.is_empty() || mask_credentials(url.expose()) != url.expose().as_str()
         }
-        Transport::Stdio { environment, .. } => environment
+        McpTransport::Stdio { environment, .. } => environment
             .iter()
             .any(|(name, value)| looks_like_a_credential(name, value.expose(), &Seals::none())),
     }
@@ -214,7 +237,7 @@ fn is_personal(settings: &McpSettings) -> bool {
 /// The identity of a server, for keys: servers that could answer differently have different identities.
 /// Secrets are in it as keyed digests.
 fn identity(settings: &McpSettings, seals: &Seals) -> Value {
-    let is_http = matches!(settings.transport, Transport::Http { .. });
+    let is_http = matches!(settings.transport, McpTransport::Http { .. });
     let given: Vec<Value> = settings
         .secrets()
         .into_iter()
@@ -231,7 +254,7 @@ fn identity(settings: &McpSettings, seals: &Seals) -> Value {
         })
         .collect();
     match &settings.transport {
-        Transport::Stdio {
+        McpTransport::Stdio {
             command,
             arguments,
             directory,
@@ -242,7 +265,7 @@ fn identity(settings: &McpSettings, seals: &Seals) -> Value {
             "directory": directory,
             "given": given,
         }),
-        Transport::Http { url, .. } => json!({
+        McpTransport::Http { url, .. } => json!({
             "url": seals.redact(&mask_credentials(url.expose())),
             "given": given,
         }),

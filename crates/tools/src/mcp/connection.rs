@@ -14,38 +14,38 @@ use rmcp::service::{
 };
 use tokio::sync::watch;
 
-use super::fault::not_ready;
-use super::incoming::Incoming;
-use super::progress::Calls;
-use super::settings::Transport;
-use super::stdio::{End, Program};
-use super::{McpError, McpSettings, McpSurroundings, http};
+use super::error::connect_error;
+use super::message_parser::MessageParser;
+use super::progress::ActiveCalls;
+use super::settings::McpTransport;
+use super::stdio::{ServerExit, ServerProgram};
+use super::{McpDependencies, McpError, McpSettings, http};
 
 /// A connection. Dropping it ends the server if it is a program.
-pub(super) struct Connection {
-    running: RunningService<RoleClient, Handler>,
-    end: Option<End>,
+pub(super) struct McpConnection {
+    running: RunningService<RoleClient, NotificationHandler>,
+    end: Option<ServerExit>,
     /// Set when the server has answered anything but the handshake.
     answered: AtomicBool,
 }
 
 /// Handles notifications of a server.
 #[derive(Clone)]
-pub(super) struct Handler {
+pub(super) struct NotificationHandler {
     pub(super) server: Arc<str>,
-    pub(super) surroundings: McpSurroundings,
+    pub(super) dependencies: McpDependencies,
     /// Counts the server's announcements that a list changed. Some servers announce unchanged lists.
     pub(super) announced: watch::Sender<u64>,
-    pub(super) calls: Calls,
+    pub(super) calls: ActiveCalls,
 }
 
-impl Handler {
+impl NotificationHandler {
     fn list_changed(&self) {
         self.announced.send_modify(|count| *count += 1);
     }
 }
 
-impl ClientHandler for Handler {
+impl ClientHandler for NotificationHandler {
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new("cachalot", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), own)
@@ -69,9 +69,9 @@ impl ClientHandler for Handler {
         params: ProgressNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        if let Some((tool, text)) = self.calls.told(&params) {
-            let text = self.surroundings.seals.redact(&text);
-            self.surroundings.reporter.progress(&tool, &text);
+        if let Some((tool, text)) = self.calls.next_report(&params) {
+            let text = self.dependencies.seals.redact(&text);
+            self.dependencies.reporter.progress(&tool, &text);
         }
     }
 
@@ -88,15 +88,20 @@ impl ClientHandler for Handler {
         };
         let level = serde_json::to_value(params.level).unwrap_or_default();
         let said = format!("[{}] {said}", level.as_str().unwrap_or("log"));
-        let said = self.surroundings.seals.redact(&said);
-        self.surroundings.reporter.server_said(&self.server, &said);
+        let said = self.dependencies.seals.redact(&said);
+        self.dependencies
+            .reporter
+            .server_output(&self.server, &said);
     }
 }
 
-impl Connection {
+impl McpConnection {
     /// Connects to servers of all protocol versions: with the handshake, or without it if the server does not
     /// support it any more.
-    pub(super) async fn open(settings: &McpSettings, handler: &Handler) -> Result<Self, McpError> {
+    pub(super) async fn open(
+        settings: &McpSettings,
+        handler: &NotificationHandler,
+    ) -> Result<Self, McpError> {
         match Self::attempt(settings, handler, ClientLifecycleMode::Initialize).await {
             Err((Some(ClientInitializeError::JsonRpcError(error)), _))
                 if [
@@ -117,22 +122,22 @@ impl Connection {
 
     async fn attempt(
         settings: &McpSettings,
-        handler: &Handler,
+        handler: &NotificationHandler,
         mode: ClientLifecycleMode,
     ) -> Result<Self, (Option<ClientInitializeError>, McpError)> {
-        let surroundings = &handler.surroundings;
+        let dependencies = &handler.dependencies;
         let fault = |message: String| {
-            McpError::passing(&settings.name, message).redacted(&surroundings.seals)
+            McpError::transient(&settings.name, message).redacted(&dependencies.seals)
         };
         let (running, end) = match &settings.transport {
-            Transport::Stdio {
+            McpTransport::Stdio {
                 command,
                 arguments,
                 environment,
                 directory,
             } => {
-                let own = &surroundings.directory;
-                let program = Program {
+                let own = &dependencies.directory;
+                let program = ServerProgram {
                     server: &settings.name,
                     command,
                     arguments,
@@ -143,23 +148,26 @@ impl Connection {
                     message_limit: settings.message_limit,
                 };
                 let (transport, end) = program
-                    .start(surroundings)
+                    .start(dependencies)
                     .map_err(|why| (None, fault(why)))?;
                 let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
                 (served, Some(end))
             }
-            Transport::Http { url, headers } => {
+            McpTransport::Http { url, headers } => {
                 let limit = settings.message_limit;
-                let incoming = Incoming::new(&settings.name, limit, surroundings.clone());
-                let transport = http::transport(url, headers, incoming, surroundings)
+                let message_parser =
+                    MessageParser::new(&settings.name, limit, dependencies.clone());
+                let transport = http::transport(url, headers, message_parser, dependencies)
                     .map_err(|why| (None, fault(why)))?;
                 let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
                 (served, None)
             }
         };
         let running = running.map_err(|error| {
-            let ended = end.as_ref().map_or_else(String::new, End::explained);
-            let why = fault(format!("{}{ended}", not_ready(&error)));
+            let ended = end
+                .as_ref()
+                .map_or_else(String::new, ServerExit::describe_exit);
+            let why = fault(format!("{}{ended}", connect_error(&error)));
             (Some(error), why)
         })?;
         running
@@ -192,8 +200,10 @@ impl Connection {
     }
 
     /// The exit status of the program, if it has ended, and its last lines on stderr.
-    pub(super) fn explained(&self) -> String {
-        self.end.as_ref().map_or_else(String::new, End::explained)
+    pub(super) fn describe_exit(&self) -> String {
+        self.end
+            .as_ref()
+            .map_or_else(String::new, ServerExit::describe_exit)
     }
 
     /// Ends the connection, and waits until the program is gone.
@@ -204,7 +214,7 @@ impl Connection {
 }
 
 /// Subscribes to notifications until the connection ends, if the protocol version requires a subscription.
-fn subscribe(peer: &Peer<RoleClient>, handler: &Handler) {
+fn subscribe(peer: &Peer<RoleClient>, handler: &NotificationHandler) {
     let asked_for = |version: &ProtocolVersion| !version.has_initialize();
     if !peer
         .peer_info()

@@ -9,10 +9,10 @@ use rmcp::model::{
     ResourceContents, Role,
 };
 
-use crate::tool::Output;
+use crate::tool::ToolOutput;
 
 /// Collects content with secrets masked, up to a maximum size of text.
-pub(super) struct Gathering<'a> {
+pub(super) struct ContentCollector<'a> {
     seals: &'a Seals,
     /// Number of bytes of text that still fit.
     room: usize,
@@ -21,7 +21,7 @@ pub(super) struct Gathering<'a> {
     blocks: Vec<Block>,
 }
 
-impl<'a> Gathering<'a> {
+impl<'a> ContentCollector<'a> {
     pub(super) fn new(seals: &'a Seals, room: usize) -> Self {
         Self {
             seals,
@@ -102,7 +102,7 @@ impl<'a> Gathering<'a> {
         self.text(&format!("[{what}: {media_type}, {bytes} bytes, not shown]"));
     }
 
-    fn finished(mut self) -> Vec<Block> {
+    fn finish(mut self) -> Vec<Block> {
         if self.left_out > 0 {
             self.blocks.push(Block::text(format!(
                 "[… {} bytes left out: ask for less]",
@@ -117,7 +117,7 @@ impl<'a> Gathering<'a> {
 }
 
 /// Converts the result of a tool. Structured content is used only if there is no text.
-pub(super) fn of_tool(result: CallToolResult, mut gathering: Gathering<'_>) -> Output {
+pub(super) fn of_tool(result: CallToolResult, mut collector: ContentCollector<'_>) -> ToolOutput {
     let has_text = result
         .content
         .iter()
@@ -127,13 +127,13 @@ pub(super) fn of_tool(result: CallToolResult, mut gathering: Gathering<'_>) -> O
     // Some servers return an image twice: as an image, and as base64 in the structured content.
     let structured = structured.filter(|text| !repeats(text, &result.content));
     for block in result.content {
-        gathering.block(block);
+        collector.block(block);
     }
     if let Some(structured) = structured {
-        gathering.text(&structured);
+        collector.text(&structured);
     }
-    Output {
-        content: gathering.finished(),
+    ToolOutput {
+        content: collector.finish(),
         is_error: result.is_error.unwrap_or(false),
         lifetime: None,
         private: false,
@@ -154,14 +154,14 @@ fn repeats(text: &str, content: &[ContentBlock]) -> bool {
 /// part of the output.
 pub(super) fn of_resource(
     result: ReadResourceResult,
-    mut gathering: Gathering<'_>,
-) -> (Output, Option<CacheScope>) {
+    mut collector: ContentCollector<'_>,
+) -> (ToolOutput, Option<CacheScope>) {
     let several = result.contents.len() > 1;
     for contents in result.contents {
-        gathering.resource(contents, several);
+        collector.resource(contents, several);
     }
-    let output = Output {
-        content: gathering.finished(),
+    let output = ToolOutput {
+        content: collector.finish(),
         is_error: false,
         lifetime: result.ttl_ms.map(Duration::from_millis),
         private: result.cache_scope == Some(CacheScope::Private),
@@ -170,7 +170,10 @@ pub(super) fn of_resource(
 }
 
 /// Converts the messages of a prompt.
-pub(super) fn of_prompt(result: GetPromptResult, mut gathering: Gathering<'_>) -> Output {
+pub(super) fn of_prompt(
+    result: GetPromptResult,
+    mut collector: ContentCollector<'_>,
+) -> ToolOutput {
     let plain = matches!(result.messages.as_slice(), [only] if only.role == Role::User);
     for message in result.messages {
         let role = match message.role {
@@ -179,13 +182,13 @@ pub(super) fn of_prompt(result: GetPromptResult, mut gathering: Gathering<'_>) -
         };
         match message.content {
             ContentBlock::Text(text) if !plain => {
-                gathering.text(&format!("[{role}]\n{}", text.text))
+                collector.text(&format!("[{role}]\n{}", text.text))
             }
-            content => gathering.block(content),
+            content => collector.block(content),
         }
     }
-    Output {
-        content: gathering.finished(),
+    ToolOutput {
+        content: collector.finish(),
         is_error: false,
         lifetime: None,
         private: false,
@@ -210,11 +213,11 @@ mod tests {
             .collect()
     }
 
-    fn answered(result: serde_json::Value, room: usize) -> Output {
+    fn answered(result: serde_json::Value, room: usize) -> ToolOutput {
         let result: CallToolResult = serde_json::from_value(result).unwrap();
         let seals = Seals::under(DigestKey::new([1; 32]));
         seals.learn("swordfish");
-        of_tool(result, Gathering::new(&seals, room))
+        of_tool(result, ContentCollector::new(&seals, room))
     }
 
     #[test]

@@ -11,13 +11,13 @@ use http::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
-use super::McpSurroundings;
-use super::incoming::Incoming;
+use super::McpDependencies;
+use super::message_parser::MessageParser;
 use client::Client;
 
 /// Idle timeout. Long, because calls have timeouts of their own, and the stream of notifications may stay
 /// silent.
-const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Maximum number of redirects. Zero if a custom header would be sent to another server: `Authorization` and
 /// `Cookie` are dropped on such a redirect, other headers are not.
@@ -37,12 +37,12 @@ fn redirects(headers: &BTreeMap<String, Secret<String>>) -> usize {
 pub(super) fn transport(
     url: &Secret<String>,
     headers: &BTreeMap<String, Secret<String>>,
-    incoming: Incoming,
-    surroundings: &McpSurroundings,
+    message_parser: MessageParser,
+    dependencies: &McpDependencies,
 ) -> Result<StreamableHttpClientTransport<Client>, String> {
     let client = HttpClient::new(HttpOptions {
-        environment: surroundings.environment.as_ref().clone(),
-        idle_timeout: SILENCE,
+        environment: dependencies.environment.as_ref().clone(),
+        idle_timeout: IDLE_TIMEOUT,
         redirects: redirects(headers),
         ..HttpOptions::default()
     })
@@ -66,9 +66,9 @@ pub(super) fn transport(
     }
     let mut config =
         StreamableHttpClientTransportConfig::with_uri(url.expose().as_str()).custom_headers(sent);
-    config.max_sse_event_size = incoming.limit;
+    config.max_sse_event_size = message_parser.limit;
     Ok(StreamableHttpClientTransport::with_client(
-        Client::new(client, incoming),
+        Client::new(client, message_parser),
         config,
     ))
 }

@@ -11,34 +11,34 @@ use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use super::catalogue::{self, Catalogue};
-use super::connection::{Connection, Handler};
-use super::fault::{is_lost, too_long, too_slow, unanswered};
-use super::offers::Listing;
-use super::progress::Calls;
-use super::{McpError, McpSettings, McpSurroundings};
+use super::catalog::{self, ServerCatalog};
+use super::connection::{McpConnection, NotificationHandler};
+use super::error::{is_connection_lost, max_timeout_error, request_error, timeout_error};
+use super::listing::ServerListing;
+use super::progress::ActiveCalls;
+use super::{McpDependencies, McpError, McpSettings};
 
 /// Backoff after a failed attempt to connect: the first pause, doubled after each failure, up to the maximum.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Maximum number of times that the lists are requested in a row because they change meanwhile.
-const LISTINGS: u32 = 3;
+const MAX_LISTINGS: u32 = 3;
 
 /// Announcements within this time are handled as one.
-const ANNOUNCED_TOGETHER: Duration = Duration::from_millis(50);
+const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// An MCP server. Its tools keep it alive. When the last of them and every clone of this is dropped, the
 /// program is killed with all processes that it started.
 #[derive(Clone)]
 pub struct McpServer {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ServerInner>,
 }
 
-pub(super) struct Shared {
+pub(super) struct ServerInner {
     pub(super) settings: McpSettings,
-    pub(super) handler: Handler,
-    state: Mutex<State>,
+    pub(super) handler: NotificationHandler,
+    state: Mutex<ConnectionState>,
     /// Counts the changes of the server's lists.
     changed: watch::Sender<u64>,
     /// The lists at the last listing; `None` before the first one.
@@ -46,19 +46,19 @@ pub(super) struct Shared {
 }
 
 #[derive(Default)]
-struct State {
-    connection: Option<Arc<Connection>>,
+struct ConnectionState {
+    connection: Option<Arc<McpConnection>>,
     /// Number of consecutive failures to connect. `failed` is the last one, and the time of the next
     /// permitted attempt.
     failures: u32,
     failed: Option<(McpError, Instant)>,
 }
 
-impl State {
+impl ConnectionState {
     fn fail(&mut self, error: &McpError) {
-        let pause = FIRST_PAUSE
+        let pause = INITIAL_BACKOFF
             .saturating_mul(2_u32.saturating_pow(self.failures))
-            .min(LONGEST_PAUSE);
+            .min(MAX_BACKOFF);
         self.failures = self.failures.saturating_add(1);
         self.failed = Some((error.clone(), Instant::now() + pause));
     }
@@ -67,19 +67,19 @@ impl State {
 impl McpServer {
     /// Creates a server without connecting. Adds its secrets to those to be masked.
     #[must_use]
-    pub fn new(settings: McpSettings, surroundings: McpSurroundings) -> Self {
-        for secret in settings.to_learn(&surroundings.seals) {
-            surroundings.seals.learn(secret);
+    pub fn new(settings: McpSettings, dependencies: McpDependencies) -> Self {
+        for secret in settings.credentials_to_mask(&dependencies.seals) {
+            dependencies.seals.learn(secret);
         }
         let (announced, _) = watch::channel(0);
         let (changed, _) = watch::channel(0);
         Self {
-            shared: Arc::new(Shared {
-                handler: Handler {
+            shared: Arc::new(ServerInner {
+                handler: NotificationHandler {
                     server: settings.name.as_str().into(),
-                    surroundings,
+                    dependencies,
                     announced,
-                    calls: Calls::default(),
+                    calls: ActiveCalls::default(),
                 },
                 settings,
                 state: Mutex::default(),
@@ -98,7 +98,7 @@ impl McpServer {
     /// Reports a warning about the server to the user.
     pub(super) fn warn(&self, what: &str) {
         let message = format!("the MCP server `{}` {what}", self.name());
-        self.shared.handler.surroundings.reporter.warning(&message);
+        self.shared.handler.dependencies.reporter.warning(&message);
     }
 
     /// The configuration of the server.
@@ -119,23 +119,23 @@ impl McpServer {
     /// # Errors
     /// If the server cannot be started or reached, or does not list its tools. A failure to list its
     /// resources or prompts is only a warning.
-    pub async fn list(&self) -> Result<Listing, McpError> {
+    pub async fn list(&self) -> Result<ServerListing, McpError> {
         let mut announced = self.shared.handler.announced.subscribe();
-        let mut catalogue: Catalogue;
+        let mut catalog: ServerCatalog;
         let mut listings = 0;
         // Some servers change their tools while they are being listed.
         loop {
             announced.mark_unchanged();
-            catalogue = catalogue::of(&self.shared).await?;
+            catalog = catalog::list_all(&self.shared).await?;
             listings += 1;
-            if listings == LISTINGS || !announced.has_changed().unwrap_or(false) {
+            if listings == MAX_LISTINGS || !announced.has_changed().unwrap_or(false) {
                 break;
             }
         }
-        if self.shared.note_listed(catalogue.fingerprint()).is_none() {
+        if self.shared.record_listing(catalog.fingerprint()).is_none() {
             tokio::spawn(watch_announcements(Arc::downgrade(&self.shared), announced));
         }
-        Ok(Listing::new(self.clone(), catalogue))
+        Ok(ServerListing::new(self.clone(), catalog))
     }
 
     /// Ends the connection, and waits until the program is gone. The next call reconnects.
@@ -149,25 +149,25 @@ impl McpServer {
 
 /// Requests the lists after each announcement, and reports only lists that differ from the last ones,
 /// regardless of their order. Ends with the server.
-async fn watch_announcements(server: Weak<Shared>, mut announced: watch::Receiver<u64>) {
+async fn watch_announcements(server: Weak<ServerInner>, mut announced: watch::Receiver<u64>) {
     while announced.changed().await.is_ok() {
         // Servers that register several tools announce each of them.
-        tokio::time::sleep(ANNOUNCED_TOGETHER).await;
+        tokio::time::sleep(ANNOUNCEMENT_DEBOUNCE).await;
         announced.mark_unchanged();
         let Some(server) = server.upgrade() else {
             return;
         };
-        let Ok(catalogue) = catalogue::of(&server).await else {
+        let Ok(catalog) = catalog::list_all(&server).await else {
             continue;
         };
-        let now = catalogue.fingerprint();
+        let now = catalog.fingerprint();
         if server
-            .note_listed(now.clone())
+            .record_listing(now.clone())
             .is_some_and(|before| before != now)
         {
             server
                 .handler
-                .surroundings
+                .dependencies
                 .reporter
                 .list_changed(server.name());
             server.changed.send_modify(|count| *count += 1);
@@ -175,9 +175,9 @@ async fn watch_announcements(server: Weak<Shared>, mut announced: watch::Receive
     }
 }
 
-impl Shared {
+impl ServerInner {
     /// Records the lists of the server, and returns the previous ones.
-    fn note_listed(&self, now: BTreeSet<String>) -> Option<BTreeSet<String>> {
+    fn record_listing(&self, now: BTreeSet<String>) -> Option<BTreeSet<String>> {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.replace(now)
     }
@@ -194,7 +194,7 @@ impl Shared {
         let limit = self.settings.timeout;
         match tokio::time::timeout(limit, question(connection.peer())).await {
             Ok(answered) => self.answered(&connection, answered).await,
-            Err(_) => Err(too_slow(self.name(), limit)),
+            Err(_) => Err(timeout_error(self.name(), limit)),
         }
     }
 
@@ -215,7 +215,7 @@ impl Shared {
         let answered = async {
             let asked = peer.send_cancellable_request(request, options).await?;
             let _going = (self.handler.calls).begin(asked.progress_token.clone(), tool);
-            let mut abandoned = Abandoned {
+            let mut abandoned = CancelOnDrop {
                 peer: &peer,
                 request: Some(asked.id.clone()),
             };
@@ -225,8 +225,8 @@ impl Shared {
         };
         match answered.await {
             Err(ServiceError::Timeout { timeout }) => Err(match timeout == limit {
-                true => too_slow(self.name(), limit),
-                false => too_long(self.name(), timeout),
+                true => timeout_error(self.name(), limit),
+                false => max_timeout_error(self.name(), timeout),
             }),
             answered => self.answered(&connection, answered).await,
         }
@@ -235,7 +235,7 @@ impl Shared {
     /// Records that a server answered, or converts the error.
     async fn answered<T>(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Arc<McpConnection>,
         answered: Result<T, ServiceError>,
     ) -> Result<T, McpError> {
         let error = match answered {
@@ -245,20 +245,20 @@ impl Shared {
                 return Ok(answer);
             }
         };
-        let seals = &self.handler.surroundings.seals;
-        let mut fault = unanswered(self.name(), &error);
-        if !is_lost(&error) {
+        let seals = &self.handler.dependencies.seals;
+        let mut fault = request_error(self.name(), &error);
+        if !is_connection_lost(&error) {
             connection.note_answer();
             return Err(fault.redacted(seals));
         }
-        fault.message.push_str(&connection.explained());
+        fault.message.push_str(&connection.describe_exit());
         let fault = fault.redacted(seals);
-        self.lose(connection, &fault).await;
+        self.drop_connection(connection, &fault).await;
         Err(fault)
     }
 
     /// Returns the connection; opens one if there is none and the backoff after the last failure is over.
-    pub(super) async fn connection(&self) -> Result<Arc<Connection>, McpError> {
+    pub(super) async fn connection(&self) -> Result<Arc<McpConnection>, McpError> {
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.connection {
             if !connection.is_closed() {
@@ -292,11 +292,11 @@ impl Shared {
         }
     }
 
-    async fn connect(&self) -> Result<Connection, McpError> {
+    async fn connect(&self) -> Result<McpConnection, McpError> {
         let limit = self.settings.startup_timeout;
-        let opening = Connection::open(&self.settings, &self.handler);
+        let opening = McpConnection::open(&self.settings, &self.handler);
         tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
-            Err(McpError::passing(
+            Err(McpError::transient(
                 self.name(),
                 format!(
                     "was not ready within {} seconds; raise its `startup_timeout` if it needs longer",
@@ -308,9 +308,9 @@ impl Shared {
 
     /// Drops a lost connection, unless it has been replaced. If it never answered anything, it counts as a
     /// failed attempt to connect.
-    async fn lose(&self, lost: &Arc<Connection>, why: &McpError) {
+    async fn drop_connection(&self, lost: &Arc<McpConnection>, why: &McpError) {
         let mut state = self.state.lock().await;
-        let is_current = |current: &Arc<Connection>| Arc::ptr_eq(current, lost);
+        let is_current = |current: &Arc<McpConnection>| Arc::ptr_eq(current, lost);
         if !state.connection.as_ref().is_some_and(is_current) {
             return;
         }
@@ -328,12 +328,12 @@ impl Shared {
 }
 
 /// Cancels a request if it is dropped before the answer.
-struct Abandoned<'a> {
+struct CancelOnDrop<'a> {
     peer: &'a Peer<RoleClient>,
     request: Option<RequestId>,
 }
 
-impl Drop for Abandoned<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(request) = self.request.take() else {
             return;

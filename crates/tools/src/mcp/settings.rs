@@ -14,7 +14,7 @@ pub struct McpSettings {
     /// The name of the server; part of the names of its tools.
     pub name: String,
     /// The transport.
-    pub transport: Transport,
+    pub transport: McpTransport,
     /// Timeout of a call, and between two progress notifications. Default 60 s.
     pub timeout: Duration,
     /// Maximum time of a call with progress notifications. Default 10 minutes; never less than `timeout`.
@@ -29,17 +29,17 @@ pub struct McpSettings {
     /// 100,000.
     pub output_limit: usize,
     /// Settings of its resources. Default: offered as tools, no lifetime.
-    pub resources: Offer,
+    pub resources: OfferSettings,
     /// Settings of its prompts. Default: offered as tools, no lifetime.
-    pub prompts: Offer,
+    pub prompts: OfferSettings,
     /// Trust in tools whose names match a pattern; the first match applies. A tool that the server declares
     /// destructive is never treated as read-only.
-    pub trust: Vec<(String, Trust)>,
+    pub trust: Vec<(String, ToolTrust)>,
 }
 
 /// The transport to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Transport {
+pub enum McpTransport {
     /// A program that is started and connected by its standard input and output.
     Stdio {
         /// The program.
@@ -48,7 +48,7 @@ pub enum Transport {
         arguments: Vec<String>,
         /// Additional environment variables.
         environment: BTreeMap<String, Secret<String>>,
-        /// The working directory, relative to [`super::McpSurroundings::directory`].
+        /// The working directory, relative to [`super::McpDependencies::directory`].
         directory: Option<PathBuf>,
     },
     /// Streamable HTTP.
@@ -62,18 +62,18 @@ pub enum Transport {
 
 /// Settings of the resources or the prompts of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
+pub struct OfferSettings {
     /// True to offer them as tools.
-    pub taken: bool,
+    pub is_offered: bool,
     /// Time for which results may be replayed. `None`: the time that the server states, and never if it
     /// states none.
     pub lifetime: Option<Duration>,
 }
 
-impl Default for Offer {
+impl Default for OfferSettings {
     fn default() -> Self {
         Self {
-            taken: true,
+            is_offered: true,
             lifetime: None,
         }
     }
@@ -81,7 +81,7 @@ impl Default for Offer {
 
 /// The trust in a tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Trust {
+pub struct ToolTrust {
     /// True if the tool changes nothing.
     pub read_only: bool,
     /// Time for which results may be replayed, if `read_only`.
@@ -91,7 +91,7 @@ pub struct Trust {
 impl McpSettings {
     /// Creates settings with the defaults.
     #[must_use]
-    pub fn new(name: impl Into<String>, transport: Transport) -> Self {
+    pub fn new(name: impl Into<String>, transport: McpTransport) -> Self {
         Self {
             name: name.into(),
             transport,
@@ -101,8 +101,8 @@ impl McpSettings {
             startup_timeout: Duration::from_secs(60),
             required: false,
             output_limit: 100_000,
-            resources: Offer::default(),
-            prompts: Offer::default(),
+            resources: OfferSettings::default(),
+            prompts: OfferSettings::default(),
             trust: Vec::new(),
         }
     }
@@ -110,11 +110,11 @@ impl McpSettings {
     /// Returns every secret that the server gets, with its name.
     pub(super) fn secrets(&self) -> Vec<(&str, &Secret<String>)> {
         match &self.transport {
-            Transport::Stdio { environment, .. } => {
+            McpTransport::Stdio { environment, .. } => {
                 let named = environment.iter();
                 named.map(|(name, value)| (name.as_str(), value)).collect()
             }
-            Transport::Http { url, headers } => {
+            McpTransport::Http { url, headers } => {
                 let named = headers.iter().map(|(name, value)| (name.as_str(), value));
                 std::iter::once(("url", url)).chain(named).collect()
             }
@@ -123,23 +123,25 @@ impl McpSettings {
 
     /// Returns the credentials that must be masked everywhere. Excludes values with another meaning, and
     /// values so short that masking them would garble every answer.
-    pub(super) fn to_learn(&self, seals: &Seals) -> Vec<&str> {
+    pub(super) fn credentials_to_mask(&self, seals: &Seals) -> Vec<&str> {
         match &self.transport {
-            Transport::Stdio { environment, .. } => environment
+            McpTransport::Stdio { environment, .. } => environment
                 .iter()
                 .map(|(name, value)| (name, value.expose().as_str()))
                 .filter(|(name, value)| {
-                    value.len() >= SHORTEST && looks_like_a_credential(name, value, seals)
+                    value.len() >= MIN_CREDENTIAL_CHARS
+                        && looks_like_a_credential(name, value, seals)
                 })
                 .map(|(_, value)| value)
                 .collect(),
-            Transport::Http { headers, .. } => headers
+            McpTransport::Http { headers, .. } => headers
                 .iter()
                 .map(|(name, value)| (name.to_ascii_lowercase(), without_scheme(value.expose())))
                 .filter(|(name, value)| {
-                    let said =
-                        value.len() >= SHORTEST && looks_like_a_credential(name, value, seals);
-                    said || (value.len() >= LONG && !says_something_else(name))
+                    let said = value.len() >= MIN_CREDENTIAL_CHARS
+                        && looks_like_a_credential(name, value, seals);
+                    said || (value.len() >= CREDENTIAL_HEADER_CHARS
+                        && !is_known_public_header(name))
                 })
                 .map(|(_, value)| value)
                 .collect(),
@@ -148,10 +150,10 @@ impl McpSettings {
 }
 
 /// Minimum length of a credential.
-const SHORTEST: usize = 4;
+const MIN_CREDENTIAL_CHARS: usize = 4;
 
 /// Length from which a custom header is treated as a credential, regardless of its name.
-const LONG: usize = 8;
+const CREDENTIAL_HEADER_CHARS: usize = 8;
 
 /// Returns the credentials of an `Authorization` header.
 fn without_scheme(value: &str) -> &str {
@@ -169,7 +171,7 @@ fn without_scheme(value: &str) -> &str {
 }
 
 /// True if a header has a known meaning that is not secret.
-fn says_something_else(name: &str) -> bool {
+fn is_known_public_header(name: &str) -> bool {
     ["accept", "content-", "user-agent", "origin", "referer"]
         .iter()
         .any(|known| name.starts_with(known))
@@ -189,7 +191,7 @@ mod tests {
         };
         let http = McpSettings::new(
             "x",
-            Transport::Http {
+            McpTransport::Http {
                 url: Secret::new("https://x/".to_owned()),
                 headers: secrets(&[
                     ("Accept-Language", "en-GB, en-US"),
@@ -200,10 +202,10 @@ mod tests {
             },
         );
         let seals = Seals::none();
-        assert_eq!(http.to_learn(&seals), ["abc.def", "long-enough"]);
+        assert_eq!(http.credentials_to_mask(&seals), ["abc.def", "long-enough"]);
         let stdio = McpSettings::new(
             "x",
-            Transport::Stdio {
+            McpTransport::Stdio {
                 command: "x".to_owned(),
                 arguments: Vec::new(),
                 environment: secrets(&[
@@ -214,6 +216,6 @@ mod tests {
                 directory: None,
             },
         );
-        assert_eq!(stdio.to_learn(&seals), ["abcdef"]);
+        assert_eq!(stdio.credentials_to_mask(&seals), ["abcdef"]);
     }
 }

@@ -16,31 +16,31 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, Empty};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
-use super::McpSurroundings;
-use super::incoming::Incoming;
-use super::lines::{Line, Lines};
-use crate::process::{Group, described};
+use super::McpDependencies;
+use super::line_reader::{LineRead, LineReader};
+use super::message_parser::MessageParser;
+use crate::process::{ProcessGroup, describe_status};
 
 /// Time for a server to end by itself after its input is closed.
-const GRACE: Duration = Duration::from_secs(2);
+const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// Maximum time to wait for the last lines on stderr after the end of a server.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Maximum length of a line that is reported; a longer one is split.
-const LONGEST_LINE: usize = 4 << 10;
+const MAX_LINE_BYTES: usize = 4 << 10;
 
 /// Number of lines that are kept to explain the end of a server.
-const KEPT_LINES: usize = 8;
+const MAX_KEPT_LINES: usize = 8;
 
 /// Variables that are always passed on: those that programs need to find executables, their user, and their
 /// language.
-const PASSED: [&str; 8] = [
+const PASSED_VARIABLES: [&str; 8] = [
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR",
 ];
 
 /// A program to start.
-pub(super) struct Program<'a> {
+pub(super) struct ServerProgram<'a> {
     pub(super) server: &'a str,
     pub(super) command: &'a str,
     pub(super) arguments: &'a [String],
@@ -51,36 +51,36 @@ pub(super) struct Program<'a> {
 }
 
 /// The transport to a running server. Dropping it kills the program and the processes that it has started.
-pub(super) struct Piped {
-    lines: Lines<ChildStdout>,
-    incoming: Incoming,
+pub(super) struct StdioTransport {
+    lines: LineReader<ChildStdout>,
+    message_parser: MessageParser,
     /// The transport for writing. Its reader is not used, because it does not report dropped messages.
     outgoing: AsyncRwTransport<RoleClient, Empty, ChildStdin>,
-    group: Group,
-    end: End,
+    group: ProcessGroup,
+    end: ServerExit,
     listening: Option<JoinHandle<()>>,
 }
 
 /// The exit status of a server, and its last lines on stderr.
 #[derive(Clone, Default)]
-pub(super) struct End(Arc<Mutex<Known>>);
+pub(super) struct ServerExit(Arc<Mutex<ExitState>>);
 
 #[derive(Default)]
-struct Known {
-    how: Option<String>,
+struct ExitState {
+    status: Option<String>,
     lines: VecDeque<String>,
 }
 
-impl End {
-    fn with<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+impl ServerExit {
+    fn with<T>(&self, look: impl FnOnce(&mut ExitState) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Formats the exit status and the last lines.
-    pub(super) fn explained(&self) -> String {
+    pub(super) fn describe_exit(&self) -> String {
         self.with(|known| {
-            let mut text = match &known.how {
-                Some(how) => format!(" ({how})"),
+            let mut text = match &known.status {
+                Some(status) => format!(" ({status})"),
                 None => String::new(),
             };
             if !known.lines.is_empty() {
@@ -92,39 +92,47 @@ impl End {
     }
 }
 
-impl Program<'_> {
+impl ServerProgram<'_> {
     /// Starts the program.
-    pub(super) fn start(self, surroundings: &McpSurroundings) -> Result<(Piped, End), String> {
+    pub(super) fn start(
+        self,
+        dependencies: &McpDependencies,
+    ) -> Result<(StdioTransport, ServerExit), String> {
         if !self.directory.is_dir() {
             return Err(format!(
                 "cannot be started: there is no directory `{}` to run it in",
                 self.directory.display()
             ));
         }
-        let mut group =
-            Group::start(self.prepared(surroundings)).map_err(|error| match error.kind() {
+        let mut group = ProcessGroup::start(self.prepared(dependencies)).map_err(|error| {
+            match error.kind() {
                 io::ErrorKind::NotFound => format!(
                     "cannot be started: there is no program `{}`; check `command` and PATH",
                     self.command
                 ),
                 _ => format!("cannot be started: `{}`: {error}", self.command),
-            })?;
+            }
+        })?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err("cannot be started: it has no pipes".to_owned());
         };
-        let end = End::default();
+        let end = ServerExit::default();
         let listening = tokio::spawn(listen(
             stderr,
             self.server.to_owned(),
-            surroundings.clone(),
+            dependencies.clone(),
             end.clone(),
         ));
-        let transport = Piped {
-            lines: Lines::new(stdout, self.message_limit),
-            incoming: Incoming::new(self.server, self.message_limit, surroundings.clone()),
+        let transport = StdioTransport {
+            lines: LineReader::new(stdout, self.message_limit),
+            message_parser: MessageParser::new(
+                self.server,
+                self.message_limit,
+                dependencies.clone(),
+            ),
             outgoing: AsyncRwTransport::new_client(tokio::io::empty(), stdin),
             group,
             end: end.clone(),
@@ -133,12 +141,11 @@ impl Program<'_> {
         Ok((transport, end))
     }
 
-    fn prepared(&self, surroundings: &McpSurroundings) -> Command {
+    fn prepared(&self, dependencies: &McpDependencies) -> Command {
         let mut command = Command::new(self.command);
-        let passed = surroundings
-            .environment
-            .iter()
-            .filter(|(name, _)| PASSED.contains(&name.as_str()) || name.starts_with("LC_"));
+        let passed = dependencies.environment.iter().filter(|(name, _)| {
+            PASSED_VARIABLES.contains(&name.as_str()) || name.starts_with("LC_")
+        });
         let own = self.environment.iter();
         command
             .args(self.arguments)
@@ -157,21 +164,21 @@ impl Program<'_> {
 async fn listen(
     mut stderr: impl AsyncRead + Unpin,
     server: String,
-    surroundings: McpSurroundings,
-    end: End,
+    dependencies: McpDependencies,
+    end: ServerExit,
 ) {
     let mut line = Vec::new();
-    let mut buffer = vec![0; LONGEST_LINE];
+    let mut buffer = vec![0; MAX_LINE_BYTES];
     let tell = |line: &mut Vec<u8>| {
         let text = String::from_utf8_lossy(line).trim_end().to_owned();
         line.clear();
         if text.is_empty() {
             return;
         }
-        let text = surroundings.seals.redact(&text).into_owned();
-        surroundings.reporter.server_said(&server, &text);
+        let text = dependencies.seals.redact(&text).into_owned();
+        dependencies.reporter.server_output(&server, &text);
         end.with(|known| {
-            if known.lines.len() == KEPT_LINES {
+            if known.lines.len() == MAX_KEPT_LINES {
                 known.lines.pop_front();
             }
             known.lines.push_back(text);
@@ -179,7 +186,7 @@ async fn listen(
     };
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
         for byte in &buffer[..read] {
-            if *byte == b'\n' || line.len() == LONGEST_LINE {
+            if *byte == b'\n' || line.len() == MAX_LINE_BYTES {
                 tell(&mut line);
             }
             if *byte != b'\n' {
@@ -190,16 +197,17 @@ async fn listen(
     tell(&mut line);
 }
 
-impl Piped {
+impl StdioTransport {
     /// Waits for the end of the program and of its process group, and for its last lines on stderr.
-    async fn wait(&mut self, patience: Duration) {
-        if let Some(status) = self.group.end(patience).await {
-            self.end.with(|known| known.how = Some(described(status)));
+    async fn wait(&mut self, grace: Duration) {
+        if let Some(status) = self.group.end(grace).await {
+            self.end
+                .with(|known| known.status = Some(describe_status(status)));
         }
         let Some(mut listening) = self.listening.take() else {
             return;
         };
-        let heard = tokio::time::timeout(LAST_WORDS, &mut listening).await;
+        let heard = tokio::time::timeout(STDERR_DRAIN_TIMEOUT, &mut listening).await;
         if heard.is_err() {
             // A process that it started still has its stderr open.
             listening.abort();
@@ -207,7 +215,7 @@ impl Piped {
     }
 }
 
-impl Transport<RoleClient> for Piped {
+impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(
@@ -227,26 +235,26 @@ impl Transport<RoleClient> for Piped {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         while let Ok(Some(line)) = self.lines.next().await {
             let message = match line {
-                Line::Whole => self.incoming.read(self.lines.line()),
-                Line::TooLong(id) => self.incoming.too_large(id),
+                LineRead::Whole => self.message_parser.read(self.lines.line()),
+                LineRead::TooLong(id) => self.message_parser.too_large(id),
             };
             if message.is_some() {
                 return message;
             }
         }
         // The output is closed: the program has ended or is about to.
-        self.wait(LAST_WORDS).await;
+        self.wait(STDERR_DRAIN_TIMEOUT).await;
         None
     }
 
     async fn close(&mut self) -> Result<(), io::Error> {
         let closed = self.outgoing.close().await;
-        self.wait(GRACE).await;
+        self.wait(EXIT_GRACE_PERIOD).await;
         closed
     }
 }
 
-impl Drop for Piped {
+impl Drop for StdioTransport {
     fn drop(&mut self) {
         if let Some(listening) = &self.listening {
             listening.abort();

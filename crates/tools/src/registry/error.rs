@@ -8,10 +8,10 @@ pub enum RegistryError {
     /// Two tools have the same name.
     #[error(
         "two tools are called `{name}`: {}, and {}; rename or leave out one of them",
-        whose(.first),
-        whose(.second)
+        describe_origin(.first),
+        describe_origin(.second)
     )]
-    Twice {
+    DuplicateName {
         /// The name.
         name: String,
         /// The origin of the first, in the order of definitions.
@@ -22,7 +22,7 @@ pub enum RegistryError {
     /// A name that some provider refuses.
     #[error(
         "`{name}` is no name for a tool ({}): providers take 1 to 64 ASCII letters, digits, `_` and `-`",
-        whose(.origin)
+        describe_origin(.origin)
     )]
     Name {
         /// The name.
@@ -31,7 +31,7 @@ pub enum RegistryError {
         origin: Origin,
     },
     /// A schema of arguments is invalid.
-    #[error("the arguments of `{name}` ({}) have no usable schema: {reason}", whose(.origin))]
+    #[error("the arguments of `{name}` ({}) have no usable schema: {reason}", describe_origin(.origin))]
     Schema {
         /// The tool.
         name: String,
@@ -41,7 +41,7 @@ pub enum RegistryError {
         reason: String,
     },
     /// A tool has another origin than expected.
-    #[error("`{name}` is {}, not {}", whose(.found), whose(.expected))]
+    #[error("`{name}` is {}, not {}", describe_origin(.found), describe_origin(.expected))]
     Origin {
         /// The tool.
         name: String,
@@ -52,7 +52,7 @@ pub enum RegistryError {
     },
 }
 
-fn whose(origin: &Origin) -> String {
+fn describe_origin(origin: &Origin) -> String {
     match origin {
         Origin::BuiltIn => "a built-in tool".to_owned(),
         Origin::Mcp(server) => format!("a tool of the MCP server `{server}`"),

@@ -10,24 +10,30 @@ use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::Registry;
-use super::built_from::{built_from, effects};
-use crate::tool::{Arguments, CacheClass, Context, Output, Tool};
-use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Verdict};
+use super::result_witnesses::{effects, result_witnesses};
+use crate::tool::{Arguments, CacheClass, Tool, ToolContext, ToolOutput};
+use crate::toolbox::{
+    BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
+};
 
 impl Registry {
     /// Runs one call, and notifies the watcher.
-    pub(super) async fn perform(&self, prepared: Prepared, batch: &Batch) -> Answer {
-        let Prepared { call, verdict } = prepared;
-        batch.watcher.began(&call);
-        let verdict = match batch.context.denial(&call.name) {
-            Some(output) => Verdict::Refused(output),
-            None => verdict,
+    pub(super) async fn perform(
+        &self,
+        prepared: PreparedCall,
+        batch: &BatchContext,
+    ) -> ToolCallResult {
+        let PreparedCall { call, preparation } = prepared;
+        batch.observer.call_started(&call);
+        let preparation = match batch.context.denial(&call.name) {
+            Some(output) => Preparation::Refused(output),
+            None => preparation,
         };
-        let answer = match verdict {
-            Verdict::Refused(output) => refuse(call, output),
-            Verdict::Ready { arguments, .. } => match self.tool(&call.name) {
+        let answer = match preparation {
+            Preparation::Refused(output) => refuse(call, output),
+            Preparation::Ready { arguments, .. } => match self.tool(&call.name) {
                 Some(tool) => {
-                    let context = Context {
+                    let context = ToolContext {
                         witness: Witness::default(),
                         ..batch.context.clone()
                     };
@@ -35,33 +41,33 @@ impl Registry {
                     let effects = effects(&**tool, &arguments, &context);
                     let output = run_guarded(&**tool, arguments, &context).await;
                     let noted = context.witness.witnesses();
-                    Answer {
+                    ToolCallResult {
                         call,
-                        witnesses: built_from(tool.about(), &effects, &output, noted),
+                        witnesses: result_witnesses(tool.metadata(), &effects, &output, noted),
                         expires: expires(&output, lifetime(&**tool), context.clock.now()),
                         output,
-                        how: Answered::Ran(None),
+                        outcome: CallOutcome::Ran(None),
                         elapsed: began.elapsed(),
                         saved: Spend::default(),
                     }
                 }
                 None => {
-                    let output = Output::error(self.unknown(&call.name));
+                    let output = ToolOutput::error(self.unknown(&call.name));
                     refuse(call, output)
                 }
             },
         };
-        batch.watcher.ended(&answer);
+        batch.observer.call_finished(&answer);
         answer
     }
 }
 
 /// Creates the answer of a call that must not run.
-pub(crate) fn refuse(call: Call, output: Output) -> Answer {
-    Answer {
+pub(crate) fn refuse(call: ToolCall, output: ToolOutput) -> ToolCallResult {
+    ToolCallResult {
         call,
         output,
-        how: Answered::Refused,
+        outcome: CallOutcome::Refused,
         elapsed: Duration::ZERO,
         saved: Spend::default(),
         witnesses: Witnesses::unknown("it did not run"),
@@ -71,14 +77,14 @@ pub(crate) fn refuse(call: Call, output: Output) -> Answer {
 
 /// The lifetime of a tool's results that the tool declares.
 pub(crate) fn lifetime(tool: &dyn Tool) -> Option<Duration> {
-    match tool.about().class {
+    match tool.metadata().cache_class {
         CacheClass::Ttl(lifetime) => Some(lifetime),
         CacheClass::Never | CacheClass::Validated | CacheClass::Immutable => None,
     }
 }
 
 /// The expiry of a result that was produced now: by the lifetime that the result states, at most `most`.
-pub(crate) fn expires(output: &Output, most: Option<Duration>, now: Millis) -> Option<Millis> {
+pub(crate) fn expires(output: &ToolOutput, most: Option<Duration>, now: Millis) -> Option<Millis> {
     let lifetime = [output.lifetime, most].into_iter().flatten().min()?;
     let millis = Millis::try_from(lifetime.as_millis()).unwrap_or(Millis::MAX);
     Some(now.saturating_add(millis))
@@ -88,16 +94,16 @@ pub(crate) fn expires(output: &Output, most: Option<Duration>, now: Millis) -> O
 pub(crate) async fn run_guarded(
     tool: &dyn Tool,
     arguments: Arguments,
-    context: &Context,
-) -> Output {
+    context: &ToolContext,
+) -> ToolOutput {
     // Unwind safe: the state that a panic leaves behind belongs to the call and is not used again.
     let work = AssertUnwindSafe(async { tool.run(arguments, context).await });
     match work.catch_unwind().await {
         Ok(output) => output,
         Err(panic) => {
-            let name = &tool.about().name;
+            let name = &tool.metadata().name;
             let said = context.seals.redact(message_of(&*panic)).into_owned();
-            Output::error(format!(
+            ToolOutput::error(format!(
                 "the tool `{name}` broke down ({said}); this is a fault of the tool, and the same \
                  call is likely to fail again"
             ))

@@ -3,27 +3,27 @@
 use cachalot_core::suggest;
 
 use super::Registry;
-use crate::tool::Output;
-use crate::toolbox::{Call, Prepared, Verdict};
+use crate::tool::ToolOutput;
+use crate::toolbox::{Preparation, PreparedCall, ToolCall};
 
 impl Registry {
-    pub(super) fn prepare_call(&self, call: Call) -> Prepared {
-        let verdict = match self.entry(&call.name) {
-            None => Verdict::Refused(Output::error(self.unknown(&call.name))),
-            Some(entry) => match entry.schema.accept(&call.arguments) {
-                Ok(arguments) => Verdict::Ready {
-                    touches: entry.tool.touches(&arguments),
+    pub(super) fn prepare_call(&self, call: ToolCall) -> PreparedCall {
+        let preparation = match self.entry(&call.name) {
+            None => Preparation::Refused(ToolOutput::error(self.unknown(&call.name))),
+            Some(entry) => match entry.schema.parse_arguments(&call.arguments) {
+                Ok(arguments) => Preparation::Ready {
+                    resource_access: entry.tool.resource_access(&arguments),
                     arguments,
                     origin: entry.origin().clone(),
-                    read_only: entry.tool.about().read_only,
+                    read_only: entry.tool.metadata().read_only,
                 },
-                Err(wrong) => Verdict::Refused(Output::error(format!(
+                Err(wrong) => Preparation::Refused(ToolOutput::error(format!(
                     "`{}` did not run. {wrong}",
                     call.name
                 ))),
             },
         };
-        Prepared { call, verdict }
+        PreparedCall { call, preparation }
     }
 
     /// The message about an unknown tool name.

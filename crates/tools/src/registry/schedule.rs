@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
 /// Maximum number of concurrent calls.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_CALLS: usize = 8;
 
 /// Runs calls and returns one result for each, in call order: consecutive safe calls concurrently, every
 /// other call alone. Calls start in call order. Dropping the future drops the running calls.
@@ -26,24 +26,24 @@ where
         if is_safe(&call) {
             group.push(call);
         } else {
-            results.extend(beside(std::mem::take(&mut group), &run).await);
+            results.extend(run_concurrently(std::mem::take(&mut group), &run).await);
             results.push(run(call).await);
         }
     }
-    results.extend(beside(group, &run).await);
+    results.extend(run_concurrently(group, &run).await);
     results
 }
 
-async fn beside<C, T, W>(group: Vec<C>, run: &impl Fn(C) -> W) -> Vec<T>
+async fn run_concurrently<C, T, W>(group: Vec<C>, run: &impl Fn(C) -> W) -> Vec<T>
 where
     W: Future<Output = T>,
 {
-    let places = Semaphore::new(AT_ONCE);
+    let indexes = Semaphore::new(MAX_CONCURRENT_CALLS);
     join_all(group.into_iter().map(|call| {
-        let places = &places;
+        let indexes = &indexes;
         async move {
             // Fails only if the semaphore is closed, which never happens.
-            let _place = places.acquire().await;
+            let _place = indexes.acquire().await;
             run(call).await
         }
     }))

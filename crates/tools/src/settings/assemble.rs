@@ -7,34 +7,34 @@ use futures_util::future::join_all;
 
 use super::toolsets::{Toolset, ToolsetKind, ToolsetSettings};
 use crate::builtin::{MemoryTool, Shell, WebFetch, files, skills};
-use crate::filter::Filter;
-use crate::mcp::{Listing, McpError, McpServer, McpSettings, McpSurroundings, Names};
-use crate::tool::{About, Tool};
+use crate::filter::NameFilter;
+use crate::mcp::{McpDependencies, McpError, McpServer, McpSettings, ServerListing, ToolNames};
+use crate::tool::{Tool, ToolMetadata};
 
 /// Dependencies of tools, which would otherwise be global.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct ToolDependencies {
     /// Dependencies of MCP servers.
-    pub mcp: McpSurroundings,
+    pub mcp: McpDependencies,
     /// The user's data folder, with the user's own skills in `skills`; `None`: only the workspace's skills
     /// are found.
     pub data: Option<PathBuf>,
     /// The running servers, shared by all agents of a process, so that none is started twice.
-    pub servers: Servers,
+    pub servers: McpServerPool,
 }
 
 /// The running MCP servers, and the names of their tools. Cheap to clone; clones share everything. Keeps the
 /// servers alive.
 #[derive(Clone, Default)]
-pub struct Servers(Arc<Running>);
+pub struct McpServerPool(Arc<PoolState>);
 
 #[derive(Default)]
-struct Running {
+struct PoolState {
     servers: Mutex<Vec<McpServer>>,
-    names: Mutex<Names>,
+    names: Mutex<ToolNames>,
 }
 
-impl Servers {
+impl McpServerPool {
     /// Creates an empty set of servers.
     #[must_use]
     pub fn new() -> Self {
@@ -42,7 +42,7 @@ impl Servers {
     }
 
     /// Returns the server with these settings, or creates it.
-    fn server(&self, settings: &McpSettings, surroundings: &McpSurroundings) -> McpServer {
+    fn server(&self, settings: &McpSettings, dependencies: &McpDependencies) -> McpServer {
         let mut servers = self
             .0
             .servers
@@ -51,7 +51,7 @@ impl Servers {
         if let Some(there) = servers.iter().find(|server| server.settings() == settings) {
             return there.clone();
         }
-        let server = McpServer::new(settings.clone(), surroundings.clone());
+        let server = McpServer::new(settings.clone(), dependencies.clone());
         servers.push(server.clone());
         server
     }
@@ -71,38 +71,38 @@ impl Servers {
 
     fn name(
         &self,
-        listing: Listing,
-        takes: impl Fn(&[&str], &About) -> bool,
+        listing: ServerListing,
+        selects: impl Fn(&[&str], &ToolMetadata) -> bool,
     ) -> Vec<Arc<dyn Tool>> {
         let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-        listing.tools(&mut names, takes)
+        listing.tools(&mut names, selects)
     }
 }
 
 /// The tools of an agent.
-pub struct Assembled {
+pub struct AgentTools {
     /// The tools, without duplicates.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The MCP servers, by name, running or not. [`McpServer::changes`] signals when the tools of one have
-    /// changed, and [`Assembled::tools_of`] returns the new ones.
+    /// changed, and [`AgentTools::tools_of`] returns the new ones.
     pub servers: Vec<McpServer>,
     /// Instructions for the agent about its toolsets, in the order of the file.
     pub instructions: Vec<String>,
-    taken: Vec<Taken>,
-    pool: Servers,
+    taken: Vec<ServerSelection>,
+    pool: McpServerPool,
 }
 
 /// The selection of a server's tools by one toolset.
-struct Taken {
+struct ServerSelection {
     server: String,
-    filters: Vec<Filter>,
+    filters: Vec<NameFilter>,
     read_only: bool,
 }
 
-impl Taken {
-    fn takes(&self, known_as: &[&str], about: &About) -> bool {
-        (!self.read_only || about.read_only)
-            && self.filters.iter().all(|filter| filter.takes(known_as))
+impl ServerSelection {
+    fn selects(&self, known_as: &[&str], metadata: &ToolMetadata) -> bool {
+        (!self.read_only || metadata.read_only)
+            && self.filters.iter().all(|filter| filter.selects(known_as))
     }
 }
 
@@ -115,7 +115,7 @@ pub enum AssembleError {
     Server(#[from] McpError),
     /// Settings are invalid.
     #[error("the toolset `{toolset}` cannot be: {reason}")]
-    Settings {
+    ToolCacheSettings {
         /// The type of the toolset.
         toolset: &'static str,
         /// The problem and the remedy.
@@ -130,17 +130,17 @@ pub enum AssembleError {
 /// If a required server does not start, or a pattern or host is invalid.
 pub async fn assemble(
     settings: &ToolsetSettings,
-    surroundings: &Surroundings,
-) -> Result<Assembled, AssembleError> {
+    dependencies: &ToolDependencies,
+) -> Result<AgentTools, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-    let (mut servers, mut taken): (Vec<McpServer>, Vec<Taken>) = (Vec::new(), Vec::new());
+    let (mut servers, mut taken): (Vec<McpServer>, Vec<ServerSelection>) = (Vec::new(), Vec::new());
     for toolset in &settings.toolsets {
         match &toolset.kind {
             ToolsetKind::Mcp(definition) => {
-                let server = surroundings
+                let server = dependencies
                     .servers
-                    .server(&definition.settings, &surroundings.mcp);
-                taken.push(Taken {
+                    .server(&definition.settings, &dependencies.mcp);
+                taken.push(ServerSelection {
                     server: server.name().to_owned(),
                     filters: vec![definition.filter.clone(), toolset.filter.clone()],
                     read_only: toolset.read_only,
@@ -150,9 +150,9 @@ pub async fn assemble(
                 }
             }
             _ => {
-                for tool in built_in(toolset, surroundings.data.as_deref())? {
-                    let name = &tool.about().name;
-                    if !tools.iter().any(|known| known.about().name == *name) {
+                for tool in built_in(toolset, dependencies.data.as_deref())? {
+                    let name = &tool.metadata().name;
+                    if !tools.iter().any(|known| known.metadata().name == *name) {
                         tools.push(tool);
                     }
                 }
@@ -160,7 +160,7 @@ pub async fn assemble(
         }
     }
     servers.sort_by(|a, b| a.name().cmp(b.name()));
-    let assembled = Assembled {
+    let assembled = AgentTools {
         tools,
         servers,
         instructions: settings
@@ -169,9 +169,9 @@ pub async fn assemble(
             .filter_map(|toolset| toolset.instruction.clone())
             .collect(),
         taken,
-        pool: surroundings.servers.clone(),
+        pool: dependencies.servers.clone(),
     };
-    assembled.with_servers(surroundings).await
+    assembled.with_servers(dependencies).await
 }
 
 /// Returns the names of the tools in these toolsets; `None` if they depend on an MCP server, or the settings
@@ -184,7 +184,7 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
             return None;
         }
         let tools = built_in(toolset, None).ok()?;
-        names.extend(tools.iter().map(|tool| tool.about().name.clone()));
+        names.extend(tools.iter().map(|tool| tool.metadata().name.clone()));
     }
     names.sort_unstable();
     names.dedup();
@@ -193,7 +193,7 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
 
 /// Returns the selected built-in tools of a toolset.
 fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
-    let fault = |toolset, reason| AssembleError::Settings { toolset, reason };
+    let fault = |toolset, reason| AssembleError::ToolCacheSettings { toolset, reason };
     let mut tools: Vec<Arc<dyn Tool>> = match &toolset.kind {
         ToolsetKind::Filesystem => files(),
         ToolsetKind::Shell(settings) => {
@@ -211,24 +211,27 @@ fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>
         ToolsetKind::Mcp(_) => Vec::new(),
     };
     tools.retain(|tool| {
-        let about = tool.about();
-        (!toolset.read_only || about.read_only) && toolset.filter.takes(&[&about.name])
+        let metadata = tool.metadata();
+        (!toolset.read_only || metadata.read_only) && toolset.filter.selects(&[&metadata.name])
     });
     Ok(tools)
 }
 
-impl Assembled {
+impl AgentTools {
     /// Adds the tools of the servers: requested concurrently, named in the order of the servers' names.
-    async fn with_servers(mut self, surroundings: &Surroundings) -> Result<Self, AssembleError> {
+    async fn with_servers(
+        mut self,
+        dependencies: &ToolDependencies,
+    ) -> Result<Self, AssembleError> {
         let listed = join_all(self.servers.iter().map(McpServer::list)).await;
-        let reporter = &surroundings.mcp.reporter;
+        let reporter = &dependencies.mcp.reporter;
         let mut tools = Vec::new();
         for (server, listed) in self.servers.iter().zip(listed) {
             match listed {
                 Ok(listing) => {
                     let taken = self.named(server.name(), listing);
                     if taken.is_empty() {
-                        reporter.warning(&self.nothing_taken(server.name()));
+                        reporter.warning(&self.no_match_warning(server.name()));
                     }
                     tools.extend(taken);
                 }
@@ -252,15 +255,15 @@ impl Assembled {
         Ok(self.named(server.name(), listing))
     }
 
-    fn named(&self, server: &str, listing: Listing) -> Vec<Arc<dyn Tool>> {
-        self.pool.name(listing, |known_as, about| {
+    fn named(&self, server: &str, listing: ServerListing) -> Vec<Arc<dyn Tool>> {
+        self.pool.name(listing, |known_as, metadata| {
             self.taken
                 .iter()
-                .any(|taken| taken.server == server && taken.takes(known_as, about))
+                .any(|taken| taken.server == server && taken.selects(known_as, metadata))
         })
     }
 
-    fn nothing_taken(&self, server: &str) -> String {
+    fn no_match_warning(&self, server: &str) -> String {
         let mut own = self.taken.iter().filter(|taken| taken.server == server);
         let remedy = match own.any(|taken| taken.read_only) {
             true => {

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use cachalot_core::tree::{Node, expand};
 use cachalot_core::{Problem, Secret};
 
-use super::reading::Keys;
-use crate::filter::Filter;
-use crate::mcp::{McpSettings, Offer, Transport, Trust};
+use super::keys::Keys;
+use crate::filter::NameFilter;
+use crate::mcp::{McpSettings, McpTransport, OfferSettings, ToolTrust};
 
 /// The definition of a server, and the selection of its tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct ServerDefinition {
     /// The server.
     pub settings: McpSettings,
     /// Selects its tools, resources and prompts.
-    pub filter: Filter,
+    pub filter: NameFilter,
 }
 
 /// Reads the mapping of MCP servers by name: `mcps` of an agent file, or `mcpServers` in JSON, whose keys are
@@ -44,7 +44,7 @@ pub fn read_servers(
     };
     for entry in entries {
         let expanded = expand(&entry.value, None, environment, problems);
-        if let Some(mut keys) = Keys::of(&expanded, "an MCP server", problems) {
+        if let Some(mut keys) = Keys::new(&expanded, "an MCP server", problems) {
             if let Some(definition) = definition(&entry.key, &mut keys) {
                 servers.insert(entry.key.clone(), definition);
             }
@@ -58,7 +58,7 @@ pub fn read_servers(
 pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDefinition> {
     let transport = transport(keys);
     // All keys are read, so that their problems are reported even if the server cannot be used.
-    let nowhere = || Transport::Http {
+    let nowhere = || McpTransport::Http {
         url: Secret::new(String::new()),
         headers: BTreeMap::new(),
     };
@@ -88,28 +88,28 @@ pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDe
 
 /// Reads `enabledTools`, and `tools`, which is equivalent if it is a list, and contains trust settings if it
 /// is a mapping.
-fn filter(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) -> Filter {
+fn filter(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, ToolTrust)>) -> NameFilter {
     let enabled = keys.filter(&["enabledTools", "enabled_tools"]);
-    let taken = match keys.node(&["tools"]).map(|node| node.as_list().is_some()) {
+    let is_offered = match keys.node(&["tools"]).map(|node| node.as_list().is_some()) {
         Some(true) => keys.filter(&["tools"]),
         Some(false) => {
-            believed(keys, trust);
+            read_tool_trust(keys, trust);
             None
         }
         None => None,
     };
-    if taken.is_some() && enabled.is_some() {
+    if is_offered.is_some() && enabled.is_some() {
         keys.lacks(
             "two-spellings",
             "`tools` and `enabledTools` are the same",
             "leave one of them out",
         );
     }
-    taken.or(enabled).unwrap_or_default()
+    is_offered.or(enabled).unwrap_or_default()
 }
 
 /// The keys that describe the transport.
-struct Written {
+struct TransportKeys {
     command: Option<String>,
     arguments: Vec<String>,
     environment: BTreeMap<String, Secret<String>>,
@@ -118,7 +118,7 @@ struct Written {
     remote: Option<Address>,
 }
 
-fn written(keys: &mut Keys<'_, '_>) -> Written {
+fn transport_keys(keys: &mut Keys<'_, '_>) -> TransportKeys {
     const DIRECTORY: [&str; 4] = [
         "working_directory",
         "workingDirectory",
@@ -127,9 +127,9 @@ fn written(keys: &mut Keys<'_, '_>) -> Written {
     ];
     // In a toolset, `type` has the value `mcp`.
     let kind = keys.node(&["type", "transport"]);
-    known_transport(keys, kind);
+    check_transport(keys, kind);
     let arguments = keys.texts(&["args", "arguments"]).unwrap_or_default();
-    Written {
+    TransportKeys {
         command: keys.text(&["command"]).map(str::to_owned),
         arguments: arguments.into_iter().map(str::to_owned).collect(),
         environment: keys.variables(&["env", "environment"]),
@@ -138,40 +138,42 @@ fn written(keys: &mut Keys<'_, '_>) -> Written {
         remote: keys
             .within(&["remote"], "`remote`", |keys| {
                 let kind = keys.node(&["transport_type", "transportType", "type"]);
-                known_transport(keys, kind);
+                check_transport(keys, kind);
                 address(keys)
             })
             .flatten(),
     }
 }
 
-fn transport(keys: &mut Keys<'_, '_>) -> Option<Transport> {
-    let written = written(keys);
-    let command = written.command.filter(|command| !command.trim().is_empty());
-    if written.own.is_some() && written.remote.is_some() {
+fn transport(keys: &mut Keys<'_, '_>) -> Option<McpTransport> {
+    let transport_keys = transport_keys(keys);
+    let command = transport_keys
+        .command
+        .filter(|command| !command.trim().is_empty());
+    if transport_keys.own.is_some() && transport_keys.remote.is_some() {
         keys.lacks(
             "bad-value",
             "the server has two addresses: `url` and `remote`",
             "leave one of them out",
         );
     }
-    match (command, written.own.or(written.remote)) {
-        (Some(command), None) => Some(Transport::Stdio {
+    match (command, transport_keys.own.or(transport_keys.remote)) {
+        (Some(command), None) => Some(McpTransport::Stdio {
             command,
-            arguments: written.arguments,
-            environment: written.environment,
-            directory: written.directory,
+            arguments: transport_keys.arguments,
+            environment: transport_keys.environment,
+            directory: transport_keys.directory,
         }),
         (None, Some((url, headers))) => {
-            let idle = written.arguments.is_empty() && written.environment.is_empty();
-            if !idle || written.directory.is_some() {
+            let idle = transport_keys.arguments.is_empty() && transport_keys.environment.is_empty();
+            if !idle || transport_keys.directory.is_some() {
                 keys.lacks(
                     "bad-value",
                     "`args`, `env` and `working_directory` mean nothing for a server that is reached by `url`",
                     "leave them out, or give `headers`",
                 );
             }
-            Some(Transport::Http { url, headers })
+            Some(McpTransport::Http { url, headers })
         }
         (Some(_), Some(_)) => {
             keys.lacks(
@@ -212,7 +214,7 @@ fn address(keys: &mut Keys<'_, '_>) -> Option<Address> {
     Some((Secret::new(url.to_owned()), headers))
 }
 
-fn known_transport(keys: &mut Keys<'_, '_>, node: Option<&Node>) {
+fn check_transport(keys: &mut Keys<'_, '_>, node: Option<&Node>) {
     const KNOWN: [&str; 7] = [
         "mcp",
         "stdio",
@@ -242,13 +244,13 @@ fn known_transport(keys: &mut Keys<'_, '_>, node: Option<&Node>) {
 }
 
 /// Reads `true`, `false`, or `{ttl: …}`.
-fn offer(keys: &mut Keys<'_, '_>, key: &'static str) -> Offer {
+fn offer(keys: &mut Keys<'_, '_>, key: &'static str) -> OfferSettings {
     let Some(node) = keys.node(&[key]) else {
-        return Offer::default();
+        return OfferSettings::default();
     };
-    if let Some(taken) = node.as_boolean() {
-        return Offer {
-            taken,
+    if let Some(is_offered) = node.as_boolean() {
+        return OfferSettings {
+            is_offered,
             lifetime: None,
         };
     }
@@ -257,14 +259,14 @@ fn offer(keys: &mut Keys<'_, '_>, key: &'static str) -> Offer {
         _ => "`prompts`",
     };
     let lifetime = keys.within(&[key], what, |keys| keys.time(&["ttl"]));
-    Offer {
-        taken: true,
+    OfferSettings {
+        is_offered: true,
         lifetime: lifetime.flatten(),
     }
 }
 
 /// Reads `tools: {search: {read_only: true, ttl: 5m}}`.
-fn believed(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
+fn read_tool_trust(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, ToolTrust)>) {
     let Some(node) = keys.node(&["tools"]) else {
         return;
     };
@@ -277,7 +279,7 @@ fn believed(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
         return;
     };
     for entry in entries {
-        let Some(mut tool) = Keys::of(&entry.value, "a tool of an MCP server", keys.problems())
+        let Some(mut tool) = Keys::new(&entry.value, "a tool of an MCP server", keys.problems())
         else {
             continue;
         };
@@ -294,7 +296,7 @@ fn believed(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
         pattern(keys, &entry.value, &entry.key);
         trust.push((
             entry.key.clone(),
-            Trust {
+            ToolTrust {
                 read_only,
                 lifetime,
             },
@@ -303,7 +305,7 @@ fn believed(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
 }
 
 /// Reads `trust: {read_only: [search, get_*], ttl: 5m}`.
-fn trust(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
+fn trust(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, ToolTrust)>) {
     let Some(node) = keys.node(&["trust"]) else {
         return;
     };
@@ -315,11 +317,11 @@ fn trust(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
     let (patterns, lifetime) = read.unwrap_or_default();
     for name in patterns {
         pattern(keys, node, &name);
-        let believed = Trust {
+        let trusted = ToolTrust {
             read_only: true,
             lifetime,
         };
-        trust.push((name, believed));
+        trust.push((name, trusted));
     }
 }
 

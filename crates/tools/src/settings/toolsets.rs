@@ -6,11 +6,11 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, expand};
 use cachalot_core::{Place, Problem};
 
-use super::reading::Keys;
+use super::keys::Keys;
 use super::servers::{ServerDefinition, definition};
 use crate::builtin::{ShellSettings, WebFetchSettings};
-use crate::filter::Filter;
-use crate::mcp::Transport;
+use crate::filter::NameFilter;
+use crate::mcp::McpTransport;
 
 /// The toolsets of an agent, in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Toolset {
     /// The kind of toolset.
     pub kind: ToolsetKind,
     /// Selects tools by name.
-    pub filter: Filter,
+    pub filter: NameFilter,
     /// True to select only tools that change nothing.
     pub read_only: bool,
     /// An instruction to the agent about the tools, in addition to their descriptions.
@@ -77,7 +77,7 @@ pub fn read_toolsets(
     };
     for item in items {
         let expanded = expand(item, None, environment, problems);
-        if let Some(mut keys) = Keys::of(&expanded, "a toolset", problems) {
+        if let Some(mut keys) = Keys::new(&expanded, "a toolset", problems) {
             let read = toolset(&expanded, &mut keys, servers, &settings);
             keys.finish();
             settings.toolsets.extend(read);
@@ -157,15 +157,15 @@ const FILES: [&str; 7] = [
 const SKILLS: [&str; 3] = ["skills_list", "skill_view", "skill_manage"];
 
 /// Reads the filter of tools with known names; reports a pattern that matches none of them.
-fn own_filter(keys: &mut Keys<'_, '_>, names: &[&str]) -> Filter {
+fn own_filter(keys: &mut Keys<'_, '_>, names: &[&str]) -> NameFilter {
     let node = keys.node(&["tools"]);
     let Some(filter) = keys.filter(&["tools"]) else {
-        return Filter::default();
+        return NameFilter::default();
     };
     for pattern in filter.patterns() {
         let bare = pattern.trim_start_matches('!');
-        let alone = Filter::new(&[bare]).unwrap_or_default();
-        if !names.iter().any(|name| alone.takes(&[name]))
+        let alone = NameFilter::new(&[bare]).unwrap_or_default();
+        if !names.iter().any(|name| alone.selects(&[name]))
             && let Some(node) = node
         {
             keys.problem(
@@ -182,9 +182,9 @@ fn own_filter(keys: &mut Keys<'_, '_>, names: &[&str]) -> Filter {
 fn shell(keys: &mut Keys<'_, '_>) -> ShellSettings {
     let default = ShellSettings::default();
     let timeout = keys.time(&["timeout"]).unwrap_or(default.timeout);
-    let longest_timeout = keys
+    let max_timeout = keys
         .time(&["max_timeout", "maxTimeout"])
-        .unwrap_or(default.longest_timeout);
+        .unwrap_or(default.max_timeout);
     let output_limit = keys
         .at_least_one(&["max_output", "maxOutput"], 1 << 30)
         .map_or(default.output_limit, |most| {
@@ -194,7 +194,7 @@ fn shell(keys: &mut Keys<'_, '_>) -> ShellSettings {
     ShellSettings {
         timeout,
         // A longer default timeout also raises the maximum.
-        longest_timeout: longest_timeout.max(timeout),
+        max_timeout: max_timeout.max(timeout),
         output_limit,
         environment: keys.variables(&["env", "environment"]),
         pass: pass.patterns().to_vec(),
@@ -227,7 +227,7 @@ fn server(
     keys: &mut Keys<'_, '_>,
     servers: &BTreeMap<String, ServerDefinition>,
     before: &ToolsetSettings,
-) -> Option<(ServerDefinition, Filter)> {
+) -> Option<(ServerDefinition, NameFilter)> {
     if let Some(node) = keys.node(&["ref"]) {
         let filter = keys.filter(&["tools"]).unwrap_or_default();
         let name = keys.text(&["ref"])?;
@@ -250,8 +250,8 @@ fn server(
     }
     let named = keys.text(&["name"]).map(str::to_owned);
     let mut found = definition("", keys)?;
-    found.settings.name =
-        named.unwrap_or_else(|| unused(&derived(&found.settings.transport), servers, before));
+    found.settings.name = named
+        .unwrap_or_else(|| unused_name(&derived_name(&found.settings.transport), servers, before));
     let taken = |other: &ServerDefinition| {
         other.settings.name == found.settings.name && other.settings != found.settings
     };
@@ -262,7 +262,7 @@ fn server(
             "give one of them another `name`",
         );
     }
-    Some((found, Filter::default()))
+    Some((found, NameFilter::default()))
 }
 
 fn definitions(settings: &ToolsetSettings) -> impl Iterator<Item = &ServerDefinition> {
@@ -276,12 +276,12 @@ fn definitions(settings: &ToolsetSettings) -> impl Iterator<Item = &ServerDefini
 }
 
 /// Derives a name for a server without one: that of its program, or of its host.
-fn derived(transport: &Transport) -> String {
+fn derived_name(transport: &McpTransport) -> String {
     let name = match transport {
-        Transport::Stdio { command, .. } => std::path::Path::new(command)
+        McpTransport::Stdio { command, .. } => std::path::Path::new(command)
             .file_stem()
             .map(|stem| stem.to_string_lossy().into_owned()),
-        Transport::Http { url, .. } => url::Url::parse(url.expose())
+        McpTransport::Http { url, .. } => url::Url::parse(url.expose())
             .ok()
             .and_then(|url| url.host_str().map(str::to_owned)),
     };
@@ -290,7 +290,7 @@ fn derived(transport: &Transport) -> String {
 }
 
 /// Returns the name, or the name with the first number that makes it unique.
-fn unused(
+fn unused_name(
     name: &str,
     servers: &BTreeMap<String, ServerDefinition>,
     before: &ToolsetSettings,

@@ -4,28 +4,29 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_tools::{
-    About, Arguments, CacheClass, Context, Origin, Output, Registry, Tool, Toolbox as _, Verdict,
+    Arguments, CacheClass, Origin, Preparation, Registry, Tool, ToolContext, ToolMetadata,
+    ToolOutput, Toolbox as _,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::workshop::{call, text};
 
-struct Taking(About);
+struct Taking(ToolMetadata);
 
 #[async_trait]
 impl Tool for Taking {
-    fn about(&self) -> &About {
+    fn metadata(&self) -> &ToolMetadata {
         &self.0
     }
 
-    async fn run(&self, arguments: Arguments, _: &Context) -> Output {
-        Output::text(Value::Object(arguments).to_string())
+    async fn run(&self, arguments: Arguments, _: &ToolContext) -> ToolOutput {
+        ToolOutput::text(Value::Object(arguments).to_string())
     }
 }
 
 fn taking(parameters: Value) -> Registry {
-    let about = About {
+    let metadata = ToolMetadata {
         name: "tool".to_owned(),
         description: "Takes arguments.".to_owned(),
         parameters,
@@ -33,19 +34,19 @@ fn taking(parameters: Value) -> Registry {
         origin: Origin::BuiltIn,
         read_only: true,
         exclusive: false,
-        class: CacheClass::Never,
+        cache_class: CacheClass::Never,
     };
-    let tool: Arc<dyn Tool> = Arc::new(Taking(about));
+    let tool: Arc<dyn Tool> = Arc::new(Taking(metadata));
     Registry::new(vec![tool]).unwrap()
 }
 
 fn prepare(parameters: &Value, written: &str) -> Result<Value, String> {
     match taking(parameters.clone())
         .prepare(call("tool", written))
-        .verdict
+        .preparation
     {
-        Verdict::Ready { arguments, .. } => Ok(Value::Object(arguments)),
-        Verdict::Refused(output) => {
+        Preparation::Ready { arguments, .. } => Ok(Value::Object(arguments)),
+        Preparation::Refused(output) => {
             assert!(output.is_error);
             Err(text(&output))
         }
@@ -256,7 +257,7 @@ fn a_schema_that_goes_in_circles_ends() {
                 ]},
             },
         });
-        let about = About {
+        let metadata = ToolMetadata {
             name: "tool".to_owned(),
             description: String::new(),
             parameters: schema,
@@ -265,9 +266,9 @@ fn a_schema_that_goes_in_circles_ends() {
             origin: Origin::Mcp("odd".to_owned()),
             read_only: true,
             exclusive: false,
-            class: CacheClass::Never,
+            cache_class: CacheClass::Never,
         };
-        let tool: Arc<dyn Tool> = Arc::new(Taking(about));
+        let tool: Arc<dyn Tool> = Arc::new(Taking(metadata));
         let registry = Registry::new(vec![tool]).unwrap();
         let deep = format!("{}5{}", "{\"y\": [".repeat(30), "]}".repeat(30));
         for written in [

@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use cachalot_tools::builtin::{Shell, ShellSettings, files};
-use cachalot_tools::cached::{Settings, Sharing, Writers};
+use cachalot_tools::cached::{ToolCacheScope, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
-    Answer, Answered, Batch, Call, Output, Registry, Tool, Toolbox as _, Watcher,
+    BatchContext, CallObserver, CallOutcome, Registry, Tool, ToolCall, ToolCallResult, ToolOutput,
+    Toolbox as _,
 };
 use serde_json::Value;
 
@@ -40,12 +41,12 @@ fn registry() -> Registry {
 /// Runs every reader without the cache at the moment at which it begins with it.
 struct Comparing {
     plain: Registry,
-    batch: Batch,
-    expected: Mutex<BTreeMap<String, Output>>,
+    batch: BatchContext,
+    expected: Mutex<BTreeMap<String, ToolOutput>>,
 }
 
-impl Watcher for Comparing {
-    fn began(&self, call: &Call) {
+impl CallObserver for Comparing {
+    fn call_started(&self, call: &ToolCall) {
         if !is_reader(&call.name) {
             return;
         }
@@ -76,20 +77,20 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let writers = Writers::new();
-        let settings = |scope, max_size| Settings {
+        let write_notifier = WriteNotifier::new();
+        let settings = |scope, max_size| ToolCacheSettings {
             max_size,
             scope,
             ..on()
         };
         let layers = [
-            settings(Sharing::Session, 40),
-            settings(Sharing::Workspace, 128),
+            settings(ToolCacheScope::Session, 40),
+            settings(ToolCacheScope::Workspace, 128),
         ];
         let layers = layers.map(|settings| {
             let mut making = Making::with(settings);
             making.persistent = Some(in_process(&making.clock));
-            making.writers = writers.clone();
+            making.write_notifier = write_notifier.clone();
             making.over(&registry())
         });
         Self {
@@ -146,7 +147,7 @@ impl Run {
         let layer = self.random.below(self.layers.len());
         let session = *self.random.pick(&["one", "one", "other"]);
         let batch = self.layers[layer].batch_in(self.tree.root(), session, &[]);
-        let calls: Vec<Call> = asked.iter().map(|asked| self.call(asked)).collect();
+        let calls: Vec<ToolCall> = asked.iter().map(|asked| self.call(asked)).collect();
         for call in &calls {
             self.tell(format!(
                 "{session}@{layer}: {} {}",
@@ -155,14 +156,14 @@ impl Run {
         }
         self.steps += calls.len();
         let cached = &self.layers[layer].tools;
-        let prepare = |call: &Call| cached.prepare(call.clone());
+        let prepare = |call: &ToolCall| cached.prepare(call.clone());
         let (answers, expected) = if only_reads {
             let prepared = calls.iter().map(|call| self.plain.prepare(call.clone()));
             let expected = self.plain.run(prepared.collect(), &batch).await;
             let answers = cached
                 .run(calls.iter().map(prepare).collect(), &batch)
                 .await;
-            let by_id = |answer: Answer| (answer.call.id.clone(), answer.output);
+            let by_id = |answer: ToolCallResult| (answer.call.id.clone(), answer.output);
             (answers, expected.into_iter().map(by_id).collect())
         } else {
             let comparing = Arc::new(Comparing {
@@ -170,8 +171,8 @@ impl Run {
                 batch: batch.clone(),
                 expected: Mutex::default(),
             });
-            let batch = Batch {
-                watcher: Arc::clone(&comparing) as Arc<dyn Watcher>,
+            let batch = BatchContext {
+                observer: Arc::clone(&comparing) as Arc<dyn CallObserver>,
                 ..batch
             };
             let answers = cached
@@ -183,27 +184,27 @@ impl Run {
         self.compare(&answers, &expected);
     }
 
-    fn call(&mut self, (tool, arguments): &Asked) -> Call {
+    fn call(&mut self, (tool, arguments): &Asked) -> ToolCall {
         self.calls += 1;
-        Call {
+        ToolCall {
             id: format!("call-{}", self.calls),
             name: (*tool).to_owned(),
             arguments: Value::to_string(arguments),
         }
     }
 
-    fn compare(&mut self, answers: &[Answer], expected: &BTreeMap<String, Output>) {
+    fn compare(&mut self, answers: &[ToolCallResult], expected: &BTreeMap<String, ToolOutput>) {
         for answer in answers {
             if !is_reader(&answer.call.name) {
                 continue;
             }
-            let how = match answer.how {
-                Answered::Hit => "hit",
-                Answered::Coalesced => "coalesced",
-                Answered::Ran(_) => "ran",
-                Answered::Refused => "refused",
+            let outcome = match answer.outcome {
+                CallOutcome::Hit => "hit",
+                CallOutcome::Coalesced => "coalesced",
+                CallOutcome::Ran(_) => "ran",
+                CallOutcome::Refused => "refused",
             };
-            *self.answered.entry(how).or_default() += 1;
+            *self.answered.entry(outcome).or_default() += 1;
             let expected = &expected[&answer.call.id];
             assert!(
                 answer.output == *expected,
@@ -212,7 +213,7 @@ impl Run {
                 self.steps,
                 answer.call.name,
                 answer.call.arguments,
-                answer.how,
+                answer.outcome,
                 answer.output.content,
                 expected.content,
                 self.history.make_contiguous().join("\n"),
@@ -220,8 +221,8 @@ impl Run {
         }
     }
 
-    fn count(&self, how: &str) -> usize {
-        self.answered.get(how).copied().unwrap_or(0)
+    fn count(&self, outcome: &str) -> usize {
+        self.answered.get(outcome).copied().unwrap_or(0)
     }
 }
 
@@ -329,7 +330,7 @@ async fn a_link_that_leads_elsewhere_to_the_same_text_is_noticed() {
                 ("read_file", serde_json::json!({"path": "link"})),
             ] {
                 let batch = world.batch("main", &[]);
-                let call = Call {
+                let call = ToolCall {
                     id: "id".into(),
                     name: tool.into(),
                     arguments: arguments.to_string(),
@@ -338,8 +339,8 @@ async fn a_link_that_leads_elsewhere_to_the_same_text_is_noticed() {
                 let expected = plain.run(vec![plain.prepare(call)], &batch).await;
                 for _ in 0..2 {
                     let answer = world.call(tool, arguments.clone()).await;
-                    let how = (tool, target.display(), &answer.how);
-                    assert_eq!(answer.output, expected[0].output, "{how:?}");
+                    let outcome = (tool, target.display(), &answer.outcome);
+                    assert_eq!(answer.output, expected[0].output, "{outcome:?}");
                 }
             }
         }

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use cachalot_core::Place;
 use cachalot_core::{DigestKey, Seals};
-use cachalot_tools::filter::Filter;
-use cachalot_tools::mcp::{McpSettings, McpSurroundings, Reporter};
+use cachalot_tools::filter::NameFilter;
+use cachalot_tools::mcp::{McpDependencies, McpSettings, Reporter};
 use cachalot_tools::settings::{
-    AssembleError, Assembled, ServerDefinition, Servers, Surroundings, Toolset, ToolsetKind,
-    ToolsetSettings, assemble,
+    AgentTools, AssembleError, McpServerPool, ServerDefinition, ToolDependencies, Toolset,
+    ToolsetKind, ToolsetSettings, assemble,
 };
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ impl Reporter for Told {
         self.warnings.lock().unwrap().push(message.to_owned());
     }
 
-    fn server_said(&self, server: &str, line: &str) {
+    fn server_output(&self, server: &str, line: &str) {
         self.lines.lock().unwrap().push(format!("{server}: {line}"));
     }
 
@@ -57,7 +57,7 @@ impl Reporter for Told {
 pub(crate) struct House {
     pub(crate) home: TempDir,
     pub(crate) told: Arc<Told>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) dependencies: ToolDependencies,
 }
 
 impl House {
@@ -69,20 +69,20 @@ impl House {
             .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
         let mut environment: BTreeMap<String, String> = environment.collect();
         environment.insert("PRIVATE".to_owned(), "not passed on".to_owned());
-        let surroundings = Surroundings {
-            mcp: McpSurroundings {
+        let dependencies = ToolDependencies {
+            mcp: McpDependencies {
                 directory: home.path().canonicalize().unwrap(),
                 environment: Arc::new(environment),
                 seals: Arc::new(Seals::under(DigestKey::new([5; 32]))),
                 reporter: told.clone(),
             },
             data: None,
-            servers: Servers::new(),
+            servers: McpServerPool::new(),
         };
         Self {
             home,
             told,
-            surroundings,
+            dependencies,
         }
     }
 
@@ -107,11 +107,11 @@ impl House {
     pub(crate) async fn try_assemble(
         &self,
         servers: &[McpSettings],
-    ) -> Result<Assembled, AssembleError> {
-        assemble(&toolsets(servers), &self.surroundings).await
+    ) -> Result<AgentTools, AssembleError> {
+        assemble(&toolsets(servers), &self.dependencies).await
     }
 
-    pub(crate) async fn assemble(&self, servers: &[McpSettings]) -> Assembled {
+    pub(crate) async fn assemble(&self, servers: &[McpSettings]) -> AgentTools {
         self.try_assemble(servers).await.unwrap()
     }
 
@@ -121,9 +121,9 @@ impl House {
         self.workshop_of(assembled)
     }
 
-    pub(crate) fn workshop_of(&self, assembled: Assembled) -> Workshop {
+    pub(crate) fn workshop_of(&self, assembled: AgentTools) -> Workshop {
         let mut workshop = Workshop::with(assembled.tools);
-        workshop.context.seals = Arc::clone(&self.surroundings.mcp.seals);
+        workshop.context.seals = Arc::clone(&self.dependencies.mcp.seals);
         workshop
     }
 }
@@ -132,9 +132,9 @@ pub(crate) fn toolsets(servers: &[McpSettings]) -> ToolsetSettings {
     let toolset = |settings: &McpSettings| Toolset {
         kind: ToolsetKind::Mcp(Box::new(ServerDefinition {
             settings: settings.clone(),
-            filter: Filter::default(),
+            filter: NameFilter::default(),
         })),
-        filter: Filter::default(),
+        filter: NameFilter::default(),
         read_only: false,
         instruction: None,
         place: Place {

@@ -270,7 +270,7 @@ async fn what_is_missing_is_said() {
 fn searching_reads_and_the_rest_writes() {
     let memory = Remembering::new();
     let tool = memory.workshop.registry.tool("memory").unwrap();
-    assert!(!tool.about().read_only);
+    assert!(!tool.metadata().read_only);
     let effects = |action: &str| {
         let arguments = object(json!({ "action": action, "key": "k" }));
         tool.effects(&arguments, &memory.workshop.context)

@@ -8,8 +8,9 @@ use async_trait::async_trait;
 use cachalot_cache::Observation;
 use cachalot_core::{DigestKey, Seals};
 use cachalot_tools::{
-    About, Answer, Answered, Arguments, Batch, CacheClass, Call, Context, Origin, Output, Prepared,
-    Registry, RegistryError, Tool, Toolbox as _, Verdict, Watcher,
+    Arguments, BatchContext, CacheClass, CallObserver, CallOutcome, Origin, Preparation,
+    PreparedCall, Registry, RegistryError, Tool, ToolCall, ToolCallResult, ToolContext,
+    ToolMetadata, ToolOutput, Toolbox as _,
 };
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -18,26 +19,26 @@ use tokio::sync::Barrier;
 
 use crate::workshop::{Workshop, call, text};
 
-type Work = dyn Fn(Arguments, Context) -> BoxFuture<'static, Output> + Send + Sync;
+type Work = dyn Fn(Arguments, ToolContext) -> BoxFuture<'static, ToolOutput> + Send + Sync;
 
 struct Stub {
-    about: About,
+    metadata: ToolMetadata,
     work: Box<Work>,
 }
 
 #[async_trait]
 impl Tool for Stub {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         (self.work)(arguments, context.clone()).await
     }
 }
 
-fn about(name: &str) -> About {
-    About {
+fn metadata(name: &str) -> ToolMetadata {
+    ToolMetadata {
         name: name.to_owned(),
         description: format!("{name}s"),
         parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
@@ -45,29 +46,29 @@ fn about(name: &str) -> About {
         origin: Origin::BuiltIn,
         read_only: true,
         exclusive: false,
-        class: CacheClass::Never,
+        cache_class: CacheClass::Never,
     }
 }
 
 fn stub<F>(
-    about: About,
-    work: impl Fn(Arguments, Context) -> F + Send + Sync + 'static,
+    metadata: ToolMetadata,
+    work: impl Fn(Arguments, ToolContext) -> F + Send + Sync + 'static,
 ) -> Arc<dyn Tool>
 where
-    F: Future<Output = Output> + Send + 'static,
+    F: Future<Output = ToolOutput> + Send + 'static,
 {
     Arc::new(Stub {
-        about,
+        metadata,
         work: Box::new(move |arguments, context| Box::pin(work(arguments, context))),
     })
 }
 
 fn named(name: &str, origin: Origin) -> Arc<dyn Tool> {
-    let about = About {
+    let metadata = ToolMetadata {
         origin,
-        ..about(name)
+        ..metadata(name)
     };
-    stub(about, |_, _| async { Output::text("done") })
+    stub(metadata, |_, _| async { ToolOutput::text("done") })
 }
 
 fn mcp(server: &str) -> Origin {
@@ -110,7 +111,7 @@ fn two_tools_of_one_name_are_an_error_that_names_both_origins() {
     let error = Registry::new(twice).err().unwrap();
     assert_eq!(
         error,
-        RegistryError::Twice {
+        RegistryError::DuplicateName {
             name: "read".to_owned(),
             first: Origin::BuiltIn,
             second: mcp("files"),
@@ -132,12 +133,12 @@ fn names_and_schemas_that_providers_refuse_are_errors() {
         assert!(matches!(error, RegistryError::Name { .. }), "{error}");
     }
     let with_schema = |origin: Origin, parameters: Value| {
-        let about = About {
+        let metadata = ToolMetadata {
             parameters,
             origin,
-            ..about("odd")
+            ..metadata("odd")
         };
-        Registry::new(vec![stub(about, |_, _| async { Output::text("") })])
+        Registry::new(vec![stub(metadata, |_, _| async { ToolOutput::text("") })])
     };
     for schema in [
         json!("text"),
@@ -151,9 +152,9 @@ fn names_and_schemas_that_providers_refuse_are_errors() {
     let elsewhere = json!({"type": "object", "properties": {"n": {"type": "integer"}, "x": {"$ref": "https://example.com/x"}}});
     assert!(with_schema(Origin::BuiltIn, elsewhere.clone()).is_err());
     let registry = with_schema(mcp("odd"), elsewhere).unwrap();
-    let Verdict::Ready { arguments, .. } = registry
+    let Preparation::Ready { arguments, .. } = registry
         .prepare(call("odd", r#"{"n": "5", "x": 1}"#))
-        .verdict
+        .preparation
     else {
         panic!("refused");
     };
@@ -185,7 +186,7 @@ fn a_successor_has_what_a_server_offers_now_and_shares_the_rest() {
     let stranger = registry.with_tools_of(&mcp("a"), vec![named("x", mcp("b"))]);
     assert!(matches!(stranger, Err(RegistryError::Origin { .. })));
     let twice = registry.with_tools_of(&mcp("a"), vec![named("kept", mcp("a"))]);
-    assert!(matches!(twice, Err(RegistryError::Twice { .. })));
+    assert!(matches!(twice, Err(RegistryError::DuplicateName { .. })));
 }
 
 #[tokio::test]
@@ -209,8 +210,8 @@ async fn a_call_that_was_prepared_for_a_tool_that_went_is_refused() {
     ]);
     let prepared = workshop.registry.prepare(call("gone", "{}"));
     assert!(matches!(
-        prepared.verdict,
-        Verdict::Ready {
+        prepared.preparation,
+        Preparation::Ready {
             read_only: true,
             ..
         }
@@ -220,16 +221,16 @@ async fn a_call_that_was_prepared_for_a_tool_that_went_is_refused() {
         .with_tools_of(&mcp("a"), Vec::new())
         .unwrap();
     let answers = successor.run(vec![prepared], &workshop.batch()).await;
-    assert_eq!(answers[0].how, Answered::Refused);
+    assert_eq!(answers[0].outcome, CallOutcome::Refused);
     assert!(text(&answers[0].output).contains("there is no tool `gone`"));
 }
 
-fn prepared(registry: &Registry, calls: &[(&str, i64)]) -> Vec<Prepared> {
+fn prepared(registry: &Registry, calls: &[(&str, i64)]) -> Vec<PreparedCall> {
     calls
         .iter()
         .enumerate()
         .map(|(index, (name, n))| {
-            registry.prepare(Call {
+            registry.prepare(ToolCall {
                 id: format!("call-{index}"),
                 ..call(name, &json!({"n": n}).to_string())
             })
@@ -237,7 +238,7 @@ fn prepared(registry: &Registry, calls: &[(&str, i64)]) -> Vec<Prepared> {
         .collect()
 }
 
-fn results(answers: &[Answer]) -> Vec<String> {
+fn results(answers: &[ToolCallResult]) -> Vec<String> {
     answers.iter().map(|answer| text(&answer.output)).collect()
 }
 
@@ -254,14 +255,14 @@ async fn consecutive_safe_calls_run_beside_each_other_and_answer_in_call_order()
     let ends: Arc<Vec<tokio::sync::Semaphore>> =
         Arc::new((0..4).map(|_| tokio::sync::Semaphore::new(0)).collect());
     ends[3].add_permits(1);
-    let meet = stub(about("meet"), move |arguments, _| {
+    let meet = stub(metadata("meet"), move |arguments, _| {
         let (barrier, ends) = (Arc::clone(&barrier), Arc::clone(&ends));
         async move {
             let n = usize::try_from(arguments["n"].as_u64().unwrap()).unwrap();
             barrier.wait().await;
             let _turn = ends[n + 1].acquire().await.unwrap();
             ends[n].add_permits(1);
-            Output::text(n.to_string())
+            ToolOutput::text(n.to_string())
         }
     });
     let workshop = Workshop::with(vec![meet]);
@@ -269,7 +270,7 @@ async fn consecutive_safe_calls_run_beside_each_other_and_answer_in_call_order()
     let answers = soon(workshop.registry.run(calls, &workshop.batch())).await;
     assert_eq!(results(&answers), ["0", "1", "2"]);
     assert_eq!(answers[2].call.id, "call-2");
-    assert_eq!(answers[2].how, Answered::Ran(None));
+    assert_eq!(answers[2].outcome, CallOutcome::Ran(None));
 }
 
 /// Tools that count how many run at the same time.
@@ -288,13 +289,13 @@ fn crowd() -> (Arc<Crowd>, Vec<Arc<dyn Tool>>) {
     });
     let tool = |name: &str, read_only: bool, exclusive: bool| {
         let crowd = Arc::clone(&crowd);
-        let about = About {
+        let metadata = ToolMetadata {
             read_only,
             exclusive,
-            ..about(name)
+            ..metadata(name)
         };
-        let alone = !about.concurrency_safe();
-        stub(about, move |arguments, _| {
+        let alone = !metadata.concurrency_safe();
+        stub(metadata, move |arguments, _| {
             let crowd = Arc::clone(&crowd);
             async move {
                 let now = crowd.running.fetch_add(1, Ordering::SeqCst) + 1;
@@ -306,7 +307,7 @@ fn crowd() -> (Arc<Crowd>, Vec<Arc<dyn Tool>>) {
                     }
                 }
                 crowd.running.fetch_sub(1, Ordering::SeqCst);
-                Output::text(arguments["n"].to_string())
+                ToolOutput::text(arguments["n"].to_string())
             }
         })
     };
@@ -354,7 +355,7 @@ proptest! {
         for (n, ((name, _), answer)) in calls.iter().zip(&answers).enumerate() {
             prop_assert_eq!(&answer.call.id, &format!("call-{n}"));
             if *name == "absent" {
-                prop_assert_eq!(&answer.how, &Answered::Refused);
+                prop_assert_eq!(&answer.outcome, &CallOutcome::Refused);
             } else {
                 prop_assert_eq!(text(&answer.output), n.to_string());
             }
@@ -372,15 +373,15 @@ proptest! {
 
 #[tokio::test]
 async fn a_tool_that_breaks_down_fails_its_own_call_only() {
-    let breaks = stub(about("breaks"), |_, context| async move {
+    let breaks = stub(metadata("breaks"), |_, context| async move {
         context.seals.learn("hunter2-hunter2");
         panic!("no such index: hunter2-hunter2")
     });
-    let elsewhere = stub(about("elsewhere"), |_, _| async {
+    let elsewhere = stub(metadata("elsewhere"), |_, _| async {
         tokio::task::spawn_blocking(|| panic!("on another thread"))
             .await
             .unwrap();
-        Output::text("")
+        ToolOutput::text("")
     });
     let mut workshop = Workshop::with(vec![breaks, elsewhere, named("fine", Origin::BuiltIn)]);
     workshop.context.seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
@@ -404,11 +405,11 @@ async fn a_tool_that_breaks_down_fails_its_own_call_only() {
 
 #[tokio::test]
 async fn each_call_has_a_witness_of_its_own() {
-    let look = stub(about("look"), |_, context| async move {
+    let look = stub(metadata("look"), |_, context| async move {
         let path = context.workspace.root().join("file");
         context.witness.observe(Observation::Content(&path));
         // One file is noted, and not those of the other calls.
-        Output::text(context.witness.taken().content_digest().is_ok().to_string())
+        ToolOutput::text(context.witness.taken().content_digest().is_ok().to_string())
     });
     let workshop = Workshop::with(vec![look]);
     workshop.write("file", "content");
@@ -425,13 +426,13 @@ async fn each_call_has_a_witness_of_its_own() {
 #[derive(Default)]
 struct Diary(Mutex<Vec<String>>);
 
-impl Watcher for Diary {
-    fn began(&self, call: &Call) {
+impl CallObserver for Diary {
+    fn call_started(&self, call: &ToolCall) {
         self.0.lock().unwrap().push(format!("{} began", call.id));
     }
 
-    fn ended(&self, answer: &Answer) {
-        let line = format!("{} ended: {:?}", answer.call.id, answer.how);
+    fn call_finished(&self, answer: &ToolCallResult) {
+        let line = format!("{} ended: {:?}", answer.call.id, answer.outcome);
         self.0.lock().unwrap().push(line);
     }
 }
@@ -441,8 +442,8 @@ async fn the_watcher_is_told_as_it_happens() {
     let (_, tools) = crowd();
     let workshop = Workshop::with(tools);
     let diary = Arc::new(Diary::default());
-    let batch = Batch {
-        watcher: Arc::clone(&diary) as Arc<dyn Watcher>,
+    let batch = BatchContext {
+        observer: Arc::clone(&diary) as Arc<dyn CallObserver>,
         ..workshop.batch()
     };
     let calls = prepared(
@@ -474,7 +475,7 @@ async fn dropping_the_future_cancels_what_runs_and_what_would_run() {
     }
     let (started, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counts = (Arc::clone(&started), Arc::clone(&dropped));
-    let waits = stub(about("waits"), move |_, _| {
+    let waits = stub(metadata("waits"), move |_, _| {
         let (started, dropped) = (Arc::clone(&counts.0), Arc::clone(&counts.1));
         async move {
             let _guard = Dropped(dropped);

@@ -7,7 +7,7 @@ use cachalot_core::Problem;
 use cachalot_core::tree::parse;
 use cachalot_tools::Registry;
 use cachalot_tools::builtin::{ShellSettings, WebFetchSettings};
-use cachalot_tools::mcp::{McpSettings, Offer, Transport, Trust};
+use cachalot_tools::mcp::{McpSettings, McpTransport, OfferSettings, ToolTrust};
 use cachalot_tools::settings::{
     ServerDefinition, ToolsetKind, ToolsetSettings, assemble, read_servers, read_toolsets,
 };
@@ -52,7 +52,7 @@ fn one(text: &str) -> ServerDefinition {
 
 fn stdio(settings: &McpSettings) -> (&str, Vec<&str>, BTreeMap<&str, &str>) {
     match &settings.transport {
-        Transport::Stdio {
+        McpTransport::Stdio {
             command,
             arguments,
             environment,
@@ -65,20 +65,20 @@ fn stdio(settings: &McpSettings) -> (&str, Vec<&str>, BTreeMap<&str, &str>) {
                 .map(|(name, value)| (name.as_str(), value.expose().as_str()))
                 .collect(),
         ),
-        Transport::Http { .. } => panic!("not a program"),
+        McpTransport::Http { .. } => panic!("not a program"),
     }
 }
 
 fn http(settings: &McpSettings) -> (&str, BTreeMap<&str, &str>) {
     match &settings.transport {
-        Transport::Http { url, headers } => (
+        McpTransport::Http { url, headers } => (
             url.expose(),
             headers
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.expose().as_str()))
                 .collect(),
         ),
-        Transport::Stdio { .. } => panic!("a program"),
+        McpTransport::Stdio { .. } => panic!("a program"),
     }
 }
 
@@ -121,19 +121,19 @@ github:
     assert_eq!(settings.output_limit, 5_000);
     assert_eq!(
         settings.resources,
-        Offer {
-            taken: false,
+        OfferSettings {
+            is_offered: false,
             lifetime: None
         }
     );
     assert_eq!(
         settings.prompts,
-        Offer {
-            taken: true,
+        OfferSettings {
+            is_offered: true,
             lifetime: Some(Duration::from_secs(3_600))
         }
     );
-    let believed = Trust {
+    let believed = ToolTrust {
         read_only: true,
         lifetime: Some(Duration::from_secs(300)),
     };
@@ -145,9 +145,9 @@ github:
         ]
     );
     assert!(
-        filter.takes(&["search_issues"])
-            && !filter.takes(&["search_code"])
-            && !filter.takes(&["get"])
+        filter.selects(&["search_issues"])
+            && !filter.selects(&["search_code"])
+            && !filter.selects(&["get"])
     );
     assert!(!format!("{settings:?}").contains("t0ken"));
 }
@@ -160,7 +160,7 @@ fn a_server_behind_an_address() {
     let (url, headers) = http(&remote.settings);
     assert_eq!(url, "https://example.com/mcp");
     assert_eq!(headers, BTreeMap::from([("Authorization", "Bearer t0ken")]));
-    let trust = |read_only, seconds: Option<u64>| Trust {
+    let trust = |read_only, seconds: Option<u64>| ToolTrust {
         read_only,
         lifetime: seconds.map(Duration::from_secs),
     };
@@ -188,11 +188,11 @@ fn the_json_shape_of_others_is_read() {
     assert_eq!(stdio(&files.settings).0, "npx");
     assert_eq!(files.settings.timeout, Duration::from_secs(30));
     assert!(
-        files.filter.takes(&["read"])
-            && files.filter.takes(&["list", "mcp_files_list"])
-            && !files.filter.takes(&["write"])
+        files.filter.selects(&["read"])
+            && files.filter.selects(&["list", "mcp_files_list"])
+            && !files.filter.selects(&["write"])
     );
-    assert!(servers["web"].filter.takes(&["anything"]));
+    assert!(servers["web"].filter.selects(&["anything"]));
 }
 
 #[test]
@@ -310,14 +310,16 @@ fn toolsets_of_every_type() {
     assert!(matches!(kinds[0], ToolsetKind::Filesystem));
     let first = &settings.toolsets[0];
     assert!(
-        first.read_only && first.filter.takes(&["grep"]) && !first.filter.takes(&["write_file"])
+        first.read_only
+            && first.filter.selects(&["grep"])
+            && !first.filter.selects(&["write_file"])
     );
     assert_eq!(first.instruction.as_deref(), Some("Look before you leap."));
     let ToolsetKind::Shell(shell) = kinds[1] else {
         panic!()
     };
     assert_eq!(shell.timeout, Duration::from_secs(10));
-    assert_eq!(shell.longest_timeout, Duration::from_secs(60));
+    assert_eq!(shell.max_timeout, Duration::from_secs(60));
     assert_eq!(
         (shell.output_limit, shell.pass.as_slice()),
         (1_000, &["GITHUB_*".to_owned()][..])
@@ -412,11 +414,11 @@ async fn tools_are_made_from_settings() {
     let names = async |text: &str| {
         let (settings, problems) = toolsets(text);
         assert!(problems.is_empty(), "{}", told(&problems));
-        let assembled = assemble(&settings, &house.surroundings).await.unwrap();
+        let assembled = assemble(&settings, &house.dependencies).await.unwrap();
         let registry = Registry::new(assembled.tools).unwrap();
         let names: Vec<String> = registry
             .tools()
-            .map(|tool| tool.about().name.clone())
+            .map(|tool| tool.metadata().name.clone())
             .collect();
         (names.join(" "), assembled.instructions)
     };
@@ -437,7 +439,7 @@ async fn tools_are_made_from_settings() {
     .await;
     assert_eq!(some, "glob read_file");
     let (settings, _) = toolsets("[{type: fetch, allow: ['not a host']}]");
-    let error = assemble(&settings, &house.surroundings)
+    let error = assemble(&settings, &house.dependencies)
         .await
         .err()
         .unwrap();

@@ -284,13 +284,16 @@ async fn a_time_out_of_bounds_is_refused() {
 fn nothing_is_known_of_what_it_does() {
     let workshop = workshop();
     let shell = workshop.registry.tool("shell").unwrap();
-    let about = shell.about();
-    assert!(!about.read_only && about.exclusive);
-    assert_eq!(about.class, CacheClass::Never);
+    let metadata = shell.metadata();
+    assert!(!metadata.read_only && metadata.exclusive);
+    assert_eq!(metadata.cache_class, CacheClass::Never);
     let arguments: Arguments = object(json!({ "command": "true" }));
     assert_eq!(
         shell.effects(&arguments, &workshop.context),
         Effects::UNKNOWN
     );
-    assert_eq!(about.parameters["required"], Value::from(vec!["command"]));
+    assert_eq!(
+        metadata.parameters["required"],
+        Value::from(vec!["command"])
+    );
 }

@@ -408,20 +408,20 @@ async fn a_secret_is_not_written() {
 #[test]
 fn readers_are_validated_and_the_writer_declares_what_it_writes() {
     let learned = Learned::new();
-    let about = |name: &str| {
+    let metadata = |name: &str| {
         learned
             .workshop
             .registry
             .tool(name)
             .unwrap()
-            .about()
+            .metadata()
             .clone()
     };
     for reader in ["skills_list", "skill_view"] {
-        assert!(about(reader).read_only, "{reader}");
-        assert_eq!(about(reader).class, CacheClass::Validated);
+        assert!(metadata(reader).read_only, "{reader}");
+        assert_eq!(metadata(reader).cache_class, CacheClass::Validated);
     }
-    assert!(!about("skill_manage").read_only);
+    assert!(!metadata("skill_manage").read_only);
     let tool = learned.workshop.registry.tool("skill_manage").unwrap();
     let arguments = object(json!({ "action": "create", "name": "x" }));
     let Extent::Known(writes) = tool.effects(&arguments, &learned.workshop.context).writes else {

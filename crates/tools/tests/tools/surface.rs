@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cachalot_tools::Answered;
-use cachalot_tools::Output;
+use cachalot_tools::CallOutcome;
+use cachalot_tools::ToolOutput;
 use cachalot_tools::Toolbox as _;
-use cachalot_tools::cached::{CacheStats, Settings};
+use cachalot_tools::cached::{CacheStats, ToolCacheSettings};
 use serde_json::json;
 
 use crate::cached::world::{Counting, Making, World, on, text, world};
@@ -23,21 +23,21 @@ fn figures(hits: u64, misses: u64, hit_rate: f64) -> CacheStats {
     }
 }
 
-fn at_most(max_size: u64) -> Settings {
-    Settings { max_size, ..on() }
+fn at_most(max_size: u64) -> ToolCacheSettings {
+    ToolCacheSettings { max_size, ..on() }
 }
 
 #[tokio::test]
 async fn disabled_by_default_always_calls_tool() {
     let tool = Counting::reader("look");
-    let world = Making::with(Settings::default()).of(&[&tool]);
+    let world = Making::with(ToolCacheSettings::default()).of(&[&tool]);
     let first = world.call("look", json!({"a": 1})).await;
     let second = world.call("look", json!({"a": 1})).await;
     assert_eq!(
         (text(&first), text(&second)),
         ("run 0".into(), "run 1".into())
     );
-    assert_eq!(second.how, Answered::Ran(None));
+    assert_eq!(second.outcome, CallOutcome::Ran(None));
     assert_eq!(tool.runs(), 2);
 }
 
@@ -48,7 +48,7 @@ async fn cache_hit_returns_same_result_without_re_executing() {
     let first = world.call("look", json!({"a": 1})).await;
     let second = world.call("look", json!({"a": 1})).await;
     assert_eq!(first.output, second.output);
-    assert_eq!(second.how, Answered::Hit);
+    assert_eq!(second.outcome, CallOutcome::Hit);
     assert_eq!(tool.runs(), 1);
 }
 
@@ -71,7 +71,7 @@ async fn params_order_irrelevant() {
     let world = world(&[&tool]);
     let batch = world.batch("main", &[]);
     for arguments in [r#"{"a": 1, "b": [2]}"#, r#"{"b":[2],"a":1}"#] {
-        let call = cachalot_tools::Call {
+        let call = cachalot_tools::ToolCall {
             id: "id".into(),
             name: "look".into(),
             arguments: arguments.into(),
@@ -90,16 +90,16 @@ async fn mutable_tool_never_cached() {
     for run in 0..3 {
         let answer = world.call("change", json!({})).await;
         assert_eq!(text(&answer), format!("run {run}"));
-        assert_eq!(answer.how, Answered::Ran(None));
+        assert_eq!(answer.outcome, CallOutcome::Ran(None));
     }
 }
 
 #[tokio::test]
 async fn error_result_not_cached() {
     let tool = Counting::reader("look").doing(|_, _, run| match run {
-        0 => Output::error("not yet"),
+        0 => ToolOutput::error("not yet"),
         // A deliberate deviation from the source: an error is a flag, not a text.
-        _ => Output::text(format!("Error: run {run}")),
+        _ => ToolOutput::text(format!("Error: run {run}")),
     });
     let world = world(&[&tool]);
     assert!(world.call("look", json!({})).await.output.is_error);
@@ -120,8 +120,14 @@ async fn lru_eviction_removes_oldest() {
     for a in 0..3 {
         world.call("look", json!({"a": a})).await;
     }
-    assert_eq!(world.call("look", json!({"a": 2})).await.how, Answered::Hit);
-    assert_eq!(world.call("look", json!({"a": 1})).await.how, Answered::Hit);
+    assert_eq!(
+        world.call("look", json!({"a": 2})).await.outcome,
+        CallOutcome::Hit
+    );
+    assert_eq!(
+        world.call("look", json!({"a": 1})).await.outcome,
+        CallOutcome::Hit
+    );
     assert_eq!(tool.runs(), 3);
     world.call("look", json!({"a": 0})).await;
     assert_eq!(tool.runs(), 4, "the oldest one had to go");
@@ -135,14 +141,14 @@ async fn lru_access_refreshes_order() {
         let world = Making::with(at_most(2)).of(&[&tool]);
         let call = async |a: u32| {
             world.after(Duration::from_millis(step));
-            world.call("look", json!({"a": a})).await.how
+            world.call("look", json!({"a": a})).await.outcome
         };
         for a in [0, 1] {
             call(a).await;
         }
-        assert_eq!(call(0).await, Answered::Hit);
+        assert_eq!(call(0).await, CallOutcome::Hit);
         call(2).await;
-        assert_eq!(call(0).await, Answered::Hit, "it was used after 1");
+        assert_eq!(call(0).await, CallOutcome::Hit, "it was used after 1");
         assert_eq!(tool.runs(), 3);
         call(1).await;
         assert_eq!(tool.runs(), 4, "1 had to go");
@@ -197,7 +203,7 @@ async fn hit_rate() {
 
 #[tokio::test]
 async fn not_incremented_when_disabled() {
-    let world = Making::with(Settings::default()).of(&[&Counting::reader("look")]);
+    let world = Making::with(ToolCacheSettings::default()).of(&[&Counting::reader("look")]);
     for _ in 0..3 {
         world.call("look", json!({})).await;
     }

@@ -241,8 +241,8 @@ async fn a_secret_does_not_leave_in_an_address() {
 async fn it_reads_and_is_not_kept_unless_somebody_says_for_how_long() {
     let (workshop, _) = site(WebFetchSettings::default()).await;
     let tool = workshop.registry.tool("web_fetch").unwrap();
-    assert!(tool.about().read_only);
-    assert_eq!(tool.about().class, CacheClass::Never);
+    assert!(tool.metadata().read_only);
+    assert_eq!(tool.metadata().cache_class, CacheClass::Never);
     let effects = tool.effects(&object(json!({ "url": "https://x/" })), &workshop.context);
     assert_eq!(
         effects,
@@ -254,7 +254,10 @@ async fn it_reads_and_is_not_kept_unless_somebody_says_for_how_long() {
     };
     let (workshop, _) = site(stated).await;
     let tool = workshop.registry.tool("web_fetch").unwrap();
-    assert_eq!(tool.about().class, CacheClass::Ttl(Duration::from_secs(60)));
+    assert_eq!(
+        tool.metadata().cache_class,
+        CacheClass::Ttl(Duration::from_secs(60))
+    );
     let wrong = WebFetchSettings {
         allow: vec!["a b".to_owned()],
         ..WebFetchSettings::default()

@@ -10,8 +10,8 @@ use cachalot_core::{ManualClock, Seals};
 use cachalot_model::Block;
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::{
-    Answer, Arguments, Batch, Call, Context, Output, Registry, Tool, Toolbox as _, Workspace,
-    builtin,
+    Arguments, BatchContext, Registry, Tool, ToolCall, ToolCallResult, ToolContext, ToolOutput,
+    Toolbox as _, Workspace, builtin,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -20,11 +20,11 @@ pub(crate) struct Workshop {
     /// Goes when the workshop does.
     _root: TempDir,
     pub(crate) registry: Registry,
-    pub(crate) context: Context,
+    pub(crate) context: ToolContext,
 }
 
-pub(crate) fn context(workspace: Workspace) -> Context {
-    Context {
+pub(crate) fn context(workspace: Workspace) -> ToolContext {
+    ToolContext {
         workspace: Arc::new(workspace),
         session: "main".to_owned(),
         environment: Arc::new(BTreeMap::new()),
@@ -80,19 +80,19 @@ impl Workshop {
         fs::symlink_metadata(self.path(path)).is_ok()
     }
 
-    pub(crate) fn batch(&self) -> Batch {
-        Batch {
+    pub(crate) fn batch(&self) -> BatchContext {
+        BatchContext {
             context: self.context.clone(),
             verbatim: Arc::new(BTreeSet::new()),
-            watcher: Arc::new(()),
+            observer: Arc::new(()),
         }
     }
 
     /// What a tool answers, the way a turn loop would ask.
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Output {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
         let prepared = self.registry.prepare(call(tool, &arguments.to_string()));
         let mut answers = self.registry.run(vec![prepared], &self.batch()).await;
-        let Answer { output, .. } = answers.remove(0);
+        let ToolCallResult { output, .. } = answers.remove(0);
         output
     }
 
@@ -109,8 +109,8 @@ impl Workshop {
     }
 
     /// Runs a tool with a witness of its own.
-    pub(crate) async fn witnessed(&self, tool: &str, arguments: Value) -> (Output, Witness) {
-        let context = Context {
+    pub(crate) async fn witnessed(&self, tool: &str, arguments: Value) -> (ToolOutput, Witness) {
+        let context = ToolContext {
             witness: Witness::default(),
             ..self.context.clone()
         };
@@ -155,15 +155,15 @@ pub(crate) fn object(value: Value) -> Arguments {
     }
 }
 
-pub(crate) fn call(tool: &str, arguments: &str) -> Call {
-    Call {
+pub(crate) fn call(tool: &str, arguments: &str) -> ToolCall {
+    ToolCall {
         id: format!("call-of-{tool}"),
         name: tool.to_owned(),
         arguments: arguments.to_owned(),
     }
 }
 
-pub(crate) fn text(output: &Output) -> String {
+pub(crate) fn text(output: &ToolOutput) -> String {
     output
         .content
         .iter()

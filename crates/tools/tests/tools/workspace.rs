@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cachalot_tools::workspace::Refusal;
-use cachalot_tools::{Output, Workspace};
+use cachalot_tools::workspace::PathError;
+use cachalot_tools::{ToolOutput, Workspace};
 use rustix::fs::CWD;
 use serde_json::json;
 use tempfile::TempDir;
@@ -50,7 +50,7 @@ impl Yard {
         symlink(target, self.workshop.path(name)).unwrap();
     }
 
-    fn refused(&self, path: &str) -> Refusal {
+    fn refused(&self, path: &str) -> PathError {
         self.workspace().resolve(path).unwrap_err()
     }
 }
@@ -131,10 +131,10 @@ fn what_leads_outside_is_refused_whether_it_exists_or_not() {
     ] {
         let refusal = yard.refused(path);
         assert!(
-            matches!(refusal, Refusal::Outside { .. }),
+            matches!(refusal, PathError::Outside { .. }),
             "{path}: {refusal}"
         );
-        let said = text(&Output::from(refusal));
+        let said = text(&ToolOutput::from(refusal));
         assert!(said.contains("outside the workspace"), "{said}");
         // Nothing tells whether it exists.
         assert!(
@@ -151,8 +151,8 @@ fn what_leads_nowhere_is_refused_with_the_place() {
     let yard = yard();
     yard.link("b", "a");
     yard.link("a", "b");
-    assert!(matches!(yard.refused("a"), Refusal::Circle { .. }));
-    assert!(matches!(yard.refused("nul\0l"), Refusal::Nul));
+    assert!(matches!(yard.refused("a"), PathError::LinkCycle { .. }));
+    assert!(matches!(yard.refused("nul\0l"), PathError::Nul));
     let said = yard.refused("src/file/below").to_string();
     assert!(said.contains("`src/file` is not a directory"), "{said}");
     let said = yard.refused("src/file/..").to_string();

@@ -91,7 +91,7 @@ impl Action for Run {
         } = agent;
         let identity = runtime
             .models
-            .configured_as(team.configured.clone())
+            .with_configuration(team.configured.clone())
             .find(model)
             .map(|model| model.identity())
             .map_err(|error| given.failure("configuration_error", error))?;
@@ -134,7 +134,7 @@ impl Action for Run {
             agent.review = None;
         }
         let mut chat = begin(&given, Arc::new(team), &name, runtime).await?;
-        let calling = runtime.meter.calling();
+        let calling = runtime.meter.start_call();
         let turn = chat.turn(input, &CancellationToken::default()).await;
         drop(calling);
         let sum = chat.close().await;
@@ -361,7 +361,7 @@ impl Listener for Told {
                 };
                 self.reporter.report(report::Event::Printed {
                     node: self.node.clone(),
-                    text: format!("{agent}: {} {}{failed}", answer.call.name, answer.how),
+                    text: format!("{agent}: {} {}{failed}", answer.call.name, answer.outcome),
                 });
             }
             Event::Warning { agent, message } => self.reporter.report(report::Event::Warning {

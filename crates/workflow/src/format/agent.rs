@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cachalot_agent::Team;
 use cachalot_core::{Place, Problem};
-use cachalot_model::Configured;
+use cachalot_model::ModelConfiguration;
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ pub struct Agent {
     /// `settings`, environment variables expanded.
     pub settings: Settings,
     /// `models` and `providers`, with `settings.llm` as defaults of all models.
-    pub models: Configured,
+    pub models: ModelConfiguration,
     /// The reasoning efforts that calls in the file request.
     pub efforts: Vec<WrittenEffort>,
     /// `budget`, for one run.

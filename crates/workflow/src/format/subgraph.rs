@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Entry, Kind, Node, Section};
-use cachalot_model::Configured;
+use cachalot_model::ModelConfiguration;
 use serde_json::Value;
 
 use super::agent::{Subgraph, Work};
@@ -37,7 +37,7 @@ pub(super) struct Outer<'a> {
     /// `settings` with environment variables expanded, with those of its own outer file.
     pub(super) settings: Option<&'a Node>,
     /// `models`, `providers` and `settings.llm`, with those of its own outer file.
-    pub(super) models: &'a Configured,
+    pub(super) models: &'a ModelConfiguration,
     /// `budget` of the outermost file.
     pub(super) budget: Option<&'a Value>,
     /// The file that runs this one as a subgraph.

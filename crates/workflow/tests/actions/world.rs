@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use cachalot_cache::{Bounds, Cache, Ledger, Mode};
 use cachalot_core::{DigestKey, ManualClock, Seals};
 use cachalot_memory::in_process::InProcessMemory;
-use cachalot_model::{Budget, Configured, Meter, Models};
+use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{builtin, check};
 use cachalot_workflow::report::{Event, Reporter};
@@ -86,13 +86,13 @@ impl World {
         let environment = BTreeMap::from([("PATH".to_owned(), path)]);
         let runtime = Runtime {
             models: Models::new(
-                cachalot_model::Surroundings {
+                cachalot_model::ModelDependencies {
                     environment: environment.clone(),
                     clock: clock.clone(),
                     http: cachalot_storage::HttpOptions::default(),
                     catalog: cachalot_model::Catalog::built_in(),
                 },
-                Configured::default(),
+                ModelConfiguration::default(),
             ),
             meter: Meter::new(Budget::default(), clock.clone()),
             team: None,

@@ -6,8 +6,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_model::{Catalog, Meter, Models, Pauses, Surroundings};
-use cachalot_simulator::{Options, Received, Running, Script, ScriptedReply, Simulator};
+use cachalot_model::{Catalog, Meter, ModelDependencies, Models, RetryPauses};
+use cachalot_simulator::{
+    ReceivedRequest, RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions,
+};
 use cachalot_storage::HttpOptions;
 use cachalot_workflow::Runtime;
 use cachalot_workflow::format::{self, Agent};
@@ -20,7 +22,7 @@ pub const KEY: &str = "sk-simulated-0123456789";
 /// A simulator on a loopback port of its own. When it is dropped, every request must have been one
 /// that the providers would take.
 pub struct Provider {
-    running: Arc<Running>,
+    running: Arc<RunningSimulator>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     forgiving: bool,
@@ -37,9 +39,9 @@ impl Provider {
                 .build()
                 .unwrap();
             runtime.block_on(async move {
-                let options = Options {
+                let options = SimulatorOptions {
                     script,
-                    ..Options::default()
+                    ..SimulatorOptions::default()
                 };
                 let running = Arc::new(Simulator::start(options).await.unwrap());
                 started.send(Arc::clone(&running)).unwrap();
@@ -95,7 +97,7 @@ impl Provider {
     }
 
     /// Everything that it was sent, in order.
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<ReceivedRequest> {
         self.running.received()
     }
 
@@ -128,7 +130,7 @@ impl Drop for Provider {
 pub struct NoPauses;
 
 #[async_trait]
-impl Pauses for NoPauses {
+impl RetryPauses for NoPauses {
     async fn pause(&self, _: Duration) {
         tokio::task::yield_now().await;
     }
@@ -162,15 +164,15 @@ pub fn configure(
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
         panic!("{}\n{text}", told.join("\n"))
     });
-    let surroundings = Surroundings {
+    let surroundings = ModelDependencies {
         environment: runtime.environment.clone(),
         clock: Arc::clone(&runtime.clock),
         http: HttpOptions::default(),
         catalog: Catalog::built_in(),
     };
-    let models = Models::new(surroundings, agent.models.clone()).pausing_with(Arc::new(NoPauses));
+    let models = Models::new(surroundings, agent.models.clone()).with_pauses(Arc::new(NoPauses));
     runtime.models = match runtime.seals.key() {
-        Some(key) => models.digesting_under(key.clone()),
+        Some(key) => models.with_digest_key(key.clone()),
         None => models,
     };
     runtime.meter = Meter::new(agent.budget.clone(), Arc::clone(&runtime.clock));

@@ -15,8 +15,8 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_storage::{HttpClient, HttpOptions};
-use cachalot_tools::settings::{self, Servers, assemble, read_toolsets};
-use cachalot_tools::{Context, Registry, Tool, Toolbox, Workspace};
+use cachalot_tools::settings::{self, McpServerPool, assemble, read_toolsets};
+use cachalot_tools::{Registry, Tool, ToolContext, Toolbox, Workspace};
 use cachalot_workflow::Runtime;
 use cachalot_workflow::runtime::Houses;
 
@@ -24,7 +24,7 @@ use cachalot_workflow::runtime::Houses;
 #[derive(Clone)]
 pub struct Rooms {
     models: Models,
-    context: Context,
+    context: ToolContext,
     sessions: Sessions,
     begun: Arc<AtomicUsize>,
 }
@@ -37,7 +37,7 @@ impl Rooms {
         let seals = Arc::new(Seals::none());
         Self {
             models: runtime.models.clone(),
-            context: Context {
+            context: ToolContext {
                 workspace: Arc::new(Workspace::open(&runtime.directory).unwrap()),
                 session: String::new(),
                 environment: Arc::new(runtime.environment.clone()),
@@ -64,7 +64,7 @@ impl Houses for Rooms {
     ) -> Result<Dependencies, String> {
         let begun = Arc::clone(&self.begun);
         Ok(Dependencies {
-            models: self.models.configured_as(team.configured.clone()),
+            models: self.models.with_configuration(team.configured.clone()),
             toolboxes: Arc::new(self.clone()),
             tools: self.context.clone(),
             sessions: self.sessions.clone(),
@@ -112,15 +112,15 @@ impl Toolboxes for Rooms {
             })
             .unwrap_or_default();
         assert!(problems.is_empty(), "{problems:?}");
-        let surroundings = settings::Surroundings {
-            mcp: cachalot_tools::mcp::McpSurroundings {
+        let surroundings = settings::ToolDependencies {
+            mcp: cachalot_tools::mcp::McpDependencies {
                 directory: self.context.workspace.root().to_owned(),
                 environment: Arc::clone(&self.context.environment),
                 seals: Arc::clone(&self.context.seals),
                 reporter: Arc::new(Silent),
             },
             data: None,
-            servers: Servers::new(),
+            servers: McpServerPool::new(),
         };
         let wrong = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());
         let assembled = assemble(&toolsets, &surroundings)

@@ -9,7 +9,7 @@ use cachalot_cache::{Bounds, Cache, Explanation, Ledger, Mode};
 use cachalot_core::{Clock, DigestKey, ManualClock, Millis, Seals};
 use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_memory::{Filter, Memory, Page, Record, space};
-use cachalot_model::{Budget, Configured, Meter, Models};
+use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{Registry, builtin, check};
 use cachalot_workflow::report::{Event, Memoized, Reporter};
@@ -263,13 +263,13 @@ impl Setup {
         });
         let runtime = Runtime {
             models: Models::new(
-                cachalot_model::Surroundings {
+                cachalot_model::ModelDependencies {
                     environment: self.environment.clone(),
                     clock: clock.clone(),
                     http: cachalot_storage::HttpOptions::default(),
                     catalog: cachalot_model::Catalog::built_in(),
                 },
-                Configured::default(),
+                ModelConfiguration::default(),
             ),
             meter: Meter::new(Budget::default(), clock.clone()),
             team: None,

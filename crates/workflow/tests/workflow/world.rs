@@ -10,7 +10,7 @@ use cachalot_cache::{Bounds, Cache, Ledger, Mode};
 use cachalot_core::secret::DigestKey;
 use cachalot_core::{ManualClock, Seals, Secret, Spend};
 use cachalot_memory::in_process::InProcessMemory;
-use cachalot_model::{Budget, Configured, Meter, Models};
+use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::Registry;
 use cachalot_workflow::format::{self, Agent};
@@ -291,13 +291,13 @@ impl World {
         });
         let runtime = Runtime {
             models: Models::new(
-                cachalot_model::Surroundings {
+                cachalot_model::ModelDependencies {
                     environment: BTreeMap::new(),
                     clock: clock.clone(),
                     http: cachalot_storage::HttpOptions::default(),
                     catalog: cachalot_model::Catalog::built_in(),
                 },
-                Configured::default(),
+                ModelConfiguration::default(),
             ),
             meter: Meter::new(Budget::default(), clock.clone()),
             team: None,

@@ -8,7 +8,7 @@ use cachalot_core::Seals;
 use cachalot_hooks::{Event, Output};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_simulator::{ScriptedCall, ScriptedReply};
-use cachalot_tools::{Answered, CacheClass};
+use cachalot_tools::{CacheClass, CallOutcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -222,12 +222,12 @@ async fn a_result_that_is_there_already_is_not_given_either() {
         // It would have been there.
         forked(&chat, spec(&["read_file"], Inherit::Full), "Look back.").await;
         let ended = ended(&world);
-        assert_eq!(ended[0].how, Answered::Refused);
+        assert_eq!(ended[0].how, CallOutcome::Refused);
         assert!(
             ended[0].is_error && !ended[0].text.contains("deeper"),
             "{ended:?}"
         );
-        assert_eq!(ended[1].how, Answered::Hit);
+        assert_eq!(ended[1].how, CallOutcome::Hit);
         world.check_between(&[2, 4]);
     }
 }
@@ -364,11 +364,11 @@ async fn holds((gate, rewrites, batches): Case) {
     let file = whales("tools: {cacheToolResults: true}\n").replace("[safe, danger]", "['*']");
     let mut world = World::new(Wire::Chat, &file, replies).await;
     let tools = TOOLS.map(|name| {
-        Recording::with(name, |about| {
-            about.read_only = name.starts_with("read");
-            about.exclusive = !about.read_only;
-            if about.read_only {
-                about.class = CacheClass::Immutable;
+        Recording::with(name, |metadata| {
+            metadata.read_only = name.starts_with("read");
+            metadata.exclusive = !metadata.read_only;
+            if metadata.read_only {
+                metadata.cache_class = CacheClass::Immutable;
             }
         })
     });

@@ -7,7 +7,7 @@ use cachalot_agent::Inherit;
 use cachalot_core::Cost;
 use cachalot_model::{Catalog, Usage};
 use cachalot_simulator::accounting::Rules;
-use cachalot_simulator::{Accountant, Format, Received, ScriptedReply};
+use cachalot_simulator::{Accountant, Format, ReceivedRequest, ScriptedReply};
 use serde_json::{Value, json};
 
 use super::{Recording, forked, review, spec, whales};
@@ -73,13 +73,13 @@ impl Provider {
         let catalog = Catalog::built_in();
         let price = catalog.find(self.name, self.model).unwrap().price.clone();
         let sent = Usage { output: 0, ..usage };
-        price.unwrap().of(&sent)
+        price.unwrap().cost(&sent)
     }
 }
 
 /// How much of the last request the provider would read if the same bytes were sent once more: by its
 /// published rules, from the bytes alone.
-fn cached_prefix(requests: &[Received]) -> u64 {
+fn cached_prefix(requests: &[ReceivedRequest]) -> u64 {
     let mut accountant = Accountant::new(Rules::published());
     let format = |path: &str| match path {
         "/v1/chat/completions" => Format::Chat,

@@ -11,20 +11,20 @@ use cachalot_prefix::log::{Analysis, Analyzer, BreakGroup, LoggedBreak, LoggedRe
 use cachalot_prompt::SessionFilter;
 use serde_json::{Value, json};
 
-use crate::arguments::{PrefixAnalyze, Where};
+use crate::arguments::{PrefixAnalyze, StoreArguments};
 use crate::chat::sum::dollars;
+use crate::command_error::{CommandError, Result};
 use crate::commands::sessions::{self, tree};
 use crate::models::catalog;
-use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::render::visible::on_one_line;
-use crate::wiring::{Surroundings, Warn};
+use crate::wiring::{ProcessEnvironment, Warn};
 
 /// First bytes of a SQLite database.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// The number of bytes that identify the type of a file.
-const BEGINNING: u64 = 64;
+const SIGNATURE_BYTES: u64 = 64;
 
 /// Reports for each log where prefixes break, why, and what that costs.
 ///
@@ -32,14 +32,14 @@ const BEGINNING: u64 = 64;
 /// A log cannot be read or contains no request; with `--strict`, a prefix breaks.
 pub(super) async fn analyze(
     arguments: &PrefixAnalyze,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
-    let catalog = catalog(surroundings)?;
+    let catalog = catalog(process_environment)?;
     let mut told = Vec::new();
     let mut broken = 0;
     for file in &arguments.files {
-        let analysis = read(file, &catalog, surroundings, &warn).await?;
+        let analysis = read(file, &catalog, process_environment, &warn).await?;
         let name = on_one_line(&file.to_string_lossy());
         broken += analysis
             .breaks
@@ -65,7 +65,7 @@ pub(super) async fn analyze(
     }
     if arguments.strict && broken > 0 {
         let times = render::count(broken, "prefix breaks", "prefixes break");
-        return Err(Trouble::failed(times));
+        return Err(CommandError::failed(times));
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ pub(super) async fn analyze(
 async fn read(
     file: &Path,
     catalog: &Catalog,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     warn: &Warn,
 ) -> Result<Analysis> {
     // The secrets in a log are unknown; text that looks like a credential is masked anyway.
@@ -81,16 +81,16 @@ async fn read(
     if file == Path::new("-") {
         let mut log = std::io::stdin().lock();
         let beginning =
-            beginning(&mut log).map_err(|error| Trouble::failed(format!("stdin: {error}")))?;
+            beginning(&mut log).map_err(|error| CommandError::failed(format!("stdin: {error}")))?;
         return read_log("stdin", &beginning, log, analyzer);
     }
     let name = on_one_line(&file.to_string_lossy());
-    let failed = |error: &dyn std::fmt::Display| Trouble::failed(format!("{name}: {error}"));
-    let path = surroundings.directory.join(file);
+    let failed = |error: &dyn std::fmt::Display| CommandError::failed(format!("{name}: {error}"));
+    let path = process_environment.directory.join(file);
     let mut log = File::open(&path).map_err(|error| failed(&error))?;
     let beginning = beginning(&mut log).map_err(|error| failed(&error))?;
     if beginning.starts_with(SQLITE) {
-        read_sessions(&mut analyzer, &path, surroundings, warn).await?;
+        read_sessions(&mut analyzer, &path, process_environment, warn).await?;
         return Ok(analyzer.finish());
     }
     read_log(&name, &beginning, log, analyzer)
@@ -105,27 +105,30 @@ fn read_log(
 ) -> Result<Analysis> {
     let log = BufReader::with_capacity(1 << 20, beginning.chain(log));
     let read = analyzer.read(log);
-    read.map_err(|error| Trouble::failed(format!("{name}: {error}")))?;
+    read.map_err(|error| CommandError::failed(format!("{name}: {error}")))?;
     let analysis = analyzer.finish();
     if analysis.requests > 0 {
         return Ok(analysis);
     }
-    let mut trouble = format!("{name} holds no request: {}", why_not(name, beginning));
+    let mut trouble = format!(
+        "{name} holds no request: {}",
+        describe_unreadable_log(name, beginning)
+    );
     if let Some((line, reason)) = analysis.skipped.1.first() {
         trouble += &format!(" (line {line}: {reason})");
     }
-    Err(Trouble::failed(trouble))
+    Err(CommandError::failed(trouble))
 }
 
 /// Reads the first bytes, or all of them.
 fn beginning(log: &mut impl Read) -> std::io::Result<Vec<u8>> {
-    let mut beginning = Vec::with_capacity(BEGINNING as usize);
-    log.take(BEGINNING).read_to_end(&mut beginning)?;
+    let mut beginning = Vec::with_capacity(SIGNATURE_BYTES as usize);
+    log.take(SIGNATURE_BYTES).read_to_end(&mut beginning)?;
     Ok(beginning)
 }
 
 /// Describes a file that is not a log, and names the command that converts it.
-fn why_not(name: &str, beginning: &[u8]) -> String {
+fn describe_unreadable_log(name: &str, beginning: &[u8]) -> String {
     let first_line = beginning.split(|byte| *byte == b'\n').next();
     let first_line = first_line.unwrap_or_default().trim_ascii();
     let (what, command) = match beginning {
@@ -149,17 +152,17 @@ fn why_not(name: &str, beginning: &[u8]) -> String {
 async fn read_sessions(
     analyzer: &mut Analyzer,
     path: &Path,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     warn: &Warn,
 ) -> Result<()> {
-    let place = Where {
+    let place = StoreArguments {
         db: Some(path.to_owned()),
     };
-    let sessions = sessions::open(&place, surroundings, Arc::clone(warn))?;
+    let sessions = sessions::open(&place, process_environment, Arc::clone(warn))?;
     let mut listed = sessions
         .list(&SessionFilter::default())
         .await
-        .map_err(Trouble::failed)?;
+        .map_err(CommandError::failed)?;
     // Oldest first, as in a log.
     listed.reverse();
     for summary in listed {
@@ -226,7 +229,7 @@ fn text(name: &str, analysis: &Analysis) -> String {
         lost(tokens, cost)
     );
     for (at, breaks) in analysis.breaks.iter().enumerate() {
-        text += &format!("\n{}", of_breaks(at + 1, breaks));
+        text += &format!("\n{}", format_breaks(at + 1, breaks));
     }
     text
 }
@@ -239,7 +242,7 @@ fn lost(tokens: u64, cost: Cost) -> String {
     }
 }
 
-fn of_breaks(number: usize, breaks: &BreakGroup) -> String {
+fn format_breaks(number: usize, breaks: &BreakGroup) -> String {
     let cause = breaks
         .cause
         .map_or("the cause is not known", |cause| cause.what());
@@ -250,7 +253,7 @@ fn of_breaks(number: usize, breaks: &BreakGroup) -> String {
         lost(breaks.lost_tokens, breaks.lost_cost),
     );
     for example in &breaks.examples {
-        text += &of_example(example);
+        text += &format_example(example);
     }
     if let Some(cause) = breaks.cause {
         text += &format!("   {}\n", cause.remedy());
@@ -258,7 +261,7 @@ fn of_breaks(number: usize, breaks: &BreakGroup) -> String {
     text
 }
 
-fn of_example(broken: &LoggedBreak) -> String {
+fn format_example(broken: &LoggedBreak) -> String {
     let diagnosis = &broken.diagnosis;
     let place = diagnosis
         .at
@@ -340,7 +343,7 @@ mod tests {
     fn why(log: &[u8]) -> String {
         let analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
         match read_log("a.log", log, std::io::empty(), analyzer) {
-            Err(Trouble::Failed { message, .. }) => message,
+            Err(CommandError::Failed { message, .. }) => message,
             _ => panic!("it is no log, and was read"),
         }
     }

@@ -14,21 +14,21 @@ use serde_json::{Value, json};
 
 use crate::agent_file::{AgentFile, in_order, unreadable};
 use crate::arguments::PrefixLint;
+use crate::command_error::{CommandError, Result, Sources};
 use crate::commands::validate::problem_json;
 use crate::models::catalog;
-use crate::outcome::{Result, Sources, Trouble};
 use crate::render;
-use crate::wiring::Surroundings;
+use crate::wiring::ProcessEnvironment;
 
 /// Checks an agent file or one request.
 ///
 /// # Errors
 /// The file cannot be read, or it contains text that will break prefixes.
-pub(super) fn lint(arguments: &PrefixLint, surroundings: &Surroundings) -> Result<()> {
-    let source = source(&arguments.file, surroundings)?;
-    let catalog = catalog(surroundings)?;
+pub(super) fn lint(arguments: &PrefixLint, process_environment: &ProcessEnvironment) -> Result<()> {
+    let source = source(&arguments.file, process_environment)?;
+    let catalog = catalog(process_environment)?;
     let is_request = source.text.trim_start().starts_with('{');
-    let Checked { problems, notes } = match is_request {
+    let LintResult { problems, notes } = match is_request {
         true => request(&source, &catalog)?,
         false => agents(&source)?,
     };
@@ -47,7 +47,7 @@ pub(super) fn lint(arguments: &PrefixLint, surroundings: &Surroundings) -> Resul
     match (problems.is_empty(), arguments.json) {
         (true, _) => Ok(()),
         // The problems were printed as JSON.
-        (false, true) => Err(Trouble::Usage {
+        (false, true) => Err(CommandError::Usage {
             problems: Vec::new(),
             sources: Sources::new(),
         }),
@@ -77,39 +77,39 @@ fn hidden(text: &str) -> String {
     shown
 }
 
-fn source(file: &Path, surroundings: &Surroundings) -> Result<AgentFile> {
+fn source(file: &Path, process_environment: &ProcessEnvironment) -> Result<AgentFile> {
     if file != Path::new("-") {
-        return AgentFile::read(file, surroundings);
+        return AgentFile::read(file, process_environment);
     }
     let mut text = String::new();
     match std::io::stdin().lock().read_to_string(&mut text) {
         Ok(_) => Ok(AgentFile {
             name: "stdin".to_owned(),
-            path: surroundings.directory.join("stdin"),
+            path: process_environment.directory.join("stdin"),
             text,
         }),
-        Err(error) => Err(Trouble::usage(unreadable("stdin", &error))),
+        Err(error) => Err(CommandError::usage(unreadable("stdin", &error))),
     }
 }
 
 /// Result of a check.
 #[derive(Default)]
-struct Checked {
+struct LintResult {
     problems: Vec<Problem>,
     /// Information that is not a problem.
     notes: Vec<String>,
 }
 
 /// Checks the body of a request.
-fn request(source: &AgentFile, catalog: &Catalog) -> Result<Checked> {
+fn request(source: &AgentFile, catalog: &Catalog) -> Result<LintResult> {
     let request = request::read(source.text.as_bytes()).map_err(|error| {
-        Trouble::usage(Problem::new(
+        CommandError::usage(Problem::new(
             "not-a-request",
             format!("{}: {error}", source.name),
         ))
     })?;
     let rules = Rules::of_request(&request, catalog);
-    let mut checked = Checked::default();
+    let mut checked = LintResult::default();
     let nodes = request.prompt.nodes();
     for finding in diagnosis::lint(&request, &rules) {
         if finding.cause == LikelyCause::BelowMinimum {
@@ -197,7 +197,7 @@ fn place(source: &AgentFile, start: usize, len: usize) -> Place {
 }
 
 /// Keys whose texts are in the prefix of every request.
-const INSTRUCTIONS: [&str; 5] = [
+const INSTRUCTION_KEYS: [&str; 5] = [
     "instruction",
     "instructions",
     "system",
@@ -206,7 +206,7 @@ const INSTRUCTIONS: [&str; 5] = [
 ];
 
 /// Template variables whose value changes between requests.
-const CHANGING: [(&str, LikelyCause); 8] = [
+const CHANGING_VARIABLES: [(&str, LikelyCause); 8] = [
     ("now", LikelyCause::Timestamp),
     ("utcnow", LikelyCause::Timestamp),
     ("time", LikelyCause::Timestamp),
@@ -218,14 +218,14 @@ const CHANGING: [(&str, LikelyCause); 8] = [
 ];
 
 /// Checks the instructions of the agents in a file.
-fn agents(source: &AgentFile) -> Result<Checked> {
-    let root = source.parse().map_err(|problems| Trouble::Usage {
+fn agents(source: &AgentFile) -> Result<LintResult> {
+    let root = source.parse().map_err(|problems| CommandError::Usage {
         problems,
         sources: Sources::from([(source.name.clone(), hidden(&source.text))]),
     })?;
-    let mut checked = Checked::default();
+    let mut checked = LintResult::default();
     walk(&root, &mut |key, node| {
-        let Some(text) = node.as_text().filter(|_| INSTRUCTIONS.contains(&key)) else {
+        let Some(text) = node.as_text().filter(|_| INSTRUCTION_KEYS.contains(&key)) else {
             return;
         };
         for SuspectText {
@@ -263,7 +263,7 @@ fn changing(text: &str) -> Vec<SuspectText<'_>> {
         let template = template.split("}}").next().unwrap_or_default();
         let mut words = template.split(|sign: char| !sign.is_alphanumeric());
         let asked = words.find_map(|word| {
-            let mut known = CHANGING.iter();
+            let mut known = CHANGING_VARIABLES.iter();
             known
                 .find(|(name, _)| *name == word)
                 .map(|(_, cause)| *cause)

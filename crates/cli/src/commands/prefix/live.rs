@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use crate::arguments::PrefixLive;
 use crate::chat::sum::dollars;
+use crate::command_error::{CommandError, Result};
 use crate::interrupts::Interrupts;
-use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::render::visible::on_one_line;
-use crate::wiring::{Surroundings, Warn};
+use crate::wiring::{ProcessEnvironment, Warn};
 
 /// Polling interval of the ledger.
-const INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Prints broken prefixes as chats record them, until Ctrl-C.
 ///
@@ -28,13 +28,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The ledger cannot be read, or the reader of the output is gone.
 pub(super) async fn live(
     arguments: &PrefixLive,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
     let mut interrupts = Interrupts::listen()?;
-    let home = surroundings.home(arguments.place.db.as_deref(), None)?;
+    let home = process_environment.home(arguments.place.db.as_deref(), None)?;
     let ledger = Ledger::at(&home.ledger, "live", warn);
-    let now = surroundings.clock.now();
+    let now = process_environment.clock.now();
     let since = arguments.since.map(|age| {
         let age = Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX);
         now.saturating_sub(age)
@@ -44,7 +44,7 @@ pub(super) async fn live(
     let look = |after: &mut i64| -> Result<usize> {
         let (rows, newest) = ledger
             .broken_prefixes(*after, since.unwrap_or(Millis::MIN))
-            .map_err(Trouble::failed)?;
+            .map_err(CommandError::failed)?;
         *after = newest;
         for row in &rows {
             let line = match arguments.json {
@@ -67,8 +67,8 @@ pub(super) async fn live(
     loop {
         tokio::select! {
             _ = interrupts.next() => return Ok(()),
-            () = &mut gone => return Err(Trouble::BrokenPipe),
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = &mut gone => return Err(CommandError::BrokenPipe),
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
         look(&mut after)?;
     }

@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 
 use crate::arguments::PrefixPlan;
 use crate::chat::sum::dollars;
+use crate::command_error::{CommandError, Result};
 use crate::commands::sessions;
 use crate::models::catalog;
-use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::render::table::columns;
-use crate::what_if::{Column, Estimate, WhatIf, of_log, of_session};
-use crate::wiring::{Surroundings, Warn};
+use crate::what_if::{Column, Estimate, WhatIf, from_log, from_session};
+use crate::wiring::{ProcessEnvironment, Warn};
 
 /// The maximum number of invalid lines that are named in warnings.
-const NAMED_LINES: u64 = 5;
+const MAX_NAMED_LINES: u64 = 5;
 
 /// Reports what the same requests would have cost under other plans.
 ///
@@ -30,29 +30,29 @@ const NAMED_LINES: u64 = 5;
 /// There is no such session or file, or it contains no request that could be charged.
 pub(super) async fn plan(
     arguments: &PrefixPlan,
-    surroundings: &Surroundings,
+    process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
-    let catalog = catalog(surroundings)?;
+    let catalog = catalog(process_environment)?;
     let targets = targets(arguments, &catalog)?;
     let mut what_ifs: Vec<WhatIf<'_>> = targets
         .into_iter()
         .map(|target| WhatIf::new(&catalog, target))
         .collect();
-    let path = surroundings.directory.join(&arguments.what);
+    let path = process_environment.directory.join(&arguments.what);
     let is_log = arguments.what == "-" || (path.exists() && !path.is_dir());
     let has_times = if is_log {
         read_log(arguments, &path, &mut what_ifs, &warn)?
     } else if arguments.what.contains(['/', '.']) {
         return Err(no_log(&arguments.what, path.is_dir()));
     } else {
-        let sessions = sessions::open(&arguments.place, surroundings, Arc::clone(&warn))?;
+        let sessions = sessions::open(&arguments.place, process_environment, Arc::clone(&warn))?;
         let session = sessions
             .open(&arguments.what)
             .await
-            .map_err(Trouble::failed)?;
+            .map_err(CommandError::failed)?;
         let session = session.ok_or_else(|| neither(&arguments.what))?;
-        for step in of_session(&session, pause(arguments)) {
+        for step in from_session(&session, pause(arguments)) {
             what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));
         }
         false
@@ -69,7 +69,7 @@ pub(super) async fn plan(
         .flat_map(|what_if| &what_if.estimates)
         .collect();
     if estimates.is_empty() {
-        return Err(Trouble::failed(format!(
+        return Err(CommandError::failed(format!(
             "`{}` holds no request that was answered",
             arguments.what
         )));
@@ -93,12 +93,16 @@ fn targets(arguments: &PrefixPlan, catalog: &Catalog) -> Result<Vec<Option<(Stri
     let named = arguments.models.iter().map(|named| {
         let (provider, model) = named.split_once('/').ok_or_else(|| {
             let problem = Problem::new("unknown-model", format!("`{named}` names no provider"));
-            Trouble::usage(problem.help("write `provider/model`: `anthropic/claude-sonnet-4-5`"))
+            CommandError::usage(
+                problem.help("write `provider/model`: `anthropic/claude-sonnet-4-5`"),
+            )
         })?;
         if catalog.find(provider, model).is_none() {
             let known: Vec<&str> = catalog.models(provider).collect();
             let problem = Problem::new("unknown-model", format!("no price of `{named}` is known"));
-            return Err(Trouble::usage(problem.help(did_you_mean(model, &known))));
+            return Err(CommandError::usage(
+                problem.help(did_you_mean(model, &known)),
+            ));
         }
         Ok(Some((provider.to_owned(), model.to_owned())))
     });
@@ -116,7 +120,7 @@ fn read_log(
         Box::new(std::io::stdin().lock())
     } else {
         let file = File::open(path)
-            .map_err(|error| Trouble::failed(format!("{}: {error}", path.display())))?;
+            .map_err(|error| CommandError::failed(format!("{}: {error}", path.display())))?;
         Box::new(BufReader::new(file))
     };
     let (mut has_times, mut before) = (true, None);
@@ -127,11 +131,11 @@ fn read_log(
             Ok(logged) if logged.failed => continue,
             Ok(logged) => logged,
             Err(error) if matches!(error.reason, Reason::Unreadable(_)) => {
-                return Err(Trouble::failed(format!("{}: {error}", arguments.what)));
+                return Err(CommandError::failed(format!("{}: {error}", arguments.what)));
             }
             Err(error) => {
                 left_out += 1;
-                if left_out <= NAMED_LINES {
+                if left_out <= MAX_NAMED_LINES {
                     warn(&format!("{}: {error}; it is left out", arguments.what));
                 }
                 continue;
@@ -146,27 +150,27 @@ fn read_log(
             continue;
         }
         has_times &= logged.at.is_some();
-        let step = of_log(&logged, before, pause(arguments));
+        let step = from_log(&logged, before, pause(arguments));
         before = Some(step.at);
         what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));
     }
-    if left_out > NAMED_LINES {
-        let lines = render::count(left_out - NAMED_LINES, "more line is", "more lines are");
+    if left_out > MAX_NAMED_LINES {
+        let lines = render::count(left_out - MAX_NAMED_LINES, "more line is", "more lines are");
         warn(&format!("{}: {lines} left out", arguments.what));
     }
     Ok(has_times)
 }
 
 /// Returns the error for a path that is not a log. Sessions have no such names.
-fn no_log(what: &str, is_directory: bool) -> Trouble {
-    Trouble::failed(match is_directory {
+fn no_log(what: &str, is_directory: bool) -> CommandError {
+    CommandError::failed(match is_directory {
         true => format!("`{what}` is a directory, and no log"),
         false => format!("there is no file `{what}`"),
     })
 }
 
-fn neither(what: &str) -> Trouble {
-    Trouble::failed(format!(
+fn neither(what: &str) -> CommandError {
+    CommandError::failed(format!(
         "`{what}` is neither a file nor a session; `cachalot sessions ls` lists the sessions"
     ))
 }
@@ -174,7 +178,7 @@ fn neither(what: &str) -> Trouble {
 fn as_text(estimates: &[&Estimate], assumed: Option<u64>) -> String {
     let mut parts: Vec<String> = estimates
         .iter()
-        .map(|estimate| of_model(estimate))
+        .map(|estimate| format_estimate(estimate))
         .collect();
     parts.push("What the input costs, by the providers' published rules; tokens are estimates (bytes / 4).\n".to_owned());
     if let Some(seconds) = assumed {
@@ -186,7 +190,7 @@ fn as_text(estimates: &[&Estimate], assumed: Option<u64>) -> String {
 }
 
 /// Formats an estimate: the costs as `5m: $0.41, 1h: $0.33, without: $2.90`, and a table of the usage.
-fn of_model(estimate: &Estimate) -> String {
+fn format_estimate(estimate: &Estimate) -> String {
     let name = format!("{}/{}", estimate.provider, estimate.model);
     let requests = render::count(estimate.requests, "request", "requests");
     let costs: Vec<String> = estimate

@@ -10,9 +10,9 @@ use cachalot_prompt::{Level, Session, SessionFilter, Sessions};
 use serde_json::json;
 
 use super::absent;
-use crate::aside::Aside;
+use crate::atomic_file::AtomicFile;
+use crate::command_error::{CommandError, Result};
 use crate::home::Home;
-use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::wiring::Warn;
 
@@ -30,15 +30,15 @@ pub(super) struct Export<'a> {
 
 /// Conversations to export.
 #[derive(Default)]
-struct Chosen {
-    conversations: Vec<Conversation>,
+struct ExportSelection {
+    conversations: Vec<ExportedConversation>,
     /// The number of conversations left out because they hold secrets.
     left_out: u64,
     /// The number of conversations left out because they cannot be read.
     unreadable: u64,
 }
 
-struct Conversation {
+struct ExportedConversation {
     id: String,
     /// Identical sessions.
     also: Vec<String>,
@@ -48,8 +48,8 @@ impl Export<'_> {
     /// Exports the conversations. `home` is the location of the sessions: its files are refused as output.
     pub(super) async fn run(&self, sessions: &Sessions, home: &Home) -> Result<()> {
         let chosen = match self.ids {
-            [] => self.of_tree(sessions).await?,
-            ids => self.named(sessions, ids).await?,
+            [] => self.select_from_tree(sessions).await?,
+            ids => self.select_named(sessions, ids).await?,
         };
         let exported = match self.out.filter(|out| *out != Path::new("-")) {
             None => {
@@ -59,9 +59,9 @@ impl Export<'_> {
                 exported
             }
             Some(file) => {
-                let mut aside = Aside::of(file, home)?;
-                let exported = write(sessions, &chosen, &mut aside).await?;
-                aside.keep()?;
+                let mut atomic_file = AtomicFile::new(file, home)?;
+                let exported = write(sessions, &chosen, &mut atomic_file).await?;
+                atomic_file.persist()?;
                 exported
             }
         };
@@ -80,7 +80,7 @@ impl Export<'_> {
         render::err(&told);
         match chosen.unreadable {
             0 => Ok(()),
-            count => Err(Trouble::failed(format!(
+            count => Err(CommandError::failed(format!(
                 "{} cannot be read, and not exported",
                 render::count(count, "session", "sessions")
             ))),
@@ -88,9 +88,12 @@ impl Export<'_> {
     }
 
     /// Chooses all conversations, in the order of the tree.
-    async fn of_tree(&self, sessions: &Sessions) -> Result<Chosen> {
+    async fn select_from_tree(&self, sessions: &Sessions) -> Result<ExportSelection> {
         let listing = SessionFilter::default();
-        let tree = sessions.tree(&listing).await.map_err(Trouble::failed)?;
+        let tree = sessions
+            .tree(&listing)
+            .await
+            .map_err(CommandError::failed)?;
         for (_, error) in &tree.unreadable {
             (self.warn)(&error.to_string());
         }
@@ -105,16 +108,16 @@ impl Export<'_> {
                 .map(|ends| ends.iter().map(|end| &*end.name).collect())
                 .collect()
         };
-        let mut chosen = Chosen {
+        let mut chosen = ExportSelection {
             unreadable: tree.unreadable.len() as u64,
-            ..Chosen::default()
+            ..ExportSelection::default()
         };
         for group in groups {
             let holds = |name: &&str| secret.get(*name).copied().unwrap_or_default();
             let mut names = group.iter().map(|name| (*name).to_owned());
             match names.next() {
                 Some(_) if !self.with_secrets && group.iter().any(holds) => chosen.left_out += 1,
-                Some(id) => chosen.conversations.push(Conversation {
+                Some(id) => chosen.conversations.push(ExportedConversation {
                     id,
                     also: names.collect(),
                 }),
@@ -125,20 +128,20 @@ impl Export<'_> {
     }
 
     /// Chooses the named sessions; one that cannot be exported is an error.
-    async fn named(&self, sessions: &Sessions, ids: &[String]) -> Result<Chosen> {
+    async fn select_named(&self, sessions: &Sessions, ids: &[String]) -> Result<ExportSelection> {
         let secret = self.secret(sessions).await?;
-        let mut chosen = Chosen::default();
+        let mut chosen = ExportSelection::default();
         for id in ids {
-            let found = sessions.resolve(id).await.map_err(Trouble::failed)?;
+            let found = sessions.resolve(id).await.map_err(CommandError::failed)?;
             let id = found.ok_or_else(|| absent(id))?;
             if !self.with_secrets && secret.get(&id).copied().unwrap_or_default() {
-                return Err(Trouble::failed(format!(
+                return Err(CommandError::failed(format!(
                     "the session `{id}` holds something that was known as a secret when it was \
                      written: --with-secrets exports it all the same"
                 )));
             }
             if chosen.conversations.iter().all(|other| other.id != id) {
-                chosen.conversations.push(Conversation {
+                chosen.conversations.push(ExportedConversation {
                     id,
                     also: Vec::new(),
                 });
@@ -150,7 +153,7 @@ impl Export<'_> {
     /// Returns for each session whether it holds secrets.
     async fn secret(&self, sessions: &Sessions) -> Result<HashMap<String, bool>> {
         let listed = sessions.list(&SessionFilter::default()).await;
-        let listed = listed.map_err(Trouble::failed)?.into_iter();
+        let listed = listed.map_err(CommandError::failed)?.into_iter();
         Ok(listed
             .filter_map(|summary| Some((summary.id, summary.state.ok()?.holds_secrets)))
             .collect())
@@ -159,11 +162,11 @@ impl Export<'_> {
 
 /// Writes one line for each session that still exists, and returns the number of lines. One session is in
 /// memory at a time.
-async fn write(sessions: &Sessions, chosen: &Chosen, to: &mut impl Write) -> Result<u64> {
+async fn write(sessions: &Sessions, chosen: &ExportSelection, to: &mut impl Write) -> Result<u64> {
     let mut written = 0;
     for conversation in &chosen.conversations {
         let found = sessions.open(&conversation.id).await;
-        let found = found.map_err(Trouble::failed)?;
+        let found = found.map_err(CommandError::failed)?;
         // If this session is gone, its id may be the beginning of another one's id.
         let Some(session) = found.filter(|session| session.head.id == conversation.id) else {
             continue;

@@ -10,13 +10,13 @@ use cachalot_prompt::{Session, prefix};
 use serde_json::json;
 
 use crate::chat::{sum, words};
-use crate::outcome::Result;
+use crate::command_error::Result;
 use crate::render;
 use crate::render::visible::{on_one_line, visible};
 
 /// Prints the bytes that were sent to the provider, up to the end of the messages.
 pub(super) fn raw(session: &Session) -> Result<()> {
-    let wire = wire::of(session.head.format);
+    let wire = wire::for_format(session.head.format);
     let mut stdout = render::stdout::open()?;
     for piece in prefix(&session.prompt, wire) {
         stdout.write_all(&piece)?;
@@ -43,7 +43,7 @@ pub(super) fn json(session: &Session) -> Result<()> {
 }
 
 /// Prints the session as text.
-pub(super) fn people(session: &Session) -> Result<()> {
+pub(super) fn print_text(session: &Session) -> Result<()> {
     let head = &session.head;
     let messages = session.prompt.messages();
     let count = render::count(messages.len() as u64, "message", "messages");

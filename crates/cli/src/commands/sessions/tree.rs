@@ -8,7 +8,7 @@ use cachalot_prompt::{
 };
 use serde_json::{Value, json};
 
-use crate::outcome::{Result, Trouble};
+use crate::command_error::{CommandError, Result};
 use crate::render;
 use crate::render::visible::on_one_line;
 
@@ -18,12 +18,18 @@ pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool
         agent,
         ..SessionFilter::default()
     };
-    let tree = sessions.tree(&listing).await.map_err(Trouble::failed)?;
-    let listed = sessions.list(&listing).await.map_err(Trouble::failed)?;
+    let tree = sessions
+        .tree(&listing)
+        .await
+        .map_err(CommandError::failed)?;
+    let listed = sessions
+        .list(&listing)
+        .await
+        .map_err(CommandError::failed)?;
     let known = listed
         .into_iter()
         .filter_map(|summary| Some((summary.id, summary.state.ok()?)));
-    let family = Family {
+    let family = SessionTree {
         tree: &tree,
         known: known.collect(),
     };
@@ -40,16 +46,16 @@ pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool
 /// Draws the tree of conversations that are not stored sessions.
 pub(crate) fn drawn(tree: &PrefixTree) -> String {
     let known = HashMap::new();
-    Family { tree, known }.drawn(lines())
+    SessionTree { tree, known }.drawn(lines())
 }
 
 /// Returns the same as JSON.
 pub(crate) fn json(tree: &PrefixTree) -> Value {
     let known = HashMap::new();
-    Family { tree, known }.json()
+    SessionTree { tree, known }.json()
 }
 
-fn lines() -> &'static Lines {
+fn lines() -> &'static TreeGlyphs {
     match std::io::stdout().is_terminal() {
         true => &BOXES,
         false => &PLAIN,
@@ -57,30 +63,30 @@ fn lines() -> &'static Lines {
 }
 
 /// Prefixes of drawn lines.
-struct Lines {
+struct TreeGlyphs {
     /// Prefix of a run, and of the lines below it, if another run of the same parent follows.
     follows: [&'static str; 2],
     /// Prefixes for the last run of a parent.
     last: [&'static str; 2],
 }
 
-const BOXES: Lines = Lines {
+const BOXES: TreeGlyphs = TreeGlyphs {
     follows: ["├─ ", "│  "],
     last: ["└─ ", "   "],
 };
 
-const PLAIN: Lines = Lines {
+const PLAIN: TreeGlyphs = TreeGlyphs {
     follows: ["  ", "  "],
     last: ["  ", "  "],
 };
 
 /// A tree, and the sessions in it by id.
-struct Family<'a> {
+struct SessionTree<'a> {
     tree: &'a PrefixTree,
     known: HashMap<String, SessionOverview>,
 }
 
-impl Family<'_> {
+impl SessionTree<'_> {
     /// Returns the session that this one was forked from or that delegated a task to it, and true if it
     /// continues the prefix of that session.
     fn parent(&self, name: &str) -> Option<(&str, bool)> {
@@ -88,7 +94,7 @@ impl Family<'_> {
         Some((head.parent.as_deref()?, head.origin.is_some()))
     }
 
-    fn drawn(&self, lines: &Lines) -> String {
+    fn drawn(&self, lines: &TreeGlyphs) -> String {
         let mut text = String::new();
         // Prefix of the lines below each run.
         let mut below: Vec<String> = Vec::with_capacity(self.tree.runs.len());
@@ -279,7 +285,7 @@ mod tests {
             overview("review", Some("main"), true),
             overview("task", Some("main"), false),
         ];
-        let family = Family {
+        let family = SessionTree {
             tree: &tree,
             known: known.into_iter().collect(),
         };

@@ -2,17 +2,17 @@
 
 use cachalot_hooks::{Event, Verdict};
 use cachalot_model::ModelSettings;
-use cachalot_simulator::{Options, Running, Script, ScriptedReply, Simulator};
+use cachalot_simulator::{RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions};
 use serde_json::{Value, json};
 
 use super::Project;
 
 /// A project with a model `haiku`, which answers this each time.
-async fn answering(text: &str) -> (Project, Running) {
+async fn answering(text: &str) -> (Project, RunningSimulator) {
     let script = Script::replies(vec![ScriptedReply::text(text); 4]);
-    let simulator = Simulator::start(Options {
+    let simulator = Simulator::start(SimulatorOptions {
         script,
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap();

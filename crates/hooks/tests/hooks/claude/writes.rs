@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cachalot_hooks::{Dialect, Event, Hooks, Input, source};
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde_json::{Value, json};
 
 use super::Project;
@@ -35,7 +35,8 @@ impl Project {
     /// A call that writes these files.
     fn writing(&self, event: Event, tool: &str, arguments: &Value, files: &[&str]) -> Input {
         let mut input = self.calling(event, tool, arguments);
-        input.tool.as_mut().unwrap().touches = Touches::writing(files.iter().copied());
+        input.tool.as_mut().unwrap().resource_access =
+            ResourceAccess::writing(files.iter().copied());
         input
     }
 

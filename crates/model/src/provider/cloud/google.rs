@@ -36,22 +36,22 @@ const GRANT: &str = "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer";
 const LIFETIME: i64 = 3_600;
 
 /// Time before its expiry at which a token is replaced, in milliseconds.
-const MARGIN: Millis = 60_000;
+const EXPIRY_MARGIN: Millis = 60_000;
 
 /// Timeout of a token request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of a token endpoint's answer, in bytes.
-const LONGEST: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// Service accounts by the path of their files, so that all models share a token.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts {
+pub(crate) struct ServiceAccounts {
     seals: Arc<Seals>,
     known: Mutex<BTreeMap<PathBuf, Arc<ServiceAccount>>>,
 }
 
-impl Accounts {
+impl ServiceAccounts {
     /// Creates accounts whose tokens are registered as secrets.
     pub(in crate::provider) fn with_seals(seals: Arc<Seals>) -> Self {
         Self {
@@ -94,16 +94,18 @@ impl std::fmt::Debug for ServiceAccount {
 
 impl ServiceAccount {
     /// Returns the latest token; `None` while one is being requested.
-    pub(super) fn held(&self) -> Option<String> {
-        let held = self.token.try_lock().ok()?;
-        held.as_ref().map(|(token, _)| token.expose().clone())
+    pub(super) fn current_token(&self) -> Option<String> {
+        let current_token = self.token.try_lock().ok()?;
+        current_token
+            .as_ref()
+            .map(|(token, _)| token.expose().clone())
     }
 
     /// Drops the token.
     pub(super) fn expire(&self) {
         // While the lock is held, a new token is being requested.
-        if let Ok(mut held) = self.token.try_lock() {
-            *held = None;
+        if let Ok(mut current_token) = self.token.try_lock() {
+            *current_token = None;
         }
     }
 
@@ -114,17 +116,17 @@ impl ServiceAccount {
         http: &HttpClient,
         clock: &dyn Clock,
     ) -> Result<Secret<String>, Error> {
-        let mut held = self.token.lock().await;
+        let mut current_token = self.token.lock().await;
         let now = clock.now();
-        if let Some((token, until)) = &*held
+        if let Some((token, until)) = &*current_token
             && now < *until
         {
             return Ok(token.clone());
         }
         let (token, seconds) = AccountKey::read(&self.file)?.request(http, now).await?;
-        key::teach(token.expose(), &self.seals);
-        let until = now.saturating_add(seconds.saturating_mul(1_000)) - MARGIN;
-        *held = Some((token.clone(), until));
+        key::register_secrets(token.expose(), &self.seals);
+        let until = now.saturating_add(seconds.saturating_mul(1_000)) - EXPIRY_MARGIN;
+        *current_token = Some((token.clone(), until));
         Ok(token)
     }
 }
@@ -206,11 +208,11 @@ impl AccountKey {
             let response =
                 response.map_err(|error| failed(ErrorKind::Unreachable, &error.message))?;
             let status = response.status();
-            Ok::<_, Error>((status, whole(response).await))
+            Ok::<_, Error>((status, read_body(response).await))
         };
-        let (status, body) = timeout(PATIENCE, exchange).await.map_err(|_| {
+        let (status, body) = timeout(TOKEN_TIMEOUT, exchange).await.map_err(|_| {
             let uri = cachalot_storage::masked(&self.token_uri);
-            let what = format!("`{uri}` did not answer within {PATIENCE:?}");
+            let what = format!("`{uri}` did not answer within {TOKEN_TIMEOUT:?}");
             failed(ErrorKind::TimedOut, &what)
         })??;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -262,11 +264,11 @@ impl AccountKey {
     }
 }
 
-/// Reads as much of the answer as arrives, up to [`LONGEST`] bytes.
-async fn whole(mut response: Response) -> Vec<u8> {
+/// Reads as much of the answer as arrives, up to [`MAX_ANSWER_BYTES`] bytes.
+async fn read_body(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
-        if body.len() + chunk.len() > LONGEST {
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
             break;
         }
         body.extend_from_slice(&chunk);

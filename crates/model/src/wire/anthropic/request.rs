@@ -15,11 +15,11 @@ use crate::{
 const MARKER: &str = "cache_control";
 
 /// Content of a failed tool without output: the API rejects an error without content.
-const SILENT_FAILURE: &str = "The tool failed and said nothing.";
+const EMPTY_FAILURE_TEXT: &str = "The tool failed and said nothing.";
 
 /// Result of writing a block: nothing written, or a block that does or does not accept a marker.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum BlockResult {
     Nothing,
     Unmarkable,
     Markable,
@@ -82,7 +82,7 @@ impl Blocks<'_> {
     fn array(
         &mut self,
         blocks: &[Block],
-        write: fn(&mut Self, &Block) -> Result<Written, Error>,
+        write: fn(&mut Self, &Block) -> Result<BlockResult, Error>,
     ) -> Result<Option<u32>, Error> {
         let start = self.0.len();
         let mut mark_at = None;
@@ -90,9 +90,9 @@ impl Blocks<'_> {
             let before = self.0.len();
             self.0.raw(if before == start { "[" } else { "," });
             match write(self, block)? {
-                Written::Nothing => self.0.truncate(before),
-                Written::Unmarkable => mark_at = None,
-                Written::Markable => mark_at = self.0.before_brace(),
+                BlockResult::Nothing => self.0.truncate(before),
+                BlockResult::Unmarkable => mark_at = None,
+                BlockResult::Markable => mark_at = self.0.before_brace(),
             }
         }
         if self.0.len() > start {
@@ -101,21 +101,21 @@ impl Blocks<'_> {
         Ok(mark_at)
     }
 
-    fn block(&mut self, block: &Block) -> Result<Written, Error> {
+    fn block(&mut self, block: &Block) -> Result<BlockResult, Error> {
         match block {
             Block::ToolUse(call) => Ok(self.tool_use(call)),
             Block::ToolResult(result) => self.tool_result(result),
             Block::Reasoning(reasoning) if reasoning.format == Format::Messages => {
                 self.0.value(&reasoning.verbatim);
-                Ok(Written::Unmarkable)
+                Ok(BlockResult::Unmarkable)
             }
-            Block::Reasoning(_) => Ok(Written::Nothing),
+            Block::Reasoning(_) => Ok(BlockResult::Nothing),
             Block::Text { .. } | Block::Image(_) | Block::Other { .. } => Ok(self.content(block)),
         }
     }
 
     /// Writes a block within a tool result.
-    fn result_block(&mut self, block: &Block) -> Result<Written, Error> {
+    fn result_block(&mut self, block: &Block) -> Result<BlockResult, Error> {
         match block {
             Block::ToolUse(ToolUse { id, .. }) | Block::ToolResult(ToolResult { id, .. }) => {
                 Err(Error::new(
@@ -126,13 +126,13 @@ impl Blocks<'_> {
                     ),
                 ))
             }
-            Block::Reasoning(_) => Ok(Written::Nothing),
+            Block::Reasoning(_) => Ok(BlockResult::Nothing),
             Block::Text { .. } | Block::Image(_) | Block::Other { .. } => Ok(self.content(block)),
         }
     }
 
     /// Writes a block that is allowed both in a message and in a tool result.
-    fn content(&mut self, block: &Block) -> Written {
+    fn content(&mut self, block: &Block) -> BlockResult {
         match block {
             Block::Text { text, extra } => self.text(text, extra),
             Block::Image(image) => self.image(image),
@@ -140,19 +140,19 @@ impl Blocks<'_> {
                 format: Format::Messages,
                 verbatim,
             } => self.verbatim(verbatim),
-            _ => Written::Nothing,
+            _ => BlockResult::Nothing,
         }
     }
 
-    fn text(&mut self, text: &str, extra: &Extra) -> Written {
+    fn text(&mut self, text: &str, extra: &Extra) -> BlockResult {
         if !is_visible(text) {
-            return Written::Nothing;
+            return BlockResult::Nothing;
         }
         self.0.raw(r#"{"type":"text","text":"#).string(text);
         self.close(extra, &["type", "text"])
     }
 
-    fn image(&mut self, image: &Image) -> Written {
+    fn image(&mut self, image: &Image) -> BlockResult {
         self.0.raw(r#"{"type":"image","source":"#);
         match &image.source {
             ImageSource::Inline { media_type, base64 } => self.inline_image(media_type, base64),
@@ -176,7 +176,7 @@ impl Blocks<'_> {
             .raw("}");
     }
 
-    fn tool_use(&mut self, call: &ToolUse) -> Written {
+    fn tool_use(&mut self, call: &ToolUse) -> BlockResult {
         self.0
             .raw(r#"{"type":"tool_use","id":"#)
             .string(&allowed(&call.id))
@@ -187,7 +187,7 @@ impl Blocks<'_> {
         self.close(&call.extra, &["type", "id", "name", "input"])
     }
 
-    fn tool_result(&mut self, result: &ToolResult) -> Result<Written, Error> {
+    fn tool_result(&mut self, result: &ToolResult) -> Result<BlockResult, Error> {
         self.0
             .raw(r#"{"type":"tool_result","tool_use_id":"#)
             .string(&allowed(&result.id));
@@ -197,7 +197,7 @@ impl Blocks<'_> {
         self.array(&result.content, Self::result_block)?;
         if self.0.len() == start && result.is_error {
             self.0.raw("[");
-            self.text(SILENT_FAILURE, &Extra::new());
+            self.text(EMPTY_FAILURE_TEXT, &Extra::new());
             self.0.raw("]");
         } else if self.0.len() == start {
             self.0.truncate(before);
@@ -212,27 +212,27 @@ impl Blocks<'_> {
     }
 
     /// Writes a block of an unknown type.
-    fn verbatim(&mut self, block: &Value) -> Written {
+    fn verbatim(&mut self, block: &Value) -> BlockResult {
         let Value::Object(fields) = block else {
             self.0.value(block);
-            return Written::Unmarkable;
+            return BlockResult::Unmarkable;
         };
         let kind = fields.get("type").unwrap_or(&Value::Null);
         self.0.raw(r#"{"type":"#).value(kind);
         self.0.members(fields, &["type", MARKER]).raw("}");
         if kind.as_str().is_some_and(takes_marker) {
-            Written::Markable
+            BlockResult::Markable
         } else {
-            Written::Unmarkable
+            BlockResult::Unmarkable
         }
     }
 
-    fn close(&mut self, extra: &Extra, ours: &[&str]) -> Written {
-        let but: Vec<&str> = ours.iter().copied().chain([MARKER]).collect();
+    fn close(&mut self, extra: &Extra, parameter_members: &[&str]) -> BlockResult {
+        let but: Vec<&str> = parameter_members.iter().copied().chain([MARKER]).collect();
         self.0
             .members(extra::fields(Format::Messages, extra), &but)
             .raw("}");
-        Written::Markable
+        BlockResult::Markable
     }
 }
 

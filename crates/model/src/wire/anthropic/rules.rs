@@ -8,17 +8,17 @@ use crate::catalog::{Capabilities, Thinking};
 use crate::error::Error;
 use crate::provider::cloud::Cloud;
 use crate::wire::{Layout, MarkerTime, Rendered, StreamReader, Wire, openai};
-use crate::{Format, Message, Parameters, ReasoningWish, Reply, ToolDefinition};
+use crate::{Format, Message, Parameters, Reply, RequestedReasoning, ToolDefinition};
 
 /// The effort that switches thinking off.
 const NO_EFFORT: &str = "none";
 
 /// The smallest budget that the API accepts.
-const LEAST_BUDGET: u64 = 1_024;
+const MIN_THINKING_BUDGET: u64 = 1_024;
 
 /// The parameters that a model accepts. Unknown capabilities count as accepted.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::wire) struct Rules {
+pub(in crate::wire) struct ParameterRules {
     /// `None` if unknown; then a budget is sent as a budget, and an effort as adaptive thinking.
     thinking: Option<Thinking>,
     efforts: bool,
@@ -28,7 +28,7 @@ pub(in crate::wire) struct Rules {
     cloud: Option<Cloud>,
 }
 
-impl Rules {
+impl ParameterRules {
     /// The rules of an unknown model.
     pub(in crate::wire) const UNKNOWN: Self = Self {
         thinking: None,
@@ -52,23 +52,29 @@ impl Rules {
     }
 
     /// The value of `thinking`; `None` leaves it out.
-    pub(in crate::wire) fn thinking(self, wish: &ReasoningWish, max_tokens: u64) -> Option<Value> {
+    pub(in crate::wire) fn thinking(
+        self,
+        wish: &RequestedReasoning,
+        max_tokens: u64,
+    ) -> Option<Value> {
         let off = || json!({"type": "disabled"});
         let adaptive = || json!({"type": "adaptive"});
         let enabled = |budget: u64| json!({"type": "enabled", "budget_tokens": budget});
-        let is_off = matches!(wish, ReasoningWish::Budget(0)) || is_none(wish);
+        let is_off = matches!(wish, RequestedReasoning::Budget(0)) || is_none(wish);
         match (self.thinking, wish) {
             (Some(Thinking::None | Thinking::AlwaysOn), _) => None,
             _ if is_off => Some(off()),
             (
                 None | Some(Thinking::Legacy | Thinking::AdaptiveOrLegacy),
-                ReasoningWish::Budget(budget),
+                RequestedReasoning::Budget(budget),
             ) => Some(enabled(*budget)),
-            (None | Some(Thinking::AdaptiveOrLegacy), ReasoningWish::Effort(_)) => Some(adaptive()),
-            (Some(Thinking::Legacy), ReasoningWish::Effort(effort)) => {
+            (None | Some(Thinking::AdaptiveOrLegacy), RequestedReasoning::Effort(_)) => {
+                Some(adaptive())
+            }
+            (Some(Thinking::Legacy), RequestedReasoning::Effort(effort)) => {
                 // The answer needs a part of `max_tokens`, and the budget has to be smaller.
                 let budget = openai::budget(effort).min(max_tokens / 4 * 3);
-                (budget >= LEAST_BUDGET).then(|| enabled(budget))
+                (budget >= MIN_THINKING_BUDGET).then(|| enabled(budget))
             }
             // These models omit the text of their thinking by default.
             (Some(Thinking::Adaptive), _) => {
@@ -78,12 +84,12 @@ impl Rules {
     }
 
     /// The value of `output_config.effort`; `None` leaves it out.
-    pub(in crate::wire) fn effort(self, wish: &ReasoningWish) -> Option<&str> {
+    pub(in crate::wire) fn effort(self, wish: &RequestedReasoning) -> Option<&str> {
         match wish {
             _ if !self.efforts || is_none(wish) => None,
-            ReasoningWish::Effort(effort) => Some(effort),
+            RequestedReasoning::Effort(effort) => Some(effort),
             // For a model that does not accept the budget.
-            ReasoningWish::Budget(budget) => match self.thinking {
+            RequestedReasoning::Budget(budget) => match self.thinking {
                 Some(Thinking::Adaptive | Thinking::AlwaysOn) if *budget > 0 => {
                     Some(openai::effort(*budget))
                 }
@@ -93,13 +99,13 @@ impl Rules {
     }
 }
 
-fn is_none(wish: &ReasoningWish) -> bool {
-    matches!(wish, ReasoningWish::Effort(effort) if effort == NO_EFFORT)
+fn is_none(wish: &RequestedReasoning) -> bool {
+    matches!(wish, RequestedReasoning::Effort(effort) if effort == NO_EFFORT)
 }
 
 /// Anthropic Messages for models with these rules.
 #[derive(Debug)]
-struct Ruled(Rules);
+struct MessagesForModel(ParameterRules);
 
 const CLOUDS: [Option<Cloud>; 3] = [None, Some(Cloud::Bedrock), Some(Cloud::Vertex)];
 const KINDS: [Option<Thinking>; 6] = [
@@ -112,11 +118,11 @@ const KINDS: [Option<Thinking>; 6] = [
 ];
 
 /// All combinations of rules.
-pub(in crate::wire) const RULES: [Rules; 72] = {
-    let mut all = [Rules::UNKNOWN; 72];
+pub(in crate::wire) const RULES: [ParameterRules; 72] = {
+    let mut all = [ParameterRules::UNKNOWN; 72];
     let mut at = 0;
     while at < all.len() {
-        all[at] = Rules {
+        all[at] = ParameterRules {
             thinking: KINDS[at / 4 % 6],
             efforts: at & 1 == 0,
             sampling: at & 2 == 0,
@@ -145,20 +151,20 @@ pub(in crate::wire) fn rules_index(cloud: Option<Cloud>, capabilities: &Capabili
 /// Returns the implementation of the format for a model with these capabilities, on a cloud platform or at
 /// Anthropic.
 pub(crate) fn on(cloud: Option<Cloud>, capabilities: &Capabilities) -> &'static dyn Wire {
-    const fn every() -> [Ruled; RULES.len()] {
-        let mut all = [const { Ruled(Rules::UNKNOWN) }; RULES.len()];
+    const fn every() -> [MessagesForModel; RULES.len()] {
+        let mut all = [const { MessagesForModel(ParameterRules::UNKNOWN) }; RULES.len()];
         let mut at = 0;
         while at < all.len() {
-            all[at] = Ruled(RULES[at]);
+            all[at] = MessagesForModel(RULES[at]);
             at += 1;
         }
         all
     }
-    static RULED: [Ruled; RULES.len()] = every();
-    &RULED[rules_index(cloud, capabilities)]
+    static MESSAGES_FOR_MODELS: [MessagesForModel; RULES.len()] = every();
+    &MESSAGES_FOR_MODELS[rules_index(cloud, capabilities)]
 }
 
-impl Wire for Ruled {
+impl Wire for MessagesForModel {
     fn format(&self) -> Format {
         Messages.format()
     }

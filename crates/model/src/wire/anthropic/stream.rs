@@ -11,15 +11,15 @@ use crate::wire::sse::Event;
 use crate::{Block, Delta, Reply};
 
 /// Maximum size of one answer, in bytes: 64 MiB.
-const LONGEST_ANSWER: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Reads one streamed answer. Tolerates unknown events, blocks and deltas, and fields that arrive late.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct AnthropicStreamReader {
     /// Fields of the message, without its content; `None` before it starts.
     message: Option<Fields>,
     /// Blocks by ascending index.
-    blocks: Vec<Growing>,
+    blocks: Vec<PartialBlock>,
     calls: usize,
     kept: usize,
     stopped: bool,
@@ -27,7 +27,7 @@ pub(super) struct Reader {
 }
 
 /// A block that is being streamed.
-struct Growing {
+struct PartialBlock {
     index: u64,
     fields: Fields,
     /// Index among the client's tool calls, if it is one.
@@ -39,7 +39,7 @@ struct Growing {
     ended: bool,
 }
 
-impl StreamReader for Reader {
+impl StreamReader for AnthropicStreamReader {
     fn event(&mut self, event: &Event) -> Result<Vec<Delta>, Error> {
         if self.stopped || self.failed {
             return Ok(Vec::new());
@@ -56,7 +56,7 @@ impl StreamReader for Reader {
     fn finish(self: Box<Self>) -> Result<Reply, Error> {
         match self.message {
             Some(message) if self.stopped => {
-                let blocks = self.blocks.into_iter().map(Growing::block);
+                let blocks = self.blocks.into_iter().map(PartialBlock::block);
                 Ok(answer::whole(message, blocks.collect::<Result<_, _>>()?))
             }
             _ => Err(Error::new(
@@ -71,7 +71,7 @@ impl StreamReader for Reader {
     }
 }
 
-impl Reader {
+impl AnthropicStreamReader {
     fn take(&mut self, event: &Event) -> Result<Vec<Delta>, Error> {
         // Some proxies end every stream with `[DONE]`, like OpenAI.
         if event.data.trim_ascii().is_empty() || event.data == "[DONE]" {
@@ -141,7 +141,7 @@ impl Reader {
                 "block {index} of the stream comes out of turn"
             )));
         }
-        let mut block = Growing {
+        let mut block = PartialBlock {
             index,
             fields,
             call: None,
@@ -168,7 +168,7 @@ impl Reader {
                 "block {index} of the stream goes on after its end"
             )));
         }
-        Ok(block.grow(delta).into_iter().collect())
+        Ok(block.apply_delta(delta).into_iter().collect())
     }
 
     /// Usage counts from the start of the answer: later values replace earlier ones.
@@ -198,10 +198,14 @@ impl Reader {
             return Err(malformed("the stream does not begin with `message_start`"));
         }
         self.stopped = true;
-        Ok(self.blocks.iter_mut().filter_map(Growing::end).collect())
+        Ok(self
+            .blocks
+            .iter_mut()
+            .filter_map(PartialBlock::end)
+            .collect())
     }
 
-    fn block(&mut self, index: u64) -> Result<&mut Growing, Error> {
+    fn block(&mut self, index: u64) -> Result<&mut PartialBlock, Error> {
         self.blocks
             .binary_search_by_key(&index, |block| block.index)
             .ok()
@@ -211,17 +215,17 @@ impl Reader {
 
     fn keep(&mut self, length: usize) -> Result<(), Error> {
         self.kept = self.kept.saturating_add(length);
-        if self.kept > LONGEST_ANSWER {
+        if self.kept > MAX_ANSWER_BYTES {
             return Err(Error::new(
                 ErrorKind::Malformed,
-                format!("the answer is longer than {LONGEST_ANSWER} bytes; ask for less at once"),
+                format!("the answer is longer than {MAX_ANSWER_BYTES} bytes; ask for less at once"),
             ));
         }
         Ok(())
     }
 }
 
-impl Growing {
+impl PartialBlock {
     fn kind(&self) -> &str {
         let kind = self.fields.get("type").and_then(Value::as_str);
         kind.unwrap_or_default()
@@ -252,10 +256,10 @@ impl Growing {
     }
 
     /// Applies a delta; returns the part for display.
-    fn grow(&mut self, mut delta: Fields) -> Option<Delta> {
+    fn apply_delta(&mut self, mut delta: Fields) -> Option<Delta> {
         let kind = delta.shift_remove("type");
         match kind.as_ref().and_then(Value::as_str) {
-            Some("input_json_delta") => self.grow_input(&delta),
+            Some("input_json_delta") => self.apply_input_delta(&delta),
             Some("citations_delta") => {
                 self.add_citation(delta.shift_remove("citation")?);
                 None
@@ -274,7 +278,7 @@ impl Growing {
         }
     }
 
-    fn grow_input(&mut self, delta: &Fields) -> Option<Delta> {
+    fn apply_input_delta(&mut self, delta: &Fields) -> Option<Delta> {
         let text = delta.get("partial_json")?.as_str()?.to_owned();
         self.input.push_str(&text);
         let index = self.call?;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::json::Json;
-use super::rules::Rules;
-use crate::{Parameters, ReasoningWish, ToolChoice};
+use super::rules::ParameterRules;
+use crate::{Parameters, RequestedReasoning, ToolChoice};
 
 /// Default of `max_tokens`, which the API requires: the number of tokens that every model supports. A
 /// reasoning budget, which counts toward the limit, is added.
@@ -17,18 +17,18 @@ pub const DEFAULT_MAX_TOKENS_WITH_EFFORT: u64 = 16_384;
 
 /// Members in other parts of the request. Additional fields must not set `stream`, because the reader of
 /// the answer depends on it.
-const NOT_PARAMETERS: [&str; 4] = ["tools", "system", "messages", "stream"];
+const RESERVED_MEMBERS: [&str; 4] = ["tools", "system", "messages", "stream"];
 
 /// Renders the tail: begins with a comma and ends with the body's brace; no key occurs twice.
-pub(super) fn tail(parameters: &Parameters, stream: bool, rules: Rules) -> Bytes {
-    let mut fields = ours(parameters, rules);
+pub(super) fn tail(parameters: &Parameters, stream: bool, rules: ParameterRules) -> Bytes {
+    let mut fields = parameter_members(parameters, rules);
     if stream && rules.names_stream() {
         fields.insert("stream".into(), Value::Bool(true));
     }
     parameters
         .extra
         .iter()
-        .filter(|(key, _)| !NOT_PARAMETERS.contains(&key.as_str()))
+        .filter(|(key, _)| !RESERVED_MEMBERS.contains(&key.as_str()))
         .for_each(|(key, value)| {
             // A null removes one of the client's fields.
             if !value.is_null() || fields.shift_remove(key).is_none() {
@@ -40,7 +40,7 @@ pub(super) fn tail(parameters: &Parameters, stream: bool, rules: Rules) -> Bytes
     json.bytes()
 }
 
-fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
+fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<String, Value> {
     let Parameters {
         model,
         max_output_tokens,
@@ -96,10 +96,12 @@ fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
     .collect()
 }
 
-fn default_max_tokens(wish: Option<&ReasoningWish>) -> u64 {
+fn default_max_tokens(wish: Option<&RequestedReasoning>) -> u64 {
     match wish {
-        Some(ReasoningWish::Budget(tokens)) => DEFAULT_MAX_TOKENS.saturating_add(*tokens),
-        Some(ReasoningWish::Effort(effort)) if effort != "none" => DEFAULT_MAX_TOKENS_WITH_EFFORT,
+        Some(RequestedReasoning::Budget(tokens)) => DEFAULT_MAX_TOKENS.saturating_add(*tokens),
+        Some(RequestedReasoning::Effort(effort)) if effort != "none" => {
+            DEFAULT_MAX_TOKENS_WITH_EFFORT
+        }
         _ => DEFAULT_MAX_TOKENS,
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::calls::Calls;
-use super::content::Content;
-use super::reasoning::{self, Thoughts};
+use super::calls::PartialCalls;
+use super::content::PartialContent;
+use super::reasoning::{self, PartialReasoning};
 use crate::error::{Error, ErrorKind};
 use crate::wire::extra;
 use crate::wire::openai::{self, Object, UsageNames, malformed, text_of};
@@ -23,7 +23,7 @@ const USAGE: UsageNames = UsageNames {
 };
 
 /// Fields of a message that are parsed; all others are kept unchanged.
-const KNOWN: [&str; 6] = [
+const PARSED_FIELDS: [&str; 6] = [
     "role",
     "content",
     "refusal",
@@ -35,7 +35,7 @@ const KNOWN: [&str; 6] = [
 /// Parses a whole answer.
 pub(super) fn whole(body: &[u8]) -> Result<Reply, Error> {
     let body = openai::parse(body, "the body")?;
-    let mut answer = Answer::default();
+    let mut answer = ChatAnswerBuilder::default();
     answer.envelope(&body)?;
     let choice = first_choice(&body).ok_or_else(|| malformed("it holds no choice"))?;
     answer.choice(choice)?;
@@ -61,7 +61,7 @@ pub(super) fn first_choice(fields: &Object) -> Option<&Object> {
 
 /// An answer as far as it has been read.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct ChatAnswerBuilder {
     id: String,
     model: String,
     created: u64,
@@ -69,9 +69,9 @@ pub(super) struct Answer {
     /// True if the server reported that the model stopped at a stop sequence.
     stop_text: bool,
     usage: Option<Value>,
-    content: Content,
-    thoughts: Thoughts,
-    calls: Calls,
+    content: PartialContent,
+    thoughts: PartialReasoning,
+    calls: PartialCalls,
     /// Unknown fields of the message.
     fields: Object,
     /// Unknown fields of the choice.
@@ -80,7 +80,7 @@ pub(super) struct Answer {
     extra: Extra,
 }
 
-impl Answer {
+impl ChatAnswerBuilder {
     /// Returns true if the server has reported a finish reason.
     pub(super) fn has_finished(&self) -> bool {
         self.finish.is_some()
@@ -153,7 +153,7 @@ impl Answer {
         self.tool_calls(message, growing, &mut deltas);
         let further = message.iter().filter(|(name, value)| {
             let name = name.as_str();
-            !value.is_null() && !KNOWN.contains(&name) && !reasoning::FIELDS.contains(&name)
+            !value.is_null() && !PARSED_FIELDS.contains(&name) && !reasoning::FIELDS.contains(&name)
         });
         for (name, value) in further {
             let known = self.fields.entry(name.as_str()).or_insert(Value::Null);

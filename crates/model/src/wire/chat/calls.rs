@@ -9,12 +9,12 @@ use crate::{Delta, Extra, Format, ToolUse};
 
 /// The tool calls of an answer that is being streamed.
 #[derive(Default)]
-pub(super) struct Calls {
-    calls: Vec<Call>,
+pub(super) struct PartialCalls {
+    calls: Vec<PartialCall>,
 }
 
 #[derive(Default)]
-struct Call {
+struct PartialCall {
     /// The index that the server sent last.
     index: Option<u64>,
     id: String,
@@ -36,7 +36,7 @@ struct Fragment<'a> {
     function: Option<&'a Object>,
 }
 
-impl Calls {
+impl PartialCalls {
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
@@ -59,9 +59,9 @@ impl Calls {
     }
 
     pub(super) fn into_uses(self, seed: &str) -> Vec<ToolUse> {
-        let tool_use = |(at, call): (usize, Call)| ToolUse {
+        let tool_use = |(at, call): (usize, PartialCall)| ToolUse {
             id: if call.id.is_empty() {
-                made_id(seed, at, &call.name)
+                derived_id(seed, at, &call.name)
             } else {
                 call.id
             },
@@ -73,7 +73,7 @@ impl Calls {
     }
 
     fn begin(&mut self) -> usize {
-        self.calls.push(Call::default());
+        self.calls.push(PartialCall::default());
         self.calls.len() - 1
     }
 
@@ -83,8 +83,9 @@ impl Calls {
     /// starts another call if it has another id, or if it has a name and new arguments and the arguments of
     /// the call are complete: some servers send whole calls, all with the index 0, or without index and id.
     fn find(&self, fragment: &Fragment<'_>) -> Option<usize> {
-        let last_where = |wanted: &dyn Fn(&Call) -> bool| self.calls.iter().rposition(wanted);
-        let same_id = |call: &Call| !fragment.id.is_empty() && call.id == fragment.id;
+        let last_where =
+            |wanted: &dyn Fn(&PartialCall) -> bool| self.calls.iter().rposition(wanted);
+        let same_id = |call: &PartialCall| !fragment.id.is_empty() && call.id == fragment.id;
         let at = match fragment.index {
             Some(_) => last_where(&|call| call.index == fragment.index)
                 .or_else(|| last_where(&|call| call.index.is_none() && same_id(call))),
@@ -118,7 +119,7 @@ impl Calls {
         if !call.announced && !call.name.is_empty() {
             call.announced = true;
             if call.id.is_empty() {
-                call.id = made_id(seed, at, &call.name);
+                call.id = derived_id(seed, at, &call.name);
             }
             deltas.push(Delta::ToolUse {
                 index: at,
@@ -134,7 +135,7 @@ impl Calls {
     }
 }
 
-impl Call {
+impl PartialCall {
     /// Adds a piece of the arguments; returns the part that was added.
     ///
     /// A complete object cannot be continued. The same object once more is a repetition; an empty object is
@@ -218,7 +219,7 @@ fn follows_complete(arguments: &str, piece: &str) -> bool {
 }
 
 /// Derives an id for a call without one; reading the same answer again yields the same id.
-fn made_id(seed: &str, at: usize, name: &str) -> String {
+fn derived_id(seed: &str, at: usize, name: &str) -> String {
     let at = at.to_string();
     let digest = Digest::of_parts(&[seed.as_bytes(), at.as_bytes(), name.as_bytes()]).to_hex();
     format!("call_{}", digest.get(..24).unwrap_or_default())

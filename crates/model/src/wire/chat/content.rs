@@ -8,13 +8,13 @@ use crate::{Block, Delta, Extra, Format, Reasoning};
 
 /// The content of an answer that is being streamed.
 #[derive(Default)]
-pub(super) struct Content {
+pub(super) struct PartialContent {
     /// Blocks in the order of their arrival, which is the order in which they were shown.
     blocks: Vec<Block>,
     is_refusal: bool,
 }
 
-impl Content {
+impl PartialContent {
     /// Returns true if a part of it is a refusal.
     pub(super) fn is_refusal(&self) -> bool {
         self.is_refusal

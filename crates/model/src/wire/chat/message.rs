@@ -11,7 +11,7 @@ use crate::{Block, Extra, Format, Image, Message, Role, ToolResult, ToolUse};
 /// are strings. The form is constant for a session, because the provider's cache treats a text as a string
 /// and the same text as parts as different texts.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::wire) struct Form {
+pub(in crate::wire) struct TextForm {
     /// Texts of the system and the user.
     pub(in crate::wire) told: bool,
     /// Texts of tool results.
@@ -36,33 +36,36 @@ fn rendered(fields: Object, as_parts: bool) -> Rendered {
 }
 
 /// Renders a piece of the system text.
-pub(in crate::wire) fn system(text: &str, form: Form) -> Rendered {
+pub(in crate::wire) fn system(text: &str, text_form: TextForm) -> Rendered {
     let fields = object([
         ("role", Value::from("system")),
-        ("content", content(text, form.told)),
+        ("content", content(text, text_form.told)),
     ]);
-    rendered(fields, form.told)
+    rendered(fields, text_form.told)
 }
 
 /// Renders the pieces of a message in the order that the API requires: tool results, each as a separate
 /// message, then the user's remaining content. Additional fields of a user message go with the user's
 /// content, those of a result with the result.
-pub(in crate::wire) fn pieces(message: &Message, form: Form) -> Result<Vec<Rendered>, Error> {
+pub(in crate::wire) fn pieces(
+    message: &Message,
+    text_form: TextForm,
+) -> Result<Vec<Rendered>, Error> {
     match message.role {
-        Role::User => user(message, form),
-        Role::Assistant => Ok(assistant(message, form)?.into_iter().collect()),
+        Role::User => user(message, text_form),
+        Role::Assistant => Ok(assistant(message, text_form)?.into_iter().collect()),
     }
 }
 
-fn user(message: &Message, form: Form) -> Result<Vec<Rendered>, Error> {
+fn user(message: &Message, text_form: TextForm) -> Result<Vec<Rendered>, Error> {
     let mut pieces = Vec::new();
     let mut content = UserContent {
-        structured: form.told,
+        structured: text_form.told,
         ..UserContent::default()
     };
     for block in &message.content {
         if let Block::ToolResult(result) = block {
-            pieces.push(tool_message(result, &mut content, form)?);
+            pieces.push(tool_message(result, &mut content, text_form)?);
         }
     }
     for block in &message.content {
@@ -71,7 +74,7 @@ fn user(message: &Message, form: Form) -> Result<Vec<Rendered>, Error> {
     if let Some(content) = content.value() {
         let mut fields = object([("role", Value::from("user")), ("content", content)]);
         extra::add(&mut fields, Format::Chat, &message.extra);
-        pieces.push(rendered(fields, form.told));
+        pieces.push(rendered(fields, text_form.told));
     }
     Ok(pieces)
 }
@@ -80,7 +83,7 @@ fn user(message: &Message, form: Form) -> Result<Vec<Rendered>, Error> {
 fn tool_message(
     result: &ToolResult,
     attachments: &mut UserContent,
-    form: Form,
+    text_form: TextForm,
 ) -> Result<Rendered, Error> {
     let ToolResult {
         id,
@@ -109,11 +112,11 @@ fn tool_message(
         ("tool_call_id", Value::from(id.as_str())),
         (
             "content",
-            content(&openai::told(&text, *is_error), form.results),
+            content(&openai::told(&text, *is_error), text_form.results),
         ),
     ]);
     extra::add(&mut fields, Format::Chat, extra);
-    Ok(rendered(fields, form.results))
+    Ok(rendered(fields, text_form.results))
 }
 
 /// The content of a user message: one string if it consists of text without additional fields only, parts
@@ -217,9 +220,9 @@ struct AssistantFields {
     known: bool,
 }
 
-fn assistant(message: &Message, form: Form) -> Result<Option<Rendered>, Error> {
+fn assistant(message: &Message, text_form: TextForm) -> Result<Option<Rendered>, Error> {
     let mut sorted = AssistantFields {
-        structured: form.answers,
+        structured: text_form.answers,
         ..AssistantFields::default()
     };
     for block in &message.content {
@@ -239,7 +242,7 @@ fn assistant(message: &Message, form: Form) -> Result<Option<Rendered>, Error> {
     }
     extra::add(&mut fields, Format::Chat, &message.extra);
     // Calls follow the content, and accept no marker.
-    let is_markable = form.answers && !fields.contains_key("tool_calls");
+    let is_markable = text_form.answers && !fields.contains_key("tool_calls");
     Ok(Some(rendered(fields, is_markable)))
 }
 

@@ -13,11 +13,11 @@ const DETAILS: &str = "reasoning_details";
 
 /// The reasoning of an answer that is being streamed.
 #[derive(Default)]
-pub(super) struct Thoughts {
+pub(super) struct PartialReasoning {
     fields: Object,
 }
 
-impl Thoughts {
+impl PartialReasoning {
     /// Reads the reasoning of a message, or the next part of one; returns the text for display.
     ///
     /// Several fields may contain the same text: one of them is shown.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::answer::{Answer, first_choice};
+use super::answer::{ChatAnswerBuilder, first_choice};
 use crate::error::{Error, ErrorKind};
 use crate::wire::openai;
 use crate::wire::{StreamReader, sse};
@@ -13,14 +13,14 @@ use crate::{Delta, Reply};
 /// The usage arrives in a chunk after the finish reason, so the answer is complete at `[DONE]`. A stream
 /// without `[DONE]` is accepted if it has a finish reason.
 #[derive(Default)]
-pub(super) struct Reader {
-    answer: Answer,
+pub(super) struct ChatStreamReader {
+    answer: ChatAnswerBuilder,
     /// True if a part of the message has arrived.
     begun: bool,
     done: bool,
 }
 
-impl StreamReader for Reader {
+impl StreamReader for ChatStreamReader {
     fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error> {
         let data = event.data.trim();
         if data.is_empty() {
@@ -59,7 +59,7 @@ impl StreamReader for Reader {
     }
 }
 
-impl Reader {
+impl ChatStreamReader {
     /// Reads a part of the message. Some servers send the whole message in one chunk, and some send it
     /// again at the end.
     fn delta(&mut self, delta: Option<&Value>, message: Option<&Value>) -> Vec<Delta> {

@@ -4,14 +4,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::wire::openai::{self, Object, object};
-use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
+use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
 /// Names of the output limit: the name for OpenAI's models, and the older name, which all other servers
 /// accept.
-const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+const OUTPUT_LIMIT_NAMES: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
 /// Names that the user's fields must not have; see [`openai::tail`].
-const RESERVED: [&str; 3] = ["tools", "messages", "stream"];
+const RESERVED_MEMBERS: [&str; 3] = ["tools", "messages", "stream"];
 
 pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
     let Parameters {
@@ -33,11 +33,13 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
             fields.insert(name.to_owned(), value);
         }
     };
-    let limited = LIMITS.iter().any(|name| extra.contains_key(*name));
+    let limited = OUTPUT_LIMIT_NAMES
+        .iter()
+        .any(|name| extra.contains_key(*name));
     let limit = if openai::is_openai_model(model) {
-        LIMITS[0]
+        OUTPUT_LIMIT_NAMES[0]
     } else {
-        LIMITS[1]
+        OUTPUT_LIMIT_NAMES[1]
     };
     add(
         limit,
@@ -57,7 +59,7 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
     if let Some(wish) = reasoning {
         think(&mut fields, model, wish);
     }
-    openai::tail(fields, extra, &RESERVED)
+    openai::tail(fields, extra, &RESERVED_MEMBERS)
 }
 
 fn choice(choice: &ToolChoice) -> Value {
@@ -71,13 +73,13 @@ fn choice(choice: &ToolChoice) -> Value {
 
 /// Adds the reasoning parameter. An effort is `reasoning_effort`. The format has no token budget: OpenAI's
 /// models get the corresponding effort, all others get OpenRouter's `reasoning.max_tokens`.
-fn think(fields: &mut Object, model: &str, wish: &ReasoningWish) {
+fn think(fields: &mut Object, model: &str, wish: &RequestedReasoning) {
     let (name, value) = match wish {
-        ReasoningWish::Effort(effort) => ("reasoning_effort", Value::from(effort.as_str())),
-        ReasoningWish::Budget(tokens) if openai::is_openai_model(model) => {
+        RequestedReasoning::Effort(effort) => ("reasoning_effort", Value::from(effort.as_str())),
+        RequestedReasoning::Budget(tokens) if openai::is_openai_model(model) => {
             ("reasoning_effort", openai::effort(*tokens).into())
         }
-        ReasoningWish::Budget(tokens) => ("reasoning", json!({"max_tokens": tokens})),
+        RequestedReasoning::Budget(tokens) => ("reasoning", json!({"max_tokens": tokens})),
     };
     fields.insert(name.to_owned(), value);
 }

@@ -3,7 +3,7 @@
 use cachalot_core::json;
 use serde_json::{Map, Value, json};
 
-use super::request::CITED;
+use super::request::CITATIONS_MEMBER;
 use crate::error::{Error, ErrorKind};
 use crate::wire::{extra, openai};
 use crate::{Block, Extra, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse, Usage};
@@ -84,14 +84,14 @@ pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
             verbatim: block,
         }));
     }
-    if let Some(cited) = fields.get(CITED) {
+    if let Some(cited) = fields.get(CITATIONS_MEMBER) {
         let parts = cited.get("content").and_then(Value::as_array);
         let texts = parts
             .into_iter()
             .flatten()
             .filter_map(|part| part.get("text")?.as_str());
         let mut further = Extra::new();
-        further.insert(CITED.to_owned(), cited.clone());
+        further.insert(CITATIONS_MEMBER.to_owned(), cited.clone());
         return Ok(Block::Text {
             text: texts.collect(),
             extra: extra::from_wire(Format::Converse, further),
@@ -124,7 +124,7 @@ pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
 
 /// Returns a text with its citations.
 pub(super) fn cited(text: &str, citations: &[Value]) -> Value {
-    json!({CITED: {"content": [{"text": text}], "citations": citations}})
+    json!({CITATIONS_MEMBER: {"content": [{"text": text}], "citations": citations}})
 }
 
 fn stop_reason(reason: Option<&str>) -> StopReason {

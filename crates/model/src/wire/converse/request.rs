@@ -6,7 +6,7 @@ use cachalot_core::Digest;
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
-use crate::message::AFTER;
+use crate::message::PREVIOUS_ROLE_NOTE;
 use crate::wire::anthropic::json::Json;
 use crate::wire::anthropic::{escaped, input, is_visible};
 use crate::wire::{Rendered, extra};
@@ -15,28 +15,28 @@ use crate::{
 };
 
 /// The member of a text block that contains the text together with its citations.
-pub(super) const CITED: &str = "citationsContent";
+pub(super) const CITATIONS_MEMBER: &str = "citationsContent";
 
 /// Result of a failed tool without output.
-const SILENT_FAILURE: &str = "The tool failed and said nothing.";
+const EMPTY_FAILURE_TEXT: &str = "The tool failed and said nothing.";
 
 /// Result of a tool without output: the API rejects a blank text.
-const SILENT_SUCCESS: &str = "The tool succeeded and said nothing.";
+const EMPTY_SUCCESS_TEXT: &str = "The tool succeeded and said nothing.";
 
 /// Inserted between two messages of the user: the model, or a tool, was interrupted.
-const NO_ANSWER: &str = "(No answer.)";
+const NO_ANSWER_TEXT: &str = "(No answer.)";
 
 /// Inserted between two messages of the model.
-const GO_ON: &str = "(Continue.)";
+const CONTINUE_TEXT: &str = "(Continue.)";
 
 /// Maximum length of a call id and of a tool name.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Renders a tool. The schema must be an object.
 pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"toolSpec":{"name":"#)
-        .string(&fitted(&tool.name, "_-"));
+        .string(&fit_name(&tool.name, "_-"));
     if !tool.description.is_empty() {
         json.raw(r#","description":"#).string(&tool.description);
     }
@@ -72,7 +72,7 @@ fn behind(json: Json) -> Rendered {
 pub(crate) fn is_sent(message: &Message) -> bool {
     message.content.iter().any(|block| match block {
         Block::Text { text, extra } => {
-            is_visible(text) || extra::field(Format::Converse, extra, CITED).is_some()
+            is_visible(text) || extra::field(Format::Converse, extra, CITATIONS_MEMBER).is_some()
         }
         Block::Reasoning(reasoning) => reasoning.format == Format::Converse,
         Block::Other { format, .. } => *format == Format::Converse,
@@ -84,9 +84,13 @@ pub(super) fn message(message: &Message) -> Result<Vec<Rendered>, Error> {
     if !is_sent(message) {
         return Ok(Vec::new());
     }
-    let between = match message.extra.get(AFTER).and_then(Value::as_str) {
-        Some("user") if message.role == Role::User => Some(Message::assistant(NO_ANSWER)),
-        Some(_) if message.role == Role::Assistant => Some(Message::user(GO_ON)),
+    let between = match message
+        .extra
+        .get(PREVIOUS_ROLE_NOTE)
+        .and_then(Value::as_str)
+    {
+        Some("user") if message.role == Role::User => Some(Message::assistant(NO_ANSWER_TEXT)),
+        Some(_) if message.role == Role::Assistant => Some(Message::user(CONTINUE_TEXT)),
         _ => None,
     };
     let mut pieces = Vec::with_capacity(2);
@@ -169,7 +173,7 @@ impl Blocks {
     }
 
     fn text(&mut self, text: &str, extra: &Extra) {
-        if let Some(cited) = extra::field(Format::Converse, extra, CITED) {
+        if let Some(cited) = extra::field(Format::Converse, extra, CITATIONS_MEMBER) {
             self.begin()
                 .raw(r#"{"citationsContent":"#)
                 .value(cited)
@@ -220,9 +224,9 @@ impl Blocks {
     fn call(&mut self, call: &ToolUse) {
         let json = self.begin();
         json.raw(r#"{"toolUse":{"toolUseId":"#)
-            .string(&fitted(&call.id, "_.:-"))
+            .string(&fit_name(&call.id, "_.:-"))
             .raw(r#","name":"#)
-            .string(&fitted(&call.name, "_-"))
+            .string(&fit_name(&call.name, "_-"))
             .raw(r#","input":"#);
         input(json, &call.arguments);
         json.raw("}}");
@@ -231,7 +235,7 @@ impl Blocks {
     fn result(&mut self, result: &ToolResult) -> Result<(), Error> {
         self.begin()
             .raw(r#"{"toolResult":{"toolUseId":"#)
-            .string(&fitted(&result.id, "_.:-"))
+            .string(&fit_name(&result.id, "_.:-"))
             .raw(r#","content":["#);
         let outer = std::mem::replace(&mut self.start, self.json.len());
         for block in &result.content {
@@ -249,8 +253,8 @@ impl Blocks {
         }
         if self.json.len() == self.start {
             let text = match result.is_error {
-                true => SILENT_FAILURE,
-                false => SILENT_SUCCESS,
+                true => EMPTY_FAILURE_TEXT,
+                false => EMPTY_SUCCESS_TEXT,
             };
             self.text(text, &Extra::new());
         }
@@ -273,15 +277,17 @@ fn format_of(kind: &str) -> &str {
 
 /// Converts a name to one that the API accepts: at most 64 letters, digits and `signs`. Longer names end in
 /// a digest, so that a result still matches its call.
-pub(super) fn fitted<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
+pub(super) fn fit_name<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
     const DIGEST: usize = 16;
     let escaped = escaped(name, signs);
-    if escaped.len() <= LONGEST_NAME {
+    if escaped.len() <= MAX_NAME_CHARS {
         return escaped;
     }
     let digest = Digest::of(name.as_bytes()).to_hex();
     // Escaped names are ASCII.
-    let start = escaped.get(..LONGEST_NAME - DIGEST - 1).unwrap_or_default();
+    let start = escaped
+        .get(..MAX_NAME_CHARS - DIGEST - 1)
+        .unwrap_or_default();
     let digest = digest.get(..DIGEST).unwrap_or_default();
     Cow::Owned(format!("{start}_{digest}"))
 }

@@ -11,12 +11,12 @@ use crate::wire::{StreamReader, openai, sse};
 use crate::{Block, Delta, Reply};
 
 /// Maximum size of one answer, in bytes: 64 MiB.
-const LONGEST_ANSWER: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Reads the events of one streamed answer; ignores unknown events.
 #[derive(Default)]
-pub(super) struct Reader {
-    blocks: BTreeMap<u64, Growing>,
+pub(super) struct ConverseStreamReader {
+    blocks: BTreeMap<u64, PartialBlock>,
     calls: usize,
     kept: usize,
     /// Fields of the answer outside of its message.
@@ -26,7 +26,7 @@ pub(super) struct Reader {
 }
 
 /// A block that is being streamed.
-enum Growing {
+enum PartialBlock {
     Text {
         text: String,
         citations: Vec<Value>,
@@ -49,7 +49,7 @@ enum Growing {
     },
 }
 
-impl StreamReader for Reader {
+impl StreamReader for ConverseStreamReader {
     fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error> {
         if self.complete || event.data.trim().is_empty() {
             return Ok(Vec::new());
@@ -86,13 +86,13 @@ impl StreamReader for Reader {
                 ),
             ));
         }
-        let blocks = self.blocks.into_values().map(Growing::block);
+        let blocks = self.blocks.into_values().map(PartialBlock::block);
         let blocks = blocks.collect::<Result<_, _>>()?;
         Ok(answer::whole(self.fields, blocks))
     }
 }
 
-impl Reader {
+impl ConverseStreamReader {
     /// Keeps the fields of an event that belong to the whole answer. Drops `p`, the padding that hides the
     /// length of an event.
     fn note(&mut self, mut fields: Fields) {
@@ -120,7 +120,7 @@ impl Reader {
                     name: text("name"),
                 });
             }
-            let growing = Growing::Call {
+            let growing = PartialBlock::Call {
                 fields: call,
                 input: String::new(),
                 index,
@@ -128,16 +128,17 @@ impl Reader {
             self.blocks.insert(at, growing);
         } else if let Some(Value::Object(fields)) = start.shift_remove("toolResult") {
             let content = Vec::new();
-            self.blocks.insert(at, Growing::Result { fields, content });
+            self.blocks
+                .insert(at, PartialBlock::Result { fields, content });
         }
         Ok(deltas)
     }
 
     fn delta(&mut self, mut fields: Fields, length: usize) -> Result<Vec<Delta>, Error> {
         self.kept = self.kept.saturating_add(length);
-        if self.kept > LONGEST_ANSWER {
+        if self.kept > MAX_ANSWER_BYTES {
             return Err(malformed(format_args!(
-                "the answer is longer than {LONGEST_ANSWER} bytes"
+                "the answer is longer than {MAX_ANSWER_BYTES} bytes"
             )));
         }
         let at = index(&fields)?;
@@ -146,18 +147,20 @@ impl Reader {
         };
         let block = match self.blocks.entry(at) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => match Growing::begun_by(&delta) {
-                Some(begun) => entry.insert(begun),
-                None => return Ok(Vec::new()),
-            },
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                match PartialBlock::from_first_delta(&delta) {
+                    Some(begun) => entry.insert(begun),
+                    None => return Ok(Vec::new()),
+                }
+            }
         };
-        Ok(block.grow(delta).into_iter().collect())
+        Ok(block.apply_delta(delta).into_iter().collect())
     }
 }
 
-impl Growing {
+impl PartialBlock {
     /// Returns the block that begins with this delta.
-    fn begun_by(delta: &Fields) -> Option<Self> {
+    fn from_first_delta(delta: &Fields) -> Option<Self> {
         if delta.contains_key("text") || delta.contains_key("citation") {
             return Some(Self::Text {
                 text: String::new(),
@@ -174,7 +177,7 @@ impl Growing {
     }
 
     /// Applies a delta; returns the part for display.
-    fn grow(&mut self, mut delta: Fields) -> Option<Delta> {
+    fn apply_delta(&mut self, mut delta: Fields) -> Option<Delta> {
         match self {
             Self::Text { text, citations } => {
                 citations.extend(delta.shift_remove("citation"));

@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::request::fitted;
-use crate::wire::anthropic::Rules;
+use super::request::fit_name;
+use crate::wire::anthropic::ParameterRules;
 use crate::wire::openai;
 use crate::wire::openai::number;
 use crate::wire::tail::{present, rendered};
-use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
+use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
 /// Members in other parts of the request, or in its path.
-const NOT_PARAMETERS: [&str; 6] = [
+const RESERVED_MEMBERS: [&str; 6] = [
     "toolConfig",
     "system",
     "messages",
@@ -21,11 +21,15 @@ const NOT_PARAMETERS: [&str; 6] = [
 ];
 
 /// Output tokens in addition to the thinking budget, if the request sets no limit.
-const ANSWER: u64 = 4_096;
+const DEFAULT_ANSWER_TOKENS: u64 = 4_096;
 
 /// Renders the tail: begins with a comma, unless it has no members, and ends with the body's brace.
-pub(super) fn tail(parameters: &Parameters, rules: Rules) -> Bytes {
-    rendered(ours(parameters, rules), &parameters.extra, &NOT_PARAMETERS)
+pub(super) fn tail(parameters: &Parameters, rules: ParameterRules) -> Bytes {
+    rendered(
+        parameter_members(parameters, rules),
+        &parameters.extra,
+        &RESERVED_MEMBERS,
+    )
 }
 
 /// Renders `toolChoice`, a member of `toolConfig`. `auto` is the default; the API has no `none`.
@@ -33,12 +37,12 @@ pub(super) fn tool_choice(choice: &ToolChoice) -> Option<String> {
     let choice = match choice {
         ToolChoice::Auto | ToolChoice::None => return None,
         ToolChoice::Any => json!({"any": {}}),
-        ToolChoice::Tool(name) => json!({"tool": {"name": fitted(name, "_-")}}),
+        ToolChoice::Tool(name) => json!({"tool": {"name": fit_name(name, "_-")}}),
     };
     Some(format!(r#","toolChoice":{choice}"#))
 }
 
-fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
+fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<String, Value> {
     let Parameters {
         model,
         max_output_tokens,
@@ -56,8 +60,8 @@ fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
     let wish = reasoning.as_ref();
     // A budget counts toward the output.
     let most = max_output_tokens.or(match wish {
-        Some(ReasoningWish::Budget(budget)) if is_claude && *budget > 0 => {
-            Some(budget.saturating_add(ANSWER))
+        Some(RequestedReasoning::Budget(budget)) if is_claude && *budget > 0 => {
+            Some(budget.saturating_add(DEFAULT_ANSWER_TOKENS))
         }
         _ => None,
     });
@@ -67,8 +71,10 @@ fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
             rules.thinking(wish, most.unwrap_or(u64::MAX)),
             rules.effort(wish).map(str::to_owned),
         ),
-        Some(ReasoningWish::Effort(effort)) => (None, Some(effort.clone())),
-        Some(ReasoningWish::Budget(budget)) => (None, Some(openai::effort(*budget).to_owned())),
+        Some(RequestedReasoning::Effort(effort)) => (None, Some(effort.clone())),
+        Some(RequestedReasoning::Budget(budget)) => {
+            (None, Some(openai::effort(*budget).to_owned()))
+        }
     };
     let sampled = |value: &Option<f64>| number(value.filter(|_| rules.sampling));
     let config = present([

@@ -3,7 +3,7 @@
 use cachalot_core::json;
 use serde_json::{Map, Value};
 
-use super::request::OWN_ID;
+use super::request::GENERATED_ID_PREFIX;
 use crate::error::{Error, ErrorKind};
 use crate::wire::{extra, openai};
 use crate::{
@@ -26,7 +26,7 @@ const REFUSALS: [&str; 11] = [
 ];
 
 /// Maximum size of one answer, in bytes: 64 MiB.
-const LONGEST_ANSWER: usize = 64 << 20;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 type Fields = Map<String, Value>;
 
@@ -34,7 +34,7 @@ type Fields = Map<String, Value>;
 pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
     let text = std::str::from_utf8(body)
         .map_err(|error| malformed(format_args!("the answer is no UTF-8 text ({error})")))?;
-    let mut answer = Answer::default();
+    let mut answer = GeminiAnswerBuilder::default();
     answer.take(text)?;
     match answer.ended() {
         true => Ok(answer.reply()),
@@ -44,7 +44,7 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
 
 /// An answer that is being streamed.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct GeminiAnswerBuilder {
     blocks: Vec<Block>,
     calls: usize,
     kept: usize,
@@ -55,7 +55,7 @@ pub(super) struct Answer {
     extra: Extra,
 }
 
-impl Answer {
+impl GeminiAnswerBuilder {
     /// Returns true if a response with a finish reason has arrived.
     pub(super) fn ended(&self) -> bool {
         self.finish.is_some()
@@ -105,9 +105,9 @@ impl Answer {
             return Ok(Vec::new());
         };
         self.kept += text.len();
-        if self.kept > LONGEST_ANSWER {
+        if self.kept > MAX_ANSWER_BYTES {
             return Err(malformed(format_args!(
-                "the answer is longer than {LONGEST_ANSWER} bytes"
+                "the answer is longer than {MAX_ANSWER_BYTES} bytes"
             )));
         }
         let texts = part_texts(text);
@@ -193,7 +193,7 @@ impl Answer {
         };
         let id = match call.shift_remove("id") {
             Some(Value::String(id)) if !id.is_empty() => id,
-            _ => self.own_id(),
+            _ => self.generated_id(),
         };
         let written =
             json::member(text, "functionCall").and_then(|call| json::member(call, "args"));
@@ -222,7 +222,7 @@ impl Answer {
     }
 
     /// Creates an id for a call without one: unique across all answers.
-    fn own_id(&self) -> String {
+    fn generated_id(&self) -> String {
         let of_answer: String = match &self.id {
             Some(id) => id
                 .chars()
@@ -236,7 +236,7 @@ impl Answer {
                 bytes.iter().map(|byte| format!("{byte:02x}")).collect()
             }
         };
-        format!("{OWN_ID}{of_answer}_{}", self.calls)
+        format!("{GENERATED_ID_PREFIX}{of_answer}_{}", self.calls)
     }
 
     /// Returns the whole answer.

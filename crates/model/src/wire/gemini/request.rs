@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
-use crate::message::RESULT_NAME;
+use crate::message::RESULT_NAME_NOTE;
 use crate::wire::anthropic::json::Json;
 use crate::wire::{Rendered, extra};
 use crate::{
@@ -18,10 +18,10 @@ const SIGNATURE: &str = "thoughtSignature";
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Prefix of generated ids, for calls that arrived without one; such ids are not sent.
-pub(super) const OWN_ID: &str = "call_gemini_";
+pub(super) const GENERATED_ID_PREFIX: &str = "call_gemini_";
 
 /// Result of a failed tool without output.
-const SILENT_FAILURE: &str = "The tool failed and said nothing.";
+const EMPTY_FAILURE_TEXT: &str = "The tool failed and said nothing.";
 
 pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
     let mut json = Json::default();
@@ -179,7 +179,7 @@ impl Parts {
             }
         }
         let text = texts.join("\n");
-        let name = result.extra.get(RESULT_NAME).and_then(Value::as_str);
+        let name = result.extra.get(RESULT_NAME_NOTE).and_then(Value::as_str);
         let json = self.begin();
         json.raw(r#"{"functionResponse":{"#);
         id(json, &result.id);
@@ -187,7 +187,7 @@ impl Parts {
             .string(name.unwrap_or(&result.id))
             .raw(r#","response":"#);
         match (result.is_error, text.is_empty()) {
-            (true, true) => json.raw(r#"{"error":"#).string(SILENT_FAILURE),
+            (true, true) => json.raw(r#"{"error":"#).string(EMPTY_FAILURE_TEXT),
             (true, false) => json.raw(r#"{"error":"#).string(&text),
             (false, _) => json.raw(r#"{"output":"#).string(&text),
         };
@@ -205,15 +205,15 @@ impl Parts {
         }
     }
 
-    fn close(&mut self, extra: &Extra, ours: &[&str]) {
+    fn close(&mut self, extra: &Extra, parameter_members: &[&str]) {
         self.json
-            .members(extra::fields(Format::Gemini, extra), ours)
+            .members(extra::fields(Format::Gemini, extra), parameter_members)
             .raw("}");
     }
 }
 
 fn id(json: &mut Json, id: &str) {
-    if !id.is_empty() && !id.starts_with(OWN_ID) {
+    if !id.is_empty() && !id.starts_with(GENERATED_ID_PREFIX) {
         json.raw(r#""id":"#).string(id).raw(",");
     }
 }

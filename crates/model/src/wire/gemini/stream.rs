@@ -1,16 +1,16 @@
 //! Reads a streamed answer: responses, each with the next parts. The stream has no end marker other than
 //! the end of the HTTP body: a signature may follow the finish reason.
 
-use super::answer::Answer;
+use super::answer::GeminiAnswerBuilder;
 use crate::error::{Error, ErrorKind};
 use crate::wire::{StreamReader, sse};
 use crate::{Delta, Reply};
 
 /// Reads the responses of one streamed answer.
 #[derive(Default)]
-pub(super) struct Reader(Answer);
+pub(super) struct GeminiStreamReader(GeminiAnswerBuilder);
 
-impl StreamReader for Reader {
+impl StreamReader for GeminiStreamReader {
     fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error> {
         let data = event.data.trim();
         match data.is_empty() || data == "[DONE]" {

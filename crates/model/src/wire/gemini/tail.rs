@@ -5,17 +5,21 @@ use serde_json::{Map, Value, json};
 
 use crate::wire::openai::number;
 use crate::wire::tail::{present, rendered};
-use crate::{Parameters, ReasoningWish, ToolChoice};
+use crate::{Parameters, RequestedReasoning, ToolChoice};
 
 /// Members in other parts of the request, or in its path.
-const NOT_PARAMETERS: [&str; 5] = ["tools", "systemInstruction", "contents", "model", "stream"];
+const RESERVED_MEMBERS: [&str; 5] = ["tools", "systemInstruction", "contents", "model", "stream"];
 
 /// Renders the tail: begins with a comma, unless it has no members, and ends with the body's brace.
 pub(super) fn tail(parameters: &Parameters) -> Bytes {
-    rendered(ours(parameters), &parameters.extra, &NOT_PARAMETERS)
+    rendered(
+        parameter_members(parameters),
+        &parameters.extra,
+        &RESERVED_MEMBERS,
+    )
 }
 
-fn ours(parameters: &Parameters) -> Map<String, Value> {
+fn parameter_members(parameters: &Parameters) -> Map<String, Value> {
     let Parameters {
         model,
         max_output_tokens,
@@ -74,13 +78,15 @@ fn calling(choice: &ToolChoice) -> Value {
 /// Returns the thinking configuration, with thoughts included in the answer. Up to Gemini 2.5 it is a
 /// budget, from Gemini 3 on a level. The budgets for efforts are those of Google's own OpenAI endpoint
 /// (<https://ai.google.dev/gemini-api/docs/openai#thinking>).
-fn thinking(wish: &ReasoningWish, model: &str) -> Value {
+fn thinking(wish: &RequestedReasoning, model: &str) -> Value {
     let name = model.rsplit('/').next().unwrap_or(model);
     let by_budget = name.starts_with("gemini-2");
     match wish {
-        ReasoningWish::Budget(0) => json!({"thinkingBudget": 0}),
-        ReasoningWish::Budget(tokens) => json!({"thinkingBudget": tokens, "includeThoughts": true}),
-        ReasoningWish::Effort(effort) if by_budget => {
+        RequestedReasoning::Budget(0) => json!({"thinkingBudget": 0}),
+        RequestedReasoning::Budget(tokens) => {
+            json!({"thinkingBudget": tokens, "includeThoughts": true})
+        }
+        RequestedReasoning::Effort(effort) if by_budget => {
             let budget = match effort.as_str() {
                 "none" => return json!({"thinkingBudget": 0}),
                 "minimal" | "low" => 1_024,
@@ -90,8 +96,10 @@ fn thinking(wish: &ReasoningWish, model: &str) -> Value {
             json!({"thinkingBudget": budget, "includeThoughts": true})
         }
         // Thinking cannot be switched off.
-        ReasoningWish::Effort(effort) if effort == "none" => json!({"thinkingLevel": "MINIMAL"}),
-        ReasoningWish::Effort(effort) => {
+        RequestedReasoning::Effort(effort) if effort == "none" => {
+            json!({"thinkingLevel": "MINIMAL"})
+        }
+        RequestedReasoning::Effort(effort) => {
             json!({"thinkingLevel": effort.to_uppercase(), "includeThoughts": true})
         }
     }

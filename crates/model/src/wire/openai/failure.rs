@@ -6,7 +6,7 @@ use super::{Object, text_of};
 use crate::error::{Error, ErrorKind, is_about_length};
 
 /// Maximum length of a server's text in an error message, in characters.
-const EXCERPT: usize = 300;
+const MAX_EXCERPT_CHARS: usize = 300;
 
 /// Creates the error of an invalid answer.
 pub(crate) fn malformed(what: impl std::fmt::Display) -> Error {
@@ -83,13 +83,13 @@ fn status_of(value: &Value) -> Option<u16> {
 /// Returns the kind of an error by its code, its type or its status, in this order. An unknown error counts
 /// as a failure of the provider.
 fn kind(status: Option<u16>, code: &str, kind: &str) -> ErrorKind {
-    by_name(code)
-        .or_else(|| by_name(kind))
-        .or_else(|| status.map(by_status))
+    kind_from_code(code)
+        .or_else(|| kind_from_code(kind))
+        .or_else(|| status.map(kind_from_status))
         .unwrap_or(ErrorKind::Unavailable)
 }
 
-fn by_name(name: &str) -> Option<ErrorKind> {
+fn kind_from_code(name: &str) -> Option<ErrorKind> {
     Some(match name {
         too_long if is_about_length(too_long, "") => ErrorKind::TooLong,
         "invalid_api_key" | "authentication_error" | "permission_error" | "permission_denied" => {
@@ -119,7 +119,7 @@ fn by_name(name: &str) -> Option<ErrorKind> {
     })
 }
 
-const fn by_status(status: u16) -> ErrorKind {
+const fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         401 | 403 => ErrorKind::Unauthorized,
         402 => ErrorKind::OutOfCredit,
@@ -132,7 +132,7 @@ const fn by_status(status: u16) -> ErrorKind {
 
 fn excerpt(text: &str) -> String {
     let text = text.trim();
-    match text.char_indices().nth(EXCERPT) {
+    match text.char_indices().nth(MAX_EXCERPT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -169,7 +169,7 @@ fn message(mut item: Object, blocks: &mut Vec<Block>) {
 fn function_call(mut item: Object, at: usize, response: &str) -> Block {
     let id = text_of(&item, "call_id")
         .or_else(|| text_of(&item, "id"))
-        .map_or_else(|| made_id(response, at), str::to_owned);
+        .map_or_else(|| derived_id(response, at), str::to_owned);
     let name = text_of(&item, "name").unwrap_or_default().to_owned();
     let arguments = match item.shift_remove("arguments") {
         Some(Value::String(text)) => text,
@@ -203,7 +203,7 @@ fn thoughts(item: &Object) -> String {
 }
 
 /// Derives an id for a call without one; reading the same answer again yields the same id.
-fn made_id(response: &str, at: usize) -> String {
+fn derived_id(response: &str, at: usize) -> String {
     let at = at.to_string();
     let digest = Digest::of_parts(&[response.as_bytes(), at.as_bytes()]).to_hex();
     format!("call_{}", digest.get(..24).unwrap_or_default())

@@ -3,28 +3,28 @@
 use serde_json::Value;
 
 use super::answer::{self, failure};
-use super::growing::Items;
+use super::partial_items::PartialItems;
 use crate::error::{Error, ErrorKind};
 use crate::wire::openai::{self, Object, text_of};
 use crate::wire::{StreamReader, sse};
 use crate::{Delta, Reply};
 
 /// Fields of the first response that do not apply to the last one.
-const PASSING: [&str; 5] = ["status", "output", "usage", "error", "incomplete_details"];
+const TRANSIENT_FIELDS: [&str; 5] = ["status", "output", "usage", "error", "incomplete_details"];
 
 /// Reads the events of an answer.
 ///
 /// The answer is the response of the last event. Several servers leave its output empty or omit it; then
 /// the output is assembled from the items that arrived before.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct ResponsesStreamReader {
     /// The response as it was at the start.
     begun: Object,
-    items: Items,
+    items: PartialItems,
     ended: Option<Object>,
 }
 
-impl StreamReader for Reader {
+impl StreamReader for ResponsesStreamReader {
     fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" || self.ended.is_some() {
@@ -68,7 +68,7 @@ impl StreamReader for Reader {
             ));
         };
         for (name, value) in self.begun {
-            if !PASSING.contains(&name.as_str()) && !ended.contains_key(&name) {
+            if !TRANSIENT_FIELDS.contains(&name.as_str()) && !ended.contains_key(&name) {
                 ended.insert(name, value);
             }
         }

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::wire::openai::{self, object};
-use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
+use crate::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 
 /// Names that the user's fields must not have; see [`openai::tail`].
-const RESERVED: [&str; 3] = ["tools", "input", "stream"];
+const RESERVED_MEMBERS: [&str; 3] = ["tools", "input", "stream"];
 
 pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
     let Parameters {
@@ -44,7 +44,7 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
     add("text", output.as_ref().map(text_format));
     add("prompt_cache_key", cache_key.as_deref().map(Value::from));
     add("stream", stream.then_some(Value::Bool(true)));
-    openai::tail(fields, extra, &RESERVED)
+    openai::tail(fields, extra, &RESERVED_MEMBERS)
 }
 
 fn choice(choice: &ToolChoice) -> Value {
@@ -59,10 +59,10 @@ fn choice(choice: &ToolChoice) -> Value {
 /// Returns the reasoning parameter. The format has no token budget; the corresponding effort is sent. No
 /// summary is requested, because OpenAI then rejects every request of an unverified organization; users who
 /// want one set the field `reasoning: {summary: auto}`.
-fn think(wish: &ReasoningWish) -> Value {
+fn think(wish: &RequestedReasoning) -> Value {
     let effort = match wish {
-        ReasoningWish::Effort(effort) => effort.as_str(),
-        ReasoningWish::Budget(tokens) => openai::effort(*tokens),
+        RequestedReasoning::Effort(effort) => effort.as_str(),
+        RequestedReasoning::Budget(tokens) => openai::effort(*tokens),
     };
     json!({"effort": effort})
 }

@@ -393,7 +393,7 @@ fn further_fields_go_back_but_never_twice_and_never_as_markers() {
 #[test]
 fn what_another_format_sent_along_is_not_sent() {
     let read = |format, body: Value| {
-        let reply = cachalot_model::wire::of(format).reply(body.to_string().as_bytes());
+        let reply = cachalot_model::wire::for_format(format).reply(body.to_string().as_bytes());
         reply.unwrap().message
     };
     let message = read(

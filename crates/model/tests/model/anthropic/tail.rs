@@ -2,7 +2,7 @@
 
 use cachalot_core::Canonical;
 use cachalot_model::wire::anthropic::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
-use cachalot_model::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
+use cachalot_model::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 use serde_json::{Value, json};
 
 use super::{fields, messages, parsed, text};
@@ -32,7 +32,7 @@ fn the_tail_has_what_was_asked_for() {
         stop: vec!["END".into()],
         tool_choice: Some(ToolChoice::Tool("f".into())),
         parallel_tool_calls: Some(false),
-        reasoning: Some(ReasoningWish::Effort("high".into())),
+        reasoning: Some(RequestedReasoning::Effort("high".into())),
         output: Some(OutputFormat {
             name: "answer".into(),
             schema: json!({"type": "object", "additionalProperties": false}),
@@ -61,22 +61,22 @@ fn the_tail_has_what_was_asked_for() {
 fn reasoning_is_a_budget_or_an_effort_or_off() {
     for (wish, thinking, max_tokens) in [
         (
-            ReasoningWish::Budget(2048),
+            RequestedReasoning::Budget(2048),
             json!({"type": "enabled", "budget_tokens": 2048}),
             DEFAULT_MAX_TOKENS + 2048,
         ),
         (
-            ReasoningWish::Budget(0),
+            RequestedReasoning::Budget(0),
             json!({"type": "disabled"}),
             DEFAULT_MAX_TOKENS,
         ),
         (
-            ReasoningWish::Effort("low".into()),
+            RequestedReasoning::Effort("low".into()),
             json!({"type": "adaptive"}),
             DEFAULT_MAX_TOKENS_WITH_EFFORT,
         ),
         (
-            ReasoningWish::Effort("none".into()),
+            RequestedReasoning::Effort("none".into()),
             json!({"type": "disabled"}),
             DEFAULT_MAX_TOKENS,
         ),
@@ -126,7 +126,7 @@ fn further_parameters_win_but_are_no_second_array_and_no_stream() {
     let parameters = Parameters {
         max_output_tokens: Some(7),
         temperature: Some(0.5),
-        reasoning: Some(ReasoningWish::Effort("high".into())),
+        reasoning: Some(RequestedReasoning::Effort("high".into())),
         extra: fields(json!({
             "max_tokens": 8, "temperature": null, "metadata": {"user_id": "u"},
             "thinking": {"type": "adaptive", "display": "summarized"}, "service_tier": null,

@@ -1,7 +1,7 @@
 //! What stands behind the messages.
 
 use cachalot_model::wire::{Wire, chat::Chat};
-use cachalot_model::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
+use cachalot_model::{OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 use serde_json::{Value, json};
 
 use super::support::{extra, strict};
@@ -30,7 +30,7 @@ fn every_parameter_has_its_field() {
         stop: vec!["END".into()],
         tool_choice: Some(ToolChoice::Tool("t".into())),
         parallel_tool_calls: Some(false),
-        reasoning: Some(ReasoningWish::Effort("high".into())),
+        reasoning: Some(RequestedReasoning::Effort("high".into())),
         output: Some(OutputFormat {
             name: "shape".into(),
             schema: json!({"type": "object"}),
@@ -129,7 +129,7 @@ fn the_limit_has_the_name_that_the_model_knows() {
 fn a_number_of_reasoning_tokens_is_said_as_the_server_understands_it() {
     let budget = |name: &str, tokens| {
         let parameters = Parameters {
-            reasoning: Some(ReasoningWish::Budget(tokens)),
+            reasoning: Some(RequestedReasoning::Budget(tokens)),
             ..model(name)
         };
         tail(&parameters, false)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_model::{ErrorKind, Models, Pauses};
+use cachalot_model::{ErrorKind, Models, RetryPauses};
 use proptest::prelude::*;
 
 use super::{
@@ -280,7 +280,7 @@ async fn nobody_there_is_tried_again_and_told() {
     );
     let pauses = Arc::new(NoPauses::default());
     let models = Models::new(surroundings(&[]), configured(&yaml))
-        .pausing_with(Arc::clone(&pauses) as Arc<dyn Pauses>);
+        .with_pauses(Arc::clone(&pauses) as Arc<dyn RetryPauses>);
     let error = ask(&models.find("m").unwrap()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert_eq!(pauses.waited(), [500]);

@@ -12,7 +12,7 @@ fn an_identity_says_what_changes_answers_and_nothing_else() {
     let identity = |keys: &str| {
         let yaml = format!("models: {{m: {{{base}{keys}}}}}\n{providers}");
         let environment = [("A", KEY), ("B", "another-key-0123456789")];
-        let models = models(&yaml, &environment).digesting_under(DigestKey::new([7; 32]));
+        let models = models(&yaml, &environment).with_digest_key(DigestKey::new([7; 32]));
         models.find("m").unwrap().identity()
     };
     let plain = identity("");

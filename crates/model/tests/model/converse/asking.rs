@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use cachalot_core::ManualClock;
-use cachalot_model::{Delta, ErrorKind, Format, Model, Models, Pauses};
+use cachalot_model::{Delta, ErrorKind, Format, Model, Models, RetryPauses};
 use cachalot_simulator::cloud::{ACCESS_KEY, SECRET_KEY};
-use cachalot_simulator::{Fault, FaultKind, Options, Running, Script, ScriptedReply, Simulator};
+use cachalot_simulator::{
+    Fault, FaultKind, RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions,
+};
 use serde_json::json;
 
 use super::SONNET;
@@ -13,18 +15,18 @@ use crate::client::{NOW, NoPauses, ask, configured, stream, surroundings};
 
 const TOKEN: &str = "bedrock-0123456789abcdef";
 
-async fn bedrock(replies: Vec<ScriptedReply>) -> Running {
-    let script = Script::replies(replies).requiring_key(TOKEN);
-    Simulator::start(Options {
+async fn bedrock(replies: Vec<ScriptedReply>) -> RunningSimulator {
+    let script = Script::replies(replies).with_required_key(TOKEN);
+    Simulator::start(SimulatorOptions {
         script,
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap()
 }
 
 /// A model at this address, and what it waited for.
-fn model(running: &Running) -> (Model, Arc<NoPauses>) {
+fn model(running: &RunningSimulator) -> (Model, Arc<NoPauses>) {
     let pauses = Arc::new(NoPauses::default());
     let yaml = format!(
         "models: {{m: {{provider: bedrock, model: '{SONNET}', format: converse, base_url: '{}', token_key: AWS_BEARER_TOKEN_BEDROCK, thinking_budget: 2000}}}}",
@@ -32,7 +34,7 @@ fn model(running: &Running) -> (Model, Arc<NoPauses>) {
     );
     let environment = surroundings(&[("AWS_BEARER_TOKEN_BEDROCK", TOKEN)]);
     let models = Models::new(environment, configured(&yaml));
-    let models = models.pausing_with(Arc::clone(&pauses) as Arc<dyn Pauses>);
+    let models = models.with_pauses(Arc::clone(&pauses) as Arc<dyn RetryPauses>);
     (models.find("m").unwrap(), pauses)
 }
 
@@ -75,10 +77,10 @@ async fn the_model_and_the_method_stand_in_the_path() {
 /// Without a bearer token, requests are signed.
 #[tokio::test]
 async fn requests_are_signed() {
-    let running = Simulator::start(Options {
+    let running = Simulator::start(SimulatorOptions {
         script: Script::answers(["a", "b"]),
         clock: Arc::new(ManualClock::at(NOW)),
-        ..Options::default()
+        ..SimulatorOptions::default()
     })
     .await
     .unwrap();

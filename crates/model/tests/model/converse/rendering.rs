@@ -2,8 +2,8 @@
 
 use cachalot_model::wire::{MarkerTime, Pieces};
 use cachalot_model::{
-    Block, Format, Image, ImageSource, Marking, Message, OutputFormat, Parameters, Reasoning,
-    ReasoningWish, Request, Role, Style, ToolChoice, ToolDefinition, ToolResult, ToolUse,
+    Block, Format, Image, ImageSource, MarkerRules, MarkerStyle, Message, OutputFormat, Parameters,
+    Reasoning, Request, RequestedReasoning, Role, ToolChoice, ToolDefinition, ToolResult, ToolUse,
 };
 use serde_json::{Map, Value, json};
 
@@ -348,8 +348,8 @@ fn settings_have_their_places_and_what_the_user_says_wins() {
 /// Thinking, effort and sampling go by what the catalog says of Anthropic's own model.
 #[test]
 fn thinking_is_asked_for_as_the_model_takes_it() {
-    let budget = |tokens| Some(ReasoningWish::Budget(tokens));
-    let effort = |name: &str| Some(ReasoningWish::Effort(name.to_owned()));
+    let budget = |tokens| Some(RequestedReasoning::Budget(tokens));
+    let effort = |name: &str| Some(RequestedReasoning::Effort(name.to_owned()));
     let enabled = json!({"type": "enabled", "budget_tokens": 2_000});
     let adaptive = json!({"type": "adaptive", "display": "summarized"});
     let cases = [
@@ -451,41 +451,41 @@ fn markers_stand_behind_what_they_mark() {
 
 #[test]
 fn models_that_keep_prefixes_take_markers() {
-    let marking = |model| Marking::find("bedrock", model, Format::Converse);
+    let marker_rules = |model| MarkerRules::find("bedrock", model, Format::Converse);
     for (model, style, one_hour) in [
-        (SONNET, Style::CachePoint, true),
-        ("anthropic.claude-opus-4-8", Style::CachePoint, true),
+        (SONNET, MarkerStyle::CachePoint, true),
+        ("anthropic.claude-opus-4-8", MarkerStyle::CachePoint, true),
         (
             "eu.anthropic.claude-sonnet-4-20250514-v1:0",
-            Style::CachePoint,
+            MarkerStyle::CachePoint,
             false,
         ),
         (
             "anthropic.claude-opus-4-1-20250805-v1:0",
-            Style::CachePoint,
+            MarkerStyle::CachePoint,
             false,
         ),
         (
             "anthropic.claude-3-7-sonnet-20250219-v1:0",
-            Style::CachePoint,
+            MarkerStyle::CachePoint,
             false,
         ),
         (
             "anthropic.claude-3-5-haiku-20241022-v1:0",
-            Style::CachePoint,
+            MarkerStyle::CachePoint,
             false,
         ),
         (
             "anthropic.claude-3-5-sonnet-20240620-v1:0",
-            Style::None,
+            MarkerStyle::None,
             false,
         ),
-        ("amazon.nova-pro-v1:0", Style::None, false),
-        ("meta.llama3-70b-instruct-v1:0", Style::None, false),
+        ("amazon.nova-pro-v1:0", MarkerStyle::None, false),
+        ("meta.llama3-70b-instruct-v1:0", MarkerStyle::None, false),
     ] {
-        let marking = marking(model);
+        let marker_rules = marker_rules(model);
         assert_eq!(
-            (marking.style, marking.one_hour),
+            (marker_rules.style, marker_rules.one_hour),
             (style, one_hour),
             "{model}"
         );

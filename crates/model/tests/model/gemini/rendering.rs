@@ -1,8 +1,8 @@
 //! Requests.
 
 use cachalot_model::{
-    Block, Format, Image, ImageSource, Message, OutputFormat, Parameters, Reasoning, ReasoningWish,
-    Request, Role, ToolChoice, ToolDefinition, ToolResult, ToolUse,
+    Block, Format, Image, ImageSource, Message, OutputFormat, Parameters, Reasoning, Request,
+    RequestedReasoning, Role, ToolChoice, ToolDefinition, ToolResult, ToolUse,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ fn settings_are_generation_config_and_what_the_user_says_wins() {
         stop: vec!["END".to_owned()],
         tool_choice: Some(ToolChoice::Tool("look".to_owned())),
         parallel_tool_calls: Some(false),
-        reasoning: Some(ReasoningWish::Effort("low".to_owned())),
+        reasoning: Some(RequestedReasoning::Effort("low".to_owned())),
         output: Some(OutputFormat {
             name: "answer".to_owned(),
             schema: json!({"type": "object"}),
@@ -193,7 +193,7 @@ fn settings_are_generation_config_and_what_the_user_says_wins() {
 
 #[test]
 fn thinking_is_a_budget_up_to_2_5_and_a_level_from_3_on() {
-    let thinking = |model: &str, wish: ReasoningWish| {
+    let thinking = |model: &str, wish: RequestedReasoning| {
         let request = Request {
             messages: vec![Message::user("x")],
             parameters: Parameters {
@@ -205,7 +205,7 @@ fn thinking_is_a_budget_up_to_2_5_and_a_level_from_3_on() {
         };
         body(&request)["generationConfig"]["thinkingConfig"].clone()
     };
-    let effort = |effort: &str| ReasoningWish::Effort(effort.to_owned());
+    let effort = |effort: &str| RequestedReasoning::Effort(effort.to_owned());
     for (model, wish, expected) in [
         (
             "gemini-2.5-pro",
@@ -224,12 +224,12 @@ fn thinking_is_a_budget_up_to_2_5_and_a_level_from_3_on() {
         ),
         (
             "gemini-2.5-flash",
-            ReasoningWish::Budget(0),
+            RequestedReasoning::Budget(0),
             json!({"thinkingBudget": 0}),
         ),
         (
             "gemini-3-pro",
-            ReasoningWish::Budget(9),
+            RequestedReasoning::Budget(9),
             json!({"thinkingBudget": 9, "includeThoughts": true}),
         ),
         (

@@ -3,7 +3,7 @@
 use cachalot_model::wire::{MarkerTime, Pieces, Wire, responses::Responses};
 use cachalot_model::{
     Block, ErrorKind, Format, Image, ImageSource, Message, OutputFormat, Parameters, Reasoning,
-    ReasoningWish, Role, ToolChoice, ToolDefinition, ToolUse,
+    RequestedReasoning, Role, ToolChoice, ToolDefinition, ToolUse,
 };
 use serde_json::{Value, json};
 
@@ -221,7 +221,7 @@ fn every_parameter_has_its_field() {
         stop: vec!["END".into()],
         tool_choice: Some(ToolChoice::Tool("t".into())),
         parallel_tool_calls: Some(false),
-        reasoning: Some(ReasoningWish::Effort("high".into())),
+        reasoning: Some(RequestedReasoning::Effort("high".into())),
         output: Some(OutputFormat {
             name: "shape".into(),
             schema: json!({"type": "object"}),

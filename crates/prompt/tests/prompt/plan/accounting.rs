@@ -8,11 +8,11 @@ use std::time::Duration;
 use cachalot_core::tree;
 use cachalot_core::{ManualClock, SystemClock};
 use cachalot_model::{
-    Block, Catalog, Configured, Message, Model, Models, Role, Surroundings, ToolDefinition,
-    ToolResult, ToolUse, Usage,
+    Block, Catalog, Message, Model, ModelConfiguration, ModelDependencies, Models, Role,
+    ToolDefinition, ToolResult, ToolUse, Usage,
 };
 use cachalot_prompt::{PlanContext, Prompt, Rules, contiguous, plan};
-use cachalot_simulator::{Options, Running, Script, Simulator};
+use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
 use cachalot_storage::HttpOptions;
 use proptest::prelude::*;
 use serde_json::json;
@@ -26,7 +26,7 @@ const MODELS: [&str; 5] = ["native", "gateway", "proxy", "chat", "responses"];
 const ACCOUNTED: [&str; 3] = ["native", "chat", "responses"];
 
 struct World {
-    simulator: Running,
+    simulator: RunningSimulator,
     clock: Arc<ManualClock>,
     models: Models,
 }
@@ -35,10 +35,10 @@ impl World {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::at(1_000_000));
         let script = Script::parse("script.yaml", "otherwise: {text: Aye.}").unwrap();
-        let options = Options {
+        let options = SimulatorOptions {
             script,
             clock: clock.clone(),
-            ..Options::default()
+            ..SimulatorOptions::default()
         };
         let simulator = Simulator::start(options).await.unwrap();
         let url = simulator.url();
@@ -52,8 +52,8 @@ impl World {
                  responses: {{provider: openai, model: gpt-5.6, format: responses, base_url: '{url}/v1'}}\n"
             ),
         );
-        let configured = Configured::read(Some(&models.unwrap()), None, &mut Vec::new());
-        let surroundings = Surroundings {
+        let configured = ModelConfiguration::read(Some(&models.unwrap()), None, &mut Vec::new());
+        let surroundings = ModelDependencies {
             environment: BTreeMap::new(),
             clock: Arc::new(SystemClock),
             http: HttpOptions::default(),

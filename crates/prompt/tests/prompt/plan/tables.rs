@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use cachalot_model::{Capabilities, Catalog, Format, Limits, Marking, Style, Thinking};
+use cachalot_model::{
+    Capabilities, Catalog, Format, MarkerRules, MarkerStyle, ModelLimits, Thinking,
+};
 use cachalot_prompt::Rules;
 use cachalot_simulator::accounting::{self, Caching};
 use cachalot_simulator::facts::{self, AnthropicFacts, OpenAiFacts};
@@ -101,12 +103,12 @@ fn anthropic_caching(
     found: &mut Differences,
     name: &str,
     rules: &accounting::Rules,
-    limits: Limits,
+    limits: ModelLimits,
     facts: &AnthropicFacts,
 ) {
     let ruled = rules.anthropic.model(name);
-    let marking = Marking::find("anthropic", name, Format::Messages);
-    let planned = Rules::new(marking, &limits);
+    let marker_rules = MarkerRules::find("anthropic", name, Format::Messages);
+    let planned = Rules::new(marker_rules, &limits);
     let planned = limits.minimum_cacheable.map(|_| planned.minimum);
     for (table, minimum) in [
         ("facts", facts.minimum_cacheable),
@@ -123,18 +125,18 @@ fn anthropic_caching(
     );
     found.compare(
         &format!("{name}: lookback"),
-        ("planner", Some(u64::from(marking.lookback))),
+        ("planner", Some(u64::from(marker_rules.lookback))),
         ("rules", Some(rules.anthropic.lookback)),
     );
     found.compare(
         &format!("{name}: runs count once"),
-        ("planner", Some(marking.runs_count_once)),
+        ("planner", Some(marker_rules.runs_count_once)),
         ("rules", Some(rules.anthropic.runs_count_once)),
     );
     // The simulator's limit is tested with five markers.
     assert_eq!(
-        (marking.style, marking.most),
-        (Style::CacheControl, 4),
+        (marker_rules.style, marker_rules.max_markers),
+        (MarkerStyle::CacheControl, 4),
         "{name}"
     );
 }
@@ -175,17 +177,25 @@ fn anthropic_requests(
     );
 }
 
-fn openai_caching(found: &mut Differences, name: &str, rules: &accounting::Rules, limits: Limits) {
+fn openai_caching(
+    found: &mut Differences,
+    name: &str,
+    rules: &accounting::Rules,
+    limits: ModelLimits,
+) {
     let ruled = rules.openai.model(name);
     found.compare(
         &format!("{name}: minimum"),
         ("catalog", limits.minimum_cacheable),
         ("rules", Some(ruled.minimum)),
     );
-    let marking = Marking::find("openai", name, Format::Responses);
+    let marker_rules = MarkerRules::find("openai", name, Format::Responses);
     found.compare(
         &format!("{name}: breakpoints"),
-        ("planner", Some(marking.style == Style::Breakpoints)),
+        (
+            "planner",
+            Some(marker_rules.style == MarkerStyle::Breakpoints),
+        ),
         ("rules", Some(ruled.caching == Caching::Exact)),
     );
 }

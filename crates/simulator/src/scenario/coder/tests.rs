@@ -1,13 +1,13 @@
 use serde_json::json;
 
-use super::text::{Edit, changed_line, lines_of, named_file};
+use super::text::{Edit, changed_line, find_file_name, lines_of};
 use super::*;
-use crate::dialogue::{OfferedTool, Spoken};
+use crate::dialogue::{DialogueItem, OfferedTool};
 use crate::reply::ScriptedCall;
 
 #[test]
 fn a_file_is_found_in_a_question() {
-    let found = |text: &str| named_file(text);
+    let found = |text: &str| find_file_name(text);
     assert_eq!(
         found("Fix the TODO in notes.txt.").as_deref(),
         Some("notes.txt")
@@ -43,7 +43,7 @@ fn line_numbers_are_taken_away() {
 
 fn edited(lines: &[&str]) -> Option<(String, String)> {
     let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-    Edit::of(&lines).map(|edit| (edit.old_text, edit.new_text))
+    Edit::from_lines(&lines).map(|edit| (edit.old_text, edit.new_text))
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn the_changed_line_is_found() {
 /// Runs the scenario against a file in memory.
 struct Play {
     file: String,
-    spoken: Vec<Spoken>,
+    dialogue_item: Vec<DialogueItem>,
     says: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ impl Play {
         let user = "Finish the TODO in notes.txt".to_owned();
         Self {
             file: file.to_owned(),
-            spoken: vec![Spoken::User(vec![user])],
+            dialogue_item: vec![DialogueItem::User(vec![user])],
             says: Vec::new(),
         }
     }
@@ -106,7 +106,7 @@ impl Play {
             tools: ["read_file", "edit_file", "grep"].map(tool).to_vec(),
             ..Dialogue::default()
         };
-        dialogue.hear(self.spoken.clone());
+        dialogue.push_items(self.dialogue_item.clone());
         reply(&dialogue).unwrap_or_default()
     }
 
@@ -135,8 +135,8 @@ impl Play {
                 return self;
             }
             let calls = reply.tool_calls.iter().enumerate();
-            let calls: Vec<Call> = calls
-                .map(|(at, call)| Call {
+            let calls: Vec<ToolCall> = calls
+                .map(|(at, call)| ToolCall {
                     id: format!("{round}-{at}"),
                     name: call.name.clone(),
                     arguments: call.arguments.clone(),
@@ -145,14 +145,14 @@ impl Play {
             let mut results = Vec::new();
             for (call, scripted) in calls.iter().zip(&reply.tool_calls) {
                 let (text, is_error) = self.run(scripted);
-                results.push(CallResult {
+                results.push(ToolResult {
                     call_id: call.id.clone(),
                     text,
                     is_error,
                 });
             }
-            self.spoken.push(Spoken::Model(calls));
-            self.spoken.push(Spoken::Results(results));
+            self.dialogue_item.push(DialogueItem::Model(calls));
+            self.dialogue_item.push(DialogueItem::Results(results));
         }
         self
     }
@@ -179,7 +179,7 @@ fn the_file_is_edited_and_the_line_is_quoted() {
 fn a_stale_read_after_the_edit_is_noticed() {
     let mut play = Play::on("TODO\n").play();
     // The result of the last read before the edit.
-    if let Some(Spoken::Results(results)) = play.spoken.last_mut() {
+    if let Some(DialogueItem::Results(results)) = play.dialogue_item.last_mut() {
         results[0].text = "     1\tTODO\n".to_owned();
     }
     let last = play.next().text.unwrap_or_default();
@@ -189,20 +189,23 @@ fn a_stale_read_after_the_edit_is_noticed() {
 #[test]
 fn a_failing_tool_ends_the_work() {
     let mut play = Play::on("TODO\n");
-    let call = Call {
+    let call = ToolCall {
         id: "a".to_owned(),
         name: READ.to_owned(),
         arguments: json!({"path": "notes.txt"}),
     };
-    play.spoken.push(Spoken::Model(vec![call]));
-    play.spoken.push(Spoken::Results(vec![CallResult {
-        call_id: "a".to_owned(),
-        text: "Error: no such file".to_owned(),
-        is_error: false,
-    }]));
+    play.dialogue_item.push(DialogueItem::Model(vec![call]));
+    play.dialogue_item
+        .push(DialogueItem::Results(vec![ToolResult {
+            call_id: "a".to_owned(),
+            text: "Error: no such file".to_owned(),
+            is_error: false,
+        }]));
     let reply = play.next();
     assert!(reply.tool_calls.is_empty());
     assert!(reply.text.unwrap_or_default().contains("no such file"));
-    assert!(says_error(r#"{"error": "x"}"#) && says_error("ERROR") && !says_error("errors.rs"));
-    assert!(!says_error(r#"{"error": null}"#));
+    assert!(
+        reports_error(r#"{"error": "x"}"#) && reports_error("ERROR") && !reports_error("errors.rs")
+    );
+    assert!(!reports_error(r#"{"error": null}"#));
 }

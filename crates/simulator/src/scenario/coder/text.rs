@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// Returns the file that a text names: a word with an extension, or else with a slash.
-pub(super) fn named_file(text: &str) -> Option<String> {
+pub(super) fn find_file_name(text: &str) -> Option<String> {
     let is_edge = |character: char| "\"'`()[]<>{},;:!?*".contains(character);
     let words: Vec<&str> = text
         .split_whitespace()
@@ -83,7 +83,7 @@ pub(super) struct Edit {
 impl Edit {
     /// Creates the edit: the first line with `TODO` is marked done; if there is none, a line is added at
     /// the end. `None` for a file without text.
-    pub(super) fn of(lines: &[String]) -> Option<Self> {
+    pub(super) fn from_lines(lines: &[String]) -> Option<Self> {
         let todo = lines.iter().position(|line| line.contains("TODO"));
         let last = lines.iter().rposition(|line| !line.trim().is_empty());
         let at = todo.or(last)?;

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::super::{Refusal, text_of};
+use super::super::{ApiError, text_of};
 use super::message::Role;
 use super::{refuse, required_at};
 use crate::ids;
 
 /// Blocks of server tools and similar blocks, which are accepted unchecked.
-const TAKEN: [&str; 12] = [
+const UNCHECKED_BLOCKS: [&str; 12] = [
     "search_result",
     "server_tool_use",
     "web_search_tool_result",
@@ -23,7 +23,7 @@ const TAKEN: [&str; 12] = [
     "compaction",
 ];
 
-pub(super) fn read(at: &str, role: Role, block: &Value) -> Result<Map<String, Value>, Refusal> {
+pub(super) fn read(at: &str, role: Role, block: &Value) -> Result<Map<String, Value>, ApiError> {
     let Some(fields) = block.as_object() else {
         return refuse(format!("{at}: Input should be a valid dictionary"));
     };
@@ -41,10 +41,10 @@ pub(super) fn read(at: &str, role: Role, block: &Value) -> Result<Map<String, Va
         "tool_result" => tool_result(&inner, fields)?,
         "thinking" => thinking(at, &inner, fields)?,
         "redacted_thinking" => {
-            known(&inner, fields, &["type", "data"])?;
+            check_keys(&inner, fields, &["type", "data"])?;
             required_at(&inner, fields, "data")?;
         }
-        other if TAKEN.contains(&other) => {}
+        other if UNCHECKED_BLOCKS.contains(&other) => {}
         other => {
             return refuse(format!(
                 "{at}: Input tag '{other}' found using 'type' does not match any of the expected \
@@ -56,7 +56,7 @@ pub(super) fn read(at: &str, role: Role, block: &Value) -> Result<Map<String, Va
     Ok(fields.clone())
 }
 
-fn place(at: &str, role: Role, kind: &str) -> Result<(), Refusal> {
+fn place(at: &str, role: Role, kind: &str) -> Result<(), ApiError> {
     let only = match kind {
         "tool_use" | "thinking" | "redacted_thinking" => Role::Assistant,
         "tool_result" | "image" | "document" => Role::User,
@@ -71,7 +71,7 @@ fn place(at: &str, role: Role, kind: &str) -> Result<(), Refusal> {
     ))
 }
 
-fn known(at: &str, fields: &Map<String, Value>, keys: &[&str]) -> Result<(), Refusal> {
+fn check_keys(at: &str, fields: &Map<String, Value>, keys: &[&str]) -> Result<(), ApiError> {
     match fields.keys().find(|key| !keys.contains(&key.as_str())) {
         Some(key) => refuse(format!("{at}.{key}: Extra inputs are not permitted")),
         None => Ok(()),
@@ -79,8 +79,8 @@ fn known(at: &str, fields: &Map<String, Value>, keys: &[&str]) -> Result<(), Ref
 }
 
 /// Checks a text block of `system` or `messages`.
-pub(super) fn text(at: &str, level: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
-    known(at, fields, &["type", "text", "cache_control", "citations"])?;
+pub(super) fn text(at: &str, level: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+    check_keys(at, fields, &["type", "text", "cache_control", "citations"])?;
     let text = required_at(at, fields, "text")?;
     let is_marked = fields
         .get("cache_control")
@@ -101,7 +101,7 @@ pub(super) fn text(at: &str, level: &str, fields: &Map<String, Value>) -> Result
     Ok(())
 }
 
-fn source(at: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
+fn source(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
     let keys = [
         "type",
         "source",
@@ -111,7 +111,7 @@ fn source(at: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
         "title",
         "transformations",
     ];
-    known(at, fields, &keys)?;
+    check_keys(at, fields, &keys)?;
     let Some(source) = fields.get("source") else {
         return refuse(format!("{at}.source: Field required"));
     };
@@ -137,8 +137,8 @@ fn source(at: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn tool_use(at: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
-    known(
+fn tool_use(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+    check_keys(
         at,
         fields,
         &[
@@ -171,7 +171,7 @@ fn tool_use(at: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
     }
 }
 
-fn tool_result(at: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
+fn tool_result(at: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
     let keys = [
         "type",
         "tool_use_id",
@@ -180,7 +180,7 @@ fn tool_result(at: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
         "cache_control",
         "toolset_name",
     ];
-    known(at, fields, &keys)?;
+    check_keys(at, fields, &keys)?;
     required_at(at, fields, "tool_use_id")?;
     if fields
         .get("is_error")
@@ -226,8 +226,8 @@ fn tool_result(at: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn thinking(at: &str, inner: &str, fields: &Map<String, Value>) -> Result<(), Refusal> {
-    known(inner, fields, &["type", "thinking", "signature"])?;
+fn thinking(at: &str, inner: &str, fields: &Map<String, Value>) -> Result<(), ApiError> {
+    check_keys(inner, fields, &["type", "thinking", "signature"])?;
     let thinking = required_at(inner, fields, "thinking")?;
     let signature = required_at(inner, fields, "signature")?;
     if signature != ids::signature(thinking) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::{Refusal, text_of};
+use super::super::{ApiError, text_of};
 use super::refuse;
 use crate::facts::AnthropicFacts;
 
@@ -11,7 +11,7 @@ pub(super) fn check(
     request: &Map<String, Value>,
     model: &str,
     facts: &AnthropicFacts,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let limit = request.get("max_tokens").and_then(Value::as_u64);
     if let (Some(limit), Some(most)) = (limit, facts.max_output)
         && limit > most
@@ -41,7 +41,7 @@ pub(super) fn check(
     Ok(())
 }
 
-fn sampling(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), Refusal> {
+fn sampling(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), ApiError> {
     let set = |key: &str| request.get(key).filter(|value| !value.is_null());
     if facts.sampling {
         if set("temperature").is_some() && set("top_p").is_some() {
@@ -61,7 +61,7 @@ fn sampling(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), 
     Ok(())
 }
 
-fn thinking(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), Refusal> {
+fn thinking(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), ApiError> {
     let config = request.get("thinking").and_then(Value::as_object);
     match config.map(|config| text_of(config, "type")) {
         Some("enabled") if !facts.budgeted_thinking => refuse(
@@ -87,7 +87,7 @@ fn thinking(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), 
     }
 }
 
-fn effort(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), Refusal> {
+fn effort(request: &Map<String, Value>, facts: &AnthropicFacts) -> Result<(), ApiError> {
     match effort_of(request) {
         Some(_) if facts.efforts.is_empty() => {
             refuse("This model does not support the effort parameter.")

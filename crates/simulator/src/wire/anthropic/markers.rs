@@ -4,36 +4,36 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::super::{Refusal, text_of};
+use super::super::{ApiError, text_of};
 use super::message::Message;
 use super::{list, refuse};
 use crate::accounting::anthropic::Ttl;
 
 /// Maximum number of breakpoints in a request.
-const MOST: usize = 4;
+const MAX_BREAKPOINTS: usize = 4;
 
 /// Refuses explicit markers that are too many or in a wrong order. Each is given with the place of its
 /// block, in the order of the prompt.
-pub(in crate::wire) fn check(marks: &[(String, Ttl)]) -> Result<(), Refusal> {
+pub(in crate::wire) fn check(marks: &[(String, Ttl)]) -> Result<(), ApiError> {
     count(marks.len())?;
     order(marks.iter().map(|(at, ttl)| (at.as_str(), *ttl)))
 }
 
-fn count(marks: usize) -> Result<(), Refusal> {
-    if marks > MOST {
+fn count(marks: usize) -> Result<(), ApiError> {
+    if marks > MAX_BREAKPOINTS {
         return refuse(format!(
-            "A maximum of {MOST} blocks with cache_control may be provided. Found {marks}."
+            "A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {marks}."
         ));
     }
     Ok(())
 }
 
 /// Place of a block in the request: level (0 tools, 1 system, 2 messages), message, block.
-pub(super) type Place = (u8, usize, usize);
+pub(super) type BlockPosition = (u8, usize, usize);
 
 /// A block that may carry a breakpoint.
 struct Candidate<'a> {
-    place: Place,
+    place: BlockPosition,
     at: String,
     fields: &'a Map<String, Value>,
 }
@@ -43,7 +43,7 @@ pub(super) fn read(
     request: &Map<String, Value>,
     system: &[Map<String, Value>],
     messages: &[Message],
-) -> Result<HashMap<Place, Ttl>, Refusal> {
+) -> Result<HashMap<BlockPosition, Ttl>, ApiError> {
     let candidates = candidates(request, system, messages)?;
     let mut marks: Vec<(&Candidate<'_>, Ttl)> = Vec::new();
     for candidate in &candidates {
@@ -75,7 +75,7 @@ fn candidates<'a>(
     request: &'a Map<String, Value>,
     system: &'a [Map<String, Value>],
     messages: &'a [Message],
-) -> Result<Vec<Candidate<'a>>, Refusal> {
+) -> Result<Vec<Candidate<'a>>, ApiError> {
     let tools = list(request, "tools")?.iter().enumerate();
     let tools = tools.filter_map(|(at, tool)| {
         Some(Candidate {
@@ -101,7 +101,7 @@ fn candidates<'a>(
 }
 
 /// Returns the lifetime in the `cache_control` of the block `at`.
-pub(in crate::wire) fn ttl(at: &str, marker: &Value) -> Result<Ttl, Refusal> {
+pub(in crate::wire) fn ttl(at: &str, marker: &Value) -> Result<Ttl, ApiError> {
     let at = if at.is_empty() {
         "cache_control".to_owned()
     } else {
@@ -138,7 +138,7 @@ fn automatic<'a, 'b>(
     candidates: &'b [Candidate<'a>],
     marks: &mut Vec<(&'b Candidate<'a>, Ttl)>,
     ttl: Ttl,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let can_be_marked = |candidate: &&Candidate<'_>| match text_of(candidate.fields, "type") {
         "thinking" | "redacted_thinking" => false,
         "text" => !text_of(candidate.fields, "text").is_empty(),
@@ -158,18 +158,18 @@ fn automatic<'a, 'b>(
         }
         _ => {}
     }
-    if marks.len() == MOST {
+    if marks.len() == MAX_BREAKPOINTS {
         return refuse(format!(
-            "A maximum of {MOST} blocks with cache_control may be provided. Found {}: top-level \
+            "A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {}: top-level \
              cache_control needs one of them.",
-            MOST + 1
+            MAX_BREAKPOINTS + 1
         ));
     }
     marks.push((target, ttl));
     Ok(())
 }
 
-fn order<'a>(marks: impl Iterator<Item = (&'a str, Ttl)>) -> Result<(), Refusal> {
+fn order<'a>(marks: impl Iterator<Item = (&'a str, Ttl)>) -> Result<(), ApiError> {
     let mut has_short = false;
     for (at, ttl) in marks {
         if ttl == Ttl::OneHour && has_short {

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::{Refusal, text_of};
+use super::super::{ApiError, text_of};
 use super::{block, list, refuse};
 use crate::accounting::AnthropicModel;
-use crate::dialogue::{Call, CallResult, Spoken};
+use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
 
 /// A message. Content that is a string equals one text block.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ fn text_block(text: &str) -> Map<String, Value> {
 }
 
 /// Returns the blocks of `system`.
-pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, Refusal> {
+pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, ApiError> {
     let blocks = match request.get("system") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::String(text)) if text.is_empty() => return Ok(Vec::new()),
@@ -47,7 +47,7 @@ pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Val
         Some(Value::Array(blocks)) => blocks,
         Some(_) => return refuse("system: Input should be a valid string or array"),
     };
-    let one = |(at, block): (usize, &Value)| {
+    let read_message = |(at, block): (usize, &Value)| {
         let at = format!("system.{at}");
         let Some(fields) = block.as_object() else {
             return refuse(format!("{at}: Input should be a valid dictionary"));
@@ -58,14 +58,14 @@ pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Val
         block::text(&at, "system", fields)?;
         Ok(fields.clone())
     };
-    blocks.iter().enumerate().map(one).collect()
+    blocks.iter().enumerate().map(read_message).collect()
 }
 
 pub(super) fn read(
     request: &Map<String, Value>,
     rules: &AnthropicModel,
     has_tools: bool,
-) -> Result<Vec<Message>, Refusal> {
+) -> Result<Vec<Message>, ApiError> {
     if !request.contains_key("messages") {
         return refuse("messages: Field required");
     }
@@ -76,26 +76,26 @@ pub(super) fn read(
     let messages: Vec<Message> = values
         .iter()
         .enumerate()
-        .map(|(at, message)| one(at, message, rules, at + 1 == values.len()))
+        .map(|(at, message)| read_message(at, message, rules, at + 1 == values.len()))
         .collect::<Result<_, _>>()?;
     if messages[0].role != Role::User {
         return refuse("messages: first message must use the \"user\" role");
     }
     system_places(&messages)?;
-    pairs(&messages)?;
+    check_tool_pairs(&messages)?;
     if !has_tools && list(request, "tools")?.is_empty() {
         without_tools(&messages)?;
     }
-    ending(&messages)?;
+    check_ending(&messages)?;
     Ok(messages)
 }
 
-fn one(
+fn read_message(
     at: usize,
     message: &Value,
     rules: &AnthropicModel,
     is_last: bool,
-) -> Result<Message, Refusal> {
+) -> Result<Message, ApiError> {
     let Some(fields) = message.as_object() else {
         return refuse(format!("messages.{at}: Input should be a valid dictionary"));
     };
@@ -130,7 +130,13 @@ fn one(
         Some(Value::Array(blocks)) => blocks
             .iter()
             .enumerate()
-            .map(|(index, one)| block::read(&format!("messages.{at}.content.{index}"), role, one))
+            .map(|(index, read_message)| {
+                block::read(
+                    &format!("messages.{at}.content.{index}"),
+                    role,
+                    read_message,
+                )
+            })
             .collect::<Result<_, _>>()?,
         Some(_) => {
             return refuse(format!(
@@ -149,7 +155,7 @@ fn one(
 }
 
 /// Checks that each system message follows a user message, and is last or followed by an assistant message.
-fn system_places(messages: &[Message]) -> Result<(), Refusal> {
+fn system_places(messages: &[Message]) -> Result<(), ApiError> {
     for (at, message) in messages.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|before| messages.get(before));
         let follows_user = before.is_some_and(|before| before.role == Role::User);
@@ -174,7 +180,7 @@ impl Message {
             .map(move |block| text_of(block, key))
     }
 
-    fn uses(&self) -> Vec<&str> {
+    fn tool_use_ids(&self) -> Vec<&str> {
         self.ids("tool_use", "id").collect()
     }
 
@@ -183,38 +189,39 @@ impl Message {
     }
 
     /// Returns the message as scripts see it.
-    pub(super) fn spoken(&self) -> Option<Spoken> {
+    pub(super) fn dialogue_item(&self) -> Option<DialogueItem> {
         match self.role {
             Role::System => None,
-            Role::Assistant => Some(Spoken::Model(self.calls())),
+            Role::Assistant => Some(DialogueItem::Model(self.calls())),
             Role::User if self.results().is_empty() => {
                 let texts = self.ids("text", "text").map(str::to_owned);
-                Some(Spoken::User(texts.collect()))
+                Some(DialogueItem::User(texts.collect()))
             }
-            Role::User => Some(Spoken::Results(self.call_results())),
+            Role::User => Some(DialogueItem::Results(self.call_results())),
         }
     }
 
-    fn calls(&self) -> Vec<Call> {
-        let uses = self
+    fn calls(&self) -> Vec<ToolCall> {
+        let tool_use_ids = self
             .blocks
             .iter()
             .filter(|block| text_of(block, "type") == "tool_use");
-        uses.map(|block| Call {
-            id: text_of(block, "id").to_owned(),
-            name: text_of(block, "name").to_owned(),
-            arguments: block.get("input").cloned().unwrap_or_default(),
-        })
-        .collect()
+        tool_use_ids
+            .map(|block| ToolCall {
+                id: text_of(block, "id").to_owned(),
+                name: text_of(block, "name").to_owned(),
+                arguments: block.get("input").cloned().unwrap_or_default(),
+            })
+            .collect()
     }
 
-    fn call_results(&self) -> Vec<CallResult> {
+    fn call_results(&self) -> Vec<ToolResult> {
         let results = self
             .blocks
             .iter()
             .filter(|block| text_of(block, "type") == "tool_result");
         results
-            .map(|block| CallResult {
+            .map(|block| ToolResult {
                 call_id: text_of(block, "tool_use_id").to_owned(),
                 text: result_text(block),
                 is_error: block.get("is_error") == Some(&Value::Bool(true)),
@@ -237,16 +244,16 @@ pub(super) fn result_text(block: &Map<String, Value>) -> String {
 
 /// Checks that every tool call has its result at the beginning of the next message, and every result its
 /// call in the previous message.
-fn pairs(messages: &[Message]) -> Result<(), Refusal> {
-    let all: Vec<&str> = messages.iter().flat_map(Message::uses).collect();
-    if super::super::check::repeated(all).is_some() {
+fn check_tool_pairs(messages: &[Message]) -> Result<(), ApiError> {
+    let all: Vec<&str> = messages.iter().flat_map(Message::tool_use_ids).collect();
+    if super::super::check::first_duplicate(all).is_some() {
         return refuse("messages: `tool_use` ids must be unique");
     }
     for (at, message) in messages.iter().enumerate() {
         let next = messages.get(at + 1);
         let answered: Vec<&str> = next.map(leading_results).unwrap_or_default();
-        let uses = message.uses();
-        let open = uses.iter().filter(|id| !answered.contains(id));
+        let tool_use_ids = message.tool_use_ids();
+        let open = tool_use_ids.iter().filter(|id| !answered.contains(id));
         let open: Vec<&str> = open.copied().collect();
         if !open.is_empty() {
             return refuse(format!(
@@ -257,7 +264,11 @@ fn pairs(messages: &[Message]) -> Result<(), Refusal> {
             ));
         }
         let before = at.checked_sub(1).and_then(|before| messages.get(before));
-        results(at, message, &before.map(Message::uses).unwrap_or_default())?;
+        results(
+            at,
+            message,
+            &before.map(Message::tool_use_ids).unwrap_or_default(),
+        )?;
     }
     Ok(())
 }
@@ -271,7 +282,7 @@ fn leading_results(message: &Message) -> Vec<&str> {
         .collect()
 }
 
-fn results(at: usize, message: &Message, called: &[&str]) -> Result<(), Refusal> {
+fn results(at: usize, message: &Message, called: &[&str]) -> Result<(), ApiError> {
     let results = message.results();
     for id in &results {
         if !called.contains(id) {
@@ -287,7 +298,7 @@ fn results(at: usize, message: &Message, called: &[&str]) -> Result<(), Refusal>
             ));
         }
     }
-    match super::super::check::repeated(results) {
+    match super::super::check::first_duplicate(results) {
         Some(id) => refuse(format!(
             "messages.{at}.content: each tool_use must have a single result. Found multiple \
              `tool_result` blocks with id: {id}"
@@ -296,8 +307,9 @@ fn results(at: usize, message: &Message, called: &[&str]) -> Result<(), Refusal>
     }
 }
 
-fn without_tools(messages: &[Message]) -> Result<(), Refusal> {
-    let has_calls = |message: &Message| !message.uses().is_empty() || !message.results().is_empty();
+fn without_tools(messages: &[Message]) -> Result<(), ApiError> {
+    let has_calls =
+        |message: &Message| !message.tool_use_ids().is_empty() || !message.results().is_empty();
     if messages.iter().any(has_calls) {
         return refuse(
             "Requests which include `tool_use` or `tool_result` blocks must define tools",
@@ -307,7 +319,7 @@ fn without_tools(messages: &[Message]) -> Result<(), Refusal> {
 }
 
 /// Checks that an answer that the request begins does not end with white space.
-fn ending(messages: &[Message]) -> Result<(), Refusal> {
+fn check_ending(messages: &[Message]) -> Result<(), ApiError> {
     let last = messages.last().filter(|last| last.role == Role::Assistant);
     let text = last.and_then(|last| last.blocks.last());
     let text = text.map(|block| text_of(block, "text")).unwrap_or_default();

@@ -5,22 +5,22 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::super::{Judge, other_fields, text_of};
+use super::super::{ValidationContext, other_fields, text_of};
 use super::is_custom;
-use super::markers::Place;
+use super::markers::BlockPosition;
 use super::message::{Message, Role};
 use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
 use crate::accounting::{AnthropicModel, Content};
 use crate::facts;
 use crate::tokens;
 
-pub(super) fn of(
+pub(super) fn build(
     request: &Map<String, Value>,
-    judge: &Judge<'_>,
+    validation: &ValidationContext<'_>,
     rules: &AnthropicModel,
     system: &[Map<String, Value>],
     messages: &[Message],
-    marks: &HashMap<Place, Ttl>,
+    marks: &HashMap<BlockPosition, Ttl>,
 ) -> Prompt {
     let tools = request.get("tools").and_then(Value::as_array);
     let tools: Vec<&Map<String, Value>> = tools
@@ -35,7 +35,7 @@ pub(super) fn of(
         ""
     };
     Prompt {
-        namespace: judge.namespace,
+        namespace: validation.namespace,
         model: text_of(request, "model").to_owned(),
         levels: [
             Level {
@@ -85,7 +85,7 @@ fn is_web(tool: &Map<String, Value>) -> bool {
     kind.starts_with("web_search_") || kind.starts_with("web_fetch_")
 }
 
-fn tool_blocks(tools: &[&Map<String, Value>], marks: &HashMap<Place, Ttl>) -> Vec<Block> {
+fn tool_blocks(tools: &[&Map<String, Value>], marks: &HashMap<BlockPosition, Ttl>) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for (at, tool) in tools.iter().enumerate() {
         let is_deferred = tool.get("defer_loading") == Some(&Value::Bool(true));
@@ -189,7 +189,7 @@ fn has_image(block: &Map<String, Value>) -> bool {
     text_of(block, "type") == "image" || parts.any(|part| text_of(part, "type") == "image")
 }
 
-fn system_blocks(system: &[Map<String, Value>], marks: &HashMap<Place, Ttl>) -> Vec<Block> {
+fn system_blocks(system: &[Map<String, Value>], marks: &HashMap<BlockPosition, Ttl>) -> Vec<Block> {
     let block = |(at, fields): (usize, &Map<String, Value>)| Block {
         content: content("system", fields),
         breakpoint: marks.get(&(1, 0, at)).copied(),
@@ -201,7 +201,7 @@ fn system_blocks(system: &[Map<String, Value>], marks: &HashMap<Place, Ttl>) -> 
 fn message_blocks(
     messages: &[Message],
     rules: &AnthropicModel,
-    marks: &HashMap<Place, Ttl>,
+    marks: &HashMap<BlockPosition, Ttl>,
 ) -> Vec<Block> {
     let mut blocks = Vec::new();
     let last_question = messages.iter().rposition(is_question);

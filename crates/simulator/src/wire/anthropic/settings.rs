@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value};
 
-use super::super::check::{self, Why};
-use super::super::{Refusal, text_of};
+use super::super::check::{self, ViolationKind};
+use super::super::{ApiError, text_of};
 use super::message::{Message, Role};
 use super::{list, refuse};
 use crate::facts::AnthropicFacts;
 
 /// Thinking settings of a request.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Thinking {
+pub(super) struct ThinkingSettings {
     pub(super) is_on: bool,
     /// True for `display: omitted`.
     pub(super) is_hidden: bool,
@@ -21,12 +21,12 @@ pub(super) fn thinking(
     limit: Option<u64>,
     messages: &[Message],
     facts: Option<&AnthropicFacts>,
-) -> Result<Thinking, Refusal> {
+) -> Result<ThinkingSettings, ApiError> {
     // Models that accept no budget hide their thinking, unless the request asks for a summary.
     let hides = facts.is_some_and(|facts| !facts.budgeted_thinking);
     let config = match request.get("thinking") {
         None | Some(Value::Null) => {
-            return Ok(Thinking {
+            return Ok(ThinkingSettings {
                 is_on: facts.is_some_and(|facts| facts.thinking_always_on),
                 is_hidden: hides,
             });
@@ -35,7 +35,7 @@ pub(super) fn thinking(
         Some(_) => return refuse("thinking: Input should be a valid dictionary"),
     };
     match text_of(config, "type") {
-        "disabled" => return Ok(Thinking::default()),
+        "disabled" => return Ok(ThinkingSettings::default()),
         "adaptive" | "between_tools" => {}
         "enabled" => {
             budget(config, limit)?;
@@ -61,7 +61,7 @@ pub(super) fn thinking(
     if request.get("top_k").is_some_and(|top_k| !top_k.is_null()) {
         return refuse("`top_k` must be unset when thinking is enabled.");
     }
-    Ok(Thinking {
+    Ok(ThinkingSettings {
         is_on: true,
         is_hidden: match text_of(config, "display") {
             "omitted" => true,
@@ -71,7 +71,7 @@ pub(super) fn thinking(
     })
 }
 
-fn budget(config: &Map<String, Value>, limit: Option<u64>) -> Result<(), Refusal> {
+fn budget(config: &Map<String, Value>, limit: Option<u64>) -> Result<(), ApiError> {
     let budget = match config.get("budget_tokens") {
         Some(budget) => budget.as_u64(),
         None => return refuse("thinking.enabled.budget_tokens: Field required"),
@@ -89,7 +89,7 @@ fn budget(config: &Map<String, Value>, limit: Option<u64>) -> Result<(), Refusal
 }
 
 /// Checks that the model's last message begins with its thinking while tools are being used.
-fn begins_with_thinking(messages: &[Message]) -> Result<(), Refusal> {
+fn begins_with_thinking(messages: &[Message]) -> Result<(), ApiError> {
     let answers = messages.last().is_some_and(|last| {
         let is_result = |block: &Map<String, Value>| text_of(block, "type") == "tool_result";
         last.role == Role::User && last.blocks.iter().any(is_result)
@@ -115,7 +115,7 @@ fn begins_with_thinking(messages: &[Message]) -> Result<(), Refusal> {
 }
 
 /// Returns the schema that `output_config.format` requires.
-pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refusal> {
+pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, ApiError> {
     let config = request
         .get("output_config")
         .and_then(|config| config.get("format"));
@@ -131,7 +131,7 @@ pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refu
         return refuse(format!("{at}.schema: Field required"));
     };
     match check::strict(schema, false) {
-        Err(found) if found.why == Why::Open => refuse(format!(
+        Err(found) if found.why == ViolationKind::Open => refuse(format!(
             "{at}.schema: For 'object' type, 'additionalProperties' must be explicitly set to false \
              (at /{})",
             found.path.join("/")
@@ -146,7 +146,7 @@ pub(super) fn prewarming(
     request: &Map<String, Value>,
     limit: Option<u64>,
     is_thinking: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     if limit != Some(0) {
         return Ok(());
     }
@@ -166,11 +166,11 @@ pub(super) fn prewarming(
     }
 }
 
-pub(super) fn stops(request: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
-    let mut stops = Vec::new();
+pub(super) fn stop_sequences(request: &Map<String, Value>) -> Result<Vec<String>, ApiError> {
+    let mut stop_sequences = Vec::new();
     for (at, stop) in list(request, "stop_sequences")?.iter().enumerate() {
         match stop.as_str() {
-            Some(text) if !text.trim().is_empty() => stops.push(text.to_owned()),
+            Some(text) if !text.trim().is_empty() => stop_sequences.push(text.to_owned()),
             Some(_) => {
                 return refuse("stop_sequences: each stop sequence must contain non-whitespace");
             }
@@ -181,5 +181,5 @@ pub(super) fn stops(request: &Map<String, Value>) -> Result<Vec<String>, Refusal
             }
         }
     }
-    Ok(stops)
+    Ok(stop_sequences)
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use cachalot_core::{Digest, Millis};
 
-use super::super::{Judge, Refusal, text_of};
+use super::super::{ApiError, ValidationContext, text_of};
 use super::{refuse, required_at};
 
 /// The beta that every request of a thread must name.
@@ -20,10 +20,10 @@ const BETA: &str = "message-threads-2026-08-12";
 const LIFETIME: Millis = 5 * 60 * 1_000;
 
 /// Maximum number of stored turns; the oldest are evicted first.
-const MOST: usize = 10_000;
+const MAX_TURNS: usize = 10_000;
 
 /// Fields that a thread keeps from the request that created it.
-const KEPT: [&str; 2] = ["system", "tools"];
+const KEPT_FIELDS: [&str; 2] = ["system", "tools"];
 
 /// Id of an answer, with the namespace of the key that received it.
 type Id = (Digest, String);
@@ -31,23 +31,23 @@ type Id = (Digest, String);
 /// The stored threads, by the answer that the next turn continues.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Threads {
-    known: HashMap<Id, State>,
+    known: HashMap<Id, ThreadState>,
     /// Oldest first.
     order: VecDeque<Id>,
 }
 
 #[derive(Debug, Clone)]
-enum State {
-    Held(Held),
+enum ThreadState {
+    StoredConversation(StoredConversation),
     /// A request that continues it is in progress.
-    InFlight(Held),
+    InFlight(StoredConversation),
     Continued,
 }
 
 /// A conversation.
 #[derive(Debug, Clone)]
-struct Held {
-    /// The fields in [`KEPT`] that were given.
+struct StoredConversation {
+    /// The fields in [`KEPT_FIELDS`] that were given.
     kept: Map<String, Value>,
     messages: Vec<Value>,
     since: Millis,
@@ -55,7 +55,7 @@ struct Held {
 
 /// The turn of a thread that a request is.
 #[derive(Debug, Clone)]
-pub(crate) struct Turn {
+pub(crate) struct ThreadTurn {
     /// The answer that it continues; `None` if it creates the thread.
     pub(crate) previous: Option<String>,
     kept: Map<String, Value>,
@@ -63,44 +63,51 @@ pub(crate) struct Turn {
 }
 
 /// A request of a thread.
-pub(super) struct Whole {
+pub(super) struct CompletedRequest {
     /// The equivalent request without a thread: with the whole conversation.
     pub(super) request: Map<String, Value>,
-    pub(super) turn: Turn,
+    pub(super) turn: ThreadTurn,
 }
 
 /// Returns the request with the whole conversation; `None` if it does not belong to a thread.
-pub(super) fn whole(
+pub(super) fn whole_request(
     request: &Map<String, Value>,
-    judge: &Judge<'_>,
-) -> Result<Option<Whole>, Refusal> {
+    validation: &ValidationContext<'_>,
+) -> Result<Option<CompletedRequest>, ApiError> {
     let thread = match request.get("thread") {
         None | Some(Value::Null) => return Ok(None),
-        Some(_) if !has_beta(judge) && !judge.accepts_unknown => {
+        Some(_) if !has_beta(validation) && !validation.accepts_unknown => {
             return refuse("thread: Extra inputs are not permitted");
         }
         Some(Value::Object(thread)) => thread,
         Some(_) => return refuse("thread: Input should be a valid dictionary"),
     };
-    let mut whole = request.clone();
-    whole.shift_remove("thread");
+    let mut whole_request = request.clone();
+    whole_request.shift_remove("thread");
     let previous = match text_of(thread, "type") {
         "create" => None,
         "continue" => {
             let id = required_at("thread.continue", thread, "previous_message_id")?;
-            let held = judge.threads.held(judge.namespace, id, judge.now)?;
-            if let Some(field) = KEPT.iter().find(|field| request.contains_key(**field)) {
+            let stored_conversation =
+                validation
+                    .threads
+                    .stored_conversation(validation.namespace, id, validation.now)?;
+            if let Some(field) = KEPT_FIELDS
+                .iter()
+                .find(|field| request.contains_key(**field))
+            {
                 return refuse(format!(
                     "{field}: a thread keeps the value that it was created with; leave it out of a \
                      request that continues the thread"
                 ));
             }
-            whole.extend(held.kept.clone());
+            whole_request.extend(stored_conversation.kept.clone());
             // Markers apply only to the turn that sets them.
-            let mut messages: Vec<Value> = held.messages.iter().map(unmarked).collect();
+            let mut messages: Vec<Value> =
+                stored_conversation.messages.iter().map(unmarked).collect();
             if let Some(Value::Array(new)) = request.get("messages") {
                 messages.extend(new.iter().cloned());
-                whole.insert("messages".to_owned(), messages.into());
+                whole_request.insert("messages".to_owned(), messages.into());
             }
             Some(id.to_owned())
         }
@@ -111,23 +118,23 @@ pub(super) fn whole(
             ));
         }
     };
-    let kept = KEPT
+    let kept = KEPT_FIELDS
         .iter()
-        .filter_map(|field| Some(((*field).to_owned(), whole.get(*field)?.clone())));
-    let messages = whole.get("messages").and_then(Value::as_array);
-    let turn = Turn {
+        .filter_map(|field| Some(((*field).to_owned(), whole_request.get(*field)?.clone())));
+    let messages = whole_request.get("messages").and_then(Value::as_array);
+    let turn = ThreadTurn {
         previous,
         kept: kept.collect(),
         messages: messages.cloned().unwrap_or_default(),
     };
-    Ok(Some(Whole {
-        request: whole,
+    Ok(Some(CompletedRequest {
+        request: whole_request,
         turn,
     }))
 }
 
-fn has_beta(judge: &Judge<'_>) -> bool {
-    let named = judge.headers.get_all("anthropic-beta").iter();
+fn has_beta(validation: &ValidationContext<'_>) -> bool {
+    let named = validation.headers.get_all("anthropic-beta").iter();
     let mut betas = named.filter_map(|value| value.to_str().ok());
     betas.any(|betas| betas.split(',').any(|beta| beta.trim() == BETA))
 }
@@ -145,19 +152,28 @@ fn unmarked(message: &Value) -> Value {
 
 impl Threads {
     /// Returns the conversation up to an answer.
-    fn held(&self, namespace: Digest, id: &str, now: Millis) -> Result<&Held, Refusal> {
-        let refusal = |message: &str, code| Err(Refusal::invalid(message).error_code(code));
+    fn stored_conversation(
+        &self,
+        namespace: Digest,
+        id: &str,
+        now: Millis,
+    ) -> Result<&StoredConversation, ApiError> {
+        let refusal = |message: &str, code| Err(ApiError::invalid(message).error_code(code));
         match self.known.get(&(namespace, id.to_owned())) {
-            Some(State::Held(held)) if now - held.since < LIFETIME => Ok(held),
-            Some(State::InFlight(_)) => refusal(
+            Some(ThreadState::StoredConversation(stored_conversation))
+                if now - stored_conversation.since < LIFETIME =>
+            {
+                Ok(stored_conversation)
+            }
+            Some(ThreadState::InFlight(_)) => refusal(
                 "thread: another request is still continuing from this `previous_message_id`",
                 "thread_continue_in_flight",
             ),
-            Some(State::Continued) => refusal(
+            Some(ThreadState::Continued) => refusal(
                 "thread: the response that `previous_message_id` names has already been continued",
                 "thread_already_continued",
             ),
-            Some(State::Held(_)) | None => Err(Refusal::invalid(
+            Some(ThreadState::StoredConversation(_)) | None => Err(ApiError::invalid(
                 "thread: no usable thread state was found for `previous_message_id`",
             )
             .status(404)
@@ -168,7 +184,9 @@ impl Threads {
     /// Marks an answer as being continued.
     pub(crate) fn begin(&mut self, namespace: Digest, id: &str) {
         self.change(namespace, id, |state| match state {
-            State::Held(held) => State::InFlight(held),
+            ThreadState::StoredConversation(stored_conversation) => {
+                ThreadState::InFlight(stored_conversation)
+            }
             other => other,
         });
     }
@@ -176,43 +194,46 @@ impl Threads {
     /// Removes the mark if the request got no answer.
     pub(crate) fn release(&mut self, namespace: Digest, id: &str) {
         self.change(namespace, id, |state| match state {
-            State::InFlight(held) => State::Held(held),
+            ThreadState::InFlight(stored_conversation) => {
+                ThreadState::StoredConversation(stored_conversation)
+            }
             other => other,
         });
     }
 
-    fn change(&mut self, namespace: Digest, id: &str, to: impl FnOnce(State) -> State) {
+    fn change(&mut self, namespace: Digest, id: &str, to: impl FnOnce(ThreadState) -> ThreadState) {
         if let Some(state) = self.known.get_mut(&(namespace, id.to_owned())) {
-            *state = to(std::mem::replace(state, State::Continued));
+            *state = to(std::mem::replace(state, ThreadState::Continued));
         }
     }
 
     /// Stores a turn that ended with the answer `id`, whose blocks are `content`.
-    pub(crate) fn hold(
+    pub(crate) fn store(
         &mut self,
         namespace: Digest,
-        turn: &Turn,
+        turn: &ThreadTurn,
         id: String,
         content: Vec<Value>,
         now: Millis,
     ) {
         if let Some(previous) = &turn.previous {
-            self.change(namespace, previous, |_| State::Continued);
+            self.change(namespace, previous, |_| ThreadState::Continued);
         }
         if content.is_empty() {
             return;
         }
         let mut messages = turn.messages.clone();
         messages.push(serde_json::json!({"role": "assistant", "content": content}));
-        let held = Held {
+        let stored_conversation = StoredConversation {
             kept: turn.kept.clone(),
             messages,
             since: now,
         };
         let id = (namespace, id);
         self.order.push_back(id.clone());
-        self.known.insert(id, State::Held(held));
-        if self.order.len() > MOST
+        self.known
+            .insert(id, ThreadState::StoredConversation(stored_conversation));
+        if self.order.len() > MAX_TURNS
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);

@@ -3,60 +3,75 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::super::{Making, Rendered, event};
-use super::{Form, ID_PREFIX};
-use crate::answer::{Answer, Stop, Tokens, pieces};
+use super::super::{RenderContext, RenderedAnswer, event};
+use super::{ID_PREFIX, ResponseParameters};
+use crate::answer::{Answer, StopReason, TokenCounts, pieces};
 use crate::ids;
 
-pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>) -> Rendered {
-    if making.request.is_streamed {
-        Rendered::Events(events(answer, form, making))
+pub(in super::super) fn write(
+    answer: &Answer,
+    response_parameters: &ResponseParameters,
+    render_context: &RenderContext<'_>,
+) -> RenderedAnswer {
+    if render_context.request.is_streamed {
+        RenderedAnswer::Events(events(answer, response_parameters, render_context))
     } else {
-        let mut message = head(form, making);
-        message["content"] = Value::from(content(answer, form));
-        let (reason, sequence) = stop(answer, form);
+        let mut message = head(response_parameters, render_context);
+        message["content"] = Value::from(content(answer, response_parameters));
+        let (reason, sequence) = stop(answer, response_parameters);
         message["stop_reason"] = json!(reason);
         message["stop_sequence"] = json!(sequence);
-        message["usage"] = usage(&making.tokens, form, making.tokens.output);
-        Rendered::Whole(message)
+        message["usage"] = usage(
+            &render_context.tokens,
+            response_parameters,
+            render_context.tokens.output,
+        );
+        RenderedAnswer::Whole(message)
     }
 }
 
-fn head(form: &Form, making: &Making<'_>) -> Value {
+fn head(response_parameters: &ResponseParameters, render_context: &RenderContext<'_>) -> Value {
     let mut head = json!({
-        "id": making.ids.answer(ID_PREFIX),
+        "id": render_context.ids.answer(ID_PREFIX),
         "type": "message",
         "role": "assistant",
-        "model": form.model,
+        "model": response_parameters.model,
         "content": [],
         "stop_reason": null,
         "stop_sequence": null,
     });
-    if let Some(diagnosis) = &making.diagnosis {
+    if let Some(diagnosis) = &render_context.diagnosis {
         head["diagnostics"] = diagnosis.clone();
     }
     head
 }
 
-fn stop<'a>(answer: &'a Answer, form: &Form) -> (&'static str, Option<&'a str>) {
+fn stop<'a>(
+    answer: &'a Answer,
+    response_parameters: &ResponseParameters,
+) -> (&'static str, Option<&'a str>) {
     match &answer.stop {
-        _ if form.is_prewarming => ("max_tokens", None),
-        Stop::End => ("end_turn", None),
-        Stop::ToolCalls => ("tool_use", None),
-        Stop::Length => ("max_tokens", None),
-        Stop::Refusal => ("refusal", None),
-        Stop::Sequence(sequence) => ("stop_sequence", Some(sequence)),
+        _ if response_parameters.is_prewarming => ("max_tokens", None),
+        StopReason::End => ("end_turn", None),
+        StopReason::ToolCalls => ("tool_use", None),
+        StopReason::Length => ("max_tokens", None),
+        StopReason::Refusal => ("refusal", None),
+        StopReason::Sequence(sequence) => ("stop_sequence", Some(sequence)),
     }
 }
 
 /// Returns the blocks of the answer.
-pub(crate) fn content(answer: &Answer, form: &Form) -> Vec<Value> {
-    if form.is_prewarming {
+pub(crate) fn content(answer: &Answer, response_parameters: &ResponseParameters) -> Vec<Value> {
+    if response_parameters.is_prewarming {
         return Vec::new();
     }
     let mut blocks = Vec::new();
     if let Some(reasoning) = &answer.reasoning {
-        let shown = if form.hides_thinking { "" } else { reasoning };
+        let shown = if response_parameters.hides_thinking {
+            ""
+        } else {
+            reasoning
+        };
         blocks.push(json!({
             "type": "thinking",
             "thinking": shown,
@@ -78,7 +93,7 @@ pub(crate) fn content(answer: &Answer, form: &Form) -> Vec<Value> {
     blocks
 }
 
-fn usage(tokens: &Tokens, form: &Form, output: u64) -> Value {
+fn usage(tokens: &TokenCounts, response_parameters: &ResponseParameters, output: u64) -> Value {
     let mut usage = json!({
         "input_tokens": tokens.uncached,
         "cache_creation_input_tokens": tokens.written + tokens.written_1h,
@@ -90,22 +105,30 @@ fn usage(tokens: &Tokens, form: &Form, output: u64) -> Value {
         "output_tokens": output,
         "service_tier": "standard",
     });
-    if form.thinks {
+    if response_parameters.thinks {
         let thinking = tokens.reasoning.min(output);
         usage["output_tokens_details"] = json!({"thinking_tokens": thinking});
     }
     usage
 }
 
-fn events(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
-    let mut begun = head(form, making);
+fn events(
+    answer: &Answer,
+    response_parameters: &ResponseParameters,
+    render_context: &RenderContext<'_>,
+) -> Vec<Bytes> {
+    let mut begun = head(response_parameters, render_context);
     // The output count at this point is that of the first token.
-    begun["usage"] = usage(&making.tokens, form, making.tokens.output.min(1));
+    begun["usage"] = usage(
+        &render_context.tokens,
+        response_parameters,
+        render_context.tokens.output.min(1),
+    );
     let start = json!({"type": "message_start", "message": begun});
     let mut events = vec![event("message_start", &start)];
     let arguments = answer.calls.iter().map(|call| call.arguments.as_str());
     let mut arguments = arguments;
-    for (at, block) in content(answer, form).iter().enumerate() {
+    for (at, block) in content(answer, response_parameters).iter().enumerate() {
         let raw = match block["type"].as_str() {
             Some("tool_use") => arguments.next(),
             _ => None,
@@ -115,9 +138,9 @@ fn events(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
             events.insert(2, event("ping", &json!({"type": "ping"})));
         }
     }
-    let (reason, sequence) = stop(answer, form);
-    let tokens = &making.tokens;
-    let mut last = usage(tokens, form, tokens.output);
+    let (reason, sequence) = stop(answer, response_parameters);
+    let tokens = &render_context.tokens;
+    let mut last = usage(tokens, response_parameters, tokens.output);
     if let Some(fields) = last.as_object_mut() {
         fields.retain(|key, _| key != "cache_creation" && key != "service_tier");
     }

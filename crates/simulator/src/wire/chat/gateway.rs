@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use super::super::anthropic::markers;
 use super::super::openai::{Part, Speaker};
-use super::super::{Judge, Refusal};
+use super::super::{ApiError, ValidationContext};
 use crate::accounting::Content;
 use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
 
 /// Returns true if a model is one of Anthropic's.
-pub(super) fn is_anthropics(model: &str) -> bool {
+pub(super) fn is_anthropic_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     name.starts_with("claude")
 }
 
 /// Refuses the markers that Anthropic refuses: more than four, an hour after five minutes, other lifetimes.
-pub(super) fn check_markers(tools: &[Value], messages: &[Value]) -> Result<(), Refusal> {
+pub(super) fn check_markers(tools: &[Value], messages: &[Value]) -> Result<(), ApiError> {
     let named = |at: String, part: &Value| {
         let marker = part.get("cache_control")?;
         let marker = (!marker.is_null()).then_some(marker)?;
@@ -42,7 +42,7 @@ pub(super) fn check_markers(tools: &[Value], messages: &[Value]) -> Result<(), R
 
 /// Assembles the prompt on which caching depends. `messages` are those from which `parts` were parsed.
 pub(super) fn prompt(
-    judge: &Judge<'_>,
+    validation: &ValidationContext<'_>,
     model: &str,
     settings: Content,
     tools: &[Value],
@@ -71,7 +71,7 @@ pub(super) fn prompt(
             .extend(blocks(part, message));
     }
     Prompt {
-        namespace: judge.namespace,
+        namespace: validation.namespace,
         model: model.rsplit('/').next().unwrap_or(model).to_owned(),
         levels,
     }

@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::super::openai::{self, Part};
-use super::super::{Refusal, other_fields, text_of};
+use super::super::{ApiError, other_fields, text_of};
 use crate::accounting::Content;
 use crate::accounting::OpenAiModel;
 use crate::accounting::openai::Block;
-use crate::dialogue::{Call, CallResult, Spoken};
+use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
 
 /// A validated message.
 pub(super) struct Message {
-    pub(super) spoken: Option<Spoken>,
+    pub(super) dialogue_item: Option<DialogueItem>,
     pub(super) part: Part,
     /// Ids of its tool calls.
     calls: Vec<String>,
@@ -26,7 +26,7 @@ const ROLES: &str = "'system', 'assistant', 'user', 'function', 'tool', and 'dev
 pub(super) fn read(
     request: &Map<String, Value>,
     rules: &OpenAiModel,
-) -> Result<Vec<Message>, Refusal> {
+) -> Result<Vec<Message>, ApiError> {
     let Some(messages) = request.get("messages") else {
         return Err(openai::missing("messages"));
     };
@@ -43,13 +43,13 @@ pub(super) fn read(
     let messages: Vec<Message> = messages
         .iter()
         .enumerate()
-        .map(|(at, message)| one(at, message, rules))
+        .map(|(at, message)| read_message(at, message, rules))
         .collect::<Result<_, _>>()?;
-    pairs(&messages)?;
+    check_tool_pairs(&messages)?;
     Ok(messages)
 }
 
-fn one(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Message, Refusal> {
+fn read_message(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Message, ApiError> {
     let param = format!("messages[{at}]");
     let Some(fields) = message.as_object() else {
         return Err(openai::wrong_type(param, "an object", message));
@@ -94,7 +94,7 @@ fn one(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Message, Refus
         blocks.insert(0, reasoning_block(reasoning));
     }
     Ok(Message {
-        spoken: spoken(role, texts, &calls, answers.as_deref()),
+        dialogue_item: dialogue_item(role, texts, &calls, answers.as_deref()),
         part: Part {
             speaker: super::speaker(role),
             blocks,
@@ -104,11 +104,16 @@ fn one(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Message, Refus
     })
 }
 
-fn spoken(role: &str, texts: Vec<String>, calls: &[Call], answers: Option<&str>) -> Option<Spoken> {
+fn dialogue_item(
+    role: &str,
+    texts: Vec<String>,
+    calls: &[ToolCall],
+    answers: Option<&str>,
+) -> Option<DialogueItem> {
     match role {
-        "user" => Some(Spoken::User(texts)),
-        "assistant" => Some(Spoken::Model(calls.iter().map(parsed).collect())),
-        "tool" => Some(Spoken::Results(vec![CallResult {
+        "user" => Some(DialogueItem::User(texts)),
+        "assistant" => Some(DialogueItem::Model(calls.iter().map(parsed).collect())),
+        "tool" => Some(DialogueItem::Results(vec![ToolResult {
             call_id: answers.unwrap_or_default().to_owned(),
             text: texts.join("\n"),
             is_error: false,
@@ -118,15 +123,15 @@ fn spoken(role: &str, texts: Vec<String>, calls: &[Call], answers: Option<&str>)
 }
 
 /// Returns a call with parsed arguments, if they can be parsed.
-fn parsed(call: &Call) -> Call {
+fn parsed(call: &ToolCall) -> ToolCall {
     let text = call.arguments.as_str().unwrap_or_default();
-    Call {
+    ToolCall {
         arguments: serde_json::from_str(text).unwrap_or_else(|_| call.arguments.clone()),
         ..call.clone()
     }
 }
 
-fn calls(param: &str, role: &str, fields: &Map<String, Value>) -> Result<Vec<Call>, Refusal> {
+fn calls(param: &str, role: &str, fields: &Map<String, Value>) -> Result<Vec<ToolCall>, ApiError> {
     let calls = match fields.get("tool_calls") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(calls)) => calls,
@@ -142,7 +147,7 @@ fn calls(param: &str, role: &str, fields: &Map<String, Value>) -> Result<Vec<Cal
         let message = format!(
             "'tool_calls' is only allowed in messages with role 'assistant', not '{role}'."
         );
-        return Err(Refusal::invalid(message).param(format!("{param}.tool_calls")));
+        return Err(ApiError::invalid(message).param(format!("{param}.tool_calls")));
     }
     if calls.is_empty() {
         return Err(openai::empty_array(format!("{param}.tool_calls")));
@@ -153,7 +158,7 @@ fn calls(param: &str, role: &str, fields: &Map<String, Value>) -> Result<Vec<Cal
         .collect()
 }
 
-fn one_call(param: &str, call: &Value) -> Result<Call, Refusal> {
+fn one_call(param: &str, call: &Value) -> Result<ToolCall, ApiError> {
     let Some(id) = call.get("id").and_then(Value::as_str) else {
         return Err(openai::missing(format!("{param}.id")));
     };
@@ -161,7 +166,7 @@ fn one_call(param: &str, call: &Value) -> Result<Call, Refusal> {
         Some("function") => {}
         Some("custom") => {
             let name = call.pointer("/custom/name");
-            return Ok(Call {
+            return Ok(ToolCall {
                 id: id.to_owned(),
                 name: openai::tool_name(&format!("{param}.custom.name"), name)?,
                 arguments: call.pointer("/custom/input").cloned().unwrap_or_default(),
@@ -189,7 +194,7 @@ fn one_call(param: &str, call: &Value) -> Result<Call, Refusal> {
         }
         None => return Err(openai::missing(format!("{param}.function.arguments"))),
     };
-    Ok(Call {
+    Ok(ToolCall {
         id: id.to_owned(),
         name,
         // Kept as text, because the prompt contains the bytes.
@@ -203,7 +208,7 @@ fn content(
     fields: &Map<String, Value>,
     is_needed: bool,
     rules: &OpenAiModel,
-) -> Result<Vec<Block>, Refusal> {
+) -> Result<Vec<Block>, ApiError> {
     let named = [
         "role",
         "content",
@@ -234,7 +239,7 @@ fn content(
                 Ok(Vec::new())
             } else {
                 let message = "Invalid value for 'content': expected a string, got null.";
-                Err(Refusal::invalid(message).param(param))
+                Err(ApiError::invalid(message).param(param))
             }
         }
         Some(other) => Err(openai::wrong_type(
@@ -251,7 +256,7 @@ fn one_part(
     frame: &str,
     part: &Value,
     rules: &OpenAiModel,
-) -> Result<Block, Refusal> {
+) -> Result<Block, ApiError> {
     let Some(fields) = part.as_object() else {
         return Err(openai::wrong_type(param, "an object", part));
     };
@@ -282,7 +287,7 @@ fn one_part(
     })
 }
 
-fn call_block(call: &Call) -> Block {
+fn call_block(call: &ToolCall) -> Block {
     let arguments = call.arguments.as_str().unwrap_or_default();
     Block {
         content: Content {
@@ -303,7 +308,7 @@ fn reasoning_block(reasoning: &str) -> Block {
 
 /// Checks that the tool messages directly after a message answer all its tool calls, and that every tool
 /// message answers a call.
-fn pairs(messages: &[Message]) -> Result<(), Refusal> {
+fn check_tool_pairs(messages: &[Message]) -> Result<(), ApiError> {
     let mut open: Vec<&str> = Vec::new();
     let mut answered: HashSet<&str> = HashSet::new();
     for (at, message) in messages.iter().enumerate() {
@@ -322,7 +327,7 @@ fn pairs(messages: &[Message]) -> Result<(), Refusal> {
                  message with 'tool_calls'."
                     .to_owned()
             };
-            return Err(Refusal::invalid(message).param(format!("messages.[{at}].role")));
+            return Err(ApiError::invalid(message).param(format!("messages.[{at}].role")));
         }
         unanswered(&open, at)?;
         answered.clear();
@@ -331,7 +336,7 @@ fn pairs(messages: &[Message]) -> Result<(), Refusal> {
     unanswered(&open, messages.len())
 }
 
-fn unanswered(open: &[&str], at: usize) -> Result<(), Refusal> {
+fn unanswered(open: &[&str], at: usize) -> Result<(), ApiError> {
     if open.is_empty() {
         return Ok(());
     }
@@ -340,5 +345,5 @@ fn unanswered(open: &[&str], at: usize) -> Result<(), Refusal> {
          'tool_call_id'. The following tool_call_ids did not have response messages: {}",
         open.join(", ")
     );
-    Err(Refusal::invalid(message).param(format!("messages.[{at}].role")))
+    Err(ApiError::invalid(message).param(format!("messages.[{at}].role")))
 }

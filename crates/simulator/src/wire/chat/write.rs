@@ -3,19 +3,27 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::super::{Making, Rendered, data};
-use super::Form;
-use crate::answer::{Answer, AnsweredCall, Stop, Tokens, pieces};
+use super::super::{RenderContext, RenderedAnswer, data};
+use super::ResponseParameters;
+use crate::answer::{Answer, AnsweredCall, StopReason, TokenCounts, pieces};
 
-pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>) -> Rendered {
-    if making.request.is_streamed {
-        Rendered::Events(chunks(answer, form, making))
+pub(in super::super) fn write(
+    answer: &Answer,
+    response_parameters: &ResponseParameters,
+    render_context: &RenderContext<'_>,
+) -> RenderedAnswer {
+    if render_context.request.is_streamed {
+        RenderedAnswer::Events(chunks(answer, response_parameters, render_context))
     } else {
-        Rendered::Whole(whole(answer, form, making))
+        RenderedAnswer::Whole(whole(answer, response_parameters, render_context))
     }
 }
 
-fn whole(answer: &Answer, form: &Form, making: &Making<'_>) -> Value {
+fn whole(
+    answer: &Answer,
+    response_parameters: &ResponseParameters,
+    render_context: &RenderContext<'_>,
+) -> Value {
     let mut message = json!({
         "role": "assistant",
         "content": answer.text,
@@ -28,7 +36,10 @@ fn whole(answer: &Answer, form: &Form, making: &Making<'_>) -> Value {
     let choice = |index: usize| {
         let mut message = message.clone();
         if !answer.calls.is_empty() {
-            message["tool_calls"] = calls(answer, index, making).iter().map(call).collect();
+            message["tool_calls"] = calls(answer, index, render_context)
+                .iter()
+                .map(call)
+                .collect();
         }
         json!({
             "index": index,
@@ -37,30 +48,34 @@ fn whole(answer: &Answer, form: &Form, making: &Making<'_>) -> Value {
             "finish_reason": finish_reason(&answer.stop),
         })
     };
-    let mut completion = head("chat.completion", form, making);
-    completion["choices"] = (0..form.choices).map(choice).collect();
-    completion["usage"] = usage(&making.tokens, form);
+    let mut completion = head("chat.completion", response_parameters, render_context);
+    completion["choices"] = (0..response_parameters.choices).map(choice).collect();
+    completion["usage"] = usage(&render_context.tokens, response_parameters);
     completion
 }
 
 /// Returns the calls of a choice. All choices are equal except for the ids of their calls.
-fn calls(answer: &Answer, index: usize, making: &Making<'_>) -> Vec<AnsweredCall> {
+fn calls(answer: &Answer, index: usize, render_context: &RenderContext<'_>) -> Vec<AnsweredCall> {
     let mut calls = answer.calls.clone();
     if index > 0 {
         let first = index * calls.len();
         for (at, call) in calls.iter_mut().enumerate() {
-            call.id = making.ids.part("call_", first + at);
+            call.id = render_context.ids.part("call_", first + at);
         }
     }
     calls
 }
 
-fn head(object: &str, form: &Form, making: &Making<'_>) -> Value {
+fn head(
+    object: &str,
+    response_parameters: &ResponseParameters,
+    render_context: &RenderContext<'_>,
+) -> Value {
     json!({
-        "id": making.ids.answer("chatcmpl-"),
+        "id": render_context.ids.answer("chatcmpl-"),
         "object": object,
-        "created": making.now / 1_000,
-        "model": form.model,
+        "created": render_context.now / 1_000,
+        "model": response_parameters.model,
         "service_tier": "default",
         "system_fingerprint": "fp_simulator",
     })
@@ -74,19 +89,19 @@ fn call(call: &AnsweredCall) -> Value {
     })
 }
 
-fn finish_reason(stop: &Stop) -> &'static str {
+fn finish_reason(stop: &StopReason) -> &'static str {
     match stop {
-        Stop::End | Stop::Sequence(_) => "stop",
-        Stop::ToolCalls => "tool_calls",
-        Stop::Length => "length",
-        Stop::Refusal => "content_filter",
+        StopReason::End | StopReason::Sequence(_) => "stop",
+        StopReason::ToolCalls => "tool_calls",
+        StopReason::Length => "length",
+        StopReason::Refusal => "content_filter",
     }
 }
 
-fn usage(tokens: &Tokens, form: &Form) -> Value {
+fn usage(tokens: &TokenCounts, response_parameters: &ResponseParameters) -> Value {
     let mut prompt = json!({"cached_tokens": tokens.read, "audio_tokens": 0});
     let written = tokens.written + tokens.written_1h;
-    if form.charges_writes || written > 0 {
+    if response_parameters.charges_writes || written > 0 {
         prompt["cache_write_tokens"] = Value::from(written);
     }
     let mut usage = json!({
@@ -102,42 +117,46 @@ fn usage(tokens: &Tokens, form: &Form) -> Value {
         },
     });
     // https://api-docs.deepseek.com/guides/kv_cache
-    if is_of_deepseek(&form.model) {
+    if is_deepseek_model(&response_parameters.model) {
         usage["prompt_cache_hit_tokens"] = Value::from(tokens.read);
         usage["prompt_cache_miss_tokens"] = Value::from(tokens.input() - tokens.read);
     }
     usage
 }
 
-fn is_of_deepseek(model: &str) -> bool {
+fn is_deepseek_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     name.starts_with("deepseek-")
 }
 
-fn chunks(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
+fn chunks(
+    answer: &Answer,
+    response_parameters: &ResponseParameters,
+    render_context: &RenderContext<'_>,
+) -> Vec<Bytes> {
     let chunk = |index: usize, delta: Value, finish_reason: Option<&str>| {
-        let mut chunk = head("chat.completion.chunk", form, making);
+        let mut chunk = head("chat.completion.chunk", response_parameters, render_context);
         chunk["choices"] = json!([{
             "index": index,
             "delta": delta,
             "logprobs": null,
             "finish_reason": finish_reason,
         }]);
-        if form.has_usage_chunk {
+        if response_parameters.has_usage_chunk {
             chunk["usage"] = Value::Null;
         }
         data(&chunk)
     };
     let mut events = Vec::new();
-    for index in 0..form.choices {
-        let deltas = deltas(answer, &calls(answer, index, making));
+    for index in 0..response_parameters.choices {
+        let deltas = deltas(answer, &calls(answer, index, render_context));
         events.extend(deltas.into_iter().map(|delta| chunk(index, delta, None)));
         events.push(chunk(index, json!({}), Some(finish_reason(&answer.stop))));
     }
-    if form.has_usage_chunk {
-        let mut last = head("chat.completion.chunk", form, making);
+    if response_parameters.has_usage_chunk {
+        let mut last = head("chat.completion.chunk", response_parameters, render_context);
         last["choices"] = json!([]);
-        last["usage"] = usage(&making.tokens, form);
+        last["usage"] = usage(&render_context.tokens, response_parameters);
         events.push(data(&last));
     }
     events.push(Bytes::from_static(b"data: [DONE]\n\n"));

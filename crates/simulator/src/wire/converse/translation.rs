@@ -3,15 +3,15 @@
 use serde_json::{Map, Value, json};
 
 use super::{list, messages};
-use crate::wire::{Refusal, text_of};
+use crate::wire::{ApiError, text_of};
 
 /// Translates a request. `claude` is the model's name at Anthropic; `None` for other models, which accept
 /// neither reasoning nor additional fields here.
-pub(super) fn of(
+pub(super) fn translate_request(
     request: &Map<String, Value>,
     claude: Option<&str>,
     limit: u64,
-) -> Result<Value, Refusal> {
+) -> Result<Value, ApiError> {
     let model = claude.unwrap_or_else(|| text_of(request, "model"));
     let mut own = Map::from_iter([
         ("model".to_owned(), json!(model)),
@@ -82,7 +82,7 @@ fn translated<'a>(
     blocks: impl Iterator<Item = &'a Value>,
     at: &str,
     translate: impl Fn(&Value) -> Option<Value>,
-) -> Result<Vec<Value>, Refusal> {
+) -> Result<Vec<Value>, ApiError> {
     let mut own: Vec<Value> = Vec::new();
     for (index, block) in blocks.enumerate() {
         let Some(point) = block.get("cachePoint") else {
@@ -90,7 +90,7 @@ fn translated<'a>(
             continue;
         };
         let Some(last) = own.last_mut() else {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "The cachePoint at {at}.{index} has no content before it."
             )));
         };
@@ -126,13 +126,13 @@ fn tool_choice(choice: &Value) -> Option<Value> {
 }
 
 /// Parses the schema, which Converse sends as a text.
-fn text_format(format: &Value) -> Result<Value, Refusal> {
+fn text_format(format: &Value) -> Result<Value, ApiError> {
     let schema = format
         .pointer("/structure/jsonSchema/schema")
         .and_then(Value::as_str);
     let schema: Value =
         serde_json::from_str(schema.unwrap_or_default()).map_err(|error| {
-            Refusal::invalid(format!(
+            ApiError::invalid(format!(
                 "The value at outputConfig.textFormat.structure.jsonSchema.schema is not valid JSON: {error}"
             ))
         })?;

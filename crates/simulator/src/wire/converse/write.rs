@@ -2,24 +2,28 @@
 
 use serde_json::{Value, json};
 
-use super::Form;
-use crate::answer::{Answer, Stop, Tokens, pieces};
+use super::ResponseParameters;
+use crate::answer::{Answer, StopReason, TokenCounts, pieces};
 use crate::ids;
-use crate::wire::{Making, Rendered, event};
+use crate::wire::{RenderContext, RenderedAnswer, event};
 
-pub(in crate::wire) fn write(answer: &Answer, form: &Form, making: &Making<'_>) -> Rendered {
+pub(in crate::wire) fn write(
+    answer: &Answer,
+    response_parameters: &ResponseParameters,
+    render_context: &RenderContext<'_>,
+) -> RenderedAnswer {
     let stop = match &answer.stop {
-        Stop::End => "end_turn",
-        Stop::ToolCalls => "tool_use",
-        Stop::Length => "max_tokens",
-        Stop::Sequence(_) => "stop_sequence",
-        Stop::Refusal => "content_filtered",
+        StopReason::End => "end_turn",
+        StopReason::ToolCalls => "tool_use",
+        StopReason::Length => "max_tokens",
+        StopReason::Sequence(_) => "stop_sequence",
+        StopReason::Refusal => "content_filtered",
     };
-    let usage = usage(&making.tokens);
+    let usage = usage(&render_context.tokens);
     let metrics = json!({"latencyMs": 1});
-    if !making.request.is_streamed {
-        return Rendered::Whole(json!({
-            "output": {"message": {"role": "assistant", "content": content(answer, form)}},
+    if !render_context.request.is_streamed {
+        return RenderedAnswer::Whole(json!({
+            "output": {"message": {"role": "assistant", "content": content(answer, response_parameters)}},
             "stopReason": stop,
             "usage": usage,
             "metrics": metrics,
@@ -39,10 +43,10 @@ pub(in crate::wire) fn write(answer: &Answer, form: &Form, making: &Making<'_>) 
         events.push(("contentBlockStop", json!({"contentBlockIndex": index})));
         index += 1;
     };
-    if let Some(reasoning) = shown(answer, form) {
+    if let Some(reasoning) = shown(answer, response_parameters) {
         let texts = pieces(reasoning).into_iter();
         let mut deltas: Vec<Value> = texts.map(|text| json!({"text": text})).collect();
-        if form.is_claude {
+        if response_parameters.is_claude {
             deltas.push(json!({"signature": ids::signature(reasoning)}));
         }
         let deltas = deltas.into_iter();
@@ -66,24 +70,28 @@ pub(in crate::wire) fn write(answer: &Answer, form: &Form, making: &Making<'_>) 
         data["p"] = json!("abcdefgh");
         event(name, &data)
     });
-    Rendered::Events(events.collect())
+    RenderedAnswer::Events(events.collect())
 }
 
 /// Returns the visible reasoning; empty if only its signature is visible.
-fn shown<'a>(answer: &'a Answer, form: &Form) -> Option<&'a str> {
+fn shown<'a>(answer: &'a Answer, response_parameters: &ResponseParameters) -> Option<&'a str> {
     let reasoning = answer.reasoning.as_deref()?;
-    Some(if form.hides_thinking { "" } else { reasoning })
+    Some(if response_parameters.hides_thinking {
+        ""
+    } else {
+        reasoning
+    })
 }
 
 fn text(answer: &Answer) -> Option<&str> {
     answer.text.as_deref().filter(|text| !text.is_empty())
 }
 
-fn content(answer: &Answer, form: &Form) -> Vec<Value> {
+fn content(answer: &Answer, response_parameters: &ResponseParameters) -> Vec<Value> {
     let mut blocks = Vec::new();
-    if let Some(reasoning) = shown(answer, form) {
+    if let Some(reasoning) = shown(answer, response_parameters) {
         let mut own = json!({"text": reasoning});
-        if form.is_claude {
+        if response_parameters.is_claude {
             own["signature"] = ids::signature(reasoning).into();
         }
         blocks.push(json!({"reasoningContent": {"reasoningText": own}}));
@@ -101,7 +109,7 @@ fn content(answer: &Answer, form: &Form) -> Vec<Value> {
     blocks
 }
 
-fn usage(tokens: &Tokens) -> Value {
+fn usage(tokens: &TokenCounts) -> Value {
     let written = tokens.written + tokens.written_1h;
     let mut usage = json!({
         "inputTokens": tokens.uncached,

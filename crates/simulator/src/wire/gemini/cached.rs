@@ -7,13 +7,13 @@ use cachalot_core::{Digest, Millis};
 use serde_json::{Map, Value, json};
 
 use super::{in_camel_case, known, object};
-use crate::wire::{Judge, Prompt, Refusal, text_of};
+use crate::wire::{ApiError, Prompt, ValidationContext, text_of};
 
 /// Prefix of the name of a content, in requests that use it and in paths after the version.
 const COLLECTION: &str = "cachedContents/";
 
 /// Members that a content may contain, and that a request that uses it must not contain.
-const HELD: [&str; 3] = ["systemInstruction", "tools", "toolConfig"];
+const CONTENT_MEMBERS: [&str; 3] = ["systemInstruction", "tools", "toolConfig"];
 
 /// Members of a request that creates a content.
 const MEMBERS: [&str; 8] = [
@@ -28,7 +28,7 @@ const MEMBERS: [&str; 8] = [
 ];
 
 /// Default lifetime of a content, in seconds.
-const USUAL_LIFETIME: f64 = 3_600.0;
+const DEFAULT_LIFETIME: f64 = 3_600.0;
 
 /// Explicitly cached contents, by namespace and name.
 #[derive(Debug, Default)]
@@ -53,28 +53,28 @@ impl CachedContents {
     pub(crate) fn create(
         &mut self,
         body: &Value,
-        judge: &Judge<'_>,
+        validation: &ValidationContext<'_>,
         id: &str,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, ApiError> {
         let body = in_camel_case(body);
         let fields = object(&body, "cached_content")?;
-        known(fields, "cached_content", &MEMBERS, judge, &[])?;
+        known(fields, "cached_content", &MEMBERS, validation, &[])?;
         let model = text_of(fields, "model").to_owned();
         let Some(name) = model.strip_prefix("models/") else {
-            return Err(Refusal::invalid(
+            return Err(ApiError::invalid(
                 "* CreateCachedContentRequest.cached_content.model: unexpected model name format\n",
             ));
         };
         let mut request = Map::new();
-        for key in ["contents"].iter().chain(&HELD) {
+        for key in ["contents"].iter().chain(&CONTENT_MEMBERS) {
             if let Some(value) = fields.get(*key) {
                 request.insert((*key).to_owned(), value.clone());
             }
         }
-        let tokens = tokens(&request, name, judge)?;
-        let least = judge.rules.openai.model(name).minimum;
+        let tokens = tokens(&request, name, validation)?;
+        let least = validation.rules.openai.model(name).minimum;
         if tokens < least {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "Cached content is too small. total_token_count={tokens}, min_total_token_count={least}"
             )));
         }
@@ -86,15 +86,15 @@ impl CachedContents {
                 .map(str::to_owned),
             request,
             tokens,
-            created: judge.now,
-            updated: judge.now,
-            expires: judge.now + lifetime(fields)?,
+            created: validation.now,
+            updated: validation.now,
+            expires: validation.now + lifetime(fields)?,
         };
         self.contents
-            .retain(|_, content| judge.now < content.expires);
+            .retain(|_, content| validation.now < content.expires);
         let name = format!("{COLLECTION}{id}");
         let described = content.describe(&name);
-        self.contents.insert((judge.namespace, name), content);
+        self.contents.insert((validation.namespace, name), content);
         Ok(described)
     }
 
@@ -104,7 +104,7 @@ impl CachedContents {
         namespace: Digest,
         name: &str,
         now: Millis,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, ApiError> {
         Ok(self.find(namespace, name, now)?.describe(name))
     }
 
@@ -124,25 +124,25 @@ impl CachedContents {
     pub(crate) fn update(
         &mut self,
         body: &Value,
-        judge: &Judge<'_>,
+        validation: &ValidationContext<'_>,
         name: &str,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, ApiError> {
         let body = in_camel_case(body);
         let fields = object(&body, "cached_content")?;
         known(
             fields,
             "cached_content",
             &["expireTime", "ttl", "name"],
-            judge,
+            validation,
             &[],
         )?;
-        let expires = judge.now + lifetime(fields)?;
-        self.find(judge.namespace, name, judge.now)?;
-        let key = (judge.namespace, name.to_owned());
+        let expires = validation.now + lifetime(fields)?;
+        self.find(validation.namespace, name, validation.now)?;
+        let key = (validation.namespace, name.to_owned());
         let Some(content) = self.contents.get_mut(&key) else {
             return Err(missing());
         };
-        (content.updated, content.expires) = (judge.now, expires);
+        (content.updated, content.expires) = (validation.now, expires);
         Ok(content.describe(name))
     }
 
@@ -152,13 +152,13 @@ impl CachedContents {
         namespace: Digest,
         name: &str,
         now: Millis,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, ApiError> {
         self.find(namespace, name, now)?;
         self.contents.remove(&(namespace, name.to_owned()));
         Ok(json!({}))
     }
 
-    fn find(&self, namespace: Digest, name: &str, now: Millis) -> Result<&CachedContent, Refusal> {
+    fn find(&self, namespace: Digest, name: &str, now: Millis) -> Result<&CachedContent, ApiError> {
         self.contents
             .get(&(namespace, name.to_owned()))
             .filter(|content| now < content.expires)
@@ -170,22 +170,22 @@ impl CachedContents {
     pub(super) fn complete(
         &self,
         request: &Map<String, Value>,
-        judge: &Judge<'_>,
-    ) -> Result<(Map<String, Value>, u64), Refusal> {
+        validation: &ValidationContext<'_>,
+    ) -> Result<(Map<String, Value>, u64), ApiError> {
         let mut whole = request.clone();
         let name = text_of(request, "cachedContent");
         if name.is_empty() {
             return Ok((whole, 0));
         }
-        let content = self.find(judge.namespace, name, judge.now)?;
-        if HELD.iter().any(|key| request.contains_key(*key)) {
-            return Err(Refusal::invalid(
+        let content = self.find(validation.namespace, name, validation.now)?;
+        if CONTENT_MEMBERS.iter().any(|key| request.contains_key(*key)) {
+            return Err(ApiError::invalid(
                 "CachedContent can not be used with GenerateContent request setting system_instruction, tools or tool_config.\n\nProposed fix: move those values to CachedContent from GenerateContent request.",
             ));
         }
         let model = format!("models/{}", text_of(request, "model"));
         if content.model != model {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "Model used by GenerateContent request ({model}) and CachedContent ({}) has to be the same.",
                 content.model
             )));
@@ -219,14 +219,18 @@ impl CachedContent {
     }
 }
 
-fn missing() -> Refusal {
-    Refusal::with_status(403, "CachedContent not found (or permission denied)")
+fn missing() -> ApiError {
+    ApiError::with_status(403, "CachedContent not found (or permission denied)")
 }
 
 /// Counts the tokens of a content, which must form a valid request together with a question.
-fn tokens(held: &Map<String, Value>, model: &str, judge: &Judge<'_>) -> Result<u64, Refusal> {
-    let count = |request: &Map<String, Value>| -> Result<u64, Refusal> {
-        let request = super::read_whole(request, judge, 0)?;
+fn tokens(
+    held: &Map<String, Value>,
+    model: &str,
+    validation: &ValidationContext<'_>,
+) -> Result<u64, ApiError> {
+    let count = |request: &Map<String, Value>| -> Result<u64, ApiError> {
+        let request = super::read_whole(request, validation, 0)?;
         Ok(match request.prompt {
             Prompt::Anthropic(prompt) => prompt.tokens(),
             Prompt::OpenAi(prompt) => prompt.tokens(),
@@ -249,20 +253,20 @@ fn tokens(held: &Map<String, Value>, model: &str, judge: &Judge<'_>) -> Result<u
 }
 
 /// Parses `ttl`, such as `"3.5s"`; `expireTime` is not simulated.
-fn lifetime(fields: &Map<String, Value>) -> Result<Millis, Refusal> {
+fn lifetime(fields: &Map<String, Value>) -> Result<Millis, ApiError> {
     if fields.contains_key("expireTime") {
-        return Err(Refusal::invalid(
+        return Err(ApiError::invalid(
             "the simulator takes `ttl`, and no `expire_time`",
         ));
     }
     let seconds = match fields.get("ttl") {
-        None => USUAL_LIFETIME,
+        None => DEFAULT_LIFETIME,
         Some(ttl) => ttl
             .as_str()
             .and_then(|ttl| ttl.strip_suffix('s')?.parse().ok())
             .filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0 && *seconds < 1e9)
             .ok_or_else(|| {
-                Refusal::invalid(format!(
+                ApiError::invalid(format!(
                     "Invalid value at 'cached_content.ttl' (type.googleapis.com/google.protobuf.Duration), {ttl}"
                 ))
             })?,

@@ -4,11 +4,11 @@ use cachalot_core::{Canonical, Digest};
 use serde_json::{Map, Value};
 
 use super::generation;
-use crate::dialogue::{Call, CallResult, Spoken};
-use crate::wire::{Refusal, text_of};
+use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
+use crate::wire::{ApiError, text_of};
 
 /// Number of tokens of an image: <https://ai.google.dev/gemini-api/docs/tokens>.
-const IMAGE: u64 = 258;
+const IMAGE_TOKENS: u64 = 258;
 
 /// Placeholder signatures for calls of other models:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
@@ -18,7 +18,7 @@ const NO_SIGNATURES: [&str; 2] = [
 ];
 
 /// Data fields; a part has exactly one of them.
-const DATA: [&str; 9] = [
+const DATA_FIELDS: [&str; 9] = [
     "text",
     "inlineData",
     "fileData",
@@ -31,7 +31,7 @@ const DATA: [&str; 9] = [
 ];
 
 /// Fields that a part may have in addition.
-const BESIDE: [&str; 5] = [
+const ADDITIONAL_FIELDS: [&str; 5] = [
     "thought",
     "thoughtSignature",
     "videoMetadata",
@@ -41,7 +41,7 @@ const BESIDE: [&str; 5] = [
 
 /// Contents as scripts and the accounting see them.
 pub(super) struct Contents {
-    pub(super) spoken: Vec<Spoken>,
+    pub(super) dialogue_item: Vec<DialogueItem>,
     /// Role, text and tokens of images, part by part.
     pub(super) blocks: Vec<(&'static str, String, u64)>,
 }
@@ -63,43 +63,43 @@ pub(super) fn text(content: &Value) -> String {
     texts.join("\n")
 }
 
-pub(super) fn read(request: &Map<String, Value>, model: &str) -> Result<Contents, Refusal> {
+pub(super) fn read(request: &Map<String, Value>, model: &str) -> Result<Contents, ApiError> {
     let contents = match request.get("contents") {
         Some(Value::Array(contents)) if !contents.is_empty() => contents,
         _ => {
-            return Err(Refusal::invalid(
+            return Err(ApiError::invalid(
                 "* GenerateContentRequest.contents: contents is not specified\n",
             ));
         }
     };
     let mut read = Contents {
-        spoken: Vec::new(),
+        dialogue_item: Vec::new(),
         blocks: Vec::new(),
     };
     // Calls of the model's last turn, which the next turn must answer.
-    let mut open: Option<Vec<Call>> = None;
+    let mut open: Option<Vec<ToolCall>> = None;
     let mut is_first = true;
     for (at, content) in contents.iter().enumerate() {
         let parts = parts(content, at)?;
         match content.get("role").and_then(Value::as_str) {
             None | Some("user" | "function") => {
                 let calls = open.take().unwrap_or_default();
-                read.of_user(parts, at, &calls)?;
+                read.add_user_parts(parts, at, &calls)?;
             }
             Some("model") => {
                 if open.as_ref().is_some_and(|calls| !calls.is_empty()) {
                     return Err(unanswered());
                 }
-                let calls = read.of_model(parts, at)?;
+                let calls = read.add_model_parts(parts, at)?;
                 if is_first && !calls.is_empty() {
-                    return Err(Refusal::invalid(
+                    return Err(ApiError::invalid(
                         "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
                     ));
                 }
                 open = Some(calls);
             }
             Some(_) => {
-                return Err(Refusal::invalid("Please use a valid role: user, model."));
+                return Err(ApiError::invalid("Please use a valid role: user, model."));
             }
         }
         is_first = false;
@@ -113,18 +113,18 @@ pub(super) fn read(request: &Map<String, Value>, model: &str) -> Result<Contents
     Ok(read)
 }
 
-fn unanswered() -> Refusal {
-    Refusal::invalid(
+fn unanswered() -> ApiError {
+    ApiError::invalid(
         "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.",
     )
 }
 
 /// Returns the parts of a content; checks that each has one data field.
-fn parts(content: &Value, at: usize) -> Result<&[Value], Refusal> {
+fn parts(content: &Value, at: usize) -> Result<&[Value], ApiError> {
     let parts = match content.get("parts") {
         Some(Value::Array(parts)) if !parts.is_empty() => parts,
         _ => {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty.\n"
             )));
         }
@@ -132,16 +132,19 @@ fn parts(content: &Value, at: usize) -> Result<&[Value], Refusal> {
     for (index, part) in parts.iter().enumerate() {
         let fields = part.as_object();
         let keys = || fields.into_iter().flat_map(Map::keys);
-        let unknown =
-            keys().find(|key| !DATA.contains(&key.as_str()) && !BESIDE.contains(&key.as_str()));
+        let unknown = keys().find(|key| {
+            !DATA_FIELDS.contains(&key.as_str()) && !ADDITIONAL_FIELDS.contains(&key.as_str())
+        });
         if let Some(key) = unknown {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "Invalid JSON payload received. Unknown name \"{key}\" at 'contents[{at}].parts[{index}]': Cannot find field."
             )));
         }
-        let said = keys().filter(|key| DATA.contains(&key.as_str())).count();
+        let said = keys()
+            .filter(|key| DATA_FIELDS.contains(&key.as_str()))
+            .count();
         if said != 1 {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "* GenerateContentRequest.contents[{at}].parts[{index}].data: required oneof field 'data' must have one initialized field\n"
             )));
         }
@@ -150,7 +153,12 @@ fn parts(content: &Value, at: usize) -> Result<&[Value], Refusal> {
 }
 
 impl Contents {
-    fn of_user(&mut self, parts: &[Value], at: usize, calls: &[Call]) -> Result<(), Refusal> {
+    fn add_user_parts(
+        &mut self,
+        parts: &[Value],
+        at: usize,
+        calls: &[ToolCall],
+    ) -> Result<(), ApiError> {
         let (mut texts, mut results) = (Vec::new(), Vec::new());
         for (index, part) in parts.iter().enumerate() {
             if let Some(text) = part.get("text").and_then(Value::as_str) {
@@ -162,33 +170,33 @@ impl Contents {
                 results.push(result);
             } else if let Some(data) = part.get("inlineData").or_else(|| part.get("fileData")) {
                 if !data["mimeType"].is_string() && data.get("fileUri").is_none() {
-                    return Err(Refusal::invalid(format!(
+                    return Err(ApiError::invalid(format!(
                         "* GenerateContentRequest.contents[{at}].parts[{index}].inline_data: mime_type is missing\n"
                     )));
                 }
-                self.blocks.push(("image", String::new(), IMAGE));
+                self.blocks.push(("image", String::new(), IMAGE_TOKENS));
             }
         }
         if results.len() != calls.len() {
             return Err(unanswered());
         }
         if !results.is_empty() {
-            self.spoken.push(Spoken::Results(results));
+            self.dialogue_item.push(DialogueItem::Results(results));
         }
         if !texts.is_empty() {
-            self.spoken.push(Spoken::User(texts));
+            self.dialogue_item.push(DialogueItem::User(texts));
         }
         Ok(())
     }
 
-    fn of_model(&mut self, parts: &[Value], at: usize) -> Result<Vec<Call>, Refusal> {
+    fn add_model_parts(&mut self, parts: &[Value], at: usize) -> Result<Vec<ToolCall>, ApiError> {
         let mut calls = Vec::new();
         for (index, part) in parts.iter().enumerate() {
             if let Some(call) = part.get("functionCall").and_then(Value::as_object) {
                 let name = text_of(call, "name");
                 let arguments = call.get("args").cloned().unwrap_or_default();
                 if name.is_empty() || !(arguments.is_object() || arguments.is_null()) {
-                    return Err(Refusal::invalid(format!(
+                    return Err(ApiError::invalid(format!(
                         "Invalid value at 'contents[{at}].parts[{index}].function_call'"
                     )));
                 }
@@ -196,7 +204,7 @@ impl Contents {
                     "" => format!("{at}:{}", calls.len()),
                     id => id.to_owned(),
                 };
-                calls.push(Call {
+                calls.push(ToolCall {
                     id,
                     name: name.to_owned(),
                     arguments,
@@ -211,29 +219,29 @@ impl Contents {
                 }
             }
         }
-        self.spoken.push(Spoken::Model(calls.clone()));
+        self.dialogue_item.push(DialogueItem::Model(calls.clone()));
         Ok(calls)
     }
 }
 
 fn result(
     response: &Value,
-    calls: &[Call],
+    calls: &[ToolCall],
     number: usize,
     (at, index): (usize, usize),
-) -> Result<CallResult, Refusal> {
+) -> Result<ToolResult, ApiError> {
     let place = format!("contents[{at}].parts[{index}].function_response");
     let Some(fields) = response.as_object() else {
-        return Err(Refusal::invalid(format!("Invalid value at '{place}'")));
+        return Err(ApiError::invalid(format!("Invalid value at '{place}'")));
     };
     let name = text_of(fields, "name");
     if name.is_empty() {
-        return Err(Refusal::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "* GenerateContentRequest.{place}.name: Name cannot be empty.\n"
         )));
     }
     let Some(answer) = fields.get("response").and_then(Value::as_object) else {
-        return Err(Refusal::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "* GenerateContentRequest.{place}.response: required field is not set\n"
         )));
     };
@@ -243,7 +251,7 @@ fn result(
         id => calls.iter().find(|call| call.id == id),
     };
     let Some(call) = called.filter(|call| call.name == name) else {
-        return Err(Refusal::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "The function response `{name}` answers no function call of the turn before it."
         )));
     };
@@ -252,7 +260,7 @@ fn result(
         (None, Some(output)) => (plain(output), false),
         (None, None) => (Value::Object(answer.clone()).to_string(), false),
     };
-    Ok(CallResult {
+    Ok(ToolResult {
         call_id: call.id.clone(),
         text,
         is_error,
@@ -266,7 +274,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// Checks that, in the current turn, the first function call of each step has its signature.
-fn signed(contents: &[Value]) -> Result<(), Refusal> {
+fn signed(contents: &[Value]) -> Result<(), ApiError> {
     let is_said = |content: &Value| {
         let is_users = content.get("role").and_then(Value::as_str) != Some("model");
         let parts = content.get("parts").and_then(Value::as_array);
@@ -292,7 +300,7 @@ fn signed(contents: &[Value]) -> Result<(), Refusal> {
         match signed {
             None => {
                 let name = call["name"].as_str().unwrap_or_default();
-                return Err(Refusal::invalid(format!(
+                return Err(ApiError::invalid(format!(
                     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:{name}` , position {}. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
                     at + index + 1
                 )));
@@ -300,7 +308,7 @@ fn signed(contents: &[Value]) -> Result<(), Refusal> {
             Some(text) if NO_SIGNATURES.contains(&text) => {}
             Some(text) if text == signature(&signed_call(call)) => {}
             Some(_) => {
-                return Err(Refusal::invalid("Corrupted thought signature."));
+                return Err(ApiError::invalid("Corrupted thought signature."));
             }
         }
     }

@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value};
 
-use super::super::Refusal;
+use super::super::ApiError;
 use crate::facts::{self, OpenAiFacts};
 
 /// Refuses the parameters that `/v1/chat/completions` refuses for `model`.
-pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result<(), Refusal> {
+pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result<(), ApiError> {
     let Some(facts) = facts::openai(model) else {
         return Ok(());
     };
     if facts.chat == Some(false) {
         let message =
             "This model is only supported in v1/responses and not in v1/chat/completions.";
-        return Err(Refusal::invalid(message).param("model").status(404));
+        return Err(ApiError::invalid(message).param("model").status(404));
     }
-    let effort = set(request, "reasoning_effort").and_then(Value::as_str);
+    let effort = non_null(request, "reasoning_effort").and_then(Value::as_str);
     chat_effort(&facts, effort)?;
     let effort = effort.unwrap_or(&facts.default_effort);
     let tools = request.get("tools").and_then(Value::as_array);
@@ -30,13 +30,13 @@ pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result
             "Function tools with reasoning_effort are not supported for {model} in \
              /v1/chat/completions. {advice}"
         );
-        return Err(Refusal::invalid(message).param("reasoning_effort"));
+        return Err(ApiError::invalid(message).param("reasoning_effort"));
     }
     if facts.reasons && effort != "none" {
         chat_sampling(request, &facts)?;
     }
     for key in ["max_completion_tokens", "max_tokens"] {
-        let asked = set(request, key).and_then(Value::as_u64);
+        let asked = non_null(request, key).and_then(Value::as_u64);
         if let (Some(asked), Some(most)) = (asked, facts.max_output)
             && asked > most
         {
@@ -44,34 +44,37 @@ pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result
                 "{key} is too large: {asked}. This model supports at most {most} completion tokens, \
                  whereas you provided {asked}."
             );
-            return Err(Refusal::invalid(message).param(key).code("invalid_value"));
+            return Err(ApiError::invalid(message).param(key).code("invalid_value"));
         }
     }
-    common(request, &facts)
+    check_common(request, &facts)
 }
 
 /// Refuses the parameters that `/v1/responses` refuses for `model`.
-pub(in crate::wire) fn responses(request: &Map<String, Value>, model: &str) -> Result<(), Refusal> {
+pub(in crate::wire) fn responses(
+    request: &Map<String, Value>,
+    model: &str,
+) -> Result<(), ApiError> {
     let Some(facts) = facts::openai(model) else {
         return Ok(());
     };
     if facts.responses == Some(false) {
         let message =
             format!("The requested model '{model}' cannot be used with the Responses API.");
-        return Err(Refusal::invalid(message).param("model"));
+        return Err(ApiError::invalid(message).param("model"));
     }
     let reasoning = request.get("reasoning").and_then(Value::as_object);
-    let effort = reasoning.and_then(|reasoning| set(reasoning, "effort")?.as_str());
+    let effort = reasoning.and_then(|reasoning| non_null(reasoning, "effort")?.as_str());
     if !facts.reasons {
         for key in ["effort", "summary"] {
-            if reasoning.is_some_and(|reasoning| set(reasoning, key).is_some()) {
+            if reasoning.is_some_and(|reasoning| non_null(reasoning, key).is_some()) {
                 return Err(unsupported(&format!("reasoning.{key}")));
             }
         }
         let included = request.get("include").and_then(Value::as_array);
         if included.is_some_and(|all| all.iter().any(|one| one == "reasoning.encrypted_content")) {
             let message = "Encrypted content is not supported with this model.";
-            return Err(Refusal::invalid(message).param("include"));
+            return Err(ApiError::invalid(message).param("include"));
         }
     }
     if let (Some(effort), Some(efforts)) = (effort, &facts.efforts)
@@ -80,26 +83,26 @@ pub(in crate::wire) fn responses(request: &Map<String, Value>, model: &str) -> R
         let message = format!(
             "Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values \
              are: {}.",
-            listed(efforts)
+            format_list(efforts)
         );
-        return Err(Refusal::invalid(message)
+        return Err(ApiError::invalid(message)
             .param("reasoning.effort")
             .code("unsupported_value"));
     }
     if facts.reasons && effort.unwrap_or(&facts.default_effort) != "none" {
         for key in ["temperature", "top_p"] {
-            if set(request, key).is_some_and(|value| value.as_f64() != Some(1.0)) {
+            if non_null(request, key).is_some_and(|value| value.as_f64() != Some(1.0)) {
                 let message =
                     format!("Unsupported parameter: '{key}' is not supported with this model.");
-                return Err(Refusal::invalid(message).param(key));
+                return Err(ApiError::invalid(message).param(key));
             }
         }
-        if set(request, "top_logprobs").is_some_and(|count| count.as_u64() != Some(0)) {
+        if non_null(request, "top_logprobs").is_some_and(|count| count.as_u64() != Some(0)) {
             return Err(unsupported("top_logprobs"));
         }
     }
     let key = "max_output_tokens";
-    let asked = set(request, key).and_then(Value::as_u64);
+    let asked = non_null(request, key).and_then(Value::as_u64);
     if let (Some(asked), Some(most)) = (asked, facts.max_output)
         && asked > most
     {
@@ -107,29 +110,29 @@ pub(in crate::wire) fn responses(request: &Map<String, Value>, model: &str) -> R
             "Invalid '{key}': integer above maximum value. Expected a value <= {most}, but got {asked} \
              instead."
         );
-        return Err(Refusal::invalid(message)
+        return Err(ApiError::invalid(message)
             .param(key)
             .code("integer_above_max_value"));
     }
-    common(request, &facts)
+    check_common(request, &facts)
 }
 
-fn chat_effort(facts: &OpenAiFacts, effort: Option<&str>) -> Result<(), Refusal> {
+fn chat_effort(facts: &OpenAiFacts, effort: Option<&str>) -> Result<(), ApiError> {
     let Some(effort) = effort else {
         return Ok(());
     };
     if !facts.reasons {
         let message = "Unrecognized request argument supplied: reasoning_effort";
-        return Err(Refusal::invalid(message));
+        return Err(ApiError::invalid(message));
     }
     match &facts.efforts {
         Some(efforts) if !efforts.iter().any(|known| known == effort) => {
             let message = format!(
                 "Unsupported value: 'reasoning_effort' does not support '{effort}' with this model. \
                  Supported values are: {}.",
-                listed(efforts)
+                format_list(efforts)
             );
-            Err(Refusal::invalid(message)
+            Err(ApiError::invalid(message)
                 .param("reasoning_effort")
                 .code("unsupported_value"))
         }
@@ -138,9 +141,9 @@ fn chat_effort(facts: &OpenAiFacts, effort: Option<&str>) -> Result<(), Refusal>
 }
 
 /// Refuses sampling parameters, which a model does not accept while it reasons.
-fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), Refusal> {
+fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), ApiError> {
     for key in ["temperature", "top_p"] {
-        let Some(value) = set(request, key).filter(|value| value.as_f64() != Some(1.0)) else {
+        let Some(value) = non_null(request, key).filter(|value| value.as_f64() != Some(1.0)) else {
             continue;
         };
         if facts.is_o_series {
@@ -150,7 +153,7 @@ fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<()
             "Unsupported value: '{key}' does not support {value} with this model. Only the default (1) \
              value is supported."
         );
-        return Err(Refusal::invalid(message)
+        return Err(ApiError::invalid(message)
             .param(key)
             .code("unsupported_value"));
     }
@@ -165,41 +168,41 @@ fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<()
     ];
     match keys
         .iter()
-        .find(|key| set(request, key).is_some_and(|value| !is_default(value)))
+        .find(|key| non_null(request, key).is_some_and(|value| !is_default(value)))
     {
         Some(key) => Err(unsupported(key)),
         None => Ok(()),
     }
 }
 
-fn common(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), Refusal> {
-    if !facts.parallel_tool_calls && set(request, "parallel_tool_calls").is_some() {
+fn check_common(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), ApiError> {
+    if !facts.parallel_tool_calls && non_null(request, "parallel_tool_calls").is_some() {
         return Err(unsupported("parallel_tool_calls"));
     }
     if !facts.streams && request.get("stream") == Some(&Value::Bool(true)) {
         let message = "Unsupported value: 'stream' does not support true with this model. Supported \
                        values are: false.";
-        return Err(Refusal::invalid(message)
+        return Err(ApiError::invalid(message)
             .param("stream")
             .code("unsupported_value"));
     }
     Ok(())
 }
 
-fn unsupported(param: &str) -> Refusal {
+fn unsupported(param: &str) -> ApiError {
     let message = format!("Unsupported parameter: '{param}' is not supported with this model.");
-    Refusal::invalid(message)
+    ApiError::invalid(message)
         .param(param)
         .code("unsupported_parameter")
 }
 
 /// Returns the value of a parameter that is not null.
-fn set<'a>(request: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+fn non_null<'a>(request: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     request.get(key).filter(|value| !value.is_null())
 }
 
 /// Formats a list of values: `'low'`, `'low' and 'high'`, `'low', 'medium', and 'high'`.
-pub(in crate::wire) fn listed(values: &[String]) -> String {
+pub(in crate::wire) fn format_list(values: &[String]) -> String {
     let quoted: Vec<String> = values.iter().map(|value| format!("'{value}'")).collect();
     match quoted.as_slice() {
         [first, second] => format!("{first} and {second}"),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::super::{Refusal, event};
+use super::super::{ApiError, event};
 use crate::answer::pieces;
 
 /// Events with consecutive numbers.
@@ -21,7 +21,7 @@ impl Events {
 }
 
 /// Returns the events of a finished `response`.
-pub(super) fn of(response: &Value) -> Vec<Bytes> {
+pub(super) fn events_of_response(response: &Value) -> Vec<Bytes> {
     let mut events = Events::default();
     let mut begun = response.clone();
     begun["status"] = json!("in_progress");
@@ -127,7 +127,7 @@ fn call(events: &mut Events, at: usize, item: &Value) {
 }
 
 /// Renders an error within a stream.
-pub(in super::super) fn error_event(refusal: &Refusal, at: usize) -> Bytes {
+pub(in super::super) fn error_event(refusal: &ApiError, at: usize) -> Bytes {
     let data = json!({
         "type": "error",
         "sequence_number": at,

@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::super::openai::{self, Part, Speaker};
-use super::super::{Refusal, other_fields, text_of};
-use super::items::Known;
+use super::super::{ApiError, other_fields, text_of};
+use super::items::NamespaceItems;
 use crate::accounting::openai::Block;
 use crate::accounting::{Content, OpenAiModel};
-use crate::dialogue::{Call, CallResult, Spoken};
+use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
 use crate::ids;
 
 /// A validated item.
 pub(super) struct Item {
-    pub(super) spoken: Option<Spoken>,
+    pub(super) dialogue_item: Option<DialogueItem>,
     pub(super) part: Option<Part>,
     id: Option<String>,
     kind: Kind,
@@ -24,13 +24,13 @@ pub(super) struct Item {
 enum Kind {
     Message,
     Reasoning,
-    Call(String),
+    ToolCall(String),
     Output(String),
     Other,
 }
 
 /// Types of items that are accepted unchecked.
-const OTHERS: [&str; 22] = [
+const UNCHECKED_TYPES: [&str; 22] = [
     "file_search_call",
     "web_search_call",
     "computer_call",
@@ -59,15 +59,15 @@ const OTHERS: [&str; 22] = [
 /// true if the request continues a stored response.
 pub(super) fn given(
     request: &Map<String, Value>,
-    known: Known<'_>,
+    known: NamespaceItems<'_>,
     continues: bool,
-) -> Result<Vec<Value>, Refusal> {
+) -> Result<Vec<Value>, ApiError> {
     match request.get("input") {
         None | Some(Value::Null) if continues => Ok(Vec::new()),
         None | Some(Value::Null) => {
             let message = "Missing required parameter: one of 'input', 'previous_response_id', \
                            'prompt' or 'conversation' must be provided.";
-            Err(Refusal::invalid(message).code("missing_required_parameter"))
+            Err(ApiError::invalid(message).code("missing_required_parameter"))
         }
         Some(Value::String(text)) => Ok(vec![json!({"role": "user", "content": text})]),
         Some(Value::Array(items)) if items.is_empty() && !continues => {
@@ -79,7 +79,7 @@ pub(super) fn given(
 }
 
 /// Returns an item, or the stored item that it refers to.
-fn resolved(item: &Value, known: Known<'_>) -> Result<Value, Refusal> {
+fn resolved(item: &Value, known: NamespaceItems<'_>) -> Result<Value, ApiError> {
     let is_reference = item
         .as_object()
         .is_some_and(|fields| match fields.get("type") {
@@ -98,26 +98,31 @@ pub(super) fn read(
     history: &[Value],
     given: &[Value],
     rules: &OpenAiModel,
-    known: Known<'_>,
-) -> Result<Vec<Item>, Refusal> {
+    known: NamespaceItems<'_>,
+) -> Result<Vec<Item>, ApiError> {
     let places = (0..history.len()).chain(0..given.len());
     let items: Vec<Item> = places
         .zip(history.iter().chain(given))
-        .map(|(at, item)| one(at, item, rules, known))
+        .map(|(at, item)| read_item(at, item, rules, known))
         .collect::<Result<_, _>>()?;
     let ids = items.iter().filter_map(|item| item.id.as_deref());
-    if let Some(id) = super::super::check::repeated(ids) {
+    if let Some(id) = super::super::check::first_duplicate(ids) {
         let message = format!(
             "Duplicate item found with id {id}. Remove duplicate items from your input and try again."
         );
-        return Err(Refusal::invalid(message).param("input"));
+        return Err(ApiError::invalid(message).param("input"));
     }
-    pairs(&items)?;
+    check_tool_pairs(&items)?;
     reasoning(&items, known)?;
     Ok(items)
 }
 
-fn one(at: usize, item: &Value, rules: &OpenAiModel, known: Known<'_>) -> Result<Item, Refusal> {
+fn read_item(
+    at: usize,
+    item: &Value,
+    rules: &OpenAiModel,
+    known: NamespaceItems<'_>,
+) -> Result<Item, ApiError> {
     let param = format!("input[{at}]");
     let Some(fields) = item.as_object() else {
         return Err(openai::wrong_type(param, "an object", item));
@@ -132,8 +137,8 @@ fn one(at: usize, item: &Value, rules: &OpenAiModel, known: Known<'_>) -> Result
         "function_call" | "custom_tool_call" => call(&param, kind, fields),
         "function_call_output" | "custom_tool_call_output" => output(&param, fields, rules),
         "reasoning" => thought(&param, fields, known),
-        other if OTHERS.contains(&other) => Ok(Item {
-            spoken: None,
+        other if UNCHECKED_TYPES.contains(&other) => Ok(Item {
+            dialogue_item: None,
             part: Some(Part {
                 speaker: Speaker::Model,
                 blocks: vec![block(other, fields, item.to_string())],
@@ -166,7 +171,7 @@ fn block(kind: &str, fields: &Map<String, Value>, text: String) -> Block {
 }
 
 /// Returns the id of an item, which must begin with the prefix of its type.
-fn id(param: &str, fields: &Map<String, Value>, prefix: &str) -> Result<Option<String>, Refusal> {
+fn id(param: &str, fields: &Map<String, Value>, prefix: &str) -> Result<Option<String>, ApiError> {
     match fields.get("id") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(id)) if id.starts_with(prefix) => Ok(Some(id.clone())),
@@ -174,13 +179,19 @@ fn id(param: &str, fields: &Map<String, Value>, prefix: &str) -> Result<Option<S
             let param = format!("{param}.id");
             let message =
                 format!("Invalid '{param}': '{id}'. Expected an ID that begins with '{prefix}'.");
-            Err(Refusal::invalid(message).param(param).code("invalid_value"))
+            Err(ApiError::invalid(message)
+                .param(param)
+                .code("invalid_value"))
         }
         Some(other) => Err(openai::wrong_type(format!("{param}.id"), "a string", other)),
     }
 }
 
-fn message(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Result<Item, Refusal> {
+fn message(
+    param: &str,
+    fields: &Map<String, Value>,
+    rules: &OpenAiModel,
+) -> Result<Item, ApiError> {
     let role = match fields.get("role") {
         Some(Value::String(role)) => role.as_str(),
         Some(other) => {
@@ -233,15 +244,15 @@ fn message(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Res
         None => return Err(openai::missing(content)),
     };
     let texts = blocks.iter().map(|block| block.content.text.clone());
-    let spoken = match speaker {
-        Speaker::User => Some(Spoken::User(
+    let dialogue_item = match speaker {
+        Speaker::User => Some(DialogueItem::User(
             texts.filter(|text| !text.is_empty()).collect(),
         )),
-        Speaker::Model => Some(Spoken::Model(Vec::new())),
+        Speaker::Model => Some(DialogueItem::Model(Vec::new())),
         _ => None,
     };
     Ok(Item {
-        spoken,
+        dialogue_item,
         part: Some(Part { speaker, blocks }),
         id,
         kind: Kind::Message,
@@ -261,8 +272,8 @@ fn parts_of(
     frame: &str,
     parts: &[Value],
     rules: &OpenAiModel,
-) -> Result<Vec<Block>, Refusal> {
-    let one = |(at, part): (usize, &Value)| {
+) -> Result<Vec<Block>, ApiError> {
+    let read_item = |(at, part): (usize, &Value)| {
         let param = format!("{param}[{at}]");
         let Some(fields) = part.as_object() else {
             return Err(openai::wrong_type(param, "an object", part));
@@ -286,10 +297,10 @@ fn parts_of(
             end: None,
         })
     };
-    parts.iter().enumerate().map(one).collect()
+    parts.iter().enumerate().map(read_item).collect()
 }
 
-fn call(param: &str, kind: &str, fields: &Map<String, Value>) -> Result<Item, Refusal> {
+fn call(param: &str, kind: &str, fields: &Map<String, Value>) -> Result<Item, ApiError> {
     let (prefix, key) = match kind {
         "function_call" => ("fc", "arguments"),
         _ => ("ctc", "input"),
@@ -308,24 +319,24 @@ fn call(param: &str, kind: &str, fields: &Map<String, Value>) -> Result<Item, Re
         }
         None => return Err(openai::missing(format!("{param}.{key}"))),
     };
-    let spoken = Call {
+    let dialogue_item = ToolCall {
         id: call_id.clone(),
         name: name.clone(),
         arguments: serde_json::from_str(arguments)
             .unwrap_or_else(|_| Value::from(arguments.as_str())),
     };
     Ok(Item {
-        spoken: Some(Spoken::Model(vec![spoken])),
+        dialogue_item: Some(DialogueItem::Model(vec![dialogue_item])),
         part: Some(Part {
             speaker: Speaker::Model,
             blocks: vec![block(kind, fields, format!("{name} {arguments}"))],
         }),
         id,
-        kind: Kind::Call(call_id),
+        kind: Kind::ToolCall(call_id),
     })
 }
 
-fn call_id(param: &str, fields: &Map<String, Value>) -> Result<String, Refusal> {
+fn call_id(param: &str, fields: &Map<String, Value>) -> Result<String, ApiError> {
     let param = format!("{param}.call_id");
     match fields.get("call_id") {
         Some(Value::String(id)) if id.is_empty() => {
@@ -333,7 +344,7 @@ fn call_id(param: &str, fields: &Map<String, Value>) -> Result<String, Refusal> 
                 "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an \
                  empty string instead."
             );
-            Err(Refusal::invalid(message).param(param).code("empty_string"))
+            Err(ApiError::invalid(message).param(param).code("empty_string"))
         }
         Some(Value::String(id)) if id.len() > 64 => Err(openai::too_long(param, 64, id.len())),
         Some(Value::String(id)) => Ok(id.clone()),
@@ -342,7 +353,7 @@ fn call_id(param: &str, fields: &Map<String, Value>) -> Result<String, Refusal> 
     }
 }
 
-fn output(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Result<Item, Refusal> {
+fn output(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Result<Item, ApiError> {
     let call_id = call_id(param, fields)?;
     let frame = format!("output|{call_id}");
     let blocks = match fields.get("output") {
@@ -368,13 +379,13 @@ fn output(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Resu
         .iter()
         .map(|block| block.content.text.as_str())
         .collect();
-    let result = CallResult {
+    let result = ToolResult {
         call_id: call_id.clone(),
         text: texts.join("\n"),
         is_error: false,
     };
     Ok(Item {
-        spoken: Some(Spoken::Results(vec![result])),
+        dialogue_item: Some(DialogueItem::Results(vec![result])),
         part: Some(Part {
             speaker: Speaker::Tool,
             blocks,
@@ -384,7 +395,11 @@ fn output(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Resu
     })
 }
 
-fn thought(param: &str, fields: &Map<String, Value>, known: Known<'_>) -> Result<Item, Refusal> {
+fn thought(
+    param: &str,
+    fields: &Map<String, Value>,
+    known: NamespaceItems<'_>,
+) -> Result<Item, ApiError> {
     let id = id(param, fields, "rs")?;
     if !fields.get("summary").is_some_and(Value::is_array) {
         return Err(openai::missing(format!("{param}.summary")));
@@ -396,7 +411,7 @@ fn thought(param: &str, fields: &Map<String, Value>, known: Known<'_>) -> Result
                  could not be decrypted or parsed.",
                 id.as_deref().unwrap_or("(without id)")
             );
-            return Err(Refusal::invalid(message).code("invalid_encrypted_content"));
+            return Err(ApiError::invalid(message).code("invalid_encrypted_content"));
         }
         Some(Value::String(_)) => {}
         // Without its content, the item must be stored by the provider.
@@ -408,7 +423,7 @@ fn thought(param: &str, fields: &Map<String, Value>, known: Known<'_>) -> Result
     }
     let summary = fields.get("summary").map(Value::to_string);
     Ok(Item {
-        spoken: Some(Spoken::Model(Vec::new())),
+        dialogue_item: Some(DialogueItem::Model(Vec::new())),
         part: Some(Part {
             speaker: Speaker::Model,
             blocks: vec![block("reasoning", fields, summary.unwrap_or_default())],
@@ -418,21 +433,21 @@ fn thought(param: &str, fields: &Map<String, Value>, known: Known<'_>) -> Result
     })
 }
 
-fn not_found(id: &str) -> Refusal {
+fn not_found(id: &str) -> ApiError {
     let message = format!(
         "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again \
          with `store` set to true, or remove this item from your input."
     );
-    Refusal::invalid(message).status(404).param("input")
+    ApiError::invalid(message).status(404).param("input")
 }
 
 /// Checks that every call has an output later in the input, and every output a call before it.
-fn pairs(items: &[Item]) -> Result<(), Refusal> {
+fn check_tool_pairs(items: &[Item]) -> Result<(), ApiError> {
     let mut open: Vec<&str> = Vec::new();
     let mut answered: HashSet<&str> = HashSet::new();
     for item in items {
         match &item.kind {
-            Kind::Call(id) => open.push(id),
+            Kind::ToolCall(id) => open.push(id),
             Kind::Output(id) => match open.iter().position(|call| call == id) {
                 Some(found) => {
                     open.remove(found);
@@ -440,12 +455,12 @@ fn pairs(items: &[Item]) -> Result<(), Refusal> {
                 }
                 None if answered.contains(id.as_str()) => {
                     let message = format!("Duplicate output for function call {id}.");
-                    return Err(Refusal::invalid(message).param("input"));
+                    return Err(ApiError::invalid(message).param("input"));
                 }
                 None => {
                     let message =
                         format!("No tool call found for function call output with call_id {id}.");
-                    return Err(Refusal::invalid(message).param("input"));
+                    return Err(ApiError::invalid(message).param("input"));
                 }
             },
             Kind::Message | Kind::Reasoning | Kind::Other => {}
@@ -454,28 +469,28 @@ fn pairs(items: &[Item]) -> Result<(), Refusal> {
     match open.first() {
         Some(id) => {
             let message = format!("No tool output found for function call {id}.");
-            Err(Refusal::invalid(message).param("input"))
+            Err(ApiError::invalid(message).param("input"))
         }
         None => Ok(()),
     }
 }
 
 /// Checks that a reasoning item and the item that it led to stay together.
-fn reasoning(items: &[Item], known: Known<'_>) -> Result<(), Refusal> {
+fn reasoning(items: &[Item], known: NamespaceItems<'_>) -> Result<(), ApiError> {
     for (at, item) in items.iter().enumerate() {
         let is_followed = items.get(at + 1).is_some_and(|next| match next.kind {
             Kind::Message => {
                 let part = next.part.as_ref();
                 part.is_some_and(|part| part.speaker == Speaker::Model)
             }
-            Kind::Call(_) | Kind::Other | Kind::Reasoning => true,
+            Kind::ToolCall(_) | Kind::Other | Kind::Reasoning => true,
             Kind::Output(_) => false,
         });
         if let (Kind::Reasoning, Some(id), false) = (&item.kind, &item.id, is_followed) {
             let message = format!(
                 "Item '{id}' of type 'reasoning' was provided without its required following item."
             );
-            return Err(Refusal::invalid(message).param("input"));
+            return Err(ApiError::invalid(message).param("input"));
         }
         let needed = item.id.as_deref().and_then(|id| known.reasoning_of(id));
         let before = items[..at].iter().rev();
@@ -485,14 +500,14 @@ fn reasoning(items: &[Item], known: Known<'_>) -> Result<(), Refusal> {
         {
             let id = item.id.as_deref().unwrap_or_default();
             let kind = match item.kind {
-                Kind::Call(_) => "function_call",
+                Kind::ToolCall(_) => "function_call",
                 _ => "message",
             };
             let message = format!(
                 "Item '{id}' of type '{kind}' was provided without its required 'reasoning' item: \
                  '{needed}'."
             );
-            return Err(Refusal::invalid(message).param("input"));
+            return Err(ApiError::invalid(message).param("input"));
         }
     }
     Ok(())

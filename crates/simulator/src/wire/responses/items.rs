@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use cachalot_core::Digest;
 
-use super::Form;
+use super::ResponseParameters;
 
 /// Maximum number of stored responses; the oldest are evicted first.
-const MOST: usize = 10_000;
+const MAX_RESPONSES: usize = 10_000;
 
 /// Id with the namespace of the key to which it belongs.
 type Id = (Digest, String);
 
 /// Stored responses and items by id. Items that follow a reasoning item are linked to it, stored or not.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Items {
-    responses: HashMap<Id, Stored>,
+pub(crate) struct StoredItems {
+    responses: HashMap<Id, StoredResponse>,
     /// Items of stored responses.
     items: HashMap<Id, Value>,
     /// Ids of the stored responses, oldest first.
@@ -27,7 +27,7 @@ pub(crate) struct Items {
 }
 
 #[derive(Debug, Clone)]
-struct Stored {
+struct StoredResponse {
     /// The response that it continues.
     previous: Option<String>,
     /// The items of its own request.
@@ -37,28 +37,33 @@ struct Stored {
 
 /// The items that one namespace can access.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
-    items: &'a Items,
+pub(super) struct NamespaceItems<'a> {
+    items: &'a StoredItems,
     namespace: Digest,
 }
 
-impl Items {
-    pub(super) fn of(&self, namespace: Digest) -> Known<'_> {
-        Known {
+impl StoredItems {
+    pub(super) fn in_namespace(&self, namespace: Digest) -> NamespaceItems<'_> {
+        NamespaceItems {
             items: self,
             namespace,
         }
     }
 
     /// Remembers which items follow reasoning and, if the request asks to store it, the response.
-    pub(crate) fn remember(&mut self, namespace: Digest, form: &Form, response: &Value) {
+    pub(crate) fn remember(
+        &mut self,
+        namespace: Digest,
+        response_parameters: &ResponseParameters,
+        response: &Value,
+    ) {
         let output = response.get("output").and_then(Value::as_array);
         let mut reasoning = None;
         for item in output.into_iter().flatten() {
             let Some(id) = item.get("id").and_then(Value::as_str) else {
                 continue;
             };
-            if form.is_stored {
+            if response_parameters.is_stored {
                 let id = (namespace, id.to_owned());
                 self.items.insert(id, item.clone());
             }
@@ -69,20 +74,20 @@ impl Items {
             }
         }
         let id = response.get("id").and_then(Value::as_str);
-        if let Some(id) = id.filter(|_| form.is_stored) {
-            self.store((namespace, id.to_owned()), form, response);
+        if let Some(id) = id.filter(|_| response_parameters.is_stored) {
+            self.store((namespace, id.to_owned()), response_parameters, response);
         }
     }
 
-    fn store(&mut self, id: Id, form: &Form, response: &Value) {
-        let stored = Stored {
-            previous: form.previous.clone(),
-            input: form.input.clone(),
+    fn store(&mut self, id: Id, response_parameters: &ResponseParameters, response: &Value) {
+        let stored = StoredResponse {
+            previous: response_parameters.previous.clone(),
+            input: response_parameters.input.clone(),
             response: response.clone(),
         };
         self.responses.insert(id.clone(), stored);
         self.order.push_back(id);
-        if self.order.len() > MOST
+        if self.order.len() > MAX_RESPONSES
             && let Some((namespace, oldest)) = self.order.pop_front()
         {
             self.forget(namespace, &oldest);
@@ -109,14 +114,14 @@ impl Items {
     }
 }
 
-impl Stored {
+impl StoredResponse {
     fn output(&self) -> impl DoubleEndedIterator<Item = &Value> {
         let output = self.response.get("output").and_then(Value::as_array);
         output.into_iter().flatten()
     }
 }
 
-impl Known<'_> {
+impl NamespaceItems<'_> {
     pub(super) fn item(&self, id: &str) -> Option<&Value> {
         self.items.items.get(&(self.namespace, id.to_owned()))
     }

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::commit::{Before, Change, commit};
-use super::opening::missing;
+use super::commit::{FileChange, FileSnapshot, commit};
+use super::open_path::missing;
 use super::patch::apply::apply;
 use super::patch::{Action, Hunk, Patch, Section};
-use super::{counted, original, typed, writer, writing};
-use crate::blocking::{Abandoned, blocking};
-use crate::tool::{About, Arguments, Context, Output, Tool};
-use crate::workspace::{Place, Workspace};
+use super::{format_count, parse_arguments, snapshot, writer, writing};
+use crate::run_blocking::{AbandonFlag, run_blocking};
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use crate::workspace::{ResolvedPath, Workspace};
 
 const DESCRIPTION: &str = "\
 Changes, adds, moves and deletes several files at once: all of it, or nothing if a part does not fit. \
@@ -37,11 +37,11 @@ that come with `+`; give about three lines of context before and after. The old 
 in the file, or `@@` names the line behind which they are.";
 
 pub(super) struct ApplyPatch {
-    about: About,
+    metadata: ToolMetadata,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct ApplyPatchArguments {
     patch: String,
 }
 
@@ -60,18 +60,18 @@ impl ApplyPatch {
             "additionalProperties": false,
         });
         Self {
-            about: writer("apply_patch", DESCRIPTION, parameters),
+            metadata: writer("apply_patch", DESCRIPTION, parameters),
         }
     }
 }
 
 #[async_trait]
 impl Tool for ApplyPatch {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let text = arguments.get("patch").and_then(|patch| patch.as_str());
         // A text that is not a patch now will not be one when it runs.
         let Ok(patch) = Patch::parse(text.unwrap_or_default()) else {
@@ -81,28 +81,28 @@ impl Tool for ApplyPatch {
             .sections
             .iter()
             .flat_map(paths)
-            .map(|path| context.workspace.place(path))
+            .map(|path| context.workspace.resolved(path))
             .collect();
         writing(places.iter().map(Result::as_ref))
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
         let text = arguments.get("patch").and_then(|patch| patch.as_str());
         match Patch::parse(text.unwrap_or_default()) {
-            Ok(patch) => Touches::writing(patch.sections.iter().flat_map(paths)),
+            Ok(patch) => ResourceAccess::writing(patch.sections.iter().flat_map(paths)),
             // The call changes nothing, and returns an error.
-            Err(_) => Touches::default(),
+            Err(_) => ResourceAccess::default(),
         }
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
-        let asked: Asked = match typed(arguments) {
-            Ok(asked) => asked,
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+        let requested: ApplyPatchArguments = match parse_arguments(arguments) {
+            Ok(requested) => requested,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| {
-            patch(&asked, &context.workspace, abandoned).unwrap_or_else(|failed| {
+        run_blocking(move |abandoned| {
+            patch(&requested, &context.workspace, abandoned).unwrap_or_else(|failed| {
                 let mut failed = failed;
                 if let Some(cachalot_model::Block::Text { text, .. }) = failed.content.first_mut() {
                     text.insert_str(0, "nothing was changed: ");
@@ -116,19 +116,24 @@ impl Tool for ApplyPatch {
 
 /// Returns the paths that a section changes: the file, and the target of a move.
 fn paths(section: &Section) -> impl Iterator<Item = &str> {
-    std::iter::once(section.path.as_str()).chain(moves_to(section))
+    std::iter::once(section.path.as_str()).chain(move_target(section))
 }
 
-fn moves_to(section: &Section) -> Option<&str> {
+fn move_target(section: &Section) -> Option<&str> {
     match &section.action {
         Action::Update { move_to, .. } => move_to.as_deref(),
         Action::Add(_) | Action::Delete => None,
     }
 }
 
-fn patch(asked: &Asked, workspace: &Workspace, abandoned: &Abandoned) -> Result<Output, Output> {
-    let patch = Patch::parse(&asked.patch).map_err(|wrong| Output::error(wrong.to_string()))?;
-    let mut plan = Plan {
+fn patch(
+    requested: &ApplyPatchArguments,
+    workspace: &Workspace,
+    abandoned: &AbandonFlag,
+) -> Result<ToolOutput, ToolOutput> {
+    let patch =
+        Patch::parse(&requested.patch).map_err(|wrong| ToolOutput::error(wrong.to_string()))?;
+    let mut plan = PatchPlan {
         workspace,
         files: Vec::new(),
         places: HashMap::new(),
@@ -139,28 +144,28 @@ fn patch(asked: &Asked, workspace: &Workspace, abandoned: &Abandoned) -> Result<
         said.push('\n');
     }
     plan.check_directories()?;
-    commit(workspace, &plan.changes(), abandoned).map_err(Output::error)?;
-    Ok(Output::text(said))
+    commit(workspace, &plan.changes(), abandoned).map_err(ToolOutput::error)?;
+    Ok(ToolOutput::text(said))
 }
 
 /// The planned content of the files, in memory: a section sees the changes of those before it.
-struct Plan<'a> {
+struct PatchPlan<'a> {
     workspace: &'a Workspace,
-    files: Vec<Planned>,
+    files: Vec<PlannedFile>,
     places: HashMap<PathBuf, usize>,
 }
 
-struct Planned {
-    place: Place,
-    before: Option<Before>,
+struct PlannedFile {
+    resolved: ResolvedPath,
+    before: Option<FileSnapshot>,
     now: Option<Vec<u8>>,
     /// The permissions of the source of a moved file.
     mode: Option<u32>,
 }
 
-impl Plan<'_> {
+impl PatchPlan<'_> {
     /// Plans a section; returns a description of it.
-    fn take(&mut self, section: &Section) -> Result<String, Output> {
+    fn take(&mut self, section: &Section) -> Result<String, ToolOutput> {
         let path = &section.path;
         let file = self.file(path)?;
         match &section.action {
@@ -175,43 +180,46 @@ impl Plan<'_> {
     }
 
     /// Returns the index of the file at a path, with its content as planned so far.
-    fn file(&mut self, path: &str) -> Result<usize, Output> {
-        let place = self.workspace.place(path)?;
-        if let Some(index) = self.places.get(&place.real) {
+    fn file(&mut self, path: &str) -> Result<usize, ToolOutput> {
+        let resolved = self.workspace.resolved(path)?;
+        if let Some(index) = self.places.get(&resolved.real) {
             return Ok(*index);
         }
-        let before = original::read_if_there(&place, path)?;
+        let before = snapshot::read_if_exists(&resolved, path)?;
         let index = self.files.len();
-        self.places.insert(place.real.clone(), index);
-        self.files.push(Planned {
+        self.places.insert(resolved.real.clone(), index);
+        self.files.push(PlannedFile {
             now: before.as_ref().map(|before| before.bytes.to_vec()),
             before,
-            place,
+            resolved,
             mode: None,
         });
         Ok(index)
     }
 
-    fn existing(&self, file: usize, path: &str) -> Result<&[u8], Output> {
+    fn existing(&self, file: usize, path: &str) -> Result<&[u8], ToolOutput> {
         let planned = &self.files[file];
         match &planned.now {
             Some(bytes) => Ok(bytes),
-            None if planned.before.is_some() => Err(Output::error(format!(
+            None if planned.before.is_some() => Err(ToolOutput::error(format!(
                 "`{path}` is deleted or moved away earlier in this patch"
             ))),
-            None => Err(missing(self.workspace, &planned.place, path)),
+            None => Err(missing(self.workspace, &planned.resolved, path)),
         }
     }
 
-    fn add(&mut self, file: usize, path: &str, lines: &[String]) -> Result<String, Output> {
+    fn add(&mut self, file: usize, path: &str, lines: &[String]) -> Result<String, ToolOutput> {
         if self.files[file].now.is_some() {
-            return Err(Output::error(format!(
+            return Err(ToolOutput::error(format!(
                 "`{path}` exists already; change it with `*** Update File:`, or delete it first"
             )));
         }
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         self.files[file].now = Some(text.into_bytes());
-        Ok(format!("added `{path}` ({})", counted(lines.len(), "line")))
+        Ok(format!(
+            "added `{path}` ({})",
+            format_count(lines.len(), "line")
+        ))
     }
 
     fn update(
@@ -220,9 +228,9 @@ impl Plan<'_> {
         path: &str,
         hunks: &[Hunk],
         move_to: Option<&str>,
-    ) -> Result<String, Output> {
+    ) -> Result<String, ToolOutput> {
         let applied = apply(hunks, self.existing(file, path)?)
-            .map_err(|reason| Output::error(format!("`{path}`: {reason}")))?;
+            .map_err(|reason| ToolOutput::error(format!("`{path}`: {reason}")))?;
         let places: Vec<String> = applied.places.iter().map(ToString::to_string).collect();
         let changed = match places.as_slice() {
             [] => String::new(),
@@ -240,7 +248,7 @@ impl Plan<'_> {
         };
         let moved = self.file(target)?;
         if moved != file && self.files[moved].now.is_some() {
-            return Err(Output::error(format!(
+            return Err(ToolOutput::error(format!(
                 "`{path}` cannot be moved: `{target}` exists already"
             )));
         }
@@ -255,15 +263,15 @@ impl Plan<'_> {
     }
 
     /// Fails if a planned file is at a path that another one needs as a directory.
-    fn check_directories(&self) -> Result<(), Output> {
+    fn check_directories(&self) -> Result<(), ToolOutput> {
         for file in self.files.iter().filter(|file| file.now.is_some()) {
-            let above = file.place.real.ancestors().skip(1);
+            let above = file.resolved.real.ancestors().skip(1);
             for index in above.filter_map(|directory| self.places.get(directory)) {
                 if self.files[*index].now.is_some() {
-                    return Err(Output::error(format!(
+                    return Err(ToolOutput::error(format!(
                         "`{}` cannot be: `{}` is a file in this patch",
-                        self.workspace.shown(&file.place.real),
-                        self.workspace.shown(&self.files[*index].place.real)
+                        self.workspace.shown(&file.resolved.real),
+                        self.workspace.shown(&self.files[*index].resolved.real)
                     )));
                 }
             }
@@ -272,13 +280,13 @@ impl Plan<'_> {
     }
 
     /// Returns the resulting changes: writes first, then deletions.
-    fn changes(&self) -> Vec<Change<'_>> {
-        let mut changes: Vec<Change<'_>> = self
+    fn changes(&self) -> Vec<FileChange<'_>> {
+        let mut changes: Vec<FileChange<'_>> = self
             .files
             .iter()
             .filter(|file| file.now.as_deref() != file.before.as_ref().map(|b| &b.bytes[..]))
-            .map(|file| Change {
-                place: &file.place,
+            .map(|file| FileChange {
+                resolved: &file.resolved,
                 before: file.before.as_ref(),
                 after: file.now.as_deref(),
                 mode: file.mode,

@@ -13,23 +13,23 @@ use bytes::Bytes;
 use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use crate::blocking::Abandoned;
-use crate::workspace::{Directory, Place, Stamp, Workspace};
+use crate::run_blocking::AbandonFlag;
+use crate::workspace::{Directory, FileStamp, ResolvedPath, Workspace};
 
 /// The state of a file before the change.
 #[derive(Debug, Clone)]
-pub(super) struct Before {
-    pub(super) stamp: Stamp,
+pub(super) struct FileSnapshot {
+    pub(super) stamp: FileStamp,
     pub(super) bytes: Bytes,
     /// The permissions.
     pub(super) mode: u32,
 }
 
 /// A change of one file.
-pub(super) struct Change<'a> {
-    pub(super) place: &'a Place,
+pub(super) struct FileChange<'a> {
+    pub(super) resolved: &'a ResolvedPath,
     /// The previous state; the file must not have changed since.
-    pub(super) before: Option<&'a Before>,
+    pub(super) before: Option<&'a FileSnapshot>,
     /// The new content; `None` deletes the file.
     pub(super) after: Option<&'a [u8]>,
     /// The new permissions; by default those of the old file, or those of new files.
@@ -40,8 +40,8 @@ pub(super) struct Change<'a> {
 /// failed rollback.
 pub(super) fn commit(
     workspace: &Workspace,
-    changes: &[Change<'_>],
-    abandoned: &Abandoned,
+    changes: &[FileChange<'_>],
+    abandoned: &AbandonFlag,
 ) -> Result<(), String> {
     let mut made = Vec::new();
     let result = stage_all(workspace, changes, &mut made).and_then(|mut staged| {
@@ -61,14 +61,14 @@ pub(super) fn commit(
 
 fn stage_all<'a>(
     workspace: &Workspace,
-    changes: &'a [Change<'a>],
+    changes: &'a [FileChange<'a>],
     made: &mut Vec<PathBuf>,
 ) -> Result<Vec<Staged<'a>>, String> {
     changes
         .iter()
         .map(|change| {
             Staged::new(change, made).map_err(|error| {
-                let path = workspace.shown(&change.place.real);
+                let path = workspace.shown(&change.resolved.real);
                 format!("cannot write `{path}`: {error}")
             })
         })
@@ -76,7 +76,7 @@ fn stage_all<'a>(
 }
 
 fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), String> {
-    let shown = |staged: &Staged<'_>| workspace.shown(&staged.change.place.real);
+    let shown = |staged: &Staged<'_>| workspace.shown(&staged.change.resolved.real);
     for one in staged.iter() {
         match one.is_unchanged() {
             Ok(true) => {}
@@ -93,7 +93,7 @@ fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), Str
         if let Err(error) = staged[index].apply() {
             let mut said = format!("cannot write `{}`: {error}", shown(&staged[index]));
             for done in staged[..index].iter().rev() {
-                if let Err(error) = done.take_back() {
+                if let Err(error) = done.roll_back() {
                     said.push_str(&format!(
                         "; `{}` is changed already and could not be changed back: {error}",
                         shown(done)
@@ -108,7 +108,7 @@ fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), Str
 
 /// A change whose new content is written to a temporary file.
 struct Staged<'a> {
-    change: &'a Change<'a>,
+    change: &'a FileChange<'a>,
     parent: Directory,
     name: &'a OsStr,
     /// The temporary file with the new content.
@@ -116,13 +116,13 @@ struct Staged<'a> {
 }
 
 impl<'a> Staged<'a> {
-    fn new(change: &'a Change<'a>, made: &mut Vec<PathBuf>) -> io::Result<Self> {
+    fn new(change: &'a FileChange<'a>, made: &mut Vec<PathBuf>) -> io::Result<Self> {
         let name = change
-            .place
+            .resolved
             .real
             .file_name()
             .ok_or(io::ErrorKind::IsADirectory)?;
-        let parent = change.place.open_parent(made)?;
+        let parent = change.resolved.open_parent(made)?;
         if change.before.is_some() {
             // Checked because renaming over a file does not require permission to write to it.
             rustix::fs::accessat(parent.handle(), name, Access::WRITE_OK, AtFlags::EACCESS)?;
@@ -144,7 +144,7 @@ impl<'a> Staged<'a> {
 
     /// True if the file is in its previous state.
     fn is_unchanged(&self) -> io::Result<bool> {
-        let now = Stamp::at(self.parent.handle(), self.name)?;
+        let now = FileStamp::at(self.parent.handle(), self.name)?;
         Ok(now == self.change.before.map(|before| before.stamp))
     }
 
@@ -162,7 +162,7 @@ impl<'a> Staged<'a> {
     }
 
     /// Rolls an applied change back.
-    fn take_back(&self) -> io::Result<()> {
+    fn roll_back(&self) -> io::Result<()> {
         match (self.change.before, self.change.after) {
             (None, None) => Ok(()),
             (None, Some(_)) => Ok(rustix::fs::unlinkat(
@@ -196,7 +196,7 @@ impl Temporary {
     ) -> io::Result<Self> {
         let (file, temporary) = Self::create(parent)?;
         if let Ok(old) = rustix::fs::statat(parent.handle(), name, AtFlags::SYMLINK_NOFOLLOW) {
-            inherit(&file, &old)?;
+            inherit_owner(&file, &old)?;
         }
         if let Some(mode) = mode {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
@@ -272,7 +272,7 @@ fn rename(
 }
 
 /// Gives a file the owner and the group of another, as far as this process may set them.
-fn inherit(file: &File, old: &Stat) -> io::Result<()> {
+fn inherit_owner(file: &File, old: &Stat) -> io::Result<()> {
     let new = rustix::fs::fstat(file)?;
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid) {
         let owner = Some(Uid::from_raw(old.st_uid));
@@ -290,7 +290,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::builtin::files::original::read_if_there;
+    use crate::builtin::files::snapshot::read_if_exists;
 
     /// Replaces `a`, deletes `b`, creates `new/c`, and then fails: the last file does not exist and cannot be
     /// deleted.
@@ -300,26 +300,26 @@ mod tests {
         fs::write(root.path().join("a"), "a").unwrap();
         fs::write(root.path().join("b"), "b").unwrap();
         let workspace = Workspace::open(root.path()).unwrap();
-        let places = ["a", "b", "new/c", "none"].map(|path| workspace.place(path).unwrap());
+        let places = ["a", "b", "new/c", "none"].map(|path| workspace.resolved(path).unwrap());
         let before = places
             .each_ref()
-            .map(|place| read_if_there(place, "it").unwrap());
+            .map(|resolved| read_if_exists(resolved, "it").unwrap());
         let after: [Option<&[u8]>; 4] = [Some(b"A"), None, Some(b"c"), None];
-        let changes: Vec<Change<'_>> = (0..4)
-            .map(|index| Change {
-                place: &places[index],
+        let changes: Vec<FileChange<'_>> = (0..4)
+            .map(|index| FileChange {
+                resolved: &places[index],
                 before: before[index].as_ref(),
                 after: after[index],
                 mode: None,
             })
             .collect();
-        let error = commit(&workspace, &changes, &Abandoned::default()).unwrap_err();
+        let error = commit(&workspace, &changes, &AbandonFlag::default()).unwrap_err();
         assert!(error.starts_with("cannot write `none`: "), "{error}");
         assert!(!error.contains("could not be changed back"), "{error}");
         assert_eq!(fs::read_to_string(root.path().join("a")).unwrap(), "a");
         assert_eq!(fs::read_to_string(root.path().join("b")).unwrap(), "b");
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
-        commit(&workspace, &changes[..1], &Abandoned::default()).unwrap_err();
+        commit(&workspace, &changes[..1], &AbandonFlag::default()).unwrap_err();
     }
 
     #[test]
@@ -327,16 +327,16 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("a"), "a").unwrap();
         let workspace = Workspace::open(root.path()).unwrap();
-        let place = workspace.place("a").unwrap();
-        let before = read_if_there(&place, "a").unwrap();
+        let resolved = workspace.resolved("a").unwrap();
+        let before = read_if_exists(&resolved, "a").unwrap();
         fs::write(root.path().join("a"), "theirs").unwrap();
-        let change = Change {
-            place: &place,
+        let change = FileChange {
+            resolved: &resolved,
             before: before.as_ref(),
             after: Some(b"ours"),
             mode: None,
         };
-        let error = commit(&workspace, &[change], &Abandoned::default()).unwrap_err();
+        let error = commit(&workspace, &[change], &AbandonFlag::default()).unwrap_err();
         assert!(
             error.contains("was changed by somebody else meanwhile"),
             "{error}"

@@ -2,33 +2,35 @@
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::commit::{Change, commit};
-use super::media::Media;
-use super::numbered::line;
-use super::opening::is_file;
-use super::text::{Endings, line_at, lines, with_returns, without_returns};
-use super::{counted, grouped, near, original, path_of, typed, writer, writing};
-use crate::blocking::{Abandoned, blocking};
-use crate::tool::{About, Arguments, Context, Output, Tool};
+use super::commit::{FileChange, commit};
+use super::content_kind::ContentKind;
+use super::numbered_lines::line;
+use super::open_path::ensure_file;
+use super::text::{LineEndings, line_at, lines, to_crlf, to_lf};
+use super::{
+    format_count, format_number, near_match, parse_arguments, path_of, snapshot, writer, writing,
+};
+use crate::run_blocking::{AbandonFlag, run_blocking};
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 
 /// Number of lines shown before and after a change.
-const AROUND: usize = 2;
+const CONTEXT_LINES: usize = 2;
 
 /// Maximum number of changed places, and of lines of each, that are shown.
-const PLACES: usize = 5;
-const LINES: usize = 40;
+const MAX_SHOWN_PLACES: usize = 5;
+const MAX_SHOWN_LINES: usize = 40;
 
 pub(super) struct EditFile {
-    about: About,
+    metadata: ToolMetadata,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct EditFileArguments {
     path: String,
     old_text: String,
     new_text: String,
@@ -66,68 +68,81 @@ impl EditFile {
             "additionalProperties": false,
         });
         Self {
-            about: writer("edit_file", description, parameters),
+            metadata: writer("edit_file", description, parameters),
         }
     }
 }
 
 #[async_trait]
 impl Tool for EditFile {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let path = arguments.get("path").and_then(|path| path.as_str());
-        let place = context.workspace.place(path.unwrap_or_default());
-        writing([place.as_ref()])
+        let resolved = context.workspace.resolved(path.unwrap_or_default());
+        writing([resolved.as_ref()])
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
-        Touches::writing([path_of(arguments, "")])
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
+        ResourceAccess::writing([path_of(arguments, "")])
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
-        let asked: Asked = match typed(arguments) {
-            Ok(asked) => asked,
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+        let requested: EditFileArguments = match parse_arguments(arguments) {
+            Ok(requested) => requested,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| edit(&asked, &context, abandoned).unwrap_or_else(|failed| failed))
-            .await
+        run_blocking(move |abandoned| {
+            edit(&requested, &context, abandoned).unwrap_or_else(|failed| failed)
+        })
+        .await
     }
 }
 
-fn edit(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Output, Output> {
-    let path = &asked.path;
-    if asked.old_text.is_empty() {
-        return Err(Output::error(
+fn edit(
+    requested: &EditFileArguments,
+    context: &ToolContext,
+    abandoned: &AbandonFlag,
+) -> Result<ToolOutput, ToolOutput> {
+    let path = &requested.path;
+    if requested.old_text.is_empty() {
+        return Err(ToolOutput::error(
             "old_text is empty; to write a new file use write_file",
         ));
     }
-    if asked.old_text == asked.new_text {
-        return Err(Output::error(
+    if requested.old_text == requested.new_text {
+        return Err(ToolOutput::error(
             "old_text and new_text are the same: nothing would change",
         ));
     }
-    let place = context.workspace.place(path)?;
-    is_file(&context.workspace, &place, path)?;
-    let before = original::read(&place, path)?;
-    if let Media::Utf16(_) | Media::Binary(_) | Media::Picture(_) = Media::of(&before.bytes) {
-        return Err(Output::error(format!(
+    let resolved = context.workspace.resolved(path)?;
+    ensure_file(&context.workspace, &resolved, path)?;
+    let before = snapshot::read(&resolved, path)?;
+    if let ContentKind::Utf16(_) | ContentKind::Binary(_) | ContentKind::Image(_) =
+        ContentKind::detect(&before.bytes)
+    {
+        return Err(ToolOutput::error(format!(
             "`{path}` is no text in UTF-8; change it with a program that knows it"
         )));
     }
-    let edit = Edit::find(&before.bytes, asked)?;
+    let edit = Edit::find(&before.bytes, requested)?;
     let (after, places) = edit.apply(&before.bytes);
-    let change = Change {
-        place: &place,
+    let change = FileChange {
+        resolved: &resolved,
         before: Some(&before),
         after: Some(&after),
         mode: None,
     };
-    commit(&context.workspace, &[change], abandoned).map_err(Output::error)?;
-    Ok(Output::text(report(path, &after, &places, edit.new.len())))
+    commit(&context.workspace, &[change], abandoned).map_err(ToolOutput::error)?;
+    Ok(ToolOutput::text(report(
+        path,
+        &after,
+        &places,
+        edit.new.len(),
+    )))
 }
 
 /// A replacement and its places.
@@ -139,36 +154,36 @@ struct Edit {
 }
 
 impl Edit {
-    fn find(bytes: &[u8], asked: &Asked) -> Result<Self, Output> {
-        let endings = Endings::of(bytes);
+    fn find(bytes: &[u8], requested: &EditFileArguments) -> Result<Self, ToolOutput> {
+        let endings = LineEndings::detect(bytes);
         // A model that gets lines writes `\n`, regardless of the line endings of the file.
-        let mut spellings = vec![asked.old_text.clone()];
-        if endings.both > 0 && asked.old_text.contains('\n') {
-            spellings.push(with_returns(&asked.old_text));
-        } else if asked.old_text.contains("\r\n") {
-            spellings.push(without_returns(&asked.old_text));
+        let mut spellings = vec![requested.old_text.clone()];
+        if endings.crlf > 0 && requested.old_text.contains('\n') {
+            spellings.push(to_crlf(&requested.old_text));
+        } else if requested.old_text.contains("\r\n") {
+            spellings.push(to_lf(&requested.old_text));
         }
         let found = spellings
             .iter()
             .map(|old| (old, occurrences(bytes, old.as_bytes())))
             .find(|(_, at)| !at.is_empty());
         let Some((old, at)) = found else {
-            return Err(not_found(bytes, asked));
+            return Err(not_found(bytes, requested));
         };
-        let at = match (asked.replace_all.unwrap_or(false), at.len()) {
+        let at = match (requested.replace_all.unwrap_or(false), at.len()) {
             (true, _) => memmem::find_iter(bytes, old.as_bytes()).collect(),
             (false, 1) => at,
-            (false, _) => return Err(ambiguous(bytes, &at, asked)),
+            (false, _) => return Err(ambiguous(bytes, &at, requested)),
         };
-        let adapted = *old != asked.old_text;
-        let new = if endings.are_all_both() {
-            with_returns(&asked.new_text)
-        } else if adapted && endings.both == 0 {
-            without_returns(&asked.new_text)
+        let adapted = *old != requested.old_text;
+        let new = if endings.are_all_crlf() {
+            to_crlf(&requested.new_text)
+        } else if adapted && endings.crlf == 0 {
+            to_lf(&requested.new_text)
         } else if adapted {
-            with_returns(&asked.new_text)
+            to_crlf(&requested.new_text)
         } else {
-            asked.new_text.clone()
+            requested.new_text.clone()
         };
         Ok(Self {
             old_length: old.len(),
@@ -195,53 +210,53 @@ impl Edit {
 
 /// Returns the offsets of `needle`, including overlapping occurrences: each could be the intended one.
 fn occurrences(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
-    const ENOUGH: usize = 1_000;
+    const MAX_OCCURRENCES: usize = 1_000;
     let finder = memmem::Finder::new(needle);
     let mut all = Vec::new();
     let mut from = 0;
     while let Some(at) = bytes.get(from..).and_then(|rest| finder.find(rest)) {
         all.push(from + at);
         from += at + 1;
-        if all.len() == ENOUGH {
+        if all.len() == MAX_OCCURRENCES {
             break;
         }
     }
     all
 }
 
-fn ambiguous(bytes: &[u8], at: &[usize], asked: &Asked) -> Output {
-    const SHOWN: usize = 10;
+fn ambiguous(bytes: &[u8], at: &[usize], requested: &EditFileArguments) -> ToolOutput {
+    const MAX_SHOWN: usize = 10;
     let mut places: Vec<String> = at
         .iter()
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .map(|at| line_at(bytes, *at).to_string())
         .collect();
-    if at.len() > SHOWN {
+    if at.len() > MAX_SHOWN {
         places.push("…".to_owned());
     }
-    Output::error(format!(
+    ToolOutput::error(format!(
         "old_text occurs {} times in `{}`, in lines {}; add lines around it to make it unique, or set \
          replace_all",
-        grouped(at.len() as u64),
-        asked.path,
+        format_number(at.len() as u64),
+        requested.path,
         places.join(", ")
     ))
 }
 
-fn not_found(bytes: &[u8], asked: &Asked) -> Output {
-    let path = &asked.path;
-    let old = asked.old_text.as_bytes();
+fn not_found(bytes: &[u8], requested: &EditFileArguments) -> ToolOutput {
+    let path = &requested.path;
+    let old = requested.old_text.as_bytes();
     let wanted: Vec<&[u8]> = lines(old).iter().map(|line| line.body).collect();
     let remedy = if has_line_numbers(&wanted) {
         "it seems to hold the line numbers that read_file shows: leave out the number and the tab"
             .to_owned()
     } else {
-        match near::explain(&lines(bytes), &wanted) {
+        match near_match::describe_near_match(&lines(bytes), &wanted) {
             Some(near) => near,
             None => "nothing in it comes near; read the file again".to_owned(),
         }
     };
-    Output::error(format!("old_text is not in `{path}`: {remedy}"))
+    ToolOutput::error(format!("old_text is not in `{path}`: {remedy}"))
 }
 
 fn has_line_numbers(lines: &[&[u8]]) -> bool {
@@ -256,31 +271,31 @@ fn has_line_numbers(lines: &[&[u8]]) -> bool {
 fn report(path: &str, after: &[u8], places: &[usize], length: usize) -> String {
     let mut said = format!(
         "edited `{path}` ({})\n",
-        counted(places.len(), "replacement")
+        format_count(places.len(), "replacement")
     );
     let all = lines(after);
     let mut shown_to = 0;
-    for at in places.iter().take(PLACES) {
+    for at in places.iter().take(MAX_SHOWN_PLACES) {
         let first = line_at(after, *at);
         let last = line_at(after, at + length.saturating_sub(1));
-        let from = first.saturating_sub(AROUND).max(1).max(shown_to + 1);
-        let to = (last + AROUND).min(all.len());
+        let from = first.saturating_sub(CONTEXT_LINES).max(1).max(shown_to + 1);
+        let to = (last + CONTEXT_LINES).min(all.len());
         if shown_to > 0 && from > shown_to + 1 {
             said.push_str("…\n");
         }
-        for number in from..=to.min(from + LINES) {
+        for number in from..=to.min(from + MAX_SHOWN_LINES) {
             let text = String::from_utf8_lossy(all[number - 1].body);
             said.push_str(&line(number, &text.chars().take(400).collect::<String>()));
         }
-        if to > from + LINES {
+        if to > from + MAX_SHOWN_LINES {
             said.push_str("…\n");
         }
         shown_to = shown_to.max(to);
     }
-    if places.len() > PLACES {
+    if places.len() > MAX_SHOWN_PLACES {
         said.push_str(&format!(
             "[and {} more]\n",
-            counted(places.len() - PLACES, "place")
+            format_count(places.len() - MAX_SHOWN_PLACES, "place")
         ));
     }
     said

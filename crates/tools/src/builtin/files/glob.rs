@@ -5,28 +5,30 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::opening::{cannot, open_directory};
-use super::walk::{Visit, Walk, noticed, shown, touched};
-use super::{counted, denied, grouped, reader, reading, searchable, searching, typed};
-use crate::blocking::{Abandoned, blocking};
-use crate::tool::{About, Arguments, Context, Output, Tool};
-use crate::workspace::{Directory, Entry};
+use super::open_path::{access_error, open_directory};
+use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
+use super::{
+    denied, format_count, format_number, parse_arguments, reader, reading, search_inputs, searching,
+};
+use crate::run_blocking::{AbandonFlag, run_blocking};
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use crate::workspace::{Directory, DirectoryEntry};
 
 /// Maximum number of files that are shown.
-const MOST: usize = 1_000;
+const MAX_FILES: usize = 1_000;
 
 pub(super) struct Glob {
-    about: About,
+    metadata: ToolMetadata,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct GlobArguments {
     pattern: String,
     path: Option<String>,
     hidden: Option<bool>,
@@ -60,86 +62,86 @@ impl Glob {
             "additionalProperties": false,
         });
         Self {
-            about: reader("glob", description, parameters),
+            metadata: reader("glob", description, parameters),
         }
     }
 }
 
 #[async_trait]
 impl Tool for Glob {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let path = arguments.get("path").and_then(|path| path.as_str());
         reading(path.unwrap_or("."), context, touched)
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
         searching(arguments)
     }
 
-    fn implicit_inputs(&self, context: &Context) -> Value {
-        searchable(&self.about.name, context)
+    fn implicit_inputs(&self, context: &ToolContext) -> Value {
+        search_inputs(&self.metadata.name, context)
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let denied = denied(self, &arguments, context);
-        let asked: Asked = match typed(arguments) {
-            Ok(asked) => asked,
+        let requested: GlobArguments = match parse_arguments(arguments) {
+            Ok(requested) => requested,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| {
-            find(&asked, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
+        run_blocking(move |abandoned| {
+            find(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
         })
         .await
     }
 }
 
 fn find(
-    asked: &Asked,
-    context: &Context,
+    requested: &GlobArguments,
+    context: &ToolContext,
     denied: &SearchFilter,
-    abandoned: &Abandoned,
-) -> Result<Output, Output> {
-    let path = asked.path.as_deref().unwrap_or(".");
-    let pattern = Pattern::parse(&asked.pattern)?;
-    let hidden = asked.hidden.unwrap_or(false) || pattern.names_hidden;
-    let (place, directory) = open_directory(&context.workspace, path)?;
-    let mut found = Finding {
+    abandoned: &AbandonFlag,
+) -> Result<ToolOutput, ToolOutput> {
+    let path = requested.path.as_deref().unwrap_or(".");
+    let pattern = Pattern::parse(&requested.pattern)?;
+    let hidden = requested.hidden.unwrap_or(false) || pattern.names_hidden;
+    let (resolved, directory) = open_directory(&context.workspace, path)?;
+    let mut found = GlobVisitor {
         pattern,
-        name: |path: &Path| shown(&context.workspace, &place, path),
+        name: |path: &Path| shown(&context.workspace, &resolved, path),
         lines: String::new(),
         count: 0,
     };
     let mut notices = Walk::new(context, denied, abandoned, hidden)
-        .walk(&place, &directory, &mut found)
-        .map_err(|error| cannot("list", path, &error))?;
-    if found.count > MOST {
+        .walk(&resolved, &directory, &mut found)
+        .map_err(|error| access_error("list", path, &error))?;
+    if found.count > MAX_FILES {
         notices.push(format!(
             "only the first {} of {} are shown; narrow the pattern",
-            counted(MOST, "file"),
-            grouped(found.count as u64)
+            format_count(MAX_FILES, "file"),
+            format_number(found.count as u64)
         ));
     }
     if found.count == 0 {
-        let hint = if asked.pattern.contains('/') {
+        let hint = if requested.pattern.contains('/') {
             String::new()
         } else {
-            format!("; `**/{}` looks in all directories", asked.pattern)
+            format!("; `**/{}` looks in all directories", requested.pattern)
         };
         notices.insert(0, format!("no file matches{hint}"));
     }
-    Ok(Output::text(format!(
+    Ok(ToolOutput::text(format!(
         "{}{}",
         found.lines,
-        noticed(&notices)
+        format_notices(&notices)
     )))
 }
 
-struct Finding<N> {
+struct GlobVisitor<N> {
     pattern: Pattern,
     /// Formats the path of a match.
     name: N,
@@ -147,15 +149,15 @@ struct Finding<N> {
     count: usize,
 }
 
-impl<N: Fn(&Path) -> String> Visit for Finding<N> {
-    fn enters(&self, directory: &Path) -> bool {
+impl<N: Fn(&Path) -> String> WalkVisitor for GlobVisitor<N> {
+    fn should_enter(&self, directory: &Path) -> bool {
         self.pattern.may_match_below(directory)
     }
 
-    fn meet(&mut self, _: &Directory, _: &Entry, path: &Path) -> ControlFlow<()> {
+    fn visit(&mut self, _: &Directory, _: &DirectoryEntry, path: &Path) -> ControlFlow<()> {
         if self.pattern.matcher.is_match(path) {
             self.count += 1;
-            if self.count <= MOST {
+            if self.count <= MAX_FILES {
                 self.lines.push_str(&(self.name)(path));
                 self.lines.push('\n');
             }
@@ -175,13 +177,13 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn parse(text: &str) -> Result<Self, Output> {
+    fn parse(text: &str) -> Result<Self, ToolOutput> {
         let mut pattern = text;
         while let Some(rest) = pattern.strip_prefix("./") {
             pattern = rest;
         }
         if pattern.starts_with('/') || pattern.split('/').any(|name| name == "..") {
-            return Err(Output::error(format!(
+            return Err(ToolOutput::error(format!(
                 "the pattern `{text}` must be relative and without `..`: it is matched against paths \
                  below the directory that `path` names"
             )));
@@ -190,7 +192,7 @@ impl Pattern {
             .literal_separator(true)
             .build()
             .map_err(|error| {
-                Output::error(format!("the pattern `{text}` is wrong: {}", error.kind()))
+                ToolOutput::error(format!("the pattern `{text}` is wrong: {}", error.kind()))
             })?
             .compile_matcher();
         let is_literal = |name: &&str| !name.contains(['*', '?', '[', '{', '\\']);

@@ -1,6 +1,6 @@
 //! The tool `grep`.
 
-mod hits;
+mod results;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::{Effects, Touched};
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::LineTerminator;
@@ -17,31 +17,31 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::hits::{Found, Hits};
-use super::media::Media;
-use super::opening::{cannot, open_directory, open_file};
-use super::source::Source;
-use super::walk::{Visit, Walk, noticed, shown, touched};
-use super::{counted, denied, reader, reading, searchable, searching, typed};
-use crate::blocking::{Abandoned, blocking};
-use crate::tool::{About, Arguments, Context, Output, Tool};
-use crate::workspace::{self, Directory, Entry, Kind};
+use self::results::{FileMatches, GrepResults};
+use super::content_kind::ContentKind;
+use super::file_content::FileContent;
+use super::open_path::{access_error, open_directory, open_file};
+use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
+use super::{denied, format_count, parse_arguments, reader, reading, search_inputs, searching};
+use crate::run_blocking::{AbandonFlag, run_blocking};
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use crate::workspace::{self, Directory, DirectoryEntry, EntryKind};
 
 /// Default maximum number of matches, or files, that are shown.
-const LIMIT: usize = 200;
+const DEFAULT_LIMIT: usize = 200;
 
 pub(super) struct Grep {
-    about: About,
+    metadata: ToolMetadata,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct GrepArguments {
     pattern: String,
     path: Option<String>,
     glob: Option<String>,
     case_insensitive: Option<bool>,
     context: Option<usize>,
-    output: Option<Shape>,
+    output: Option<OutputMode>,
     limit: Option<usize>,
     hidden: Option<bool>,
 }
@@ -49,7 +49,7 @@ struct Asked {
 /// The form of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Shape {
+enum OutputMode {
     Content,
     Files,
     Count,
@@ -106,61 +106,67 @@ impl Grep {
             "additionalProperties": false,
         });
         Self {
-            about: reader("grep", description, parameters),
+            metadata: reader("grep", description, parameters),
         }
     }
 }
 
 #[async_trait]
 impl Tool for Grep {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let path = arguments.get("path").and_then(|path| path.as_str());
-        reading(path.unwrap_or("."), context, |place| match place.found {
-            workspace::Found::File => vec![Touched::Path(place.real.clone())],
-            _ => touched(place),
+        reading(path.unwrap_or("."), context, |resolved| {
+            match resolved.found {
+                workspace::PathKind::File => vec![Touched::Path(resolved.real.clone())],
+                _ => touched(resolved),
+            }
         })
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
         searching(arguments)
     }
 
-    fn implicit_inputs(&self, context: &Context) -> Value {
-        searchable(&self.about.name, context)
+    fn implicit_inputs(&self, context: &ToolContext) -> Value {
+        search_inputs(&self.metadata.name, context)
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let denied = denied(self, &arguments, context);
-        let asked: Asked = match typed(arguments) {
-            Ok(asked) => asked,
+        let requested: GrepArguments = match parse_arguments(arguments) {
+            Ok(requested) => requested,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| {
-            search(&asked, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
+        run_blocking(move |abandoned| {
+            search(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
         })
         .await
     }
 }
 
 fn search(
-    asked: &Asked,
-    context: &Context,
+    requested: &GrepArguments,
+    context: &ToolContext,
     denied: &SearchFilter,
-    abandoned: &Abandoned,
-) -> Result<Output, Output> {
-    let path = asked.path.as_deref().unwrap_or(".");
-    let matcher = matcher(asked)?;
-    let filter = asked.glob.as_deref().map(Filter::parse).transpose()?;
-    let mut searching = Searching {
-        searcher: searcher(asked),
-        found: Found::new(
-            asked.output.unwrap_or(Shape::Content),
-            asked.limit.unwrap_or(LIMIT),
+    abandoned: &AbandonFlag,
+) -> Result<ToolOutput, ToolOutput> {
+    let path = requested.path.as_deref().unwrap_or(".");
+    let matcher = matcher(requested)?;
+    let filter = requested
+        .glob
+        .as_deref()
+        .map(FileFilter::parse)
+        .transpose()?;
+    let mut searching = GrepSearch {
+        searcher: searcher(requested),
+        found: GrepResults::new(
+            requested.output.unwrap_or(OutputMode::Content),
+            requested.limit.unwrap_or(DEFAULT_LIMIT),
         ),
         matcher,
         witness: &context.witness,
@@ -169,36 +175,40 @@ fn search(
         notices: Vec::new(),
     };
     let workspace = &context.workspace;
-    if workspace.readable_place(path)?.found == workspace::Found::File {
-        let (place, file) = open_file(workspace, path)?;
-        let _ = searching.search(Ok(file), &place.asked, &workspace.shown(&place.asked));
+    if workspace.resolved_readable(path)?.found == workspace::PathKind::File {
+        let (resolved, file) = open_file(workspace, path)?;
+        let _ = searching.search(
+            Ok(file),
+            &resolved.requested,
+            &workspace.shown(&resolved.requested),
+        );
         return Ok(searching.output(Vec::new()));
     }
-    let (place, directory) = open_directory(workspace, path)?;
-    let hidden =
-        asked.hidden.unwrap_or(false) || filter.as_ref().is_some_and(|filter| filter.names_hidden);
-    let mut visiting = Visiting {
+    let (resolved, directory) = open_directory(workspace, path)?;
+    let hidden = requested.hidden.unwrap_or(false)
+        || filter.as_ref().is_some_and(|filter| filter.names_hidden);
+    let mut visiting = GrepVisitor {
         searching: &mut searching,
         filter,
-        name: |path: &Path| shown(workspace, &place, path),
+        name: |path: &Path| shown(workspace, &resolved, path),
     };
     let notices = Walk::new(context, denied, abandoned, hidden)
-        .walk(&place, &directory, &mut visiting)
-        .map_err(|error| cannot("list", path, &error))?;
+        .walk(&resolved, &directory, &mut visiting)
+        .map_err(|error| access_error("list", path, &error))?;
     Ok(searching.output(notices))
 }
 
-fn matcher(asked: &Asked) -> Result<RegexMatcher, Output> {
+fn matcher(requested: &GrepArguments) -> Result<RegexMatcher, ToolOutput> {
     RegexMatcherBuilder::new()
-        .case_insensitive(asked.case_insensitive.unwrap_or(false))
+        .case_insensitive(requested.case_insensitive.unwrap_or(false))
         .multi_line(true)
         .crlf(true)
-        .build(&asked.pattern)
-        .map_err(|error| Output::error(format!("the pattern is wrong: {error}")))
+        .build(&requested.pattern)
+        .map_err(|error| ToolOutput::error(format!("the pattern is wrong: {error}")))
 }
 
-fn searcher(asked: &Asked) -> Searcher {
-    let around = asked.context.unwrap_or(0);
+fn searcher(requested: &GrepArguments) -> Searcher {
+    let around = requested.context.unwrap_or(0);
     SearcherBuilder::new()
         .line_terminator(LineTerminator::crlf())
         .before_context(around)
@@ -206,10 +216,10 @@ fn searcher(asked: &Asked) -> Searcher {
         .build()
 }
 
-struct Searching<'a> {
+struct GrepSearch<'a> {
     searcher: Searcher,
     matcher: RegexMatcher,
-    found: Found,
+    found: GrepResults,
     witness: &'a Witness,
     searched: usize,
     binary: usize,
@@ -217,44 +227,52 @@ struct Searching<'a> {
 }
 
 /// A search of the files that a walk finds.
-struct Visiting<'s, 'a, N> {
-    searching: &'s mut Searching<'a>,
-    filter: Option<Filter>,
+struct GrepVisitor<'s, 'a, N> {
+    searching: &'s mut GrepSearch<'a>,
+    filter: Option<FileFilter>,
     /// Formats the path of a file.
     name: N,
 }
 
-impl<N: Fn(&Path) -> String> Visit for Visiting<'_, '_, N> {
-    fn meet(&mut self, directory: &Directory, entry: &Entry, path: &Path) -> ControlFlow<()> {
-        let wanted = entry.kind == Kind::File
-            && self.filter.as_ref().is_none_or(|filter| filter.takes(path));
+impl<N: Fn(&Path) -> String> WalkVisitor for GrepVisitor<'_, '_, N> {
+    fn visit(
+        &mut self,
+        directory: &Directory,
+        entry: &DirectoryEntry,
+        path: &Path,
+    ) -> ControlFlow<()> {
+        let wanted = entry.kind == EntryKind::File
+            && self
+                .filter
+                .as_ref()
+                .is_none_or(|filter| filter.selects(path));
         if !wanted {
             return ControlFlow::Continue(());
         }
         let name = (self.name)(path);
-        let asked = directory.asked().join(&entry.name);
+        let requested = directory.requested().join(&entry.name);
         self.searching
-            .search(directory.file(&entry.name), &asked, &name)
+            .search(directory.file(&entry.name), &requested, &name)
     }
 }
 
-impl Searching<'_> {
+impl GrepSearch<'_> {
     fn search(
         &mut self,
         file: std::io::Result<std::fs::File>,
-        asked: &Path,
+        requested: &Path,
         name: &str,
     ) -> ControlFlow<()> {
-        let source = file.and_then(|file| Source::read(file, asked, self.witness));
+        let source = file.and_then(|file| FileContent::read(file, requested, self.witness));
         let searched = match source {
-            Ok(Source::Whole(bytes)) => self.search_bytes(&bytes, name),
-            Ok(Source::Stream(mut stream)) => {
+            Ok(FileContent::Whole(bytes)) => self.search_bytes(&bytes, name),
+            Ok(FileContent::FileStream(mut stream)) => {
                 self.searcher.set_binary_detection(BinaryDetection::quit(0));
-                let mut hits = Hits::new(&mut self.found, &self.matcher, name);
+                let mut hits = FileMatches::new(&mut self.found, &self.matcher, name);
                 let searched =
                     self.searcher
                         .search_reader(&self.matcher, &mut stream.reader, &mut hits);
-                self.binary += usize::from(hits.met_binary());
+                self.binary += usize::from(hits.is_binary());
                 stream.end(self.witness);
                 searched
             }
@@ -274,37 +292,44 @@ impl Searching<'_> {
     }
 
     fn search_bytes(&mut self, bytes: &[u8], name: &str) -> std::io::Result<()> {
-        let is_utf16 = matches!(Media::of(bytes), Media::Utf16(_));
+        let is_utf16 = matches!(ContentKind::detect(bytes), ContentKind::Utf16(_));
         if !is_utf16 && memchr::memchr(0, bytes).is_some() {
             self.binary += 1;
             return Ok(());
         }
         self.searcher.set_binary_detection(BinaryDetection::none());
-        let mut hits = Hits::new(&mut self.found, &self.matcher, name);
+        let mut hits = FileMatches::new(&mut self.found, &self.matcher, name);
         self.searcher.search_slice(&self.matcher, bytes, &mut hits)
     }
 
-    fn output(mut self, notices: Vec<String>) -> Output {
+    fn output(mut self, notices: Vec<String>) -> ToolOutput {
         self.notices.extend(notices);
         if self.found.is_empty() {
             let binary = match self.binary {
                 0 => String::new(),
                 count => format!(
                     ", {} of them binary and skipped",
-                    super::grouped(count as u64)
+                    super::format_number(count as u64)
                 ),
             };
             self.notices.insert(
                 0,
-                format!("no match in {}{binary}", counted(self.searched, "file")),
+                format!(
+                    "no match in {}{binary}",
+                    format_count(self.searched, "file")
+                ),
             );
         }
-        Output::text(format!("{}{}", self.found.text(), noticed(&self.notices)))
+        ToolOutput::text(format!(
+            "{}{}",
+            self.found.text(),
+            format_notices(&self.notices)
+        ))
     }
 }
 
 /// Selects the files that are searched.
-struct Filter {
+struct FileFilter {
     matcher: GlobMatcher,
     /// Set if matching files are excluded.
     excludes: bool,
@@ -313,8 +338,8 @@ struct Filter {
     names_hidden: bool,
 }
 
-impl Filter {
-    fn parse(text: &str) -> Result<Self, Output> {
+impl FileFilter {
+    fn parse(text: &str) -> Result<Self, ToolOutput> {
         let (excludes, pattern) = match text.strip_prefix('!') {
             Some(rest) => (true, rest),
             None => (false, text),
@@ -324,7 +349,7 @@ impl Filter {
             .literal_separator(true)
             .build()
             .map_err(|error| {
-                Output::error(format!("the glob `{text}` is wrong: {}", error.kind()))
+                ToolOutput::error(format!("the glob `{text}` is wrong: {}", error.kind()))
             })?
             .compile_matcher();
         Ok(Self {
@@ -338,7 +363,7 @@ impl Filter {
         })
     }
 
-    fn takes(&self, path: &Path) -> bool {
+    fn selects(&self, path: &Path) -> bool {
         let matches = if self.by_name {
             path.file_name()
                 .is_some_and(|name| self.matcher.is_match(name))

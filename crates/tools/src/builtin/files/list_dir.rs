@@ -5,36 +5,37 @@ use std::ffi::OsStr;
 use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::{Effects, Touched};
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::opening::{cannot, open_directory};
+use super::open_path::{access_error, open_directory};
 use super::{
-    below, counted, denied, passed_over, reader, reading, relative, searchable, searching, typed,
+    denied, format_count, parse_arguments, reader, reading, relative_path, search_inputs,
+    searching, skipped, tree_reads,
 };
-use crate::blocking::{Abandoned, blocking};
-use crate::tool::{About, Arguments, Context, Output, Tool};
-use crate::workspace::{Directory, Kind, Workspace};
+use crate::run_blocking::{AbandonFlag, run_blocking};
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use crate::workspace::{Directory, EntryKind, Workspace};
 
 /// Maximum number of entries that are shown.
-const MOST: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 
 /// Directory of the version control, which contains thousands of irrelevant files.
-pub(super) const VERSION_CONTROL: &str = ".git";
+pub(super) const GIT_DIRECTORY: &str = ".git";
 
 pub(super) struct ListDir {
-    about: About,
+    metadata: ToolMetadata,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct ListDirArguments {
     path: Option<String>,
     depth: Option<usize>,
 }
 
-impl Asked {
+impl ListDirArguments {
     fn path(&self) -> &str {
         self.path.as_deref().unwrap_or(".")
     }
@@ -67,71 +68,71 @@ impl ListDir {
             "additionalProperties": false,
         });
         Self {
-            about: reader("list_dir", description, parameters),
+            metadata: reader("list_dir", description, parameters),
         }
     }
 }
 
 #[async_trait]
 impl Tool for ListDir {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let path = arguments.get("path").and_then(|path| path.as_str());
         let shallow = arguments
             .get("depth")
             .is_none_or(|depth| depth.as_u64() == Some(1));
-        reading(path.unwrap_or("."), context, |place| {
+        reading(path.unwrap_or("."), context, |resolved| {
             if !shallow {
-                return below(&place.real);
+                return tree_reads(&resolved.real);
             }
             vec![
                 Touched::Glob {
-                    root: place.real.clone(),
+                    root: resolved.real.clone(),
                     pattern: "*".to_owned(),
                 },
-                Touched::Path(place.real.clone()),
+                Touched::Path(resolved.real.clone()),
             ]
         })
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
         searching(arguments)
     }
 
-    fn implicit_inputs(&self, context: &Context) -> Value {
-        searchable(&self.about.name, context)
+    fn implicit_inputs(&self, context: &ToolContext) -> Value {
+        search_inputs(&self.metadata.name, context)
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let denied = denied(self, &arguments, context);
-        let asked: Asked = match typed(arguments) {
-            Ok(asked) => asked,
+        let requested: ListDirArguments = match parse_arguments(arguments) {
+            Ok(requested) => requested,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| {
-            list(&asked, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
+        run_blocking(move |abandoned| {
+            list(&requested, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
         })
         .await
     }
 }
 
 fn list(
-    asked: &Asked,
-    context: &Context,
+    requested: &ListDirArguments,
+    context: &ToolContext,
     denied: &SearchFilter,
-    abandoned: &Abandoned,
-) -> Result<Output, Output> {
-    let (place, directory) = open_directory(&context.workspace, asked.path())?;
+    abandoned: &AbandonFlag,
+) -> Result<ToolOutput, ToolOutput> {
+    let (resolved, directory) = open_directory(&context.workspace, requested.path())?;
     let mut listing = Listing {
-        root: &place.asked,
-        real: &place.real,
+        root: &resolved.requested,
+        real: &resolved.real,
         workspace: &context.workspace,
         denied,
-        passed_over: 0,
+        skipped: 0,
         witness: &context.witness,
         abandoned,
         lines: Vec::new(),
@@ -139,9 +140,9 @@ fn list(
         cut: false,
     };
     listing
-        .list(&directory, asked.depth())
-        .map_err(|error| cannot("list", asked.path(), &error))?;
-    Ok(Output::text(listing.text()))
+        .list(&directory, requested.depth())
+        .map_err(|error| access_error("list", requested.path(), &error))?;
+    Ok(ToolOutput::text(listing.text()))
 }
 
 struct Listing<'a> {
@@ -151,9 +152,9 @@ struct Listing<'a> {
     workspace: &'a Workspace,
     denied: &'a SearchFilter,
     /// Number of entries that permission rules exclude.
-    passed_over: usize,
+    skipped: usize,
     witness: &'a Witness,
-    abandoned: &'a Abandoned,
+    abandoned: &'a AbandonFlag,
     lines: Vec<String>,
     /// Directories that could not be listed.
     unread: Vec<String>,
@@ -163,23 +164,23 @@ struct Listing<'a> {
 impl Listing<'_> {
     fn list(&mut self, directory: &Directory, depth: usize) -> std::io::Result<()> {
         for entry in directory.entries(self.witness)? {
-            if self.lines.len() >= MOST || self.abandoned.is() {
+            if self.lines.len() >= MAX_ENTRIES || self.abandoned.is() {
                 self.cut = true;
                 return Ok(());
             }
-            let path = relative(&directory.asked().join(&entry.name), self.root);
+            let path = relative_path(&directory.requested().join(&entry.name), self.root);
             if self.denied.hides(&self.real.join(&path), self.workspace) {
-                self.passed_over += 1;
+                self.skipped += 1;
                 continue;
             }
             let mark = match entry.kind {
-                Kind::File => "",
-                Kind::Directory => "/",
-                Kind::Link => "@",
-                Kind::Special => "|",
+                EntryKind::File => "",
+                EntryKind::Directory => "/",
+                EntryKind::Link => "@",
+                EntryKind::Special => "|",
             };
             self.lines.push(format!("{path}{mark}"));
-            if entry.kind == Kind::Directory && depth > 1 && entry.name != VERSION_CONTROL {
+            if entry.kind == EntryKind::Directory && depth > 1 && entry.name != GIT_DIRECTORY {
                 self.enter(directory, &entry.name, path, depth - 1);
             }
         }
@@ -198,17 +199,17 @@ impl Listing<'_> {
     }
 
     fn text(self) -> String {
-        if self.lines.is_empty() && self.passed_over == 0 {
+        if self.lines.is_empty() && self.skipped == 0 {
             return "[the directory is empty]\n".to_owned();
         }
         let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
         if self.cut {
             text.push_str(&format!(
                 "[only the first {} are shown; list a directory below, or use glob]\n",
-                counted(self.lines.len(), "name")
+                format_count(self.lines.len(), "name")
             ));
         }
-        if let Some(notice) = passed_over(self.passed_over) {
+        if let Some(notice) = skipped(self.skipped) {
             text.push_str(&format!("[{notice}]\n"));
         }
         for unread in &self.unread {

@@ -5,18 +5,18 @@
 
 mod apply_patch;
 mod commit;
+mod content_kind;
 mod edit_file;
+mod file_content;
 mod glob;
 mod grep;
 mod list_dir;
-mod media;
-mod near;
-mod numbered;
-mod opening;
-mod original;
+mod near_match;
+mod numbered_lines;
+mod open_path;
 pub mod patch;
 mod read_file;
-mod source;
+mod snapshot;
 mod text;
 mod walk;
 mod write_file;
@@ -26,12 +26,12 @@ use std::sync::Arc;
 
 use cachalot_core::{Effects, Extent, Touched};
 use cachalot_operation::permissions::SearchFilter;
-use cachalot_operation::{Operation, Touches};
+use cachalot_operation::{AccessRequest, ResourceAccess};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
-use crate::workspace::{Place, Refusal};
+use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use crate::workspace::{PathError, ResolvedPath};
 
 /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file` and `apply_patch`.
 #[must_use]
@@ -48,30 +48,35 @@ pub fn files() -> Vec<Arc<dyn Tool>> {
 }
 
 /// Maximum number of bytes of text in a result.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_RESULT_BYTES: usize = 64 << 10;
 
 /// Maximum size of files that are read into memory; longer ones are streamed, or refused.
-const IN_MEMORY: u64 = 32 << 20;
+const MAX_IN_MEMORY_BYTES: u64 = 32 << 20;
 
 /// Describes a tool that changes nothing: its results are valid while its witnesses are unchanged.
-fn reader(name: &str, description: &str, parameters: Value) -> About {
-    about(name, description, parameters, CacheClass::Validated)
+fn reader(name: &str, description: &str, parameters: Value) -> ToolMetadata {
+    metadata(name, description, parameters, CacheClass::Validated)
 }
 
-fn writer(name: &str, description: &str, parameters: Value) -> About {
-    about(name, description, parameters, CacheClass::Never)
+fn writer(name: &str, description: &str, parameters: Value) -> ToolMetadata {
+    metadata(name, description, parameters, CacheClass::Never)
 }
 
-fn about(name: &str, description: &str, parameters: Value, class: CacheClass) -> About {
-    About {
+fn metadata(
+    name: &str,
+    description: &str,
+    parameters: Value,
+    cache_class: CacheClass,
+) -> ToolMetadata {
+    ToolMetadata {
         name: name.to_owned(),
         description: description.to_owned(),
         parameters,
         version: 1,
         origin: Origin::BuiltIn,
-        read_only: class != CacheClass::Never,
+        read_only: cache_class != CacheClass::Never,
         exclusive: false,
-        class,
+        cache_class,
     }
 }
 
@@ -82,28 +87,28 @@ fn path_of<'a>(arguments: &'a Arguments, default: &'a str) -> &'a str {
 }
 
 /// The touches of a call that searches below its `path`.
-fn searching(arguments: &Arguments) -> Touches {
-    Touches::searching(path_of(arguments, "."))
+fn searching(arguments: &Arguments) -> ResourceAccess {
+    ResourceAccess::searching(path_of(arguments, "."))
 }
 
 /// Returns the filter of files that a search must not read by the permission rules.
-fn denied(tool: &dyn Tool, arguments: &Arguments, context: &Context) -> SearchFilter {
-    let touches = tool.touches(arguments);
-    let operation = Operation {
-        tool: &tool.about().name,
+fn denied(tool: &dyn Tool, arguments: &Arguments, context: &ToolContext) -> SearchFilter {
+    let resource_access = tool.resource_access(arguments);
+    let operation = AccessRequest {
+        tool: &tool.metadata().name,
         read_only: true,
         arguments,
-        touches: &touches,
+        resource_access: &resource_access,
     };
     context.rules.search_filter(&operation, &context.workspace)
 }
 
 /// The notice of a search about entries that permission rules exclude.
-fn passed_over(count: usize) -> Option<String> {
+fn skipped(count: usize) -> Option<String> {
     let entries = match count {
         0 => return None,
         1 => "1 entry is".to_owned(),
-        count => format!("{} entries are", grouped(count as u64)),
+        count => format!("{} entries are", format_number(count as u64)),
     };
     Some(format!(
         "{entries} left out: permission rules deny reading them, or want it asked about"
@@ -111,7 +116,7 @@ fn passed_over(count: usize) -> Option<String> {
 }
 
 /// The implicit inputs of a search: the readable directories, and the rules that exclude files.
-fn searchable(tool: &str, context: &Context) -> Value {
+fn search_inputs(tool: &str, context: &ToolContext) -> Value {
     match context.rules.search_rules(tool).as_slice() {
         [] => readable(context),
         rules => serde_json::json!({"readable": readable(context), "rules": rules}),
@@ -120,20 +125,24 @@ fn searchable(tool: &str, context: &Context) -> Value {
 
 /// Converts the arguments to a type. They have been checked, so this fails only if the schema and the type
 /// disagree.
-fn typed<T: DeserializeOwned>(arguments: Arguments) -> Result<T, Output> {
+fn parse_arguments<T: DeserializeOwned>(arguments: Arguments) -> Result<T, ToolOutput> {
     serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| Output::error(format!("an argument is wrong: {error}")))
+        .map_err(|error| ToolOutput::error(format!("an argument is wrong: {error}")))
 }
 
 /// The effects of a call that reads. If the path cannot be resolved, the reads are unknown, and later reads
 /// are witnessed.
-fn reading(path: &str, context: &Context, touched: impl FnOnce(&Place) -> Vec<Touched>) -> Effects {
-    match context.workspace.readable_place(path) {
-        Ok(place) => {
-            let mut all = touched(&place);
-            if place.asked != place.real {
+fn reading(
+    path: &str,
+    context: &ToolContext,
+    touched: impl FnOnce(&ResolvedPath) -> Vec<Touched>,
+) -> Effects {
+    match context.workspace.resolved_readable(path) {
+        Ok(resolved) => {
+            let mut all = touched(&resolved);
+            if resolved.requested != resolved.real {
                 // The links in the path can change, too.
-                all.push(Touched::Path(place.asked));
+                all.push(Touched::Path(resolved.requested));
             }
             Effects::reading(all)
         }
@@ -145,14 +154,16 @@ fn reading(path: &str, context: &Context, touched: impl FnOnce(&Place) -> Vec<To
 }
 
 /// The effects of a call that writes files: the files, and the directories created for them.
-fn writing<'a>(places: impl IntoIterator<Item = Result<&'a Place, &'a Refusal>>) -> Effects {
+fn writing<'a>(
+    places: impl IntoIterator<Item = Result<&'a ResolvedPath, &'a PathError>>,
+) -> Effects {
     let mut touched = Vec::new();
-    for place in places {
-        match place {
-            Ok(place) => {
-                touched.push(Touched::Path(place.real.clone()));
+    for resolved in places {
+        match resolved {
+            Ok(resolved) => {
+                touched.push(Touched::Path(resolved.real.clone()));
                 touched.extend(
-                    place
+                    resolved
                         .new_directories()
                         .map(|directory| Touched::Path(directory.to_owned())),
                 );
@@ -168,7 +179,7 @@ fn writing<'a>(places: impl IntoIterator<Item = Result<&'a Place, &'a Refusal>>)
 
 /// The implicit inputs of a reader: the readable directories, so that no caller gets a cached result of a
 /// path that it may not read now.
-fn readable(context: &Context) -> Value {
+fn readable(context: &ToolContext) -> Value {
     match context.workspace.readable() {
         [] => Value::Null,
         roots => roots
@@ -179,7 +190,7 @@ fn readable(context: &Context) -> Value {
 }
 
 /// Everything below a directory, and the directory itself.
-fn below(directory: &Path) -> Vec<Touched> {
+fn tree_reads(directory: &Path) -> Vec<Touched> {
     vec![
         Touched::Glob {
             root: directory.to_owned(),
@@ -190,13 +201,13 @@ fn below(directory: &Path) -> Vec<Touched> {
 }
 
 /// Formats a count with a noun: `1 line`, `12 lines`.
-fn counted(count: usize, noun: &str) -> String {
+fn format_count(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(count as u64))
+    format!("{} {noun}{plural}", format_number(count as u64))
 }
 
 /// Formats a number with thousands separators: `12,345`.
-fn grouped(number: u64) -> String {
+fn format_number(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -209,7 +220,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// The path relative to a directory.
-fn relative(path: &Path, directory: &Path) -> String {
+fn relative_path(path: &Path, directory: &Path) -> String {
     path.strip_prefix(directory)
         .unwrap_or(path)
         .display()

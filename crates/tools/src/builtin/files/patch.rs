@@ -84,7 +84,7 @@ pub enum Mark {
 /// The error of a text that is not a patch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the patch: {reason}")]
-pub struct Malformed {
+pub struct PatchError {
     /// The line, from 1.
     pub line: usize,
     /// The problem, and the expectation.
@@ -96,7 +96,7 @@ pub struct Malformed {
 ///
 /// # Errors
 /// The hunk that does not fit, and the reason.
-pub fn patched(hunks: &[Hunk], text: &[u8]) -> Result<Vec<u8>, String> {
+pub fn apply_hunks(hunks: &[Hunk], text: &[u8]) -> Result<Vec<u8>, String> {
     apply::apply(hunks, text).map(|applied| applied.bytes)
 }
 
@@ -105,7 +105,7 @@ impl Patch {
     ///
     /// # Errors
     /// The problem and its line.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
+    pub fn parse(text: &str) -> Result<Self, PatchError> {
         parse::patch(text)
     }
 }

@@ -7,27 +7,29 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cachalot_core::{Effects, Touched};
 use cachalot_model::{Block, Extra, Image, ImageSource};
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::media::{Media, from_utf16};
-use super::numbered::{Numbered, Range};
-use super::opening::{cannot, open_file};
-use super::source::Source;
-use super::{IN_MEMORY, grouped, path_of, readable, reader, reading, typed};
-use crate::blocking::blocking;
-use crate::tool::{About, Arguments, Context, Output, Tool};
+use super::content_kind::{ContentKind, from_utf16};
+use super::file_content::FileContent;
+use super::numbered_lines::{LineRange, NumberedLines};
+use super::open_path::{access_error, open_file};
+use super::{
+    MAX_IN_MEMORY_BYTES, format_number, parse_arguments, path_of, readable, reader, reading,
+};
+use crate::run_blocking::run_blocking;
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 
 /// Default maximum number of lines.
-const LINES: usize = 2_000;
+const DEFAULT_LIMIT: usize = 2_000;
 
 pub(super) struct ReadFile {
-    about: About,
+    metadata: ToolMetadata,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct ReadFileArguments {
     path: String,
     offset: Option<usize>,
     limit: Option<usize>,
@@ -60,67 +62,69 @@ impl ReadFile {
             "additionalProperties": false,
         });
         Self {
-            about: reader("read_file", description, parameters),
+            metadata: reader("read_file", description, parameters),
         }
     }
 }
 
 #[async_trait]
 impl Tool for ReadFile {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let path = arguments.get("path").and_then(|path| path.as_str());
-        reading(path.unwrap_or_default(), context, |place| {
-            vec![Touched::Path(place.real.clone())]
+        reading(path.unwrap_or_default(), context, |resolved| {
+            vec![Touched::Path(resolved.real.clone())]
         })
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
-        Touches::reading([path_of(arguments, "")])
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
+        ResourceAccess::reading([path_of(arguments, "")])
     }
 
-    fn implicit_inputs(&self, context: &Context) -> Value {
+    fn implicit_inputs(&self, context: &ToolContext) -> Value {
         readable(context)
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
-        let asked: Asked = match typed(arguments) {
-            Ok(asked) => asked,
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+        let requested: ReadFileArguments = match parse_arguments(arguments) {
+            Ok(requested) => requested,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |_| read(&asked, &context).unwrap_or_else(|failed| failed)).await
+        run_blocking(move |_| read(&requested, &context).unwrap_or_else(|failed| failed)).await
     }
 }
 
-fn read(asked: &Asked, context: &Context) -> Result<Output, Output> {
-    let path = &asked.path;
-    let (place, file) = open_file(&context.workspace, path)?;
-    let failed = |error: std::io::Error| cannot("read", path, &error);
-    match Source::read(file, &place.asked, &context.witness).map_err(failed)? {
-        Source::Whole(bytes) => match Media::of(&bytes) {
-            Media::Picture(kind) => Ok(picture(kind, &bytes)),
-            Media::Utf16(low_first) => {
+fn read(requested: &ReadFileArguments, context: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+    let path = &requested.path;
+    let (resolved, file) = open_file(&context.workspace, path)?;
+    let failed = |error: std::io::Error| access_error("read", path, &error);
+    match FileContent::read(file, &resolved.requested, &context.witness).map_err(failed)? {
+        FileContent::Whole(bytes) => match ContentKind::detect(&bytes) {
+            ContentKind::Image(kind) => Ok(picture(kind, &bytes)),
+            ContentKind::Utf16(low_first) => {
                 let text = from_utf16(&bytes[2..], low_first);
-                let shown = text_of(asked, &mut text.as_bytes())?;
-                Ok(Output::text(format!(
+                let shown = text_of(requested, &mut text.as_bytes())?;
+                Ok(ToolOutput::text(format!(
                     "{shown}[the file is in UTF-16; edit_file cannot change it]\n"
                 )))
             }
-            Media::Binary(what) => Err(binary(path, what)),
-            Media::Text if bytes.is_empty() => Ok(Output::text("[the file is empty: 0 bytes]\n")),
-            Media::Text => text_of(asked, &mut &bytes[..]).map(Output::text),
+            ContentKind::Binary(what) => Err(binary(path, what)),
+            ContentKind::Text if bytes.is_empty() => {
+                Ok(ToolOutput::text("[the file is empty: 0 bytes]\n"))
+            }
+            ContentKind::Text => text_of(requested, &mut &bytes[..]).map(ToolOutput::text),
         },
-        Source::Stream(mut stream) => {
-            let media = Media::of(stream.reader.fill_buf().map_err(failed)?);
+        FileContent::FileStream(mut stream) => {
+            let media = ContentKind::detect(stream.reader.fill_buf().map_err(failed)?);
             let shown = match media {
-                Media::Text => text_of(asked, &mut stream.reader).map(Output::text),
-                Media::Picture(kind) => Err(too_large(path, kind)),
-                Media::Utf16(_) => Err(binary(path, "long text in UTF-16")),
-                Media::Binary(what) => Err(binary(path, what)),
+                ContentKind::Text => text_of(requested, &mut stream.reader).map(ToolOutput::text),
+                ContentKind::Image(kind) => Err(too_large(path, kind)),
+                ContentKind::Utf16(_) => Err(binary(path, "long text in UTF-16")),
+                ContentKind::Binary(what) => Err(binary(path, what)),
             };
             stream.end(&context.witness);
             shown
@@ -128,28 +132,32 @@ fn read(asked: &Asked, context: &Context) -> Result<Output, Output> {
     }
 }
 
-fn text_of(asked: &Asked, reader: &mut impl BufRead) -> Result<String, Output> {
-    let range = Range {
-        offset: asked.offset.unwrap_or(1).max(1),
-        limit: asked.limit.unwrap_or(LINES),
+fn text_of(requested: &ReadFileArguments, reader: &mut impl BufRead) -> Result<String, ToolOutput> {
+    let range = LineRange {
+        offset: requested.offset.unwrap_or(1).max(1),
+        limit: requested.limit.unwrap_or(DEFAULT_LIMIT),
     };
-    let numbered =
-        Numbered::read(reader, range).map_err(|error| cannot("read", &asked.path, &error))?;
-    if range.offset > numbered.total().max(1) {
-        return Err(Output::error(format!(
+    let numbered_lines = NumberedLines::read(reader, range)
+        .map_err(|error| access_error("read", &requested.path, &error))?;
+    if range.offset > numbered_lines.total().max(1) {
+        return Err(ToolOutput::error(format!(
             "there is no line {} in `{}`: it has {}",
             range.offset,
-            asked.path,
-            super::counted(numbered.total(), "line")
+            requested.path,
+            super::format_count(numbered_lines.total(), "line")
         )));
     }
-    Ok(format!("{}{}", numbered.text, numbered.notices()))
+    Ok(format!(
+        "{}{}",
+        numbered_lines.text,
+        numbered_lines.notices()
+    ))
 }
 
 /// Returns an image of any size: the code that sends it to a provider scales it down.
-fn picture(kind: &'static str, bytes: &[u8]) -> Output {
-    let said = format!("{kind}, {} bytes:", grouped(bytes.len() as u64));
-    let mut output = Output::text(said);
+fn picture(kind: &'static str, bytes: &[u8]) -> ToolOutput {
+    let said = format!("{kind}, {} bytes:", format_number(bytes.len() as u64));
+    let mut output = ToolOutput::text(said);
     output.content.push(Block::Image(Image {
         source: ImageSource::Inline {
             media_type: kind.to_owned(),
@@ -160,16 +168,16 @@ fn picture(kind: &'static str, bytes: &[u8]) -> Output {
     output
 }
 
-fn too_large(path: &str, kind: &str) -> Output {
-    Output::error(format!(
+fn too_large(path: &str, kind: &str) -> ToolOutput {
+    ToolOutput::error(format!(
         "`{path}` is a picture ({kind}) of more than {} bytes, too large to be shown; make it smaller \
          first",
-        grouped(IN_MEMORY)
+        format_number(MAX_IN_MEMORY_BYTES)
     ))
 }
 
-fn binary(path: &str, what: &str) -> Output {
-    Output::error(format!(
+fn binary(path: &str, what: &str) -> ToolOutput {
+    ToolOutput::error(format!(
         "`{path}` is no text that can be shown: it is {what}; use a program that knows it"
     ))
 }

@@ -42,47 +42,43 @@ pub(super) fn line_at(bytes: &[u8], offset: usize) -> usize {
 
 /// Numbers of line endings by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Endings {
+pub(super) struct LineEndings {
     /// Carriage return and newline.
-    pub(super) both: usize,
+    pub(super) crlf: usize,
     /// Newline alone.
-    pub(super) newline: usize,
+    pub(super) lf: usize,
 }
 
-impl Endings {
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        let (mut both, mut newline) = (0, 0);
+impl LineEndings {
+    pub(super) fn detect(bytes: &[u8]) -> Self {
+        let (mut crlf, mut lf) = (0, 0);
         for at in memchr_iter(b'\n', bytes) {
             if at > 0 && bytes[at - 1] == b'\r' {
-                both += 1;
+                crlf += 1;
             } else {
-                newline += 1;
+                lf += 1;
             }
         }
-        Self { both, newline }
+        Self { crlf, lf }
     }
 
     /// True if all lines end with carriage return and newline.
-    pub(super) fn are_all_both(self) -> bool {
-        self.both > 0 && self.newline == 0
+    pub(super) fn are_all_crlf(self) -> bool {
+        self.crlf > 0 && self.lf == 0
     }
 
     /// The most frequent line ending.
-    pub(super) fn usual(self) -> &'static [u8] {
-        if self.both > self.newline {
-            b"\r\n"
-        } else {
-            b"\n"
-        }
+    pub(super) fn most_common(self) -> &'static [u8] {
+        if self.crlf > self.lf { b"\r\n" } else { b"\n" }
     }
 }
 
 /// Converts all line endings to `\r\n`.
-pub(super) fn with_returns(text: &str) -> String {
+pub(super) fn to_crlf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
 /// Converts all line endings to `\n`.
-pub(super) fn without_returns(text: &str) -> String {
+pub(super) fn to_lf(text: &str) -> String {
     text.replace("\r\n", "\n")
 }

@@ -17,70 +17,75 @@ use cachalot_operation::permissions::SearchFilter;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::list_dir::VERSION_CONTROL;
-use super::source::Source;
-use super::{below, counted, passed_over, relative};
-use crate::blocking::Abandoned;
-use crate::tool::Context;
-use crate::workspace::{Directory, Entry, Found, Kind, Place, Workspace};
+use super::file_content::FileContent;
+use super::list_dir::GIT_DIRECTORY;
+use super::{format_count, relative_path, skipped, tree_reads};
+use crate::run_blocking::AbandonFlag;
+use crate::tool::ToolContext;
+use crate::workspace::{Directory, DirectoryEntry, EntryKind, PathKind, ResolvedPath, Workspace};
 
 /// The names of ignore files, highest precedence first.
-const RULES: [&str; 2] = [".ignore", ".gitignore"];
+const IGNORE_FILES: [&str; 2] = [".ignore", ".gitignore"];
 
 /// Maximum number of entries of a walk; a longer one ends with a notice.
-const MOST: usize = 200_000;
+const MAX_ENTRIES: usize = 200_000;
 
 /// Maximum depth of directories that are entered: each keeps a handle open.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// The visitor of a walk.
-pub(super) trait Visit {
+pub(super) trait WalkVisitor {
     /// True to enter a directory; its path is relative to the start of the walk.
-    fn enters(&self, directory: &Path) -> bool {
+    fn should_enter(&self, directory: &Path) -> bool {
         let _ = directory;
         true
     }
 
     /// Visits an entry that is not a directory, with its path relative to the start of the walk.
-    fn meet(&mut self, directory: &Directory, entry: &Entry, path: &Path) -> ControlFlow<()>;
+    fn visit(
+        &mut self,
+        directory: &Directory,
+        entry: &DirectoryEntry,
+        path: &Path,
+    ) -> ControlFlow<()>;
 }
 
 /// A walk.
 pub(super) struct Walk<'a> {
     workspace: &'a Workspace,
     witness: &'a Witness,
-    abandoned: &'a Abandoned,
+    abandoned: &'a AbandonFlag,
     /// Set to include entries that begin with a dot.
     hidden: bool,
     /// The ignore rules of the current directory and its parents, outermost first.
-    levels: Vec<Level>,
+    levels: Vec<IgnoreLevel>,
     seen: usize,
     denied: &'a SearchFilter,
     /// Number of entries that permission rules exclude.
-    passed_over: usize,
+    skipped: usize,
     notices: Vec<String>,
 }
 
-/// The ignore rules in one directory, in the order of [`RULES`].
+/// The ignore rules in one directory, in the order of [`IGNORE_FILES`].
 #[derive(Default)]
-struct Level([Option<Gitignore>; 2]);
+struct IgnoreLevel([Option<Gitignore>; 2]);
 
 /// The reads of a walk that starts at a place.
-pub(super) fn touched(place: &Place) -> Vec<Touched> {
-    let mut all = below(&place.real);
-    for directory in outer(place) {
-        all.extend(RULES.map(|name| Touched::Path(directory.join(name))));
+pub(super) fn touched(resolved: &ResolvedPath) -> Vec<Touched> {
+    let mut all = tree_reads(&resolved.real);
+    for directory in outer_directories(resolved) {
+        all.extend(IGNORE_FILES.map(|name| Touched::Path(directory.join(name))));
     }
     all
 }
 
 /// The parent directories of a place within the directory that confines it, outermost first.
-fn outer(place: &Place) -> Vec<&Path> {
-    let mut all: Vec<&Path> = place
+fn outer_directories(resolved: &ResolvedPath) -> Vec<&Path> {
+    let mut all: Vec<&Path> = resolved
         .real
         .ancestors()
         .skip(1)
-        .take_while(|directory| directory.starts_with(place.base()))
+        .take_while(|directory| directory.starts_with(resolved.base()))
         .collect();
     all.reverse();
     all
@@ -88,14 +93,14 @@ fn outer(place: &Place) -> Vec<&Path> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
-        context: &'a Context,
+        context: &'a ToolContext,
         denied: &'a SearchFilter,
-        abandoned: &'a Abandoned,
+        abandoned: &'a AbandonFlag,
         hidden: bool,
     ) -> Self {
         Self {
             denied,
-            passed_over: 0,
+            skipped: 0,
             workspace: &context.workspace,
             witness: &context.witness,
             abandoned,
@@ -109,27 +114,27 @@ impl<'a> Walk<'a> {
     /// Walks the tree below a directory; returns notices about it.
     pub(super) fn walk(
         mut self,
-        place: &Place,
+        resolved: &ResolvedPath,
         directory: &Directory,
-        visit: &mut impl Visit,
+        visit: &mut impl WalkVisitor,
     ) -> io::Result<Vec<String>> {
-        if place.is_behind_links() {
+        if resolved.is_behind_links() {
             // The applicable rules are those of the target directory of the links, and a witness does not
             // record link targets.
             self.witness.spoil(format!(
                 "{} lies behind symbolic links",
-                place.asked.display()
+                resolved.requested.display()
             ));
         }
-        for outer in outer(place) {
-            let mut level = Level::default();
-            for (index, name) in RULES.iter().enumerate() {
-                level.0[index] = self.rules(&outer.join(name), outer);
+        for outer_directories in outer_directories(resolved) {
+            let mut level = IgnoreLevel::default();
+            for (index, name) in IGNORE_FILES.iter().enumerate() {
+                level.0[index] = self.rules(&outer_directories.join(name), outer_directories);
             }
             self.levels.push(level);
         }
-        let _ = self.enter(directory, &place.real, Path::new(""), visit)?;
-        self.notices.extend(passed_over(self.passed_over));
+        let _ = self.enter(directory, &resolved.real, Path::new(""), visit)?;
+        self.notices.extend(skipped(self.skipped));
         Ok(self.notices)
     }
 
@@ -139,7 +144,7 @@ impl<'a> Walk<'a> {
         directory: &Directory,
         real: &Path,
         path: &Path,
-        visit: &mut impl Visit,
+        visit: &mut impl WalkVisitor,
     ) -> io::Result<ControlFlow<()>> {
         let entries = directory.entries(self.witness)?;
         self.levels.push(self.level(directory, real, &entries));
@@ -157,36 +162,36 @@ impl<'a> Walk<'a> {
     fn take(
         &mut self,
         directory: &Directory,
-        entry: &Entry,
+        entry: &DirectoryEntry,
         real: &Path,
         path: &Path,
-        visit: &mut impl Visit,
+        visit: &mut impl WalkVisitor,
     ) -> ControlFlow<()> {
         self.seen += 1;
-        if self.seen > MOST {
+        if self.seen > MAX_ENTRIES {
             self.notices.push(format!(
                 "stopped after {}; name a directory below",
-                counted(MOST, "name")
+                format_count(MAX_ENTRIES, "name")
             ));
             return ControlFlow::Break(());
         }
         if self.abandoned.is() {
             return ControlFlow::Break(());
         }
-        let is_directory = entry.kind == Kind::Directory;
+        let is_directory = entry.kind == EntryKind::Directory;
         let real = real.join(&entry.name);
-        if self.leaves_out(&entry.name, &real, is_directory) {
+        if self.is_excluded(&entry.name, &real, is_directory) {
             return ControlFlow::Continue(());
         }
         if self.denied.hides(&real, self.workspace) {
-            self.passed_over += 1;
+            self.skipped += 1;
             return ControlFlow::Continue(());
         }
         let path = path.join(&entry.name);
         if !is_directory {
-            return visit.meet(directory, entry, &path);
+            return visit.visit(directory, entry, &path);
         }
-        if !visit.enters(&path) {
+        if !visit.should_enter(&path) {
             return ControlFlow::Continue(());
         }
         self.descend(directory, &entry.name, &real, &path, visit)
@@ -198,9 +203,9 @@ impl<'a> Walk<'a> {
         name: &OsStr,
         real: &Path,
         path: &Path,
-        visit: &mut impl Visit,
+        visit: &mut impl WalkVisitor,
     ) -> ControlFlow<()> {
-        if self.levels.len() > DEEPEST {
+        if self.levels.len() > MAX_DEPTH {
             self.notices.push(format!(
                 "{} lies too deep and was not entered",
                 path.display()
@@ -222,11 +227,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn leaves_out(&self, name: &OsStr, real: &Path, is_directory: bool) -> bool {
-        if name == VERSION_CONTROL || (!self.hidden && name.as_bytes().starts_with(b".")) {
+    fn is_excluded(&self, name: &OsStr, real: &Path, is_directory: bool) -> bool {
+        if name == GIT_DIRECTORY || (!self.hidden && name.as_bytes().starts_with(b".")) {
             return true;
         }
-        for index in 0..RULES.len() {
+        for index in 0..IGNORE_FILES.len() {
             for rules in self
                 .levels
                 .iter()
@@ -244,11 +249,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the rules in a directory. Their absence is witnessed by the recorded listing.
-    fn level(&self, directory: &Directory, real: &Path, entries: &[Entry]) -> Level {
-        let mut level = Level::default();
-        for (index, name) in RULES.iter().enumerate() {
+    fn level(&self, directory: &Directory, real: &Path, entries: &[DirectoryEntry]) -> IgnoreLevel {
+        let mut level = IgnoreLevel::default();
+        for (index, name) in IGNORE_FILES.iter().enumerate() {
             if entries.iter().any(|entry| entry.name == *name) {
-                level.0[index] = self.rules(&directory.asked().join(name), real);
+                level.0[index] = self.rules(&directory.requested().join(name), real);
             }
         }
         level
@@ -258,8 +263,8 @@ impl<'a> Walk<'a> {
     fn rules(&self, path: &Path, directory: &Path) -> Option<Gitignore> {
         // A link to a file outside of the workspace provides no rules.
         self.witness.observe(Observation::Target(path));
-        let opened = match self.workspace.readable_place(path) {
-            Ok(place) if place.found == Found::File => place.open_file(),
+        let opened = match self.workspace.resolved_readable(path) {
+            Ok(resolved) if resolved.found == PathKind::File => resolved.open_file(),
             Ok(_) => {
                 self.witness.observe(Observation::Content(path));
                 return None;
@@ -269,10 +274,10 @@ impl<'a> Walk<'a> {
                 return None;
             }
         };
-        match opened.and_then(|file| Source::read(file, path, self.witness)) {
-            Ok(Source::Whole(bytes)) => Some(compile(&bytes, directory)),
+        match opened.and_then(|file| FileContent::read(file, path, self.witness)) {
+            Ok(FileContent::Whole(bytes)) => Some(compile(&bytes, directory)),
             // A file of this size is not a rule file.
-            Ok(Source::Stream(stream)) => {
+            Ok(FileContent::FileStream(stream)) => {
                 stream.end(self.witness);
                 None
             }
@@ -295,7 +300,7 @@ fn compile(bytes: &[u8], directory: &Path) -> Gitignore {
 }
 
 /// Formats notices for the end of a result.
-pub(super) fn noticed(notices: &[String]) -> String {
+pub(super) fn format_notices(notices: &[String]) -> String {
     notices
         .iter()
         .map(|notice| format!("[{notice}]\n"))
@@ -303,11 +308,11 @@ pub(super) fn noticed(notices: &[String]) -> String {
 }
 
 /// Formats a path found by a walk: relative to the workspace.
-pub(super) fn shown(workspace: &Workspace, place: &Place, path: &Path) -> String {
-    let asked: PathBuf = place.asked.join(path);
-    if asked.starts_with(workspace.root()) {
-        relative(&asked, workspace.root())
+pub(super) fn shown(workspace: &Workspace, resolved: &ResolvedPath, path: &Path) -> String {
+    let requested: PathBuf = resolved.requested.join(path);
+    if requested.starts_with(workspace.root()) {
+        relative_path(&requested, workspace.root())
     } else {
-        asked.display().to_string()
+        requested.display().to_string()
     }
 }

@@ -2,23 +2,23 @@
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::commit::{Change, commit};
-use super::original;
+use super::commit::{FileChange, commit};
+use super::snapshot;
 use super::text::count_lines;
-use super::{counted, grouped, path_of, typed, writer, writing};
-use crate::blocking::{Abandoned, blocking};
-use crate::tool::{About, Arguments, Context, Output, Tool};
+use super::{format_count, format_number, parse_arguments, path_of, writer, writing};
+use crate::run_blocking::{AbandonFlag, run_blocking};
+use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 
 pub(super) struct WriteFile {
-    about: About,
+    metadata: ToolMetadata,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct WriteFileArguments {
     path: String,
     content: String,
 }
@@ -44,70 +44,74 @@ impl WriteFile {
             "additionalProperties": false,
         });
         Self {
-            about: writer("write_file", description, parameters),
+            metadata: writer("write_file", description, parameters),
         }
     }
 }
 
 #[async_trait]
 impl Tool for WriteFile {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let path = arguments.get("path").and_then(|path| path.as_str());
-        let place = context.workspace.place(path.unwrap_or_default());
-        writing([place.as_ref()])
+        let resolved = context.workspace.resolved(path.unwrap_or_default());
+        writing([resolved.as_ref()])
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
-        Touches::writing([path_of(arguments, "")])
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
+        ResourceAccess::writing([path_of(arguments, "")])
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
-        let asked: Asked = match typed(arguments) {
-            Ok(asked) => asked,
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+        let requested: WriteFileArguments = match parse_arguments(arguments) {
+            Ok(requested) => requested,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| {
-            write(&asked, &context, abandoned).unwrap_or_else(|failed| failed)
+        run_blocking(move |abandoned| {
+            write(&requested, &context, abandoned).unwrap_or_else(|failed| failed)
         })
         .await
     }
 }
 
-fn write(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Output, Output> {
-    let path = &asked.path;
-    let place = context.workspace.place(path)?;
-    let before = original::read_if_there(&place, path)?;
-    let content = asked.content.as_bytes();
+fn write(
+    requested: &WriteFileArguments,
+    context: &ToolContext,
+    abandoned: &AbandonFlag,
+) -> Result<ToolOutput, ToolOutput> {
+    let path = &requested.path;
+    let resolved = context.workspace.resolved(path)?;
+    let before = snapshot::read_if_exists(&resolved, path)?;
+    let content = requested.content.as_bytes();
     if before
         .as_ref()
         .is_some_and(|before| before.bytes == content)
     {
-        return Ok(Output::text(format!(
+        return Ok(ToolOutput::text(format!(
             "`{path}` holds exactly that already; nothing was written"
         )));
     }
-    let change = Change {
-        place: &place,
+    let change = FileChange {
+        resolved: &resolved,
         before: before.as_ref(),
         after: Some(content),
         mode: None,
     };
-    commit(&context.workspace, &[change], abandoned).map_err(Output::error)?;
+    commit(&context.workspace, &[change], abandoned).map_err(ToolOutput::error)?;
     let size = format!(
         "{}, {} bytes",
-        counted(count_lines(content), "line"),
-        grouped(content.len() as u64)
+        format_count(count_lines(content), "line"),
+        format_number(content.len() as u64)
     );
-    Ok(Output::text(match before {
+    Ok(ToolOutput::text(match before {
         None => format!("created `{path}` ({size})"),
         Some(before) => format!(
             "overwrote `{path}` ({size}; it had {})",
-            counted(count_lines(&before.bytes), "line")
+            format_count(count_lines(&before.bytes), "line")
         ),
     }))
 }

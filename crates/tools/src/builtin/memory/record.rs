@@ -16,22 +16,22 @@ use crate::tool::Arguments;
 pub(super) const KEY: &str = "key";
 
 /// Prefix of the names of labels of metadata fields.
-const FIELD: &str = "meta.";
+const METADATA_PREFIX: &str = "meta.";
 
 /// Maximum length of a label value; a longer one is replaced by its digest, to keep the index small.
-const LONGEST: usize = 512;
+const MAX_LABEL_BYTES: usize = 512;
 
 /// The time of writing, which the store sets.
-const UNSET: Millis = 0;
+const UNSET_TIME: Millis = 0;
 
 /// A value with its metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Remembered {
+pub(super) struct MemoryValue {
     pub(super) value: Value,
     pub(super) metadata: Option<Arguments>,
 }
 
-impl Remembered {
+impl MemoryValue {
     /// Creates the record with the key `key`.
     pub(super) fn record(&self, key: &str) -> Record {
         let mut labels = vec![Label::new(KEY, key)];
@@ -48,7 +48,7 @@ impl Remembered {
             labels,
             expires: None,
             revision: 0,
-            updated: UNSET,
+            updated: UNSET_TIME,
         }
     }
 
@@ -63,7 +63,7 @@ impl Remembered {
 
 /// The name of the label of a metadata field.
 pub(super) fn label_name(field: &str) -> String {
-    format!("{FIELD}{field}")
+    format!("{METADATA_PREFIX}{field}")
 }
 
 /// The label value of a scalar; `None` for arrays and objects.
@@ -73,7 +73,7 @@ pub(super) fn label_value(field: &Value) -> Option<String> {
     }
     let text = field.to_string();
     // Unambiguous, because no scalar begins with an `s`.
-    Some(if text.len() > LONGEST {
+    Some(if text.len() > MAX_LABEL_BYTES {
         format!("sha256:{}", Digest::of(text.as_bytes()))
     } else {
         text
@@ -89,7 +89,7 @@ mod tests {
     /// The exact bytes and labels that `ltm.store` writes.
     #[test]
     fn records_are_those_of_the_workflow() {
-        let remembered = Remembered {
+        let remembered = MemoryValue {
             value: json!({ "n": 9_007_199_254_740_993_u64 }),
             metadata: json!({ "a": 1, "b": "x", "deep": { "c": 2 } })
                 .as_object()
@@ -108,8 +108,8 @@ mod tests {
                 Label::new("meta.b", "\"x\"")
             ]
         );
-        assert_eq!(Remembered::read(&record).unwrap(), remembered);
-        let bare = Remembered {
+        assert_eq!(MemoryValue::read(&record).unwrap(), remembered);
+        let bare = MemoryValue {
             value: json!("v"),
             metadata: None,
         };

@@ -6,7 +6,7 @@ use cachalot_core::Seals;
 
 /// Number of bytes that each side keeps in addition to those that are shown, so that a secret that spans the
 /// edge is recognized as a whole before it is cut.
-const MARGIN: usize = 4 << 10;
+const SECRET_MARGIN: usize = 4 << 10;
 
 /// Keeps the first and the last bytes of an output.
 pub(super) struct Capture {
@@ -30,7 +30,7 @@ impl Capture {
 
     /// Number of bytes that each side keeps.
     fn side(&self) -> usize {
-        self.limit / 2 + MARGIN
+        self.limit / 2 + SECRET_MARGIN
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
@@ -63,8 +63,8 @@ impl Capture {
         let (head, tail) = (seals.redact(&head), seals.redact(&tail));
         // Masking may have shortened the text by any amount, and the inner edge may be within a secret.
         let half = (self.limit / 2)
-            .min(head.len().saturating_sub(MARGIN))
-            .min(tail.len().saturating_sub(MARGIN));
+            .min(head.len().saturating_sub(SECRET_MARGIN))
+            .min(tail.len().saturating_sub(SECRET_MARGIN));
         cut(&head, &tail, half, self.lost)
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         for _ in 0..1_000 {
             capture.push(&[b'x'; 1_000]);
         }
-        assert!(capture.head.len() + capture.tail.len() <= 100 + 2 * MARGIN);
+        assert!(capture.head.len() + capture.tail.len() <= 100 + 2 * SECRET_MARGIN);
         let text = capture.shown(&Seals::none());
         assert!(text.contains("[… 999900 bytes left out"), "{text}");
     }

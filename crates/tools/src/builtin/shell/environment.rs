@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// Returns the variables that a command gets: all except those that look like credentials, unless their name
 /// is among `passed`.
-pub(super) fn passed_on<'a>(
+pub(super) fn inherited_variables<'a>(
     environment: &'a BTreeMap<String, String>,
     passed: &GlobSet,
     seals: &Seals,
@@ -60,7 +60,7 @@ mod tests {
             for pattern in passed {
                 set.add(Glob::new(pattern).unwrap());
             }
-            let kept = passed_on(&environment, &set.build().unwrap(), &seals);
+            let kept = inherited_variables(&environment, &set.build().unwrap(), &seals);
             kept.into_keys().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(names(&[]), "EMPTY_TOKEN HOME MONKEY PATH");

@@ -11,10 +11,10 @@ mod readable {
     use tokio::net::unix::pipe::Receiver;
 
     /// The reading end.
-    pub(in crate::builtin::shell) struct Output(Receiver);
+    pub(in crate::builtin::shell) struct OutputReader(Receiver);
 
-    impl Output {
-        pub(super) fn of(reader: io::PipeReader) -> io::Result<Self> {
+    impl OutputReader {
+        pub(super) fn new(reader: io::PipeReader) -> io::Result<Self> {
             Ok(Self(Receiver::from_owned_fd(OwnedFd::from(reader))?))
         }
 
@@ -35,13 +35,13 @@ mod readable {
     use tokio::sync::mpsc;
 
     /// The reading end, read by a thread of its own, because such pipes cannot be polled on this platform.
-    pub(in crate::builtin::shell) struct Output {
+    pub(in crate::builtin::shell) struct OutputReader {
         chunks: mpsc::Receiver<io::Result<Vec<u8>>>,
         rest: Vec<u8>,
     }
 
-    impl Output {
-        pub(super) fn of(mut reader: io::PipeReader) -> io::Result<Self> {
+    impl OutputReader {
+        pub(super) fn new(mut reader: io::PipeReader) -> io::Result<Self> {
             let (send, chunks) = mpsc::channel(4);
             std::thread::Builder::new().spawn(move || {
                 let mut buffer = vec![0; 64 << 10];
@@ -78,10 +78,10 @@ mod readable {
     }
 }
 
-pub(super) use readable::Output;
+pub(super) use readable::OutputReader;
 
 /// Creates the pipe for stdout and stderr of a command.
-pub(super) fn pipe() -> io::Result<(Output, io::PipeWriter)> {
+pub(super) fn pipe() -> io::Result<(OutputReader, io::PipeWriter)> {
     let (reader, writer) = io::pipe()?;
-    Ok((Output::of(reader)?, writer))
+    Ok((OutputReader::new(reader)?, writer))
 }

@@ -7,19 +7,19 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::capture::Capture;
-use super::pipe::{Output, pipe};
-use crate::process::Group;
+use super::pipe::{OutputReader, pipe};
+use crate::process::ProcessGroup;
 
 /// After the end of the command: the pause in the output of its background processes that ends the reading,
 /// and the maximum time to wait for that pause.
-const QUIET: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(1);
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// Maximum number of bytes per read.
-const CHUNK: usize = 64 << 10;
+const MAX_READ_BYTES: usize = 64 << 10;
 
 /// The result of running a command.
-pub(super) struct Ran {
+pub(super) struct CommandResult {
     pub(super) written: Capture,
     /// The exit status; `None` if the command was killed on timeout.
     pub(super) status: Option<ExitStatus>,
@@ -33,16 +33,16 @@ pub(super) async fn run(
     mut command: Command,
     timeout: Duration,
     mut written: Capture,
-) -> io::Result<Ran> {
+) -> io::Result<CommandResult> {
     let (mut output, writer) = pipe()?;
     command
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer);
-    let mut group = Group::start(command)?;
+    let mut group = ProcessGroup::start(command)?;
     let time_is_up = tokio::time::sleep(timeout);
     tokio::pin!(time_is_up);
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; MAX_READ_BYTES];
     let mut open = true;
     let status = loop {
         tokio::select! {
@@ -60,7 +60,7 @@ pub(super) async fn run(
     if open {
         open = drain(&mut output, &mut buffer, &mut written).await?;
     }
-    Ok(Ran {
+    Ok(CommandResult {
         written,
         status,
         left_running: open && status.is_some(),
@@ -68,10 +68,14 @@ pub(super) async fn run(
 }
 
 /// Reads the remaining output after the end of the command; returns true if the output is still open then.
-async fn drain(output: &mut Output, buffer: &mut [u8], written: &mut Capture) -> io::Result<bool> {
+async fn drain(
+    output: &mut OutputReader,
+    buffer: &mut [u8],
+    written: &mut Capture,
+) -> io::Result<bool> {
     let reading = async {
         loop {
-            match tokio::time::timeout(QUIET, output.read(buffer)).await {
+            match tokio::time::timeout(QUIET_PERIOD, output.read(buffer)).await {
                 Err(_) => return Ok(true),
                 Ok(Ok(0)) => return Ok(false),
                 Ok(Ok(read)) => written.push(&buffer[..read]),
@@ -79,7 +83,7 @@ async fn drain(output: &mut Output, buffer: &mut [u8], written: &mut Capture) ->
             }
         }
     };
-    tokio::time::timeout(LONGEST, reading)
+    tokio::time::timeout(MAX_DRAIN_TIME, reading)
         .await
         .unwrap_or(Ok(true))
 }

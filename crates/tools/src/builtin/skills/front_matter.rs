@@ -10,7 +10,7 @@ pub(super) struct FrontMatter {
 }
 
 /// Maximum length of a description in a list; a longer one is cut, because the list is part of prompts.
-const LONGEST_DESCRIPTION: usize = 1_024;
+const MAX_DESCRIPTION_CHARS: usize = 1_024;
 
 /// Parses the front matter of a SKILL.md.
 ///
@@ -51,7 +51,7 @@ pub(super) fn write(name: &str, description: &str, body: &str) -> String {
 }
 
 /// True if a text has front matter, valid or not.
-pub(super) fn is_there(text: &str) -> bool {
+pub(super) fn has_front_matter(text: &str) -> bool {
     split(text).is_some()
 }
 
@@ -75,7 +75,7 @@ fn split(text: &str) -> Option<&str> {
 
 fn one_line(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(LONGEST_DESCRIPTION) {
+    match text.char_indices().nth(MAX_DESCRIPTION_CHARS) {
         None => text,
         Some((end, _)) => format!("{}…", &text[..end]),
     }

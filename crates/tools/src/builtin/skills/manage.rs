@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_operation::Touches;
+use cachalot_operation::ResourceAccess;
 use serde_json::json;
 
-use super::places::{
-    self, LARGEST, Owner, Root, SKILL_FILE, Skill, is_name, roots, touched, user_root,
+use super::locations::{
+    self, MAX_FILE_BYTES, Owner, SKILL_FILE, Skill, SkillRoot, is_valid_name, roots, touched,
+    user_root,
 };
-use super::{about, existing, front_matter, output, text, writing};
-use crate::blocking::blocking;
-use crate::tool::Output;
-use crate::tool::{About, Arguments, CacheClass, Context, Tool};
-use crate::workspace::Found;
+use super::{existing, front_matter, metadata, output, text, writing};
+use crate::run_blocking::run_blocking;
+use crate::tool::ToolOutput;
+use crate::tool::{Arguments, CacheClass, Tool, ToolContext, ToolMetadata};
+use crate::workspace::PathKind;
 
 const ACTIONS: [&str; 6] = [
     "create",
@@ -28,7 +29,7 @@ const ACTIONS: [&str; 6] = [
 /// The tool `skill_manage`. Writes whole files in one step, in skill folders only, and declares its writes.
 /// Does not write text that contains a known secret.
 pub struct SkillManage {
-    about: About,
+    metadata: ToolMetadata,
     data: Option<PathBuf>,
 }
 
@@ -56,10 +57,10 @@ impl SkillManage {
         }
         let description = "Makes, changes and deletes skills. Keep what was learnt that will be useful again: steps that work, commands, pitfalls.";
         Self {
-            about: About {
+            metadata: ToolMetadata {
                 read_only: false,
-                class: CacheClass::Never,
-                ..about("skill_manage", description, properties, &["action", "name"])
+                cache_class: CacheClass::Never,
+                ..metadata("skill_manage", description, properties, &["action", "name"])
             },
             data,
         }
@@ -68,16 +69,16 @@ impl SkillManage {
 
 #[async_trait]
 impl Tool for SkillManage {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
-        let name = text(arguments, "name").filter(|name| is_name(name));
+    fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
+        let name = text(arguments, "name").filter(|name| is_valid_name(name));
         Effects::writing(touched(context, self.data.as_deref(), name))
     }
 
-    fn touches(&self, arguments: &Arguments) -> Touches {
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
         let text = |key| text(arguments, key).filter(|text| !text.is_empty());
         let file = match text("action") {
             Some("delete") => "",
@@ -85,13 +86,13 @@ impl Tool for SkillManage {
             _ => text("file").unwrap_or(SKILL_FILE),
         };
         let name = text("name").unwrap_or_default();
-        Touches::writing(places::paths(self.data.as_deref(), name, file))
+        ResourceAccess::writing(locations::paths(self.data.as_deref(), name, file))
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let (inner, data) = (context.clone(), self.data.clone());
-        let done = blocking(move |_| {
-            Managing {
+        let done = run_blocking(move |_| {
+            ManageCall {
                 arguments: &arguments,
                 context: &inner,
                 data: data.as_deref(),
@@ -103,17 +104,17 @@ impl Tool for SkillManage {
 }
 
 /// One call.
-struct Managing<'a> {
+struct ManageCall<'a> {
     arguments: &'a Arguments,
-    context: &'a Context,
+    context: &'a ToolContext,
     data: Option<&'a Path>,
 }
 
-impl Managing<'_> {
+impl ManageCall<'_> {
     fn done(&self) -> Result<String, String> {
         let action = text(self.arguments, "action").unwrap_or_default();
         let name = text(self.arguments, "name").unwrap_or_default();
-        if !is_name(name) {
+        if !is_valid_name(name) {
             return Err(format!(
                 "`{name:.80}` is no name for a skill: take lower-case letters, digits, `-` and `_`, at most 64, not beginning with `-` or `_`"
             ));
@@ -142,7 +143,7 @@ impl Managing<'_> {
 
     fn create(&self, name: &str) -> Result<String, String> {
         let content = self.required("content")?;
-        let whole = if front_matter::is_there(content) {
+        let whole = if front_matter::has_front_matter(content) {
             front_matter::read(content)?;
             content.to_owned()
         } else {
@@ -163,21 +164,21 @@ impl Managing<'_> {
                 ));
             }
         }
-        let place = root.place(&format!("{name}/{SKILL_FILE}"))?;
-        if place.found != Found::Nothing {
+        let resolved = root.resolved(&format!("{name}/{SKILL_FILE}"))?;
+        if resolved.found != PathKind::Nothing {
             return Err(format!("`{name}/{SKILL_FILE}` is there, but it is no file"));
         }
-        self.write(&place, &whole)?;
+        self.write(&resolved, &whole)?;
         Ok(format!(
             "Created the skill `{name}` in {}.",
             self.context
                 .workspace
-                .shown(place.real.parent().unwrap_or(&place.real))
+                .shown(resolved.real.parent().unwrap_or(&resolved.real))
         ))
     }
 
     /// Returns the directory for a new skill.
-    fn root(&self) -> Result<Root, String> {
+    fn root(&self) -> Result<SkillRoot, String> {
         match (text(self.arguments, "location"), self.data) {
             (Some("user"), Some(data)) => std::fs::create_dir_all(data)
                 .and_then(|()| user_root(data))
@@ -220,74 +221,75 @@ impl Managing<'_> {
             }
         }
         let after = before.replacen(old, new, 1);
-        let place = skill.file(file)?;
-        if place.real == skill.file(SKILL_FILE)?.real {
+        let resolved = skill.file(file)?;
+        if resolved.real == skill.file(SKILL_FILE)?.real {
             front_matter::read(&after)?;
         }
-        self.write(&place, &after)?;
+        self.write(&resolved, &after)?;
         Ok(format!("Patched `{file}` of `{}`.", skill.name))
     }
 
     fn write_file(&self, skill: &Skill) -> Result<String, String> {
         let (file, content) = (self.required("file")?, self.required("content")?);
-        let place = skill.file(file)?;
-        match place.found {
-            Found::Nothing | Found::File => {}
-            Found::Directory => return Err(format!("`{file}` is a directory")),
-            Found::Special(what) => return Err(format!("`{file}` is {what}, no file")),
+        let resolved = skill.file(file)?;
+        match resolved.found {
+            PathKind::Nothing | PathKind::File => {}
+            PathKind::Directory => return Err(format!("`{file}` is a directory")),
+            PathKind::Special(what) => return Err(format!("`{file}` is {what}, no file")),
         }
-        if place.real == skill.file(SKILL_FILE)?.real {
+        if resolved.real == skill.file(SKILL_FILE)?.real {
             front_matter::read(content)?;
         }
-        self.write(&place, content)?;
+        self.write(&resolved, content)?;
         Ok(format!("Wrote `{file}` of `{}`.", skill.name))
     }
 
     fn remove_file(&self, skill: &Skill) -> Result<String, String> {
         let file = self.required("file")?;
-        let place = skill.file(file)?;
-        if place.real == skill.file(SKILL_FILE)?.real {
+        let resolved = skill.file(file)?;
+        if resolved.real == skill.file(SKILL_FILE)?.real {
             return Err(
                 "a skill cannot be without its SKILL.md: `delete` removes the whole skill"
                     .to_owned(),
             );
         }
-        match place.found {
-            Found::File => {}
-            Found::Nothing => {
+        match resolved.found {
+            PathKind::File => {}
+            PathKind::Nothing => {
                 return Err(format!("the skill `{}` has no file `{file}`", skill.name));
             }
             _ => return Err(format!("`{file}` is no file")),
         }
-        writing::remove(&place).map_err(|error| format!("`{file}`: {error}"))?;
+        writing::remove(&resolved).map_err(|error| format!("`{file}`: {error}"))?;
         Ok(format!("Removed `{file}` from `{}`.", skill.name))
     }
 
-    fn write(&self, place: &crate::workspace::Place, text: &str) -> Result<(), String> {
+    fn write(&self, resolved: &crate::workspace::ResolvedPath, text: &str) -> Result<(), String> {
         if self.context.seals.occur_in(text.as_bytes()) {
             return Err(
                 "this holds a secret, and nothing that is written may: leave it out".to_owned(),
             );
         }
-        if text.len() as u64 > LARGEST {
+        if text.len() as u64 > MAX_FILE_BYTES {
             return Err(format!(
-                "a file of a skill has at most {LARGEST} bytes, and this has {}",
+                "a file of a skill has at most {MAX_FILE_BYTES} bytes, and this has {}",
                 text.len()
             ));
         }
-        writing::write(place, text).map_err(|error| format!("{}: {error}", place.asked.display()))
+        writing::write(resolved, text)
+            .map_err(|error| format!("{}: {error}", resolved.requested.display()))
     }
 }
 
 fn delete(skill: &Skill) -> Result<String, String> {
-    if skill.place.asked != skill.place.real {
+    if skill.resolved.requested != skill.resolved.real {
         return Err(format!(
             "the skill `{}` is reached through a symbolic link: remove it by hand",
             skill.name
         ));
     }
     // Does not follow links; the path has been checked to be in the folder of skills.
-    std::fs::remove_dir_all(&skill.place.real)
+    std::fs::remove_dir_all(&skill.resolved.real)
         .map_err(|error| format!("the skill `{}` could not be deleted: {error}", skill.name))?;
     Ok(format!("Deleted the skill `{}`.", skill.name))
 }
@@ -300,7 +302,7 @@ mod tests {
     #[test]
     fn where_a_skill_may_go_is_said_only_where_there_is_a_choice() {
         let properties = |data: Option<PathBuf>| -> Value {
-            SkillManage::new(data).about.parameters["properties"].clone()
+            SkillManage::new(data).metadata.parameters["properties"].clone()
         };
         assert!(properties(None).get("location").is_none());
         assert!(properties(Some("/data".into())).get("location").is_some());

@@ -7,16 +7,19 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::workspace::{Directory, Place};
+use crate::workspace::{Directory, ResolvedPath};
 
 /// Writes a whole file in one step, and creates missing directories: no reader sees partial content.
-pub(super) fn write(place: &Place, text: &str) -> io::Result<()> {
-    let name = place.real.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let directory = place.open_parent(&mut Vec::new())?;
+pub(super) fn write(resolved: &ResolvedPath, text: &str) -> io::Result<()> {
+    let name = resolved
+        .real
+        .file_name()
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let directory = resolved.open_parent(&mut Vec::new())?;
     let mut aside = OsStr::new(".").to_owned();
     aside.push(name);
     aside.push(format!(".{}.new", std::process::id()));
-    let written = write_aside(&directory, &aside, text).and_then(|()| {
+    let written = write_temporary(&directory, &aside, text).and_then(|()| {
         rustix::fs::renameat(directory.handle(), &aside, directory.handle(), name)
             .map_err(io::Error::from)
     });
@@ -27,7 +30,7 @@ pub(super) fn write(place: &Place, text: &str) -> io::Result<()> {
     written
 }
 
-fn write_aside(directory: &Directory, aside: &OsStr, text: &str) -> io::Result<()> {
+fn write_temporary(directory: &Directory, aside: &OsStr, text: &str) -> io::Result<()> {
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
@@ -38,9 +41,12 @@ fn write_aside(directory: &Directory, aside: &OsStr, text: &str) -> io::Result<(
 }
 
 /// Removes a file.
-pub(super) fn remove(place: &Place) -> io::Result<()> {
-    let name = place.real.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let directory = place.open_parent(&mut Vec::new())?;
+pub(super) fn remove(resolved: &ResolvedPath) -> io::Result<()> {
+    let name = resolved
+        .real
+        .file_name()
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let directory = resolved.open_parent(&mut Vec::new())?;
     Ok(rustix::fs::unlinkat(
         directory.handle(),
         name,

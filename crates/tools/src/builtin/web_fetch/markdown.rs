@@ -3,15 +3,15 @@
 use htmd::HtmlToMarkdown;
 
 /// Maximum nesting of elements; browsers stop at 512.
-const DEEPEST: usize = 2_000;
+const MAX_DEPTH: usize = 2_000;
 
 /// Elements without text for readers: scripts, styles, and the replacement content for missing scripts.
-const NO_TEXT: [&str; 7] = [
+const NON_TEXT_ELEMENTS: [&str; 7] = [
     "script", "style", "noscript", "template", "head", "svg", "iframe",
 ];
 
 /// Number of bytes at the beginning of a page in which its title is searched for.
-const TITLE_WITHIN: usize = 64 << 10;
+const TITLE_SEARCH_BYTES: usize = 64 << 10;
 
 /// Converts a page to Markdown.
 ///
@@ -19,15 +19,15 @@ const TITLE_WITHIN: usize = 64 << 10;
 /// If the elements of the page are nested too deeply.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
     let converter = HtmlToMarkdown::builder()
-        .skip_tags(NO_TEXT.to_vec())
+        .skip_tags(NON_TEXT_ELEMENTS.to_vec())
         .build();
     let tree = converter
         .html_to_tree(page)
         .map_err(|error| error.to_string())?;
     let mut open = vec![(tree.clone(), 0)];
     while let Some((node, depth)) = open.pop() {
-        if depth > DEEPEST {
-            return Err(format!("its elements are nested deeper than {DEEPEST}"));
+        if depth > MAX_DEPTH {
+            return Err(format!("its elements are nested deeper than {MAX_DEPTH}"));
         }
         open.extend(
             node.children
@@ -41,7 +41,7 @@ pub(super) fn markdown(page: &str) -> Result<String, String> {
 
 /// Returns the title of a page, on one line.
 pub(super) fn title(page: &str) -> Option<String> {
-    let page = &page[..page.floor_char_boundary(TITLE_WITHIN)];
+    let page = &page[..page.floor_char_boundary(TITLE_SEARCH_BYTES)];
     // ASCII lower-casing keeps the byte offsets.
     let lower = page.to_ascii_lowercase();
     let open = lower.find("<title")?;

@@ -5,7 +5,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
 /// The type of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PageKind {
     /// An HTML page.
     Html,
     /// Any other text.
@@ -13,11 +13,11 @@ pub(super) enum Kind {
     /// Not text, or of an unknown type.
     Binary,
     /// Not stated: to be detected from the bytes.
-    Unsaid,
+    Unstated,
 }
 
 /// Text media types outside of `text/`.
-const TEXT: [&str; 18] = [
+const TEXT_MEDIA_TYPES: [&str; 18] = [
     "application/json",
     "application/xml",
     "application/javascript",
@@ -48,17 +48,17 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-impl Kind {
+impl PageKind {
     /// Classifies a media type.
-    pub(super) fn said(media_type: &str) -> Self {
+    pub(super) fn stated(media_type: &str) -> Self {
         match media_type {
-            "" | "application/octet-stream" | "binary/octet-stream" => Self::Unsaid,
+            "" | "application/octet-stream" | "binary/octet-stream" => Self::Unstated,
             "text/html" | "application/xhtml+xml" => Self::Html,
             other
                 if other.starts_with("text/")
                     || other.ends_with("+json")
                     || other.ends_with("+xml")
-                    || TEXT.contains(&other) =>
+                    || TEXT_MEDIA_TYPES.contains(&other) =>
             {
                 Self::Text
             }
@@ -67,7 +67,7 @@ impl Kind {
     }
 
     /// Detects the type from the bytes.
-    pub(super) fn seen(bytes: &[u8]) -> Self {
+    pub(super) fn detect(bytes: &[u8]) -> Self {
         let start = bytes.trim_ascii_start();
         let begins = |with: &str| {
             start
@@ -156,30 +156,30 @@ mod tests {
     #[test]
     fn types_say_what_is_text() {
         for (media_type, kind) in [
-            ("text/html", Kind::Html),
-            ("text/markdown", Kind::Text),
-            ("application/json", Kind::Text),
-            ("application/ld+json", Kind::Text),
-            ("image/svg+xml", Kind::Text),
-            ("image/png", Kind::Binary),
-            ("application/pdf", Kind::Binary),
-            ("application/zip", Kind::Binary),
-            ("", Kind::Unsaid),
-            ("application/octet-stream", Kind::Unsaid),
+            ("text/html", PageKind::Html),
+            ("text/markdown", PageKind::Text),
+            ("application/json", PageKind::Text),
+            ("application/ld+json", PageKind::Text),
+            ("image/svg+xml", PageKind::Text),
+            ("image/png", PageKind::Binary),
+            ("application/pdf", PageKind::Binary),
+            ("application/zip", PageKind::Binary),
+            ("", PageKind::Unstated),
+            ("application/octet-stream", PageKind::Unstated),
         ] {
-            assert_eq!(Kind::said(media_type), kind, "{media_type}");
+            assert_eq!(PageKind::stated(media_type), kind, "{media_type}");
         }
         assert_eq!(media_type(&headers("Text/HTML; charset=x")), "text/html");
     }
 
     #[test]
     fn bytes_say_what_they_are() {
-        assert_eq!(Kind::seen(b"\n <!DOCTYPE html><p>"), Kind::Html);
-        assert_eq!(Kind::seen(b"plain"), Kind::Text);
-        assert_eq!(Kind::seen(b""), Kind::Text);
-        assert_eq!(Kind::seen(b"%PDF-1.7"), Kind::Binary);
-        assert_eq!(Kind::seen(b"a\0b"), Kind::Binary);
-        assert_eq!(Kind::seen(b"\x89PNG"), Kind::Binary);
+        assert_eq!(PageKind::detect(b"\n <!DOCTYPE html><p>"), PageKind::Html);
+        assert_eq!(PageKind::detect(b"plain"), PageKind::Text);
+        assert_eq!(PageKind::detect(b""), PageKind::Text);
+        assert_eq!(PageKind::detect(b"%PDF-1.7"), PageKind::Binary);
+        assert_eq!(PageKind::detect(b"a\0b"), PageKind::Binary);
+        assert_eq!(PageKind::detect(b"\x89PNG"), PageKind::Binary);
     }
 
     #[tokio::test]

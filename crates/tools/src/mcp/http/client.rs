@@ -1,4 +1,4 @@
-//! The HTTP client for a server: bounds its answers by the server's limit, and passes them to [`Incoming`]
+//! The HTTP client for a server: bounds its answers by the server's limit, and passes them to [`MessageParser`]
 //! before the protocol library parses them.
 
 use std::collections::HashMap;
@@ -21,15 +21,15 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use crate::mcp::incoming::Incoming;
+use crate::mcp::message_parser::MessageParser;
 
 /// Maximum number of bytes that are read of the body of an error response.
-const LONGEST_FAILURE: usize = 64 << 10;
+const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
 /// Maximum number of characters of such a body that are shown.
-const SHOWN: usize = 500;
+const MAX_SHOWN_CHARS: usize = 500;
 
-type Fault = StreamableHttpError<reqwest::Error>;
+type HttpError = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
@@ -37,12 +37,15 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 #[derive(Clone)]
 pub(in crate::mcp) struct Client {
     http: reqwest::Client,
-    incoming: Incoming,
+    message_parser: MessageParser,
 }
 
 impl Client {
-    pub(super) fn new(http: reqwest::Client, incoming: Incoming) -> Self {
-        Self { http, incoming }
+    pub(super) fn new(http: reqwest::Client, message_parser: MessageParser) -> Self {
+        Self {
+            http,
+            message_parser,
+        }
     }
 
     /// Returns the events of the answer to request `id`. A message that is too large ends them, with an error
@@ -52,7 +55,7 @@ impl Client {
         body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
         id: Option<RequestId>,
     ) -> Events {
-        let size = Some(EventSize::new(self.incoming.limit));
+        let size = Some(EventSize::new(self.message_parser.limit));
         let bounded = body.scan(size, |size, chunk| {
             // Nothing is read after a message that is too large.
             let Some(mut counted) = size.take() else {
@@ -67,14 +70,14 @@ impl Client {
                 Ok(_) => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
             }))
         });
-        let incoming = self.incoming.clone();
+        let message_parser = self.message_parser.clone();
         let mut id = Some(id);
         SseStream::from_bytes_stream(bounded)
             .filter_map(move |event| {
                 let event = match event {
-                    Ok(event) => read(&incoming, event).map(Ok),
+                    Ok(event) => read(&message_parser, event).map(Ok),
                     Err(error) if is_too_large(&error) => {
-                        let told = incoming.too_large(id.take().flatten());
+                        let told = message_parser.too_large(id.take().flatten());
                         told.map(|message| Ok(event_of(&message)))
                     }
                     Err(error) => Some(Err(error)),
@@ -91,7 +94,7 @@ impl Client {
         session: Option<Arc<str>>,
         token: Option<String>,
         headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, Fault> {
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
         let id = match &message {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
@@ -153,9 +156,9 @@ impl Client {
                 }
             };
         }
-        let read = match body(response, self.incoming.limit).await? {
-            Some(body) => self.incoming.read(&body),
-            None => self.incoming.too_large(id.clone()),
+        let read = match body(response, self.message_parser.limit).await? {
+            Some(body) => self.message_parser.read(&body),
+            None => self.message_parser.too_large(id.clone()),
         };
         match (read, id) {
             (Some(message), _) => Ok(StreamableHttpPostResponse::Json(message, session)),
@@ -174,7 +177,7 @@ async fn failure(
     message: &ClientJsonRpcMessage,
     id: Option<RequestId>,
     has_session: bool,
-) -> Result<StreamableHttpPostResponse, Fault> {
+) -> Result<StreamableHttpPostResponse, HttpError> {
     let status = response.status();
     let later = response.headers().get(header::RETRY_AFTER);
     let later = later
@@ -184,7 +187,7 @@ async fn failure(
     let is_passing = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     let body = match status {
         StatusCode::TOO_MANY_REQUESTS => None,
-        _ => body(response, LONGEST_FAILURE).await.ok().flatten(),
+        _ => body(response, MAX_ERROR_BODY_BYTES).await.ok().flatten(),
     };
     let body = body.unwrap_or_default();
     let told = match serde_json::from_slice(&body) {
@@ -192,7 +195,7 @@ async fn failure(
         _ => None,
     };
     let text = String::from_utf8_lossy(&body);
-    let text: String = text.trim().chars().take(SHOWN).collect();
+    let text: String = text.trim().chars().take(MAX_SHOWN_CHARS).collect();
     let is_discovery = matches!(
         message,
         ClientJsonRpcMessage::Request(request)
@@ -217,7 +220,7 @@ async fn failure(
 }
 
 /// Reads the body of a response; `None` if it is longer than `limit`.
-async fn body(response: reqwest::Response, limit: usize) -> Result<Option<Vec<u8>>, Fault> {
+async fn body(response: reqwest::Response, limit: usize) -> Result<Option<Vec<u8>>, HttpError> {
     let stated = response.content_length();
     if stated.is_some_and(|length| length > limit as u64) {
         return Ok(None);
@@ -234,12 +237,12 @@ async fn body(response: reqwest::Response, limit: usize) -> Result<Option<Vec<u8
 }
 
 /// Converts an event for the library; `None` if it is to be ignored.
-fn read(incoming: &Incoming, event: Sse) -> Option<Sse> {
+fn read(message_parser: &MessageParser, event: Sse) -> Option<Sse> {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
     let Some(data) = event.data.as_deref().filter(|_| is_message) else {
         return Some(event);
     };
-    let message = incoming.read(data.as_bytes());
+    let message = message_parser.read(data.as_bytes());
     Some(Sse {
         // The ID of the event is kept: the stream resumes there after an interruption.
         data: message.and_then(|message| serde_json::to_string(&message).ok()),
@@ -309,7 +312,7 @@ impl StreamableHttpClient for Client {
         session_id: Option<Arc<str>>,
         auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, Fault> {
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
         self.post(&uri, message, session_id, auth_header, custom_headers)
             .await
     }
@@ -320,7 +323,7 @@ impl StreamableHttpClient for Client {
         session_id: Arc<str>,
         auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), HttpError> {
         StreamableHttpClient::delete_session(
             &self.http,
             uri,
@@ -338,7 +341,7 @@ impl StreamableHttpClient for Client {
         last_event_id: Option<String>,
         auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Result<Events, Fault> {
+    ) -> Result<Events, HttpError> {
         let events = self
             .http
             .get_stream_with_max_sse_event_size(
@@ -347,11 +350,11 @@ impl StreamableHttpClient for Client {
                 last_event_id,
                 auth_header,
                 custom_headers,
-                self.incoming.limit,
+                self.message_parser.limit,
             )
             .await?;
-        let incoming = self.incoming.clone();
-        let read = events.map(move |event| event.map(|event| read(&incoming, event)));
+        let message_parser = self.message_parser.clone();
+        let read = events.map(move |event| event.map(|event| read(&message_parser, event)));
         Ok(read
             .filter_map(|event| future::ready(event.transpose()))
             .boxed())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{self as cache, Ledger, Mode};
-use cachalot_tools::cached::Settings;
-use cachalot_tools::{Answered, Output};
+use cachalot_tools::cached::ToolCacheSettings;
+use cachalot_tools::{CallOutcome, ToolOutput};
 use serde_json::json;
 
 use super::world::{Counting, Making, on, text};
@@ -20,9 +20,9 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
     );
     let slow = Counting::reader("look").doing(|_, _, run| {
         std::thread::sleep(Duration::from_millis(3));
-        Output::text(format!("run {run}"))
+        ToolOutput::text(format!("run {run}"))
     });
-    let fails = Counting::reader("fails").doing(|_, _, _| Output::error("no such thing"));
+    let fails = Counting::reader("fails").doing(|_, _, _| ToolOutput::error("no such thing"));
     let mut making = Making::with(on());
     making.ledger = ledger.clone();
     let world = making.of(&[
@@ -104,7 +104,7 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
 
 #[tokio::test]
 async fn counters_tell_what_became_of_calls() {
-    let world = Making::with(Settings {
+    let world = Making::with(ToolCacheSettings {
         max_size: 2,
         ..on()
     })
@@ -173,7 +173,7 @@ async fn the_command_line_decides_over_the_settings() {
         text(&answer)
     );
     assert_eq!(
-        (tool.runs(), matches!(answer.how, Answered::Ran(_))),
+        (tool.runs(), matches!(answer.outcome, CallOutcome::Ran(_))),
         (0, true)
     );
 }

@@ -1,16 +1,16 @@
 //! In full, or as a short note that the conversation holds it already.
 
-use cachalot_tools::cached::{Delivery, Settings};
-use cachalot_tools::{Answer, Answered, Output};
+use cachalot_tools::cached::{RepeatDelivery, ToolCacheSettings};
+use cachalot_tools::{CallOutcome, ToolCallResult, ToolOutput};
 use serde_json::{Value, json};
 
 use super::world::{Counting, Making, World, on, text};
 
 const LONG: usize = 4_000;
 
-fn marking() -> Settings {
-    Settings {
-        delivery: Delivery::Marker,
+fn marking() -> ToolCacheSettings {
+    ToolCacheSettings {
+        delivery: RepeatDelivery::Marker,
         ..on()
     }
 }
@@ -18,7 +18,7 @@ fn marking() -> Settings {
 fn long(name: &str) -> Counting {
     Counting::reader(name).doing(|arguments, _, _| {
         let a = arguments.get("a").map(Value::to_string).unwrap_or_default();
-        Output::text(format!("{a} {}", "x".repeat(LONG)))
+        ToolOutput::text(format!("{a} {}", "x".repeat(LONG)))
     })
 }
 
@@ -28,14 +28,14 @@ fn marked() -> World {
 }
 
 /// Asks in a request that holds these results.
-async fn ask(world: &World, held: &[&str], arguments: Value) -> Answer {
+async fn ask(world: &World, held: &[&str], arguments: Value) -> ToolCallResult {
     world
         .calls_in("main", held, &[("look", arguments)])
         .await
         .remove(0)
 }
 
-fn note(answer: &Answer) -> Option<Value> {
+fn note(answer: &ToolCallResult) -> Option<Value> {
     serde_json::from_str(&text(answer)).ok()
 }
 
@@ -52,7 +52,7 @@ async fn a_note_where_the_result_can_still_be_read() {
     let world = marked();
     ask(&world, &[], json!({})).await;
     let answer = ask(&world, &["call-0"], json!({})).await;
-    assert_eq!(answer.how, Answered::Hit);
+    assert_eq!(answer.outcome, CallOutcome::Hit);
     assert!(!answer.output.is_error);
     let note = note(&answer).unwrap();
     assert_eq!(
@@ -130,7 +130,7 @@ async fn in_full_where_it_is_another_result() {
     }
     world.call("shell", json!({})).await;
     let changing = Counting::reader("look")
-        .doing(|_, _, run| Output::text(format!("{run} {}", "x".repeat(LONG))));
+        .doing(|_, _, run| ToolOutput::text(format!("{run} {}", "x".repeat(LONG))));
     let world = Making::with(marking()).of(&[&changing, &Counting::unknown("shell")]);
     ask(&world, &[], json!({})).await;
     world.call("shell", json!({})).await;
@@ -143,7 +143,7 @@ async fn a_note_also_where_it_ran_again_and_nothing_was_different() {
     ask(&world, &[], json!({})).await;
     world.call("shell", json!({})).await;
     let answer = ask(&world, &["call-0", "call-1"], json!({})).await;
-    assert!(matches!(answer.how, Answered::Ran(Some(_))));
+    assert!(matches!(answer.outcome, CallOutcome::Ran(Some(_))));
     assert_eq!(note(&answer).unwrap()["since_call"], "call-0");
 }
 
@@ -153,7 +153,7 @@ async fn who_asks_for_a_fresh_result_gets_it_in_full() {
     ask(&world, &[], json!({})).await;
     for _ in 0..2 {
         let forced = ask(&world, &["call-0"], json!({"force": true})).await;
-        assert!(matches!(forced.how, Answered::Ran(_)) && note(&forced).is_none());
+        assert!(matches!(forced.outcome, CallOutcome::Ran(_)) && note(&forced).is_none());
     }
     let answer = ask(&world, &["call-0", "call-1", "call-2"], json!({})).await;
     assert_eq!(note(&answer).unwrap()["since_call"], "call-2");
@@ -161,7 +161,7 @@ async fn who_asks_for_a_fresh_result_gets_it_in_full() {
 
 #[tokio::test]
 async fn what_is_short_is_given_as_it_is() {
-    let tool = Counting::reader("look").doing(|_, _, _| Output::text("short"));
+    let tool = Counting::reader("look").doing(|_, _, _| ToolOutput::text("short"));
     let world = Making::with(marking()).of(&[&tool]);
     ask(&world, &[], json!({})).await;
     assert_eq!(text(&ask(&world, &["call-0"], json!({})).await), "short");
@@ -169,10 +169,10 @@ async fn what_is_short_is_given_as_it_is() {
 
 #[tokio::test]
 async fn an_id_that_a_provider_uses_again_names_the_later_result() {
-    use cachalot_tools::{Call, Toolbox as _};
+    use cachalot_tools::{ToolCall, Toolbox as _};
     let world = marked();
     let with_id = async |id: &str, name: &str, held: &[&str]| {
-        let call = Call {
+        let call = ToolCall {
             id: id.into(),
             name: name.into(),
             arguments: "{}".into(),

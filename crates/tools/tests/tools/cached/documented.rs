@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cachalot_tools::builtin::{
     MemoryTool, Shell, ShellSettings, WebFetch, WebFetchSettings, files, skills,
 };
-use cachalot_tools::cached::Settings;
+use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_tools::{CacheClass, Tool};
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
@@ -41,26 +41,26 @@ fn every_built_in_tool_is_described_as_it_is() {
     ));
     tools.push(Arc::new(MemoryTool::new()));
     for tool in tools as Vec<Arc<dyn Tool>> {
-        let about = tool.about();
-        let row = row(&document, &about.name);
-        let properties = about.parameters["properties"].as_object().unwrap();
+        let metadata = tool.metadata();
+        let row = row(&document, &metadata.name);
+        let properties = metadata.parameters["properties"].as_object().unwrap();
         let arguments: BTreeSet<String> = properties.keys().cloned().collect();
-        assert_eq!(in_backticks(&row[1]), arguments, "{}", about.name);
-        let read_only = if about.read_only { "yes" } else { "no" };
-        assert_eq!(row[2], read_only, "{}", about.name);
-        let kept = match (about.class, about.read_only) {
+        assert_eq!(in_backticks(&row[1]), arguments, "{}", metadata.name);
+        let read_only = if metadata.read_only { "yes" } else { "no" };
+        assert_eq!(row[2], read_only, "{}", metadata.name);
+        let kept = match (metadata.cache_class, metadata.read_only) {
             (CacheClass::Validated, true) => "while what it read is the same",
             (CacheClass::Never, true) => "for a time that somebody states",
             _ => "never",
         };
-        assert_eq!(row[3], kept, "{}", about.name);
+        assert_eq!(row[3], kept, "{}", metadata.name);
     }
 }
 
 #[test]
 fn the_settings_are_described_with_their_defaults() {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
-    let default = Settings::default();
+    let default = ToolCacheSettings::default();
     for (key, value) in [
         ("cacheToolResults", format!("`{}`", default.enabled)),
         ("cacheToolResultsMaxSize", default.max_size.to_string()),

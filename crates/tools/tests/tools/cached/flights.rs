@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cachalot_core::Effects;
-use cachalot_tools::{Answered, Output};
+use cachalot_tools::{CallOutcome, ToolOutput};
 use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -12,7 +12,7 @@ use super::world::{Counting, text, world};
 
 #[tokio::test]
 async fn of_identical_calls_in_a_batch_one_runs() {
-    let tool = Counting::reader("look").doing(|_, _, run| Output::text(format!("run {run}")));
+    let tool = Counting::reader("look").doing(|_, _, run| ToolOutput::text(format!("run {run}")));
     let world = world(&[&tool]);
     let gate = Arc::new(Semaphore::new(0));
     let slow = tool.clone().gated(&gate);
@@ -25,11 +25,16 @@ async fn of_identical_calls_in_a_batch_one_runs() {
     }
     gate.add_permits(5);
     let answers = running.await;
-    let how: Vec<&Answered> = answers.iter().map(|answer| &answer.how).collect();
-    assert!(matches!(how[0], Answered::Ran(Some(_))), "{how:?}");
+    let outcome: Vec<&CallOutcome> = answers.iter().map(|answer| &answer.outcome).collect();
     assert!(
-        how[1..].iter().all(|how| **how == Answered::Coalesced),
-        "{how:?}"
+        matches!(outcome[0], CallOutcome::Ran(Some(_))),
+        "{outcome:?}"
+    );
+    assert!(
+        outcome[1..]
+            .iter()
+            .all(|outcome| **outcome == CallOutcome::Coalesced),
+        "{outcome:?}"
     );
     assert!(answers.iter().all(|answer| text(answer) == "run 0"));
     assert_eq!(slow.runs(), 1);
@@ -58,7 +63,7 @@ async fn everybody_gets_a_copy_of_their_own() {
         .content
         .push(cachalot_model::Block::text("scribbled"));
     let again = world.call("look", json!({})).await;
-    assert_eq!(again.how, Answered::Hit);
+    assert_eq!(again.outcome, CallOutcome::Hit);
     assert_eq!(
         (text(&again).as_str(), text(&answers[2]).as_str()),
         ("run 0", "run 0")
@@ -70,7 +75,7 @@ async fn a_failure_is_nobody_elses() {
     let gate = Arc::new(Semaphore::new(0));
     let tool = Counting::reader("look")
         .gated(&gate)
-        .doing(|_, _, run| Output::error(format!("failure {run}")));
+        .doing(|_, _, run| ToolOutput::error(format!("failure {run}")));
     let world = world(&[&tool]);
     let batch = vec![("look", json!({})); 3];
     let mut running = Box::pin(world.calls(&batch));
@@ -97,7 +102,7 @@ async fn what_turned_out_to_be_out_of_date_is_nobody_elses() {
                 0 => context.witness.spoil("it changed while it was read"),
                 _ => super::world::note(context, "a"),
             }
-            Output::text(format!("run {run}"))
+            ToolOutput::text(format!("run {run}"))
         });
     let world = world(&[&tool]);
     let batch = vec![("look", json!({})); 3];
@@ -143,7 +148,7 @@ async fn what_does_not_last_is_not_waited_for() {
     assert!(
         answers
             .iter()
-            .all(|answer| matches!(answer.how, Answered::Ran(_)))
+            .all(|answer| matches!(answer.outcome, CallOutcome::Ran(_)))
     );
 }
 
@@ -170,7 +175,7 @@ async fn results_come_in_call_order_and_writers_run_alone() {
     assert_eq!(told[0], ("run 0".into(), "look"));
     assert_eq!(told[1], ("run 1".into(), "look"));
     assert_eq!(told[2], ("run 0".into(), "write"));
-    assert_eq!(answers[3].how, Answered::Refused);
+    assert_eq!(answers[3].outcome, CallOutcome::Refused);
     assert!(told[3].0.contains("no tool `nothing`"), "{}", told[3].0);
     assert_eq!(
         told[4],

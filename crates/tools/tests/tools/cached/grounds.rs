@@ -4,28 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::{Clock as _, DigestKey, Effects, Extent, Seals, Touched};
-use cachalot_tools::cached::Settings;
-use cachalot_tools::{Answer, Answered, CacheClass, Output};
+use cachalot_tools::cached::ToolCacheSettings;
+use cachalot_tools::{CacheClass, CallOutcome, ToolCallResult, ToolOutput};
 use serde_json::json;
 
 use super::world::{Counting, Making, World, note, on, reads_unknown, text, world};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn look(world: &World) -> Answer {
+async fn look(world: &World) -> ToolCallResult {
     world.call("look", json!({"path": "a"})).await
 }
 
 async fn is_hit(world: &World) -> bool {
-    look(world).await.how == Answered::Hit
+    look(world).await.outcome == CallOutcome::Hit
 }
 
 fn lasting(
     lifetime: Duration,
-) -> impl Fn(&cachalot_tools::Arguments, &cachalot_tools::Context, usize) -> Output {
-    move |_, _, run| Output {
+) -> impl Fn(&cachalot_tools::Arguments, &cachalot_tools::ToolContext, usize) -> ToolOutput {
+    move |_, _, run| ToolOutput {
         lifetime: Some(lifetime),
-        ..Output::text(format!("run {run}"))
+        ..ToolOutput::text(format!("run {run}"))
     }
 }
 
@@ -44,41 +44,41 @@ async fn read_only_alone_is_no_reason_to_keep_anything() {
 
 #[tokio::test]
 async fn for_a_time_that_the_tool_states() {
-    let world = world(&[&Counting::named("look").class(CacheClass::Ttl(MINUTE))]);
+    let world = world(&[&Counting::named("look").cache_class(CacheClass::Ttl(MINUTE))]);
     assert!(!is_hit(&world).await);
     world.after(MINUTE - Duration::from_millis(1));
     assert!(is_hit(&world).await);
     world.after(Duration::from_millis(1));
     assert_eq!(
-        look(&world).await.how,
-        Answered::Ran(Some("expired".into()))
+        look(&world).await.outcome,
+        CallOutcome::Ran(Some("expired".into()))
     );
     assert!(is_hit(&world).await);
 }
 
 #[tokio::test]
 async fn for_a_time_that_the_user_states() {
-    for class in [
+    for cache_class in [
         CacheClass::Never,
         CacheClass::Ttl(MINUTE),
         CacheClass::Immutable,
     ] {
-        let settings = Settings {
+        let settings = ToolCacheSettings {
             ttl: [("look".to_owned(), 2 * MINUTE)].into(),
             ..on()
         };
-        let world = Making::with(settings).of(&[&Counting::named("look").class(class)]);
+        let world = Making::with(settings).of(&[&Counting::named("look").cache_class(cache_class)]);
         look(&world).await;
         world.after(2 * MINUTE - Duration::from_millis(1));
-        assert!(is_hit(&world).await, "{class:?}");
+        assert!(is_hit(&world).await, "{cache_class:?}");
         world.after(Duration::from_millis(1));
-        assert!(!is_hit(&world).await, "{class:?}");
+        assert!(!is_hit(&world).await, "{cache_class:?}");
     }
 }
 
 #[tokio::test]
 async fn a_time_that_means_nothing_is_a_mistake_that_is_told() {
-    let settings = Settings {
+    let settings = ToolCacheSettings {
         ttl: [("change".to_owned(), MINUTE), ("lok".to_owned(), MINUTE)].into(),
         ..on()
     };
@@ -113,10 +113,10 @@ async fn for_a_time_that_whoever_made_it_states() {
 async fn a_result_tells_until_when_it_lasts_whether_it_is_kept_or_not() {
     let half = MINUTE / 2;
     let stating = Counting::named("look")
-        .class(CacheClass::Ttl(MINUTE))
+        .cache_class(CacheClass::Ttl(MINUTE))
         .doing(lasting(half));
-    let timed = Counting::named("look").class(CacheClass::Ttl(MINUTE));
-    let lasting = Counting::named("look").class(CacheClass::Immutable);
+    let timed = Counting::named("look").cache_class(CacheClass::Ttl(MINUTE));
+    let lasting = Counting::named("look").cache_class(CacheClass::Immutable);
     let never = Counting::named("look").doing(self::lasting(half));
     for (tool, expected) in [
         (&stating, Some(half)),
@@ -124,7 +124,7 @@ async fn a_result_tells_until_when_it_lasts_whether_it_is_kept_or_not() {
         (&lasting, None),
         (&never, Some(half)),
     ] {
-        for settings in [on(), Settings::default()] {
+        for settings in [on(), ToolCacheSettings::default()] {
             let is_kept = settings.enabled;
             let world = Making::with(settings).of(&[tool]);
             let now = world.clock.now();
@@ -133,7 +133,7 @@ async fn a_result_tells_until_when_it_lasts_whether_it_is_kept_or_not() {
             if is_kept {
                 world.after(Duration::from_secs(10));
                 let again = look(&world).await;
-                assert_eq!(again.how, Answered::Hit);
+                assert_eq!(again.outcome, CallOutcome::Hit);
                 assert_eq!(again.expires, expected);
             }
         }
@@ -148,7 +148,7 @@ async fn who_made_it_can_only_shorten_what_others_say() {
         (10 * MINUTE, Some(MINUTE)),
     ] {
         let tool = Counting::named("look")
-            .class(CacheClass::Ttl(MINUTE))
+            .cache_class(CacheClass::Ttl(MINUTE))
             .doing(lasting(lifetime));
         let world = world(&[&tool]);
         look(&world).await;
@@ -163,7 +163,7 @@ async fn who_made_it_can_only_shorten_what_others_say() {
 #[tokio::test]
 async fn for_ever_whatever_is_written() {
     let tool = Counting::named("look")
-        .class(CacheClass::Immutable)
+        .cache_class(CacheClass::Immutable)
         .touching(|_| reads_unknown());
     let world = world(&[&tool, &Counting::unknown("shell")]);
     look(&world).await;
@@ -182,7 +182,7 @@ async fn while_what_it_read_is_the_same() {
     world.write("a", "two");
     let answer = look(&world).await;
     assert_eq!(text(&answer), "two");
-    let Answered::Ran(Some(why)) = &answer.how else {
+    let CallOutcome::Ran(Some(why)) = &answer.outcome else {
         panic!("{answer:?}")
     };
     assert!(
@@ -216,7 +216,7 @@ async fn not_without_having_noted_what_it_read() {
         .touching(|_| reads_unknown())
         .doing(|_, context, _| {
             note(context, "a");
-            Output::text("noted")
+            ToolOutput::text("noted")
         });
     let world = world(&[&careful]);
     look(&world).await;
@@ -230,20 +230,20 @@ async fn what_may_write_is_never_served_whatever_it_says() {
         Extent::Known(vec![Touched::Named("x".into())]),
         Extent::Known(vec![Touched::Path("x".into())]),
     ] {
-        let touches = Effects {
+        let resource_access = Effects {
             reads: Extent::NOTHING,
             writes,
         };
         let liar = Counting::reader("look")
-            .class(CacheClass::Immutable)
-            .touching(move |_| touches.clone());
-        let settings = Settings {
+            .cache_class(CacheClass::Immutable)
+            .touching(move |_| resource_access.clone());
+        let settings = ToolCacheSettings {
             ttl: [("look".to_owned(), MINUTE)].into(),
             ..on()
         };
         let world = Making::with(settings).of(&[&liar]);
         for _ in 0..3 {
-            assert_eq!(look(&world).await.how, Answered::Ran(None));
+            assert_eq!(look(&world).await.outcome, CallOutcome::Ran(None));
         }
         assert_eq!(liar.runs(), 3);
         let counters = &world.tools.counters("main")["look"];
@@ -261,15 +261,18 @@ async fn what_may_write_or_not_depends_on_the_call() {
     look(&world).await;
     assert!(is_hit(&world).await);
     for _ in 0..2 {
-        assert_eq!(world.call("look", json!({})).await.how, Answered::Ran(None));
+        assert_eq!(
+            world.call("look", json!({})).await.outcome,
+            CallOutcome::Ran(None)
+        );
     }
 }
 
 #[tokio::test]
 async fn a_failure_is_never_kept() {
     let tool = Counting::named("look")
-        .class(CacheClass::Immutable)
-        .doing(|_, _, run| Output::error(format!("failure {run}")));
+        .cache_class(CacheClass::Immutable)
+        .doing(|_, _, run| ToolOutput::error(format!("failure {run}")));
     let world = world(&[&tool]);
     for run in 0..3 {
         let answer = look(&world).await;
@@ -290,8 +293,8 @@ async fn a_secret_is_never_kept() {
     let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
     seals.learn("correct horse battery staple");
     let tool = Counting::named("look")
-        .class(CacheClass::Immutable)
-        .doing(|_, _, _| Output::text("password: correct horse battery staple"));
+        .cache_class(CacheClass::Immutable)
+        .doing(|_, _, _| ToolOutput::text("password: correct horse battery staple"));
     let mut making = Making::with(on());
     making.seals = seals;
     let world = making.of(&[&tool]);
@@ -306,29 +309,33 @@ async fn a_secret_is_never_kept() {
 async fn no_more_bytes_than_told() {
     let tool = Counting::reader("look").doing(|arguments, _, _| {
         let size = arguments["size"].as_u64().unwrap();
-        Output::text("x".repeat(size as usize))
+        ToolOutput::text("x".repeat(size as usize))
     });
-    let settings = Settings {
+    let settings = ToolCacheSettings {
         max_bytes: 10_000,
         ..on()
     };
     let world = Making::with(settings).of(&[&tool]);
-    let call =
-        async |a: u64, size: u64| world.call("look", json!({"a": a, "size": size})).await.how;
+    let call = async |a: u64, size: u64| {
+        world
+            .call("look", json!({"a": a, "size": size}))
+            .await
+            .outcome
+    };
     for a in 0..4 {
         call(a, 3_000).await;
     }
-    assert_eq!(call(3, 3_000).await, Answered::Hit);
-    assert_eq!(call(2, 3_000).await, Answered::Hit);
+    assert_eq!(call(3, 3_000).await, CallOutcome::Hit);
+    assert_eq!(call(2, 3_000).await, CallOutcome::Hit);
     assert_ne!(
         call(0, 3_000).await,
-        Answered::Hit,
+        CallOutcome::Hit,
         "it made room for the last"
     );
     let counters = world.tools.counters("main")["look"].clone();
     assert!(counters.evicted >= 1, "{counters:?}");
     for _ in 0..2 {
-        assert_ne!(call(9, 20_000).await, Answered::Hit);
+        assert_ne!(call(9, 20_000).await, CallOutcome::Hit);
     }
     let counters = world.tools.counters("main")["look"].clone();
     assert_eq!(counters.not_kept["too large"], 2);
@@ -348,15 +355,15 @@ async fn pictures_come_back_as_they_were() {
             .unwrap(),
         })
     };
-    let tool = Counting::reader("look").doing(move |_, _, _| Output {
+    let tool = Counting::reader("look").doing(move |_, _, _| ToolOutput {
         content: vec![
             cachalot_model::Block::text("a \"picture\"\n\u{1F40B}"),
             picture(),
         ],
-        ..Output::text("")
+        ..ToolOutput::text("")
     });
     let world = world(&[&tool]);
     let (first, second) = (look(&world).await, look(&world).await);
-    assert_eq!(second.how, Answered::Hit);
+    assert_eq!(second.outcome, CallOutcome::Hit);
     assert_eq!(first.output.content, second.output.content);
 }

@@ -1,6 +1,6 @@
 //! What is the same call, and what is not.
 
-use cachalot_tools::{Answered, CacheClass, Toolbox as _};
+use cachalot_tools::{CacheClass, CallOutcome, Toolbox as _};
 use serde_json::{Value, json};
 
 use super::world::{Counting, Making, World, on, text, world};
@@ -13,23 +13,27 @@ fn schema() -> Value {
     }, "required": ["path"], "additionalProperties": false})
 }
 
-async fn how(world: &World, arguments: Value) -> Answered {
+async fn outcome(world: &World, arguments: Value) -> CallOutcome {
     let answer = world.call("look", arguments).await;
     assert!(!answer.output.is_error, "{}", text(&answer));
-    answer.how
+    answer.outcome
 }
 
 #[tokio::test]
 async fn arguments_are_compared_as_the_tool_gets_them() {
     let world = world(&[&Counting::reader("look").parameters(schema())]);
-    how(&world, json!({"path": "a"})).await;
+    outcome(&world, json!({"path": "a"})).await;
     for same in [
         json!({"path": "a", "limit": 10}),
         json!({"limit": "10", "path": "a"}),
         json!({"limit": 10, "path": "a", "force": false}),
         json!({"limit": 10, "path": "a", "force": "no"}),
     ] {
-        assert_eq!(how(&world, same.clone()).await, Answered::Hit, "{same}");
+        assert_eq!(
+            outcome(&world, same.clone()).await,
+            CallOutcome::Hit,
+            "{same}"
+        );
     }
     for other in [
         json!({"path": "A"}),
@@ -38,8 +42,16 @@ async fn arguments_are_compared_as_the_tool_gets_them() {
         json!({"path": "a", "deep": true}),
         json!({"path": "a "}),
     ] {
-        assert_ne!(how(&world, other.clone()).await, Answered::Hit, "{other}");
-        assert_eq!(how(&world, other.clone()).await, Answered::Hit, "{other}");
+        assert_ne!(
+            outcome(&world, other.clone()).await,
+            CallOutcome::Hit,
+            "{other}"
+        );
+        assert_eq!(
+            outcome(&world, other.clone()).await,
+            CallOutcome::Hit,
+            "{other}"
+        );
     }
 }
 
@@ -48,7 +60,7 @@ async fn what_a_tool_is_belongs_to_the_key() {
     let look = || Counting::reader("look").parameters(schema());
     let first = look();
     let world = world(&[&first]);
-    how(&world, json!({"path": "a"})).await;
+    outcome(&world, json!({"path": "a"})).await;
     let other_schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     for other in [
         look().version(2),
@@ -58,17 +70,20 @@ async fn what_a_tool_is_belongs_to_the_key() {
     ] {
         let registry = cachalot_tools::Registry::new(vec![std::sync::Arc::new(other.clone())]);
         let tools = world.tools.with_registry(&registry.unwrap()).unwrap();
-        let call = cachalot_tools::Call {
+        let call = cachalot_tools::ToolCall {
             id: "id".into(),
             name: "look".into(),
             arguments: r#"{"path": "a"}"#.into(),
         };
         let batch = world.batch("main", &[]);
         let answers = tools.run(vec![tools.prepare(call)], &batch).await;
-        assert!(matches!(answers[0].how, Answered::Ran(_)));
+        assert!(matches!(answers[0].outcome, CallOutcome::Ran(_)));
         assert_eq!(other.runs(), 1);
     }
-    assert_eq!(how(&world, json!({"path": "a"})).await, Answered::Hit);
+    assert_eq!(
+        outcome(&world, json!({"path": "a"})).await,
+        CallOutcome::Hit
+    );
 }
 
 #[tokio::test]
@@ -77,8 +92,8 @@ async fn two_tools_are_two_tools() {
     let world = world(&[&one, &other]);
     world.call("one", json!({})).await;
     assert!(matches!(
-        world.call("other", json!({})).await.how,
-        Answered::Ran(_)
+        world.call("other", json!({})).await.outcome,
+        CallOutcome::Ran(_)
     ));
 }
 
@@ -101,21 +116,21 @@ async fn a_model_may_ask_for_a_fresh_result() {
     assert_eq!(shown("own").unwrap()["type"], "string");
     assert_eq!((shown("now"), shown("write")), (None, None));
 
-    how(&world, json!({"path": "a"})).await;
-    let forced = how(&world, json!({"path": "a", "force": true})).await;
+    outcome(&world, json!({"path": "a"})).await;
+    let forced = outcome(&world, json!({"path": "a", "force": true})).await;
     assert_eq!(
         forced,
-        Answered::Ran(Some("a fresh answer was asked for".into()))
+        CallOutcome::Ran(Some("a fresh answer was asked for".into()))
     );
     assert_eq!(kept.runs(), 2);
     let answer = world.call("look", json!({"path": "a"})).await;
     assert_eq!(
-        (text(&answer).as_str(), answer.how),
-        ("run 1", Answered::Hit)
+        (text(&answer).as_str(), answer.outcome),
+        ("run 1", CallOutcome::Hit)
     );
 
     let answer = world.call("look", json!({"path": "a", "force": 7})).await;
-    assert_eq!(answer.how, Answered::Refused);
+    assert_eq!(answer.outcome, CallOutcome::Refused);
     assert!(text(&answer).contains("force"), "{}", text(&answer));
 
     world.call("own", json!({"force": "a"})).await;
@@ -130,19 +145,19 @@ async fn a_model_may_ask_for_a_fresh_result() {
 #[tokio::test]
 async fn off_shows_the_tools_as_they_are() {
     let tool = Counting::reader("look").parameters(schema());
-    let world = Making::with(cachalot_tools::cached::Settings::default()).of(&[&tool]);
+    let world = Making::with(cachalot_tools::cached::ToolCacheSettings::default()).of(&[&tool]);
     assert_eq!(world.tools.definitions()[0].parameters, schema());
     let answer = world
         .call("look", json!({"path": "a", "force": true}))
         .await;
-    assert_eq!(answer.how, Answered::Refused);
+    assert_eq!(answer.outcome, CallOutcome::Refused);
 }
 
 #[tokio::test]
 async fn a_tool_with_any_arguments_never_sees_force() {
     let tool = Counting::reader("look")
-        .class(CacheClass::Immutable)
-        .doing(|arguments, _, _| cachalot_tools::Output::text(format!("{arguments:?}")));
+        .cache_class(CacheClass::Immutable)
+        .doing(|arguments, _, _| cachalot_tools::ToolOutput::text(format!("{arguments:?}")));
     let world = Making::with(on()).of(&[&tool]);
     let answer = world.call("look", json!({"force": true, "a": 1})).await;
     assert!(!text(&answer).contains("force"), "{}", text(&answer));

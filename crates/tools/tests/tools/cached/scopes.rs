@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use cachalot_cache::Cache;
 use cachalot_core::{Effects, ManualClock, Touched};
-use cachalot_tools::cached::{Settings, Sharing};
-use cachalot_tools::{Answered, CacheClass, Output, Registry, Tool};
+use cachalot_tools::cached::{ToolCacheScope, ToolCacheSettings};
+use cachalot_tools::{CacheClass, CallOutcome, Registry, Tool, ToolOutput};
 use serde_json::json;
 
 use super::world::{Counting, Making, START, World, in_process, on, persistent, text, world};
 
-fn shared_by(scope: Sharing) -> Settings {
-    Settings { scope, ..on() }
+fn shared_by(scope: ToolCacheScope) -> ToolCacheSettings {
+    ToolCacheSettings { scope, ..on() }
 }
 
-fn making(scope: Sharing, engine: &Cache, user: &str, clock: &Arc<ManualClock>) -> Making {
+fn making(scope: ToolCacheScope, engine: &Cache, user: &str, clock: &Arc<ManualClock>) -> Making {
     Making {
         persistent: Some(engine.clone()),
         user: user.to_owned(),
@@ -29,10 +29,10 @@ fn clock() -> Arc<ManualClock> {
 }
 
 /// Asks in a session of `there` that works in the workspace of `here`.
-async fn ask(there: &World, here: &World, session: &str, tool: &str) -> (String, Answered) {
+async fn ask(there: &World, here: &World, session: &str, tool: &str) -> (String, CallOutcome) {
     let batch = there.batch_in(&here.root(), session, &[]);
     let answer = there.run(&batch, &[(tool, json!({}))]).await.remove(0);
-    (text(&answer), answer.how)
+    (text(&answer), answer.outcome)
 }
 
 #[tokio::test]
@@ -50,7 +50,11 @@ async fn a_sessions_results_are_its_own() {
         "run 2"
     );
     let other = world.call_in("other", "look", json!({})).await;
-    assert_eq!(other.how, Answered::Hit, "another session's are left alone");
+    assert_eq!(
+        other.outcome,
+        CallOutcome::Hit,
+        "another session's are left alone"
+    );
 }
 
 #[tokio::test]
@@ -63,16 +67,16 @@ async fn of_very_many_sessions_the_oldest_begin_anew() {
     }
     assert_eq!(tool.runs(), 301);
     assert_eq!(
-        world.call_in("299", "look", json!({})).await.how,
-        Answered::Hit
+        world.call_in("299", "look", json!({})).await.outcome,
+        CallOutcome::Hit
     );
     assert_eq!(
-        world.call_in("busy", "look", json!({})).await.how,
-        Answered::Hit
+        world.call_in("busy", "look", json!({})).await.outcome,
+        CallOutcome::Hit
     );
     assert_ne!(
-        world.call_in("0", "look", json!({})).await.how,
-        Answered::Hit
+        world.call_in("0", "look", json!({})).await.outcome,
+        CallOutcome::Hit
     );
 }
 
@@ -82,19 +86,19 @@ async fn a_workspace_is_shared_by_its_sessions_also_later_ones_and_by_nobody_els
     let home = tempfile::tempdir().unwrap();
     let engine = persistent(&home.path().join("cachalot.db"), &clock);
     let tool = Counting::reader("look");
-    let one = making(Sharing::Workspace, &engine, "ada", &clock).of(&[&tool]);
+    let one = making(ToolCacheScope::Workspace, &engine, "ada", &clock).of(&[&tool]);
     assert_eq!(ask(&one, &one, "first", "look").await.0, "run 0");
     assert_eq!(
         ask(&one, &one, "second", "look").await,
-        ("run 0".into(), Answered::Hit)
+        ("run 0".into(), CallOutcome::Hit)
     );
     one.tools.clear("first");
     // Another process, as it were: its own engine over the same file, another user.
     let again = persistent(&home.path().join("cachalot.db"), &clock);
-    let other = making(Sharing::Workspace, &again, "bob", &clock).of(&[&tool]);
+    let other = making(ToolCacheScope::Workspace, &again, "bob", &clock).of(&[&tool]);
     assert_eq!(
         ask(&other, &one, "third", "look").await,
-        ("run 0".into(), Answered::Hit)
+        ("run 0".into(), CallOutcome::Hit)
     );
     assert_eq!(ask(&other, &other, "fourth", "look").await.0, "run 1");
 }
@@ -104,16 +108,16 @@ async fn a_user_shares_with_themselves_alone() {
     let clock = clock();
     let engine = in_process(&clock);
     let tool = Counting::reader("look");
-    let ada = making(Sharing::User, &engine, "ada", &clock).of(&[&tool]);
-    let bob = making(Sharing::User, &engine, "bob", &clock).of(&[&tool]);
+    let ada = making(ToolCacheScope::User, &engine, "ada", &clock).of(&[&tool]);
+    let bob = making(ToolCacheScope::User, &engine, "bob", &clock).of(&[&tool]);
     assert_eq!(ask(&ada, &ada, "first", "look").await.0, "run 0");
-    assert_eq!(ask(&ada, &ada, "second", "look").await.1, Answered::Hit);
+    assert_eq!(ask(&ada, &ada, "second", "look").await.1, CallOutcome::Hit);
     assert_eq!(ask(&bob, &ada, "first", "look").await.0, "run 1");
 }
 
 #[tokio::test]
 async fn without_a_memory_that_lasts_it_is_the_session_and_that_is_said() {
-    let world = Making::with(shared_by(Sharing::User)).of(&[&Counting::reader("look")]);
+    let world = Making::with(shared_by(ToolCacheScope::User)).of(&[&Counting::reader("look")]);
     assert!(
         world.said()[0].contains("for their session only"),
         "{:?}",
@@ -121,8 +125,8 @@ async fn without_a_memory_that_lasts_it_is_the_session_and_that_is_said() {
     );
     world.call_in("one", "look", json!({})).await;
     assert_ne!(
-        world.call_in("other", "look", json!({})).await.how,
-        Answered::Hit
+        world.call_in("other", "look", json!({})).await.outcome,
+        CallOutcome::Hit
     );
 }
 
@@ -132,24 +136,30 @@ async fn other_processes_hear_of_writes() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("cachalot.db");
     let reader = Counting::reader("look")
-        .class(CacheClass::Ttl(Duration::from_secs(3_600)))
+        .cache_class(CacheClass::Ttl(Duration::from_secs(3_600)))
         .touching(|_| Effects::reading(vec![Touched::Path("a".into())]));
     let writer = Counting::named("write")
         .writing()
         .touching(|_| Effects::writing(vec![Touched::Path("a".into())]));
     let shell = Counting::unknown("shell");
     let tools = [&reader, &writer, &shell];
-    let here = making(Sharing::Workspace, &persistent(&path, &clock), "u", &clock).of(&tools);
+    let here = making(
+        ToolCacheScope::Workspace,
+        &persistent(&path, &clock),
+        "u",
+        &clock,
+    )
+    .of(&tools);
     // Whoever keeps results for a session only tells the shared memory of writes all the same.
-    for scope in [Sharing::Workspace, Sharing::Session] {
+    for scope in [ToolCacheScope::Workspace, ToolCacheScope::Session] {
         let there = making(scope, &persistent(&path, &clock), "u", &clock).of(&tools);
         for tool in ["write", "shell"] {
             ask(&here, &here, "s", "look").await;
-            assert_eq!(ask(&here, &here, "s", "look").await.1, Answered::Hit);
+            assert_eq!(ask(&here, &here, "s", "look").await.1, CallOutcome::Hit);
             ask(&there, &here, "s", tool).await;
             assert_ne!(
                 ask(&here, &here, "s", "look").await.1,
-                Answered::Hit,
+                CallOutcome::Hit,
                 "{tool}"
             );
         }
@@ -162,21 +172,21 @@ async fn what_is_for_one_user_alone_is_not_shared_by_a_workspace() {
     let private = || {
         Counting::named("look")
             .from("server")
-            .doing(|_, _, run| Output {
+            .doing(|_, _, run| ToolOutput {
                 lifetime: Some(Duration::from_secs(60)),
                 private: true,
-                ..Output::text(format!("run {run}"))
+                ..ToolOutput::text(format!("run {run}"))
             })
     };
     for (scope, kept) in [
-        (Sharing::Workspace, false),
-        (Sharing::User, true),
-        (Sharing::Session, true),
+        (ToolCacheScope::Workspace, false),
+        (ToolCacheScope::User, true),
+        (ToolCacheScope::Session, true),
     ] {
         let world = making(scope, &in_process(&clock), "ada", &clock).of(&[&private()]);
         world.call("look", json!({})).await;
         let answer = world.call("look", json!({})).await;
-        assert_eq!(answer.how == Answered::Hit, kept, "{scope:?}");
+        assert_eq!(answer.outcome == CallOutcome::Hit, kept, "{scope:?}");
         assert!(answer.output.private);
     }
 }
@@ -186,12 +196,12 @@ async fn nobody_waits_for_what_may_be_for_another_user_alone() {
     let clock = clock();
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let tool = Counting::named("look")
-        .class(CacheClass::Ttl(Duration::from_secs(60)))
+        .cache_class(CacheClass::Ttl(Duration::from_secs(60)))
         .from("server")
         .gated(&gate);
     let registry = Registry::new(vec![Arc::new(tool.clone()) as Arc<dyn Tool>]).unwrap();
     let engine = in_process(&clock);
-    let world = Arc::new(making(Sharing::Workspace, &engine, "ada", &clock).over(&registry));
+    let world = Arc::new(making(ToolCacheScope::Workspace, &engine, "ada", &clock).over(&registry));
     let asking: Vec<_> = ["one", "other"]
         .map(|session| {
             let world = Arc::clone(&world);
@@ -203,7 +213,7 @@ async fn nobody_waits_for_what_may_be_for_another_user_alone() {
     }
     gate.add_permits(2);
     for one in asking {
-        assert!(matches!(one.await.unwrap().how, Answered::Ran(_)));
+        assert!(matches!(one.await.unwrap().outcome, CallOutcome::Ran(_)));
     }
 }
 
@@ -211,7 +221,7 @@ async fn nobody_waits_for_what_may_be_for_another_user_alone() {
 async fn nothing_is_shared_with_nobody() {
     let clock = clock();
     let engine = in_process(&clock);
-    let world = making(Sharing::User, &engine, " ", &clock).of(&[&Counting::reader("look")]);
+    let world = making(ToolCacheScope::User, &engine, " ", &clock).of(&[&Counting::reader("look")]);
     assert!(
         world.said()[0].contains("who the user is"),
         "{:?}",
@@ -219,7 +229,7 @@ async fn nothing_is_shared_with_nobody() {
     );
     world.call_in("one", "look", json!({})).await;
     let other = world.call_in("other", "look", json!({})).await;
-    assert_ne!(other.how, Answered::Hit);
+    assert_ne!(other.outcome, CallOutcome::Hit);
 }
 
 #[tokio::test]
@@ -231,7 +241,7 @@ async fn the_memory_that_lasts_hears_of_writes_though_nothing_is_kept() {
     let writer = Counting::named("remember")
         .writing()
         .touching(|_| Effects::writing(vec![Touched::Named("ltm".into())]));
-    let mut making = Making::with(Settings::default());
+    let mut making = Making::with(ToolCacheSettings::default());
     making.persistent = Some(engine.clone());
     let world = making.of(&[&writer]);
     // Something else that depends on long-term memory: a step of a workflow.

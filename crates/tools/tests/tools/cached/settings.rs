@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Section, parse};
-use cachalot_tools::cached::{Delivery, Settings, Sharing};
+use cachalot_tools::cached::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
 
-fn read(text: &str) -> (Settings, Vec<Problem>) {
+fn read(text: &str) -> (ToolCacheSettings, Vec<Problem>) {
     let file = parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
     let mut section = Section::of(file.get("tools").unwrap(), "`tools`", &mut problems).unwrap();
-    let settings = Settings::read(&mut section, &mut problems);
+    let settings = ToolCacheSettings::read(&mut section, &mut problems);
     section.finish(&mut problems);
     (settings, problems)
 }
@@ -25,20 +25,20 @@ fn codes(text: &str) -> Vec<&'static str> {
 
 #[test]
 fn the_default_is_off() {
-    assert_eq!(read("tools: {}"), (Settings::default(), vec![]));
-    let settings = Settings::default();
+    assert_eq!(read("tools: {}"), (ToolCacheSettings::default(), vec![]));
+    let settings = ToolCacheSettings::default();
     assert!(!settings.enabled);
     assert_eq!(settings.max_size, 128);
 }
 
 #[test]
 fn yaml_and_json_with_capitals_or_underscores_say_the_same() {
-    let expected = Settings {
+    let expected = ToolCacheSettings {
         enabled: true,
         max_size: 64,
         max_bytes: 1_000_000,
-        scope: Sharing::Workspace,
-        delivery: Delivery::Marker,
+        scope: ToolCacheScope::Workspace,
+        delivery: RepeatDelivery::Marker,
         ttl: [
             ("web_fetch".to_owned(), Duration::from_secs(600)),
             ("docs".to_owned(), Duration::from_secs(7 * 86_400)),
@@ -79,9 +79,9 @@ fn the_keys_of_the_source_alone_are_enough() {
     assert!(problems.is_empty());
     assert_eq!(
         settings,
-        Settings {
+        ToolCacheSettings {
             enabled: true,
-            ..Settings::default()
+            ..ToolCacheSettings::default()
         }
     );
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use cachalot_cache::{Begun, Call, How, Kind, Policy, Product, Reason, Scope};
 use cachalot_core::{Canonical, Effects, Extent, Touched, Witnesses};
-use cachalot_tools::cached::{Delivery, Settings};
-use cachalot_tools::{Answer, Answered, CacheClass, Output, Registry, Tool, Toolbox as _, builtin};
+use cachalot_tools::cached::{RepeatDelivery, ToolCacheSettings};
+use cachalot_tools::{
+    CacheClass, CallOutcome, Registry, Tool, ToolCallResult, ToolOutput, Toolbox as _, builtin,
+};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -14,12 +16,12 @@ use tokio::sync::Semaphore;
 use super::world::{Counting, Making, World, in_process, on, reads_unknown, text, world};
 
 /// Why it is not known what an answer was built from.
-fn why(answer: &Answer) -> String {
+fn why(answer: &ToolCallResult) -> String {
     answer.witnesses.items().unwrap_err().to_owned()
 }
 
 /// How many lists of witnesses there are, each of them not empty.
-fn known(answer: &Answer) -> usize {
+fn known(answer: &ToolCallResult) -> usize {
     match answer.witnesses.items() {
         Ok(items) => items.len(),
         Err(why) => panic!("unknown: {why}"),
@@ -56,15 +58,15 @@ fn is_changed(how: Result<How, Reason>) -> bool {
     matches!(how, Ok(How::Miss(Reason::Changed(_))))
 }
 
-fn off() -> Settings {
-    Settings {
+fn off() -> ToolCacheSettings {
+    ToolCacheSettings {
         enabled: false,
         ..on()
     }
 }
 
 /// Every way to the files of a workspace: with results kept and without, by the registry itself.
-fn with_files(settings: Settings) -> World {
+fn with_files(settings: ToolCacheSettings) -> World {
     let world = Making::with(settings).over(&Registry::new(builtin::files()).unwrap());
     world.write("a", "one\n");
     std::fs::create_dir(world.root().join("src")).unwrap();
@@ -87,10 +89,14 @@ async fn what_read_files_carries_them_however_it_was_answered() {
                 assert!(!answer.output.is_error, "{}", text(&answer));
                 assert_eq!(known(&answer), 1, "{tool}");
                 let held = lasts(&answer.witnesses, || {}).await;
-                assert_eq!(held, Ok(How::Hit), "{tool} {:?}", answer.how);
+                assert_eq!(held, Ok(How::Hit), "{tool} {:?}", answer.outcome);
             }
             let answer = world.call(tool, arguments).await;
-            assert_eq!(answer.how == Answered::Hit, settings.enabled, "{tool}");
+            assert_eq!(
+                answer.outcome == CallOutcome::Hit,
+                settings.enabled,
+                "{tool}"
+            );
             let after = lasts(&answer.witnesses, || world.write(touch, "fn other() {}")).await;
             assert!(is_changed(after), "{tool}");
         }
@@ -101,7 +107,7 @@ async fn what_read_files_carries_them_however_it_was_answered() {
 async fn the_plain_registry_carries_them_too() {
     let registry = Registry::new(builtin::files()).unwrap();
     let world = with_files(off());
-    let call = cachalot_tools::Call {
+    let call = cachalot_tools::ToolCall {
         id: "1".to_owned(),
         name: "read_file".to_owned(),
         arguments: json!({"path": "a"}).to_string(),
@@ -128,19 +134,19 @@ async fn who_waited_for_the_same_call_carries_the_same() {
     }
     gate.add_permits(2);
     let answers = running.await;
-    assert_eq!(answers[1].how, Answered::Coalesced);
+    assert_eq!(answers[1].outcome, CallOutcome::Coalesced);
     for answer in &answers {
         assert_eq!(known(answer), 1);
         let after = lasts(&answer.witnesses, || world.write("a", "two")).await;
-        assert!(is_changed(after), "{:?}", answer.how);
+        assert!(is_changed(after), "{:?}", answer.outcome);
         world.write("a", "one");
     }
 }
 
 #[tokio::test]
 async fn a_marker_carries_what_the_result_was_built_from() {
-    let settings = Settings {
-        delivery: Delivery::Marker,
+    let settings = ToolCacheSettings {
+        delivery: RepeatDelivery::Marker,
         ..on()
     };
     let world = Making::with(settings).of(&[&Counting::file_reader("look")]);
@@ -160,8 +166,8 @@ async fn a_marker_carries_what_the_result_was_built_from() {
 }
 
 /// What a tool answers with results kept, and without.
-async fn both(tool: &Counting) -> [Answer; 2] {
-    let call = |settings: Settings| async {
+async fn both(tool: &Counting) -> [ToolCallResult; 2] {
+    let call = |settings: ToolCacheSettings| async {
         let world = Making::with(settings).of(&[tool]);
         world.write("a", "one");
         world.call("look", json!({"path": "a"})).await
@@ -171,7 +177,7 @@ async fn both(tool: &Counting) -> [Answer; 2] {
 
 #[tokio::test]
 async fn what_always_answers_the_same_is_built_from_nothing() {
-    let tool = Counting::named("look").class(CacheClass::Immutable);
+    let tool = Counting::named("look").cache_class(CacheClass::Immutable);
     for answer in both(&tool).await {
         assert_eq!(known(&answer), 0);
         assert_eq!(lasts(&answer.witnesses, || {}).await, Ok(How::Hit));
@@ -181,13 +187,13 @@ async fn what_always_answers_the_same_is_built_from_nothing() {
 #[tokio::test]
 async fn what_it_depends_on_is_unknown_where_nobody_vouches_for_it() {
     let named = |_: &_| Effects::reading(vec![Touched::Named("memory".into())]);
-    let for_a_minute = |_: &_, _: &_, _| Output {
+    let for_a_minute = |_: &_, _: &_, _| ToolOutput {
         lifetime: Some(Duration::from_secs(60)),
-        ..Output::text("")
+        ..ToolOutput::text("")
     };
-    let private = |_: &_, _: &_, _| Output {
+    let private = |_: &_, _: &_, _| ToolOutput {
         private: true,
-        ..Output::text("")
+        ..ToolOutput::text("")
     };
     let writes = |_: &_| Effects {
         reads: Extent::NOTHING,
@@ -204,7 +210,7 @@ async fn what_it_depends_on_is_unknown_where_nobody_vouches_for_it() {
         (Counting::reader("look").from("server"), "MCP server"),
         (Counting::named("look"), "nobody said"),
         (
-            Counting::named("look").class(CacheClass::Ttl(Duration::from_secs(9))),
+            Counting::named("look").cache_class(CacheClass::Ttl(Duration::from_secs(9))),
             "for a time only",
         ),
         (Counting::reader("look").touching(named), "something else"),
@@ -216,7 +222,7 @@ async fn what_it_depends_on_is_unknown_where_nobody_vouches_for_it() {
         (Counting::reader("look").doing(for_a_minute), "for a time"),
         (Counting::reader("look").doing(private), "this user alone"),
         (
-            Counting::reader("look").doing(|_, _, _| Output::error("no")),
+            Counting::reader("look").doing(|_, _, _| ToolOutput::error("no")),
             "failed",
         ),
     ] {
@@ -231,9 +237,9 @@ async fn what_it_depends_on_is_unknown_where_nobody_vouches_for_it() {
 async fn a_time_that_the_user_states_is_not_made_longer_by_what_is_built_from_the_result() {
     for tool in [
         Counting::file_reader("look"),
-        Counting::named("look").class(CacheClass::Immutable),
+        Counting::named("look").cache_class(CacheClass::Immutable),
     ] {
-        let settings = Settings {
+        let settings = ToolCacheSettings {
             ttl: [("look".to_owned(), Duration::from_secs(60))].into(),
             ..on()
         };
@@ -251,7 +257,7 @@ async fn of_what_did_not_run_nothing_is_known() {
     for settings in [on(), off()] {
         let world = Making::with(settings).of(&[&Counting::reader("look")]);
         let answer = world.call("lok", json!({})).await;
-        assert_eq!(answer.how, Answered::Refused);
+        assert_eq!(answer.outcome, CallOutcome::Refused);
         assert!(why(&answer).contains("did not run"));
     }
 }
@@ -260,7 +266,7 @@ async fn of_what_did_not_run_nothing_is_known() {
 async fn what_moved_while_it_was_read_is_unknown() {
     let tool = Counting::file_reader("look").doing(|_, context, _| {
         context.witness.spoil("a changed while it was read");
-        Output::text("half")
+        ToolOutput::text("half")
     });
     for answer in both(&tool).await {
         assert_eq!(why(&answer), "a changed while it was read");
@@ -270,12 +276,16 @@ async fn what_moved_while_it_was_read_is_unknown() {
 #[test]
 fn of_the_tools_for_files_those_that_read_are_vouched_for() {
     let is_vouched_for = |tool: &&Arc<dyn Tool>| {
-        let about = tool.about();
-        about.read_only && matches!(about.class, CacheClass::Validated | CacheClass::Immutable)
+        let metadata = tool.metadata();
+        metadata.read_only
+            && matches!(
+                metadata.cache_class,
+                CacheClass::Validated | CacheClass::Immutable
+            )
     };
     let tools = builtin::files();
     let names = tools.iter().filter(is_vouched_for);
-    let mut names: Vec<&str> = names.map(|tool| tool.about().name.as_str()).collect();
+    let mut names: Vec<&str> = names.map(|tool| tool.metadata().name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["glob", "grep", "list_dir", "read_file"]);
 }
@@ -290,7 +300,7 @@ async fn a_search_is_not_served_under_other_rules() {
         ("glob", json!({"pattern": "*", "hidden": true})),
         ("list_dir", json!({})),
     ] {
-        let is_open = |answer: &Answer| {
+        let is_open = |answer: &ToolCallResult| {
             let text = text(answer);
             text.contains(".env")
         };
@@ -307,9 +317,9 @@ async fn a_search_is_not_served_under_other_rules() {
                 .run(&bound, &[(tool, arguments.clone())])
                 .await
                 .remove(0);
-            assert!(!is_open(&answer), "{tool} {:?}", answer.how);
+            assert!(!is_open(&answer), "{tool} {:?}", answer.outcome);
         }
         let answer = world.run(&bound, &[(tool, arguments)]).await.remove(0);
-        assert_eq!(answer.how, Answered::Hit, "{tool}");
+        assert_eq!(answer.outcome, CallOutcome::Hit, "{tool}");
     }
 }

@@ -14,10 +14,10 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_model::Block;
 use cachalot_storage::{HttpClient, HttpOptions};
-use cachalot_tools::cached::{Options, Settings, Writers};
+use cachalot_tools::cached::{CachedToolsOptions, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
-    About, Answer, Arguments, Batch, CacheClass, CachedTools, Call, Context, Origin, Output,
-    Registry, Tool, Toolbox, Workspace,
+    Arguments, BatchContext, CacheClass, CachedTools, Origin, Registry, Tool, ToolCall,
+    ToolCallResult, ToolContext, ToolMetadata, ToolOutput, Toolbox, Workspace,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 pub(crate) const START: Millis = 1_750_000_000_123;
 
 /// What a tool does, given its arguments, its context, and how often it had run before.
-type Doing = dyn Fn(&Arguments, &Context, usize) -> Output + Send + Sync;
+type Doing = dyn Fn(&Arguments, &ToolContext, usize) -> ToolOutput + Send + Sync;
 
 /// What a tool of a test touches.
 type Touching = dyn Fn(&Arguments) -> Effects + Send + Sync;
@@ -33,8 +33,8 @@ type Touching = dyn Fn(&Arguments) -> Effects + Send + Sync;
 /// A tool that counts how often it runs.
 #[derive(Clone)]
 pub(crate) struct Counting {
-    about: About,
-    touches: Arc<Touching>,
+    metadata: ToolMetadata,
+    resource_access: Arc<Touching>,
     doing: Arc<Doing>,
     runs: Arc<AtomicUsize>,
     /// What a run waits for after it has looked, if anything.
@@ -46,7 +46,7 @@ impl Counting {
     /// A read-only tool without cause to be served again, which touches nothing.
     pub(crate) fn named(name: &str) -> Self {
         Self {
-            about: About {
+            metadata: ToolMetadata {
                 name: name.to_owned(),
                 description: format!("Does what {name} does."),
                 parameters: json!({"type": "object", "properties": {}, "additionalProperties": true}),
@@ -54,10 +54,10 @@ impl Counting {
                 origin: Origin::BuiltIn,
                 read_only: true,
                 exclusive: false,
-                class: CacheClass::Never,
+                cache_class: CacheClass::Never,
             },
-            touches: Arc::new(|_| Effects::reading(Vec::new())),
-            doing: Arc::new(|_, _, run| Output::text(format!("run {run}"))),
+            resource_access: Arc::new(|_| Effects::reading(Vec::new())),
+            doing: Arc::new(|_, _, run| ToolOutput::text(format!("run {run}"))),
             runs: Arc::default(),
             gate: None,
             implicit: Value::Null,
@@ -66,7 +66,7 @@ impl Counting {
 
     /// A read-only tool whose results may be served again for as long as nothing is written.
     pub(crate) fn reader(name: &str) -> Self {
-        Self::named(name).class(CacheClass::Validated)
+        Self::named(name).cache_class(CacheClass::Validated)
     }
 
     /// A tool that reads the file `path`.
@@ -76,8 +76,8 @@ impl Counting {
             .doing(|arguments, context, _| {
                 let path = context.workspace.root().join(path_of(arguments));
                 match context.witness.read(&path) {
-                    Ok(bytes) => Output::text(String::from_utf8_lossy(&bytes)),
-                    Err(error) => Output::error(format!("{}: {error}", path.display())),
+                    Ok(bytes) => ToolOutput::text(String::from_utf8_lossy(&bytes)),
+                    Err(error) => ToolOutput::error(format!("{}: {error}", path.display())),
                 }
             })
     }
@@ -91,7 +91,7 @@ impl Counting {
                 let path = context.workspace.root().join(path_of(arguments));
                 let text = arguments["text"].as_str().unwrap_or_default();
                 std::fs::write(path, text).unwrap();
-                Output::text("written")
+                ToolOutput::text("written")
             })
     }
 
@@ -106,33 +106,33 @@ impl Counting {
                     let path = context.workspace.root().join(path_of(arguments));
                     std::fs::write(path, text).unwrap();
                 }
-                Output::text(format!("run {run}"))
+                ToolOutput::text(format!("run {run}"))
             })
     }
 
-    pub(crate) fn class(mut self, class: CacheClass) -> Self {
-        self.about.class = class;
+    pub(crate) fn cache_class(mut self, cache_class: CacheClass) -> Self {
+        self.metadata.cache_class = cache_class;
         self
     }
 
     /// It is not read-only.
     pub(crate) fn writing(mut self) -> Self {
-        self.about.read_only = false;
+        self.metadata.read_only = false;
         self
     }
 
     pub(crate) fn parameters(mut self, parameters: Value) -> Self {
-        self.about.parameters = parameters;
+        self.metadata.parameters = parameters;
         self
     }
 
     pub(crate) fn version(mut self, version: u32) -> Self {
-        self.about.version = version;
+        self.metadata.version = version;
         self
     }
 
     pub(crate) fn from(mut self, server: &str) -> Self {
-        self.about.origin = Origin::Mcp(server.to_owned());
+        self.metadata.origin = Origin::Mcp(server.to_owned());
         self
     }
 
@@ -143,15 +143,15 @@ impl Counting {
 
     pub(crate) fn touching(
         mut self,
-        touches: impl Fn(&Arguments) -> Effects + Send + Sync + 'static,
+        resource_access: impl Fn(&Arguments) -> Effects + Send + Sync + 'static,
     ) -> Self {
-        self.touches = Arc::new(touches);
+        self.resource_access = Arc::new(resource_access);
         self
     }
 
     pub(crate) fn doing(
         mut self,
-        doing: impl Fn(&Arguments, &Context, usize) -> Output + Send + Sync + 'static,
+        doing: impl Fn(&Arguments, &ToolContext, usize) -> ToolOutput + Send + Sync + 'static,
     ) -> Self {
         self.doing = Arc::new(doing);
         self
@@ -174,19 +174,19 @@ pub(crate) fn path_of(arguments: &Arguments) -> PathBuf {
 
 #[async_trait]
 impl Tool for Counting {
-    fn about(&self) -> &About {
-        &self.about
+    fn metadata(&self) -> &ToolMetadata {
+        &self.metadata
     }
 
-    fn effects(&self, arguments: &Arguments, _: &Context) -> Effects {
-        (self.touches)(arguments)
+    fn effects(&self, arguments: &Arguments, _: &ToolContext) -> Effects {
+        (self.resource_access)(arguments)
     }
 
-    fn implicit_inputs(&self, _: &Context) -> Value {
+    fn implicit_inputs(&self, _: &ToolContext) -> Value {
         self.implicit.clone()
     }
 
-    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         let output = (self.doing)(&arguments, context, run);
         if let Some(gate) = &self.gate {
@@ -209,24 +209,24 @@ pub(crate) struct World {
 
 /// What to make a world from.
 pub(crate) struct Making {
-    pub(crate) settings: Settings,
+    pub(crate) settings: ToolCacheSettings,
     pub(crate) mode: Mode,
     pub(crate) persistent: Option<Cache>,
     pub(crate) user: String,
-    pub(crate) writers: Writers,
+    pub(crate) write_notifier: WriteNotifier,
     pub(crate) seals: Arc<Seals>,
     pub(crate) ledger: Ledger,
     pub(crate) clock: Arc<ManualClock>,
 }
 
 impl Making {
-    pub(crate) fn with(settings: Settings) -> Self {
+    pub(crate) fn with(settings: ToolCacheSettings) -> Self {
         Self {
             settings,
             mode: Mode::On,
             persistent: None,
             user: "user".to_owned(),
-            writers: Writers::new(),
+            write_notifier: WriteNotifier::new(),
             seals: Arc::new(Seals::none()),
             ledger: Ledger::none(),
             clock: Arc::new(ManualClock::at(START)),
@@ -243,7 +243,7 @@ impl Making {
     pub(crate) fn over(self, registry: &Registry) -> World {
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&said);
-        let options = Options {
+        let options = CachedToolsOptions {
             settings: self.settings,
             mode: self.mode,
             ledger: self.ledger,
@@ -252,7 +252,7 @@ impl Making {
             log: Arc::new(move |line| heard.lock().unwrap().push(line.to_owned())),
             persistent: self.persistent,
             user: self.user,
-            writers: self.writers,
+            write_notifier: self.write_notifier,
         };
         World {
             tools: CachedTools::new(registry, options).unwrap(),
@@ -267,10 +267,10 @@ impl Making {
 }
 
 /// Settings that keep results.
-pub(crate) fn on() -> Settings {
-    Settings {
+pub(crate) fn on() -> ToolCacheSettings {
+    ToolCacheSettings {
         enabled: true,
-        ..Settings::default()
+        ..ToolCacheSettings::default()
     }
 }
 
@@ -319,13 +319,13 @@ impl World {
     }
 
     /// What surrounds a batch of calls of a session.
-    pub(crate) fn batch(&self, session: &str, verbatim: &[&str]) -> Batch {
+    pub(crate) fn batch(&self, session: &str, verbatim: &[&str]) -> BatchContext {
         self.batch_in(&self.root(), session, verbatim)
     }
 
-    pub(crate) fn batch_in(&self, root: &Path, session: &str, verbatim: &[&str]) -> Batch {
-        Batch {
-            context: Context {
+    pub(crate) fn batch_in(&self, root: &Path, session: &str, verbatim: &[&str]) -> BatchContext {
+        BatchContext {
+            context: ToolContext {
                 workspace: Arc::new(Workspace::open(root).unwrap()),
                 session: session.to_owned(),
                 environment: Arc::new(BTreeMap::new()),
@@ -343,12 +343,12 @@ impl World {
                     .map(|id| (*id).to_owned())
                     .collect::<BTreeSet<_>>(),
             ),
-            watcher: Arc::new(()),
+            observer: Arc::new(()),
         }
     }
 
     /// Makes calls at once, in the session `main`; ids are `call-0`, `call-1`, ….
-    pub(crate) async fn calls(&self, calls: &[(&str, Value)]) -> Vec<Answer> {
+    pub(crate) async fn calls(&self, calls: &[(&str, Value)]) -> Vec<ToolCallResult> {
         self.calls_in("main", &[], calls).await
     }
 
@@ -357,14 +357,18 @@ impl World {
         session: &str,
         verbatim: &[&str],
         calls: &[(&str, Value)],
-    ) -> Vec<Answer> {
+    ) -> Vec<ToolCallResult> {
         self.run(&self.batch(session, verbatim), calls).await
     }
 
-    pub(crate) async fn run(&self, batch: &Batch, calls: &[(&str, Value)]) -> Vec<Answer> {
+    pub(crate) async fn run(
+        &self,
+        batch: &BatchContext,
+        calls: &[(&str, Value)],
+    ) -> Vec<ToolCallResult> {
         let prepared = calls.iter().map(|(name, arguments)| {
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
-            self.tools.prepare(Call {
+            self.tools.prepare(ToolCall {
                 id: format!("call-{number}"),
                 name: (*name).to_owned(),
                 arguments: arguments.to_string(),
@@ -374,12 +378,17 @@ impl World {
     }
 
     /// Makes one call.
-    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Answer {
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> ToolCallResult {
         self.calls(&[(name, arguments)]).await.remove(0)
     }
 
     /// Makes one call in another session.
-    pub(crate) async fn call_in(&self, session: &str, name: &str, arguments: Value) -> Answer {
+    pub(crate) async fn call_in(
+        &self,
+        session: &str,
+        name: &str,
+        arguments: Value,
+    ) -> ToolCallResult {
         self.calls_in(session, &[], &[(name, arguments)])
             .await
             .remove(0)
@@ -387,7 +396,7 @@ impl World {
 }
 
 /// The text of an answer.
-pub(crate) fn text(answer: &Answer) -> String {
+pub(crate) fn text(answer: &ToolCallResult) -> String {
     answer
         .output
         .content
@@ -400,7 +409,7 @@ pub(crate) fn text(answer: &Answer) -> String {
 }
 
 /// What was read, noted as read.
-pub(crate) fn note(context: &Context, path: &str) {
+pub(crate) fn note(context: &ToolContext, path: &str) {
     let path = context.workspace.root().join(path);
     context.witness.observe(Observation::Content(&path));
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::{Effects, Touched};
-use cachalot_tools::cached::{Settings, Writers};
-use cachalot_tools::{Answered, Output};
+use cachalot_tools::cached::{ToolCacheSettings, WriteNotifier};
+use cachalot_tools::{CallOutcome, ToolOutput};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -14,7 +14,7 @@ use super::world::{Counting, Making, World, note, on, reads_unknown, text, world
 /// A tool whose results depend on a file that no witness tells of: only what is announced counts.
 fn blind(name: &str, reads: Vec<Touched>) -> Counting {
     Counting::reader(name)
-        .class(cachalot_tools::CacheClass::Ttl(Duration::from_secs(3_600)))
+        .cache_class(cachalot_tools::CacheClass::Ttl(Duration::from_secs(3_600)))
         .touching(move |_| Effects::reading(reads.clone()))
 }
 
@@ -34,7 +34,7 @@ fn named(name: &str) -> Touched {
 }
 
 async fn is_hit(world: &World, tool: &str) -> bool {
-    world.call(tool, json!({})).await.how == Answered::Hit
+    world.call(tool, json!({})).await.outcome == CallOutcome::Hit
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_write_makes_unservable_exactly_what_read_it() {
             .touching(|_| reads_unknown())
             .doing(|_, context, _| {
                 note(context, "absent");
-                Output::text("unknown")
+                ToolOutput::text("unknown")
             }),
     ];
     let writer = Counting::named("write").writing().touching(|arguments| {
@@ -138,8 +138,8 @@ async fn why_it_ran_is_said() {
         &Counting::file_writer("write"),
         &Counting::unknown("shell"),
     ]);
-    let why = async || match world.call("look", json!({})).await.how {
-        Answered::Ran(why) => why.unwrap(),
+    let why = async || match world.call("look", json!({})).await.outcome {
+        CallOutcome::Ran(why) => why.unwrap(),
         other => panic!("{other:?}"),
     };
     let root = world.root().display().to_string();
@@ -161,32 +161,32 @@ async fn why_it_ran_is_said() {
 
 #[tokio::test]
 async fn sessions_see_each_others_writes() {
-    let writers = Writers::new();
+    let write_notifier = WriteNotifier::new();
     let (reader, writer) = (
         blind("look", vec![path("a")]),
         Counting::file_writer("write"),
     );
-    let making = |settings: Settings| {
+    let making = |settings: ToolCacheSettings| {
         let mut making = Making::with(settings);
-        making.writers = writers.clone();
+        making.write_notifier = write_notifier.clone();
         making
     };
     // A layer of its own, say of a sub-agent; and one that keeps nothing.
     let here = making(on()).of(&[&reader, &writer]);
-    for there in [making(on()), making(Settings::default())] {
+    for there in [making(on()), making(ToolCacheSettings::default())] {
         let there = there.of(&[&reader, &writer]);
         let batch = there.batch_in(&here.root(), "other", &[]);
         here.call("look", json!({})).await;
         assert!(is_hit(&here, "look").await);
         let hit = here.call_in("third", "look", json!({})).await;
-        assert_ne!(hit.how, Answered::Hit, "results are a session's own");
+        assert_ne!(hit.outcome, CallOutcome::Hit, "results are a session's own");
         there
             .run(&batch, &[("write", json!({"path": "a", "text": "x"}))])
             .await;
         assert!(!is_hit(&here, "look").await);
         assert_ne!(
-            here.call_in("third", "look", json!({})).await.how,
-            Answered::Hit
+            here.call_in("third", "look", json!({})).await.outcome,
+            CallOutcome::Hit
         );
         here.call_in("third", "write", json!({"path": "a", "text": "y"}))
             .await;
@@ -196,14 +196,14 @@ async fn sessions_see_each_others_writes() {
 
 #[tokio::test]
 async fn other_workspaces_are_left_alone_except_those_around_and_inside() {
-    let writers = Writers::new();
+    let write_notifier = WriteNotifier::new();
     let tools = [
         blind("look", vec![path("a")]),
         blind("search", vec![tree(".")]),
         Counting::unknown("shell"),
     ];
     let mut making = Making::with(on());
-    making.writers = writers;
+    making.write_notifier = write_notifier;
     let world = making.of(&[&tools[0], &tools[1], &tools[2]]);
     let root = world.root();
     for directory in ["one/in", "other"] {
@@ -211,7 +211,12 @@ async fn other_workspaces_are_left_alone_except_those_around_and_inside() {
     }
     let call = async |at: &str, tool: &str| {
         let batch = world.batch_in(&root.join(at), at, &[]);
-        world.run(&batch, &[(tool, json!({}))]).await.remove(0).how == Answered::Hit
+        world
+            .run(&batch, &[(tool, json!({}))])
+            .await
+            .remove(0)
+            .outcome
+            == CallOutcome::Hit
     };
     for at in ["one", "one/in", "other"] {
         for tool in ["look", "search"] {
@@ -259,11 +264,14 @@ async fn a_read_during_a_write_is_neither_kept_nor_joined() {
         (text(&before).as_str(), text(&after).as_str()),
         ("run 0", "run 1")
     );
-    assert!(matches!(after.how, Answered::Ran(_)), "it did not join");
+    assert!(
+        matches!(after.outcome, CallOutcome::Ran(_)),
+        "it did not join"
+    );
     let answer = world.call("look", json!({})).await;
     assert_eq!(
-        (text(&answer).as_str(), answer.how),
-        ("run 1", Answered::Hit)
+        (text(&answer).as_str(), answer.outcome),
+        ("run 1", CallOutcome::Hit)
     );
     let counters = &world.tools.counters("main")["look"];
     assert_eq!(
@@ -293,19 +301,19 @@ async fn while_something_is_written_nothing_of_it_is_served_by_anybody() {
     }
     // A session that begins in the middle of it knows of it, too.
     for _ in 0..2 {
-        let how = world.call_in("late", "look", json!({})).await.how;
-        assert!(matches!(how, Answered::Ran(Some(_))), "{how:?}");
+        let outcome = world.call_in("late", "look", json!({})).await.outcome;
+        assert!(matches!(outcome, CallOutcome::Ran(Some(_))), "{outcome:?}");
     }
     writing.add_permits(1);
     write.await.unwrap();
     for session in ["main", "late"] {
         assert_ne!(
-            world.call_in(session, "look", json!({})).await.how,
-            Answered::Hit
+            world.call_in(session, "look", json!({})).await.outcome,
+            CallOutcome::Hit
         );
         assert_eq!(
-            world.call_in(session, "look", json!({})).await.how,
-            Answered::Hit
+            world.call_in(session, "look", json!({})).await.outcome,
+            CallOutcome::Hit
         );
     }
 }
@@ -325,7 +333,7 @@ async fn a_write_that_is_cut_short_counts() {
         }
     }
     let answer = world.call("look", json!({})).await;
-    assert!(matches!(answer.how, Answered::Ran(_)));
+    assert!(matches!(answer.outcome, CallOutcome::Ran(_)));
     // Once everybody knows, results are kept again.
     let until = std::time::Instant::now() + Duration::from_secs(10);
     while !is_hit(&world, "look").await {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cachalot_tools::cached::Writers;
-use cachalot_tools::{Answer, Answered, Call, Toolbox as _};
+use cachalot_tools::cached::WriteNotifier;
+use cachalot_tools::{CallOutcome, ToolCall, ToolCallResult, Toolbox as _};
 use serde_json::{Value, json};
 
 use super::random::Random;
@@ -55,10 +55,10 @@ fn shown(text: &str) -> Vec<(usize, u64)> {
 
 impl Field {
     fn new() -> Arc<Self> {
-        let writers = Writers::new();
+        let write_notifier = WriteNotifier::new();
         let layers = [(); 2].map(|()| {
             let mut making = Making::with(on());
-            making.writers = writers.clone();
+            making.write_notifier = write_notifier.clone();
             making.over(&registry())
         });
         let home = tempfile::tempdir().unwrap();
@@ -76,10 +76,16 @@ impl Field {
         })
     }
 
-    async fn call(&self, layer: usize, session: &str, tool: &str, arguments: &Value) -> Answer {
+    async fn call(
+        &self,
+        layer: usize,
+        session: &str,
+        tool: &str,
+        arguments: &Value,
+    ) -> ToolCallResult {
         let world = &self.layers[layer];
         let batch = world.batch_in(self.home.path(), session, &[]);
-        let call = Call {
+        let call = ToolCall {
             id: "id".into(),
             name: tool.into(),
             arguments: arguments.to_string(),
@@ -162,11 +168,11 @@ impl Field {
                 assert!(
                     (before[file]..=last).contains(&version),
                     "{tool}: file {file} was shown in version {version} ({:?}), but it had {} before and {last} after",
-                    answer.how,
+                    answer.outcome,
                     before[file],
                 );
             }
-            answered += usize::from(!matches!(answer.how, Answered::Ran(_)));
+            answered += usize::from(!matches!(answer.outcome, CallOutcome::Ran(_)));
             if random.permille(100) {
                 tokio::task::yield_now().await;
             }

@@ -31,16 +31,16 @@ fn all(workshop: &Workshop, directory: &str, pattern: &str) -> Touched {
 fn readers_may_be_kept_and_writers_never() {
     let workshop = Workshop::new();
     for tool in workshop.registry.tools() {
-        let about = tool.about();
-        let reads = ["glob", "grep", "list_dir", "read_file"].contains(&about.name.as_str());
-        assert_eq!(about.read_only, reads, "{}", about.name);
-        let class = if reads {
+        let metadata = tool.metadata();
+        let reads = ["glob", "grep", "list_dir", "read_file"].contains(&metadata.name.as_str());
+        assert_eq!(metadata.read_only, reads, "{}", metadata.name);
+        let cache_class = if reads {
             CacheClass::Validated
         } else {
             CacheClass::Never
         };
-        assert_eq!(about.class, class, "{}", about.name);
-        assert!(about.description.len() > 60, "{}", about.name);
+        assert_eq!(metadata.cache_class, cache_class, "{}", metadata.name);
+        assert!(metadata.description.len() > 60, "{}", metadata.name);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cachalot_tools::builtin::files::patch::{Action, Mark, Patch, patched};
+use cachalot_tools::builtin::files::patch::{Action, Mark, Patch, apply_hunks};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -220,7 +220,7 @@ proptest! {
             Ok(patch) => {
                 for section in &patch.sections {
                     let Action::Update { hunks, .. } = &section.action else { continue };
-                    let Ok(after) = patched(hunks, file.as_bytes()) else { continue };
+                    let Ok(after) = apply_hunks(hunks, file.as_bytes()) else { continue };
                     let count = |wanted: Mark| hunks
                         .iter()
                         .flat_map(|hunk| &hunk.lines)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_model::Block;
-use cachalot_tools::Output;
+use cachalot_tools::ToolOutput;
 use serde_json::json;
 
 use super::program::notes;
@@ -34,7 +34,7 @@ async fn tools_are_called() {
             .await,
         r#"{"sum":5}"#
     );
-    let Output { content, .. } = workshop.call("mcp_test_picture", json!({})).await;
+    let ToolOutput { content, .. } = workshop.call("mcp_test_picture", json!({})).await;
     assert!(
         matches!(content.as_slice(), [Block::Image(_)]),
         "{content:?}"
@@ -78,7 +78,7 @@ async fn a_program_gets_its_own_environment_and_directory() {
         "[secret]",
         "its credentials are known, and masked"
     );
-    let directory = house.surroundings.mcp.directory.display().to_string();
+    let directory = house.dependencies.mcp.directory.display().to_string();
     assert_eq!(
         workshop.done("mcp_test_directory", json!({})).await,
         directory
@@ -208,7 +208,7 @@ async fn a_server_that_does_not_start_is_a_warning_or_an_error_if_it_is_required
 
 #[tokio::test]
 async fn what_cannot_be_started_says_why() {
-    use cachalot_tools::mcp::Transport;
+    use cachalot_tools::mcp::McpTransport;
     let house = House::new();
     for (change, why) in [
         (
@@ -221,7 +221,7 @@ async fn what_cannot_be_started_says_why() {
         let mut settings = house.program("silent");
         settings.name = change.to_owned();
         settings.startup_timeout = Duration::from_millis(300);
-        if let Transport::Stdio {
+        if let McpTransport::Stdio {
             command, directory, ..
         } = &mut settings.transport
         {
@@ -246,11 +246,11 @@ async fn programs_end_with_all_that_they_started() {
     assert!(runs(&server) && runs(&child));
     // Whoever has the tools keeps the server.
     let House {
-        surroundings,
+        dependencies,
         told,
         home,
     } = house;
-    drop((surroundings, told));
+    drop((dependencies, told));
     assert_eq!(
         workshop
             .done("mcp_test_echo", json!({ "text": "here" }))
@@ -267,7 +267,7 @@ async fn closing_waits_for_the_end() {
     let house = House::new();
     let workshop = house.workshop(&[house.program("plain")]).await;
     let server = workshop.done("mcp_test_process", json!({})).await;
-    house.surroundings.servers.close().await;
+    house.dependencies.servers.close().await;
     assert!(!runs(&server));
 }
 

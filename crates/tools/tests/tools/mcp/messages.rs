@@ -52,7 +52,7 @@ async fn malformed_tools_cost_themselves_and_are_named() {
     let names: Vec<&str> = assembled
         .tools
         .iter()
-        .map(|tool| tool.about().name.as_str())
+        .map(|tool| tool.metadata().name.as_str())
         .collect();
     for name in ["mcp_test_echo", "mcp_test_add", "mcp_test_look"] {
         assert!(names.contains(&name), "{names:?}");
@@ -138,7 +138,7 @@ async fn what_changes_while_it_is_listed_is_no_news() {
     let has_more = assembled
         .tools
         .iter()
-        .any(|tool| tool.about().name == "mcp_test_added");
+        .any(|tool| tool.metadata().name == "mcp_test_added");
     assert!(has_more);
     assert_eq!(*house.told.changes.lock().unwrap(), [] as [String; 0]);
     // Neither is the same list, announced once more.

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use cachalot_core::{Effects, Extent};
-use cachalot_tools::mcp::{Offer, Trust};
+use cachalot_tools::mcp::{OfferSettings, ToolTrust};
 use cachalot_tools::{Arguments, CacheClass, Origin, Registry, Tool};
 use serde_json::json;
 
 use super::{House, toolsets, until};
 use crate::workshop::Workshop;
-use cachalot_tools::filter::Filter;
+use cachalot_tools::filter::NameFilter;
 use cachalot_tools::settings::assemble;
 
 fn names(registry: &Registry) -> Vec<&str> {
     registry
         .tools()
-        .map(|tool| tool.about().name.as_str())
+        .map(|tool| tool.metadata().name.as_str())
         .collect()
 }
 
@@ -49,10 +49,10 @@ async fn everything_becomes_a_tool() {
             .any(|warning| warning.contains("`broken` that cannot be used")),
         "{warnings:?}"
     );
-    let echo = workshop.registry.tool("mcp_test_echo").unwrap().about();
+    let echo = workshop.registry.tool("mcp_test_echo").unwrap().metadata();
     assert_eq!(echo.description, "The tool echo.");
     assert_eq!(echo.origin, Origin::Mcp("test".to_owned()));
-    let add = workshop.registry.tool("mcp_test_add").unwrap().about();
+    let add = workshop.registry.tool("mcp_test_add").unwrap().metadata();
     assert_eq!(add.parameters["type"], "object");
     assert_eq!(
         workshop.done("mcp_test_weird_name__", json!({})).await,
@@ -101,10 +101,14 @@ async fn resources_and_prompts_are_read() {
     assert!(shown.contains("`code`"), "{shown}");
 }
 
-fn about(workshop: &Workshop, name: &str) -> (bool, CacheClass, Effects) {
+fn metadata(workshop: &Workshop, name: &str) -> (bool, CacheClass, Effects) {
     let tool = workshop.registry.tool(name).unwrap();
     let effects = tool.effects(&Arguments::new(), &workshop.context);
-    (tool.about().read_only, tool.about().class, effects)
+    (
+        tool.metadata().read_only,
+        tool.metadata().cache_class,
+        effects,
+    )
 }
 
 const READING: Effects = Effects {
@@ -118,7 +122,7 @@ async fn hints_are_never_proof() {
     let workshop = house.workshop(&[house.program("plain")]).await;
     for name in ["mcp_test_look", "mcp_test_echo", "mcp_test_destroy"] {
         assert_eq!(
-            about(&workshop, name),
+            metadata(&workshop, name),
             (false, CacheClass::Never, Effects::UNKNOWN),
             "{name}"
         );
@@ -129,7 +133,7 @@ async fn hints_are_never_proof() {
         "mcp_test_prompt_review",
     ] {
         assert_eq!(
-            about(&workshop, name),
+            metadata(&workshop, name),
             (true, CacheClass::Never, READING),
             "{name}"
         );
@@ -144,51 +148,51 @@ async fn the_configuration_is_believed_unless_a_tool_calls_itself_destructive() 
     settings.trust = vec![
         (
             "echo".to_owned(),
-            Trust {
+            ToolTrust {
                 read_only: true,
                 lifetime: minute,
             },
         ),
         (
             "fail".to_owned(),
-            Trust {
+            ToolTrust {
                 read_only: false,
                 lifetime: minute,
             },
         ),
         (
             "*o*".to_owned(),
-            Trust {
+            ToolTrust {
                 read_only: true,
                 lifetime: None,
             },
         ),
     ];
-    settings.resources = Offer {
-        taken: true,
+    settings.resources = OfferSettings {
+        is_offered: true,
         lifetime: minute,
     };
     let workshop = house.workshop(&[settings]).await;
     let ttl = CacheClass::Ttl(Duration::from_secs(60));
-    assert_eq!(about(&workshop, "mcp_test_echo"), (true, ttl, READING));
+    assert_eq!(metadata(&workshop, "mcp_test_echo"), (true, ttl, READING));
     assert_eq!(
-        about(&workshop, "mcp_test_look"),
+        metadata(&workshop, "mcp_test_look"),
         (true, CacheClass::Never, READING)
     );
     assert_eq!(
-        about(&workshop, "mcp_test_fail"),
+        metadata(&workshop, "mcp_test_fail"),
         (false, CacheClass::Never, Effects::UNKNOWN)
     );
     assert_eq!(
-        about(&workshop, "mcp_test_destroy"),
+        metadata(&workshop, "mcp_test_destroy"),
         (false, CacheClass::Never, Effects::UNKNOWN)
     );
     assert_eq!(
-        about(&workshop, "mcp_test_resource_mine"),
+        metadata(&workshop, "mcp_test_resource_mine"),
         (true, ttl, READING)
     );
     assert_eq!(
-        about(&workshop, "mcp_test_prompt_review"),
+        metadata(&workshop, "mcp_test_prompt_review"),
         (true, CacheClass::Never, READING)
     );
     let warnings = house.warnings();
@@ -204,23 +208,23 @@ async fn the_configuration_is_believed_unless_a_tool_calls_itself_destructive() 
 async fn what_is_not_wanted_is_left_out() {
     let house = House::new();
     let mut settings = house.program("plain");
-    settings.prompts.taken = false;
+    settings.prompts.is_offered = false;
     let mut toolsets = toolsets(&[settings]);
     toolsets.toolsets[0].filter =
-        Filter::new(&["e*", "resource_m*", "mcp_test_add", "prompt_*"]).unwrap();
-    let assembled = assemble(&toolsets, &house.surroundings).await.unwrap();
+        NameFilter::new(&["e*", "resource_m*", "mcp_test_add", "prompt_*"]).unwrap();
+    let assembled = assemble(&toolsets, &house.dependencies).await.unwrap();
     let registry = Registry::new(assembled.tools).unwrap();
     assert_eq!(
         names(&registry),
         ["mcp_test_add", "mcp_test_echo", "mcp_test_resource_mine"]
     );
     toolsets.toolsets[0].read_only = true;
-    let assembled = assemble(&toolsets, &house.surroundings).await.unwrap();
+    let assembled = assemble(&toolsets, &house.dependencies).await.unwrap();
     let registry = Registry::new(assembled.tools).unwrap();
     assert_eq!(names(&registry), ["mcp_test_resource_mine"]);
-    toolsets.toolsets[0].filter = Filter::new(&["echo"]).unwrap();
+    toolsets.toolsets[0].filter = NameFilter::new(&["echo"]).unwrap();
     assert!(
-        assemble(&toolsets, &house.surroundings)
+        assemble(&toolsets, &house.dependencies)
             .await
             .unwrap()
             .tools
@@ -323,7 +327,7 @@ async fn servers_of_like_names_are_told_apart() {
     assert_eq!(echoes.len(), 2, "{found:?}");
     let plain = workshop.registry.tool("mcp_a_b_echo").unwrap();
     assert_eq!(
-        plain.about().origin,
+        plain.metadata().origin,
         Origin::Mcp("a b".to_owned()),
         "the first by name"
     );
@@ -332,11 +336,11 @@ async fn servers_of_like_names_are_told_apart() {
 #[tokio::test]
 async fn keys_tell_servers_apart_and_hold_no_secret() {
     use cachalot_core::Secret;
-    use cachalot_tools::mcp::Transport;
+    use cachalot_tools::mcp::McpTransport;
     let house = House::new();
     let plain = house.program("plain");
     let mut token = plain.clone();
-    if let Transport::Stdio { environment, .. } = &mut token.transport {
+    if let McpTransport::Stdio { environment, .. } = &mut token.transport {
         environment.insert(
             "SERVICE_TOKEN".to_owned(),
             Secret::new("another".to_owned()),
@@ -346,7 +350,7 @@ async fn keys_tell_servers_apart_and_hold_no_secret() {
         let workshop = house.workshop(&[settings]).await;
         let tool: &dyn Tool = workshop.registry.tool("mcp_test_echo").unwrap().as_ref();
         let inputs = tool.implicit_inputs(&workshop.context);
-        house.surroundings.servers.close().await;
+        house.dependencies.servers.close().await;
         inputs
     };
     let (first, again, different) = (

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use cachalot_core::Secret;
-use cachalot_tools::mcp::{McpSettings, Transport};
+use cachalot_tools::mcp::{McpSettings, McpTransport};
 use serde_json::Value;
 
 use super::server::{Manner, SLEEP, Server};
@@ -92,7 +92,7 @@ pub(crate) fn program(name: &str, manner: &str, notes: &Path) -> McpSettings {
     let program = std::env::current_exe().unwrap();
     McpSettings::new(
         name,
-        Transport::Stdio {
+        McpTransport::Stdio {
             command: program.display().to_string(),
             arguments: ["mcp::program::serve", "--exact", "--nocapture"]
                 .map(str::to_owned)

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use cachalot_core::Secret;
-use cachalot_tools::mcp::{McpSettings, Transport};
+use cachalot_tools::mcp::{McpSettings, McpTransport};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -58,7 +58,7 @@ impl Site {
     pub(crate) fn settings(&self, name: &str, key: &str) -> McpSettings {
         McpSettings::new(
             name,
-            Transport::Http {
+            McpTransport::Http {
                 url: Secret::new(format!("http://127.0.0.1:{}/mcp", self.port)),
                 headers: BTreeMap::from([("X-Key".to_owned(), Secret::new(key.to_owned()))]),
             },

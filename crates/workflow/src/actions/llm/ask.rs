@@ -131,7 +131,7 @@ impl<'a> Ask<'a> {
         runtime.check_budget(&self.model)?;
         let body = self.body(false)?;
         let began = Instant::now();
-        let calling = runtime.meter.calling();
+        let calling = runtime.meter.start_call();
         let reply = spending::in_time(runtime, self.model.ask(body)).await?;
         drop(calling);
         self.account(reply, began, runtime).await
@@ -150,7 +150,7 @@ impl<'a> Ask<'a> {
                 lines.add(&text);
             }
         };
-        let calling = runtime.meter.calling();
+        let calling = runtime.meter.start_call();
         let reply = spending::in_time(runtime, self.model.stream(body, &mut on)).await;
         drop(calling);
         lines.end();

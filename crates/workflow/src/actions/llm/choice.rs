@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use cachalot_model::{
-    Error, Model, ModelSettings, Models, OutputFormat, ReasoningWish, Timeouts, ToolChoice,
+    Error, Model, ModelSettings, Models, OutputFormat, RequestedReasoning, Timeouts, ToolChoice,
 };
 use reqwest::Url;
 use serde_json::{Map, Value};
@@ -89,7 +89,7 @@ fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failu
         top_p: number("top_p"),
         max_tokens,
         stop: stop(given)?,
-        reasoning: text("reasoning_effort")?.map(ReasoningWish::Effort),
+        reasoning: text("reasoning_effort")?.map(RequestedReasoning::Effort),
         structured_output: response_format(given)?,
         provider_opts: given.object("provider_opts")?.cloned().unwrap_or_default(),
         fallbacks: fallbacks(given)?,

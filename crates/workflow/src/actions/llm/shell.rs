@@ -282,7 +282,7 @@ impl<'a> Ask<'a> {
     pub(super) async fn whole(&self, runtime: &Runtime) -> Result<Value, Failure> {
         self.check_budget(runtime)?;
         let began = Instant::now();
-        let calling = runtime.meter.calling();
+        let calling = runtime.meter.start_call();
         // The file must exist until the program has ended.
         let (job, file) = self.job(runtime)?;
         let ended = spending::in_time(runtime, job.run()).await?;

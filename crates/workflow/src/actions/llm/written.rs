@@ -2,7 +2,7 @@
 
 use cachalot_core::Place;
 use cachalot_core::tree::Node;
-use cachalot_model::{Error, ModelSettings, Models, ReasoningWish};
+use cachalot_model::{Error, ModelSettings, Models, RequestedReasoning};
 
 use super::choice::default;
 use super::{CALL, STREAM};
@@ -88,7 +88,7 @@ fn effort(arguments: &Node) -> Option<WrittenEffort> {
         settings: ModelSettings {
             provider: provider.map(str::to_owned),
             base_url: base_url.map(str::to_owned),
-            reasoning: Some(ReasoningWish::Effort(wish.to_owned())),
+            reasoning: Some(RequestedReasoning::Effort(wish.to_owned())),
             ..ModelSettings::default()
         },
     })

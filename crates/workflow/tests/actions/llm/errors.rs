@@ -322,7 +322,7 @@ async fn an_address_gets_a_key_only_if_the_file_says_so() {
     );
     assert_eq!(own.requests(), 0);
 
-    let strict = Provider::start(Script::built_in().requiring_key(KEY)).forgiving();
+    let strict = Provider::start(Script::built_in().with_required_key(KEY)).forgiving();
     let arguments = json!({
         "model": "gpt-4o", "base_url": format!("{}/v1", strict.url()), "prompt": "Hi",
     });

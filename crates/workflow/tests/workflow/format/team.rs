@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_model::ReasoningWish;
+use cachalot_model::RequestedReasoning;
 
 use super::{load, problems};
 
@@ -45,7 +45,7 @@ nodes: [{name: a}]
         ),
         (Some("fast"), Some(0.5), Some(4))
     );
-    assert_eq!(defaults.reasoning, Some(ReasoningWish::Budget(100)));
+    assert_eq!(defaults.reasoning, Some(RequestedReasoning::Budget(100)));
     assert_eq!(defaults.timeouts.idle, Some(Duration::from_secs(5)));
     let fast = agent.models.model("fast").unwrap();
     assert_eq!(

@@ -1,8 +1,8 @@
 //! Applies hunks to a text.
 
 use super::{Hunk, Mark};
-use crate::builtin::files::near;
-use crate::builtin::files::text::{Endings, Line, lines};
+use crate::builtin::files::near_match;
+use crate::builtin::files::text::{Line, LineEndings, lines};
 
 /// The result of applying hunks.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,18 +19,18 @@ pub(in crate::builtin::files) struct Applied {
 /// that does not fit, and the reason.
 pub(in crate::builtin::files) fn apply(hunks: &[Hunk], bytes: &[u8]) -> Result<Applied, String> {
     let lines = lines(bytes);
-    let mut result = Building {
+    let mut result = PatchedText {
         old: &lines,
         copied: 0,
         new: Vec::with_capacity(lines.len()),
-        usual: Endings::of(bytes).usual(),
+        most_common: LineEndings::detect(bytes).most_common(),
         added: 0,
         removed: 0,
         places: Vec::new(),
     };
     let mut position = 0;
     for (index, hunk) in hunks.iter().enumerate() {
-        let place = Search {
+        let place = HunkLocator {
             lines: &lines,
             position,
             hunk,
@@ -50,18 +50,18 @@ pub(in crate::builtin::files) fn apply(hunks: &[Hunk], bytes: &[u8]) -> Result<A
 }
 
 /// The new text under construction.
-struct Building<'a> {
+struct PatchedText<'a> {
     old: &'a [Line<'a>],
     /// Number of old lines that are processed.
     copied: usize,
     new: Vec<Line<'a>>,
-    usual: &'static [u8],
+    most_common: &'static [u8],
     added: usize,
     removed: usize,
     places: Vec<usize>,
 }
 
-impl<'a> Building<'a> {
+impl<'a> PatchedText<'a> {
     /// Applies a hunk whose old lines begin at `place`; returns the index of the old line after it.
     fn take(&mut self, place: usize, hunk: &'a Hunk) -> usize {
         self.new.extend_from_slice(&self.old[self.copied..place]);
@@ -83,7 +83,7 @@ impl<'a> Building<'a> {
                 Mark::Added => {
                     self.new.push(Line {
                         body: text.as_bytes(),
-                        ending: self.usual,
+                        ending: self.most_common,
                     });
                     self.added += 1;
                 }
@@ -104,7 +104,7 @@ impl<'a> Building<'a> {
                 break;
             }
             bytes.extend_from_slice(if line.ending.is_empty() {
-                self.usual
+                self.most_common
             } else {
                 line.ending
             });
@@ -119,24 +119,24 @@ impl<'a> Building<'a> {
 }
 
 /// Compares a line of the file with a wanted line.
-type Likeness = fn(&[u8], &[u8]) -> bool;
+type LineComparison = fn(&[u8], &[u8]) -> bool;
 
 /// Comparisons from strict to lenient.
-const LIKENESSES: [Likeness; 3] = [
+const COMPARISONS: [LineComparison; 3] = [
     |line, wanted| line == wanted,
     |line, wanted| line.trim_ascii_end() == wanted.trim_ascii_end(),
     |line, wanted| line.trim_ascii() == wanted.trim_ascii(),
 ];
 
 /// The search for the place of a hunk.
-struct Search<'a> {
+struct HunkLocator<'a> {
     lines: &'a [Line<'a>],
     /// The first line at which the hunk may be.
     position: usize,
     hunk: &'a Hunk,
 }
 
-impl Search<'_> {
+impl HunkLocator<'_> {
     /// Returns the index of the line at which the hunk's old lines begin.
     fn place(mut self) -> Result<usize, String> {
         let mut behind_anchor = None;
@@ -155,17 +155,17 @@ impl Search<'_> {
         if wanted.is_empty() {
             return Ok(self.insertion(behind_anchor));
         }
-        for like in LIKENESSES {
+        for like in COMPARISONS {
             let found = self.occurrences(&wanted, like);
             if !found.is_empty() {
                 return self.choose(&found, wanted.len());
             }
         }
-        Err(self.misfit(&wanted))
+        Err(self.describe_mismatch(&wanted))
     }
 
     fn anchor(&self, anchor: &str, from: usize) -> Result<usize, String> {
-        LIKENESSES
+        COMPARISONS
             .iter()
             .find_map(|like| {
                 (from..self.lines.len())
@@ -189,7 +189,7 @@ impl Search<'_> {
         at.clamp(self.position, self.lines.len())
     }
 
-    fn occurrences(&self, wanted: &[&[u8]], like: Likeness) -> Vec<usize> {
+    fn occurrences(&self, wanted: &[&[u8]], like: LineComparison) -> Vec<usize> {
         let Some(last) = self.lines.len().checked_sub(wanted.len()) else {
             return Vec::new();
         };
@@ -235,10 +235,10 @@ impl Search<'_> {
         ))
     }
 
-    fn misfit(&self, wanted: &[&[u8]]) -> String {
+    fn describe_mismatch(&self, wanted: &[&[u8]]) -> String {
         let rest = &self.lines[self.position.min(self.lines.len())..];
-        match near::explain(self.lines, wanted) {
-            Some(near) if near::explain(rest, wanted).is_none() => format!(
+        match near_match::describe_near_match(self.lines, wanted) {
+            Some(near) if near_match::describe_near_match(rest, wanted).is_none() => format!(
                 "its lines are not in the file{}, where it must lie: {near}",
                 behind(self.position)
             ),

@@ -1,6 +1,6 @@
 //! Parser of patches.
 
-use super::{Action, Hunk, Malformed, Mark, Patch, Section};
+use super::{Action, Hunk, Mark, Patch, PatchError, Section};
 
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
@@ -10,8 +10,8 @@ const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
-pub(super) fn patch(text: &str) -> Result<Patch, Malformed> {
-    let mut reader = Reader {
+pub(super) fn patch(text: &str) -> Result<Patch, PatchError> {
+    let mut reader = PatchParser {
         lines: text
             .split('\n')
             .map(|line| line.strip_suffix('\r').unwrap_or(line))
@@ -43,7 +43,7 @@ pub(super) fn patch(text: &str) -> Result<Patch, Malformed> {
     }
 }
 
-struct Reader<'a> {
+struct PatchParser<'a> {
     lines: Vec<&'a str>,
     /// Index of the next line, from 0.
     at: usize,
@@ -58,19 +58,19 @@ fn is_directive(line: &str) -> bool {
     line.starts_with("*** ")
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PatchParser<'a> {
     fn peek(&self) -> Option<&'a str> {
         self.lines.get(self.at).copied()
     }
 
-    fn wrong(&self, reason: impl Into<String>) -> Malformed {
-        Malformed {
+    fn wrong(&self, reason: impl Into<String>) -> PatchError {
+        PatchError {
             line: (self.at + 1).min(self.lines.len()),
             reason: reason.into(),
         }
     }
 
-    fn begin(&mut self) -> Result<(), Malformed> {
+    fn begin(&mut self) -> Result<(), PatchError> {
         self.skip_wrapping();
         match self.peek() {
             Some(line) if is(line.trim_start(), BEGIN) => {
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn section(&mut self, line: &'a str) -> Result<Section, Malformed> {
+    fn section(&mut self, line: &'a str) -> Result<Section, PatchError> {
         let begin = self.at + 1;
         let operand = |directive: &str| line.strip_prefix(directive).map(str::trim);
         let (path, directive) = if let Some(path) = operand(ADD) {
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn added(&mut self) -> Result<Vec<String>, Malformed> {
+    fn added(&mut self) -> Result<Vec<String>, PatchError> {
         let mut lines = Vec::new();
         while let Some(line) = self.peek() {
             if is_directive(line) || self.only_blank_before_directive() {
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
             .is_none_or(|line| is_directive(line) || line.starts_with("@@"))
     }
 
-    fn update(&mut self, begin: usize) -> Result<Action, Malformed> {
+    fn update(&mut self, begin: usize) -> Result<Action, PatchError> {
         let mut move_to = None;
         if let Some(path) = self.peek().and_then(|line| line.strip_prefix(MOVE)) {
             if path.trim().is_empty() {
@@ -183,7 +183,7 @@ impl<'a> Reader<'a> {
             .iter()
             .any(|hunk: &Hunk| hunk.lines.iter().any(|(mark, _)| *mark != Mark::Context));
         if !changes && move_to.is_none() {
-            return Err(Malformed {
+            return Err(PatchError {
                 line: begin,
                 reason: "this section changes nothing: it has no line that begins with `+` or `-`"
                     .to_owned(),
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn hunk(&mut self) -> Result<Hunk, Malformed> {
+    fn hunk(&mut self) -> Result<Hunk, PatchError> {
         let mut hunk = Hunk {
             line: self.at + 1,
             anchors: Vec::new(),
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
             at_end: false,
         };
         while let Some(header) = self.peek().and_then(|line| line.strip_prefix("@@")) {
-            match place_in_diff(header) {
+            match diff_header_line(header) {
                 Some(near) => hunk.near = Some(near),
                 None => {
                     let anchor = header.strip_prefix(' ').unwrap_or(header);
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
         Ok(hunk)
     }
 
-    fn line(&self, line: &str) -> Result<(Mark, String), Malformed> {
+    fn line(&self, line: &str) -> Result<(Mark, String), PatchError> {
         let mut characters = line.chars();
         let mark = match characters.next() {
             Some('+') => Mark::Added,
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Returns the line of the old file from a unified diff header: ` -10,4 +10,5 @@ …`.
-fn place_in_diff(header: &str) -> Option<usize> {
+fn diff_header_line(header: &str) -> Option<usize> {
     let rest = header.trim_start().strip_prefix('-')?;
     let (old, rest) = rest.split_once(" +")?;
     let new = rest.split([' ', '@']).next()?;

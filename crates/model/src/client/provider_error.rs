@@ -1,0 +1,264 @@
+//! Parses error bodies in the shapes that providers use.
+
+use serde_json::Value;
+
+/// Maximum length of the provider's message that is shown, in characters.
+const MAX_MESSAGE_CHARS: usize = 600;
+
+/// Error as reported by a provider. Secrets are not masked yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ProviderError {
+    /// Message.
+    pub(super) message: Option<String>,
+    /// Error code, or else the error type.
+    pub(super) code: Option<String>,
+    /// Status that a gateway passes on.
+    pub(super) status: Option<u16>,
+    /// The provider's id of the request.
+    pub(super) request_id: Option<String>,
+}
+
+impl ProviderError {
+    /// Parses the body of an error: JSON of any provider, text, or a web page.
+    pub(super) fn read(body: &[u8]) -> Self {
+        if let Ok(value) = serde_json::from_slice::<Value>(body) {
+            return Self::from_value(&value);
+        }
+        let text = String::from_utf8_lossy(body);
+        let text = match text.trim_start().starts_with('<') {
+            true => page_text(&text),
+            false => text.into_owned(),
+        };
+        Self {
+            message: one_line(&text),
+            ..Self::default()
+        }
+    }
+
+    /// Parses an error in JSON:
+    /// - OpenAI and compatible servers: `{"error": {"message", "type", "code"}}`; Google puts a list around
+    ///   it;
+    /// - Anthropic: `{"type": "error", "error": {"type", "message"}, "request_id"}`;
+    /// - OpenRouter: the first shape, with the upstream provider's error in `metadata.raw`;
+    /// - Ollama: `{"error": "…"}`; vLLM: `{"detail": …}`; Mistral: `{"message", "type", "code"}`.
+    pub(super) fn from_value(value: &Value) -> Self {
+        let outer = match value {
+            Value::Array(items) => items.first().unwrap_or(value),
+            _ => value,
+        };
+        let inner = match outer.get("error") {
+            Some(inner @ Value::Object(_)) => inner,
+            _ => outer,
+        };
+        let text = |value: &Value, key: &str| match value.get(key) {
+            Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+            _ => None,
+        };
+        let detail = match outer.get("detail").or_else(|| inner.get("message")) {
+            Some(Value::String(_)) | None => None,
+            Some(value) => one_line(&value.to_string()),
+        };
+        let message = text(inner, "message")
+            .or_else(|| text(outer, "error"))
+            .or_else(|| text(outer, "detail"))
+            .or_else(|| text(outer, "message"))
+            .and_then(|text| one_line(&text))
+            .or(detail)
+            .or_else(|| one_line(value.as_str().unwrap_or_default()));
+        let message = match upstream_error(inner) {
+            Some(raw) => one_line(&format!("{}: {raw}", message.unwrap_or_default())),
+            None => message,
+        };
+        // A code that only repeats the status carries no information.
+        let code = text(inner, "code")
+            .filter(|code| code.parse::<u16>().is_err())
+            .or_else(|| text(inner, "type"))
+            .or_else(|| text(inner, "status"));
+        let status = inner
+            .get("code")
+            .and_then(|code| match code {
+                Value::String(text) => text.parse().ok(),
+                code => code.as_u64(),
+            })
+            .and_then(|code| u16::try_from(code).ok())
+            .filter(|code| (400..600).contains(code));
+        Self {
+            message,
+            code,
+            status,
+            request_id: text(outer, "request_id"),
+        }
+    }
+}
+
+/// Returns the error of the provider behind a gateway.
+fn upstream_error(error: &Value) -> Option<String> {
+    let raw = error.get("metadata")?.get("raw")?;
+    match raw {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Returns true if a body with a success status contains an error, as some gateways send it.
+pub(super) fn is_error(value: &Value) -> bool {
+    let Some(fields) = value.as_object() else {
+        return false;
+    };
+    let is_answer = ["choices", "content", "output", "candidates"]
+        .iter()
+        .any(|field| fields.get(*field).is_some_and(|field| !field.is_null()));
+    let has_error = fields.get("error").is_some_and(|error| !error.is_null());
+    has_error && !is_answer
+}
+
+/// Returns a text on one line, truncated to [`MAX_MESSAGE_CHARS`] characters; `None` if it is empty.
+pub(super) fn one_line(text: &str) -> Option<String> {
+    let mut line = String::new();
+    for (index, word) in text.split_whitespace().enumerate() {
+        if index > 0 {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > 4 * MAX_MESSAGE_CHARS {
+            break;
+        }
+    }
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    let cut = line.char_indices().nth(MAX_MESSAGE_CHARS).map(|(at, _)| at);
+    match cut {
+        Some(at) => Some(format!("{}…", &line[..at])),
+        None if line.is_empty() => None,
+        None => Some(line),
+    }
+}
+
+/// Returns the title of a web page, or else its text.
+fn page_text(html: &str) -> String {
+    let lower = html.to_ascii_lowercase();
+    if let Some(start) = lower
+        .find("<title")
+        .and_then(|at| Some(at + lower[at..].find('>')? + 1))
+        && let Some(length) = lower[start..].find("</title")
+        && !html[start..start + length].trim().is_empty()
+    {
+        return format!("a web page, `{}`", html[start..start + length].trim());
+    }
+    let mut text = String::new();
+    for piece in html.split('<') {
+        text.push(' ');
+        text.push_str(piece.split_once('>').map_or(piece, |(_, text)| text));
+    }
+    format!("a web page: {}", text.trim())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_of_an_error_is_understood() {
+        for (body, message, code) in [
+            (
+                r#"{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded","param":null}}"#,
+                Some("Rate limit reached"),
+                Some("rate_limit_exceeded"),
+            ),
+            (
+                r#"{"error":{"message":"No","type":"invalid_request_error","code":null}}"#,
+                Some("No"),
+                Some("invalid_request_error"),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}"#,
+                Some("Overloaded"),
+                Some("overloaded_error"),
+            ),
+            (
+                r#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#,
+                Some("API key not valid."),
+                Some("INVALID_ARGUMENT"),
+            ),
+            (
+                r#"{"error":{"code":400,"message":"Provider returned error","metadata":{"raw":"too much"}}}"#,
+                Some("Provider returned error: too much"),
+                None,
+            ),
+            (
+                r#"{"error":"model 'x' not found"}"#,
+                Some("model 'x' not found"),
+                None,
+            ),
+            (r#"{"detail":"Not Found"}"#, Some("Not Found"), None),
+            (
+                r#"{"detail":[{"loc":["body"],"msg":"field required"}]}"#,
+                Some(r#"[{"loc":["body"],"msg":"field required"}]"#),
+                None,
+            ),
+            (
+                r#"{"object":"error","message":"bad","type":"invalid","code":"1234x"}"#,
+                Some("bad"),
+                Some("1234x"),
+            ),
+            (r#"{"error":{"message":{"a":1}}}"#, Some(r#"{"a":1}"#), None),
+            (r#""just text""#, Some("just text"), None),
+            (
+                "upstream  connect\nerror",
+                Some("upstream connect error"),
+                None,
+            ),
+            (
+                "<html><head><title>502 Bad Gateway</title></head><body>x</body></html>",
+                Some("a web page, `502 Bad Gateway`"),
+                None,
+            ),
+            ("<p>Go <b>away</b></p>", Some("a web page: Go away"), None),
+            ("", None, None),
+            ("{}", None, None),
+            ("null", None, None),
+            ("[]", None, None),
+        ] {
+            let provider_error = ProviderError::read(body.as_bytes());
+            assert_eq!(provider_error.message.as_deref(), message, "{body}");
+            assert_eq!(provider_error.code.as_deref(), code, "{body}");
+        }
+    }
+
+    #[test]
+    fn gateways_pass_a_status_on() {
+        let provider_error =
+            ProviderError::read(br#"{"error":{"code":429,"message":"slow down"}}"#);
+        assert_eq!(provider_error.status, Some(429));
+        let provider_error = ProviderError::read(br#"{"error":{"code":"502","message":"x"}}"#);
+        assert_eq!(
+            (provider_error.status, provider_error.code),
+            (Some(502), None)
+        );
+        for (body, expected) in [
+            (r#"{"error":{"message":"x"}}"#, true),
+            (r#"{"error":"x"}"#, true),
+            (r#"{"error":null,"output":[]}"#, false),
+            (r#"{"error":{"code":"x"},"output":[]}"#, false),
+            (r#"{"choices":[]}"#, false),
+            ("[]", false),
+        ] {
+            assert_eq!(
+                is_error(&serde_json::from_str(body).unwrap()),
+                expected,
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_are_short_and_on_one_line() {
+        let long = "wörter ".repeat(10_000);
+        let short = one_line(&long).unwrap();
+        assert_eq!(short.chars().count(), MAX_MESSAGE_CHARS + 1);
+        assert_eq!(one_line("a\u{1b}[31m\nb").unwrap(), "a[31m b");
+        let _ = ProviderError::read(&[0xff, 0xfe, b'<']);
+        assert_eq!(page_text("<title></title>").trim(), "a web page:");
+    }
+}

@@ -1,0 +1,275 @@
+//! Support of providers for cache markers, read from a data file.
+
+use std::sync::LazyLock;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{self, Node, Section};
+
+use crate::Format;
+use crate::provider::read_format;
+
+const BUILT_IN: &str = include_str!("../data/markers.yaml");
+
+/// Wire form of a marker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MarkerStyle {
+    /// No markers.
+    #[default]
+    None,
+    /// Anthropic's `cache_control`, in a content block; in other formats in a part of a message.
+    CacheControl,
+    /// `OpenAI`'s `prompt_cache_breakpoint`, in a part of the model's input. Parts of the model's own
+    /// output accept none.
+    Breakpoints,
+    /// Bedrock's `cachePoint`, a separate block after the content that it marks.
+    CachePoint,
+}
+
+/// Rules of a provider for the cache markers of a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MarkerRules {
+    /// Wire form.
+    pub style: MarkerStyle,
+    /// Maximum number of markers in one request.
+    pub max_markers: usize,
+    /// Number of positions (content blocks) before a marker that the provider searches for a cached prefix,
+    /// including the marker's own. 1 is an exact match.
+    pub lookback: u32,
+    /// True if consecutive tool calls count as one position, and consecutive tool results as well.
+    pub runs_count_once: bool,
+    /// True if a marker may ask for a lifetime of one hour.
+    pub one_hour: bool,
+    /// True if tool results may carry a marker in formats where they are separate messages.
+    pub in_results: bool,
+    /// Minimum number of tokens that are cached, if the catalog has no value for the model.
+    pub minimum: u64,
+}
+
+/// Requests to which a [`MarkerRules`] applies.
+#[derive(Debug)]
+struct Row {
+    format: Option<Format>,
+    providers: Vec<String>,
+    models: Vec<String>,
+    marker_rules: MarkerRules,
+}
+
+impl MarkerRules {
+    /// Returns the rules of this provider for this model in this format.
+    #[must_use]
+    pub fn find(provider: &str, model: &str, format: Format) -> &'static Self {
+        static ROWS: LazyLock<(Vec<Row>, MarkerRules)> = LazyLock::new(|| {
+            let (rows, problems) = parse(BUILT_IN);
+            debug_assert!(problems.is_empty(), "{problems:?}");
+            (rows, MarkerRules::default())
+        });
+        let (rows, none) = &*ROWS;
+        let row = rows
+            .iter()
+            .find(|row| row.applies_to(provider, model, format));
+        row.map_or(none, |row| &row.marker_rules)
+    }
+}
+
+impl Row {
+    fn applies_to(&self, provider: &str, model: &str, format: Format) -> bool {
+        let model = model.rsplit('/').next().unwrap_or(model);
+        let is_named = |models: &[String]| models.iter().any(|part| model.contains(part.as_str()));
+        self.format.is_none_or(|own| own == format)
+            && (self.providers.is_empty() || self.providers.iter().any(|own| own == provider))
+            && (self.models.is_empty() || is_named(&self.models))
+    }
+
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut section = Section::of(node, "a row of `rows`", problems)?;
+        let style = read_style(&mut section, problems);
+        let mut texts = |key| {
+            let texts = section.texts(key, problems).unwrap_or_default();
+            texts.into_iter().map(str::to_owned).collect()
+        };
+        let (providers, models) = (texts("providers"), texts("models"));
+        let format = read_format(&mut section, problems);
+        let mut is = |key| section.boolean(key, problems).unwrap_or(false);
+        let (runs_count_once, one_hour) = (is("runs_count_once"), is("one_hour"));
+        let in_results = is("in_results");
+        let mut number =
+            |key, max_markers| section.integer(key, 0..=max_markers, problems).unwrap_or(0);
+        let (max_markers, lookback) = (number("most", 100), number("lookback", 1_000));
+        let minimum = number("minimum", 1_000_000);
+        section.finish(problems);
+        Some(Self {
+            format,
+            providers,
+            models,
+            marker_rules: MarkerRules {
+                style: style?,
+                max_markers: usize::try_from(max_markers).unwrap_or(0),
+                lookback: u32::try_from(lookback).unwrap_or(0),
+                runs_count_once,
+                one_hour,
+                in_results,
+                minimum,
+            },
+        })
+    }
+}
+
+fn read_style(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<MarkerStyle> {
+    let place = section.place().clone();
+    match section.required_text("style", problems)? {
+        "cache_control" => Some(MarkerStyle::CacheControl),
+        "breakpoints" => Some(MarkerStyle::Breakpoints),
+        "cache_point" => Some(MarkerStyle::CachePoint),
+        "none" => Some(MarkerStyle::None),
+        other => {
+            let what = format!("there is no style `{other}`");
+            problems.push(Problem::new("bad-value", what).at(&place));
+            None
+        }
+    }
+}
+
+fn parse(text: &str) -> (Vec<Row>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut rows = Vec::new();
+    match tree::parse("markers.yaml", text) {
+        Err(found) => problems = found,
+        Ok(node) => {
+            if let Some(mut file) = Section::of(&node, "a file of markers", &mut problems) {
+                for node in file.list("rows", &mut problems).unwrap_or_default() {
+                    rows.extend(Row::read(node, &mut problems));
+                }
+                file.finish(&mut problems);
+            }
+        }
+    }
+    (rows, problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_with_the_program_is_right() {
+        let (rows, problems) = parse(BUILT_IN);
+        assert_eq!(problems, []);
+        for row in &rows {
+            let has_none = row.marker_rules.style == MarkerStyle::None;
+            assert_eq!(
+                row.marker_rules == MarkerRules::default(),
+                has_none,
+                "{row:?}"
+            );
+            assert!(
+                has_none || row.marker_rules.max_markers > 0 && row.marker_rules.lookback > 0,
+                "{row:?}"
+            );
+            // Markers of this style are in parts of messages of these formats.
+            let applies_to = row.marker_rules.style != MarkerStyle::Breakpoints
+                || row.format != Some(Format::Messages);
+            assert!(applies_to, "{row:?}");
+            let is_converse = row.format == Some(Format::Converse);
+            assert!(has_none || is_converse == (row.marker_rules.style == MarkerStyle::CachePoint));
+            for provider in &row.providers {
+                let known = crate::provider::KnownProviders::built_in();
+                assert!(known.provider(provider).is_some(), "{provider}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_row_that_fits_holds() {
+        let style = |provider, model, format| MarkerRules::find(provider, model, format).style;
+        let cases = [
+            (
+                "anthropic",
+                "claude-opus-5",
+                Format::Messages,
+                MarkerStyle::CacheControl,
+            ),
+            (
+                "anthropic",
+                "claude-opus-5",
+                Format::Chat,
+                MarkerStyle::None,
+            ),
+            (
+                "openrouter",
+                "anthropic/claude-sonnet-5",
+                Format::Chat,
+                MarkerStyle::CacheControl,
+            ),
+            (
+                "openrouter",
+                "anthropic/claude-sonnet-5",
+                Format::Responses,
+                MarkerStyle::None,
+            ),
+            (
+                "openrouter",
+                "qwen/qwen3-coder",
+                Format::Chat,
+                MarkerStyle::CacheControl,
+            ),
+            (
+                "openrouter",
+                "openai/gpt-5.6",
+                Format::Chat,
+                MarkerStyle::None,
+            ),
+            (
+                "litellm",
+                "us.anthropic.claude-opus-5-v1:0",
+                Format::Chat,
+                MarkerStyle::CacheControl,
+            ),
+            ("litellm", "gpt-5.6", Format::Chat, MarkerStyle::None),
+            (
+                "openai",
+                "gpt-5.6-mini",
+                Format::Chat,
+                MarkerStyle::Breakpoints,
+            ),
+            (
+                "openai",
+                "gpt-6.1-sol",
+                Format::Responses,
+                MarkerStyle::Breakpoints,
+            ),
+            (
+                "openai",
+                "gpt-5.6-chat-latest",
+                Format::Chat,
+                MarkerStyle::None,
+            ),
+            ("openai", "gpt-5.5", Format::Responses, MarkerStyle::None),
+            ("openai", "gpt-4o", Format::Chat, MarkerStyle::None),
+            ("azure", "gpt-5.6", Format::Responses, MarkerStyle::None),
+            ("ollama", "claude", Format::Chat, MarkerStyle::None),
+        ];
+        for (provider, model, format, expected) in cases {
+            assert_eq!(
+                style(provider, model, format),
+                expected,
+                "{provider} {model} {format:?}"
+            );
+        }
+        let marker_rules = |provider, model| MarkerRules::find(provider, model, Format::Chat);
+        assert!(!marker_rules("openrouter", "qwen/qwen3-max").one_hour);
+        assert!(marker_rules("openrouter", "anthropic/claude-opus-5").in_results);
+        assert!(!marker_rules("litellm", "claude-opus-5").in_results);
+    }
+
+    #[test]
+    fn a_style_that_nobody_knows_is_told() {
+        let (rows, problems) = parse("rows: [{style: cache-control}]");
+        assert!(rows.is_empty());
+        assert_eq!(problems.len(), 1);
+        assert!(
+            problems[0].to_string().contains("`cache-control`"),
+            "{}",
+            problems[0]
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! Model and provider settings from `models:`, `providers:` and `settings.llm` of an agent file.
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::{Entry, Node, Section};
+
+use super::provider_table::ProviderTable;
+use super::settings::ModelSettings;
+
+/// Configured models and providers. Nothing is resolved yet.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelConfiguration {
+    /// `models:`, in the order written.
+    pub models: Vec<(String, ModelSettings)>,
+    /// `providers:`, in the order written.
+    pub providers: Vec<(String, ModelSettings)>,
+    /// `settings.llm`: the default model, and defaults of every model that does not set them itself.
+    pub defaults: ModelSettings,
+}
+
+impl ModelConfiguration {
+    /// Reads both sections. Reports every problem, including unknown providers.
+    pub fn read(
+        models: Option<&Node>,
+        providers: Option<&Node>,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let known = ProviderTable::built_in();
+        let providers = entries(providers, "`providers`", problems)
+            .iter()
+            .filter_map(|entry| {
+                let mut section = Section::of(&entry.value, "a provider", problems)?;
+                let settings = ModelSettings::read_provider(&mut section, problems);
+                if known.provider(&entry.key).is_none() && settings.base_url.is_none() {
+                    let problem = Problem::new(
+                        "missing-key",
+                        format!("nobody knows where the provider `{}` is", entry.key),
+                    );
+                    let names: Vec<&str> = known.names().collect();
+                    problems.push(problem.at(&entry.key_place).help(format!(
+                        "add `base_url: …`, or name one that comes with Cachalot: {}",
+                        did_you_mean(&entry.key, &names)
+                    )));
+                }
+                section.finish(problems);
+                Some((entry.key.clone(), settings))
+            })
+            .collect();
+        let mut configured = Self {
+            providers,
+            ..Self::default()
+        };
+        for entry in entries(models, "`models`", problems) {
+            if let Some(settings) = configured.read_model(entry, known, problems) {
+                configured.models.push((entry.key.clone(), settings));
+            }
+        }
+        configured
+    }
+
+    /// Sets the defaults (`settings.llm`).
+    #[must_use]
+    pub fn with_defaults(mut self, defaults: ModelSettings) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// Returns the settings under this name in `models:`.
+    #[must_use]
+    pub fn model(&self, name: &str) -> Option<&ModelSettings> {
+        find(&self.models, name)
+    }
+
+    /// Returns the settings under this name in `providers:`.
+    #[must_use]
+    pub fn provider(&self, name: &str) -> Option<&ModelSettings> {
+        find(&self.providers, name)
+    }
+
+    /// Returns the environment variables that are configured to hold keys.
+    pub(super) fn key_variables(&self) -> impl Iterator<Item = &str> {
+        let named = self.models.iter().chain(&self.providers);
+        let settings = named.map(|(_, settings)| settings).chain([&self.defaults]);
+        settings.filter_map(|settings| settings.token_key.as_deref())
+    }
+
+    fn read_model(
+        &self,
+        entry: &Entry,
+        known: &ProviderTable,
+        problems: &mut Vec<Problem>,
+    ) -> Option<ModelSettings> {
+        if let Some(name) = entry.value.as_text() {
+            return Some(ModelSettings {
+                model: Some(name.to_owned()),
+                ..ModelSettings::default()
+            });
+        }
+        let mut section = Section::of(&entry.value, "a model", problems)?;
+        let settings = ModelSettings::read(&mut section, problems);
+        section.required("model", problems);
+        if let Some(provider) = &settings.provider
+            && self.provider(provider).is_none()
+            && known.provider(provider).is_none()
+        {
+            let mut problem =
+                Problem::new("bad-value", format!("there is no provider `{provider}`")).help(
+                    format!(
+                        "{} Or say where it is, under `providers:`",
+                        sentence(&did_you_mean(provider, &self.provider_names(known)))
+                    ),
+                );
+            if let Some(node) = section.node("provider") {
+                problem = problem.at(&node.place);
+            }
+            problems.push(problem);
+        }
+        section.finish(problems);
+        Some(settings)
+    }
+
+    /// Returns the names of the file's providers, then those of the built-in ones.
+    pub(crate) fn provider_names<'a>(&'a self, known: &'a ProviderTable) -> Vec<&'a str> {
+        let own = self.providers.iter().map(|(name, _)| name.as_str());
+        own.chain(known.names().filter(|name| self.provider(name).is_none()))
+            .collect()
+    }
+}
+
+/// Appends a full stop to a remedy, unless it is a question.
+pub(crate) fn sentence(text: &str) -> String {
+    if text.ends_with('?') {
+        text.to_owned()
+    } else {
+        format!("{text}.")
+    }
+}
+
+fn find<'a>(list: &'a [(String, ModelSettings)], name: &str) -> Option<&'a ModelSettings> {
+    list.iter()
+        .find(|(known, _)| known == name)
+        .map(|(_, settings)| settings)
+}
+
+fn entries<'a>(node: Option<&'a Node>, what: &str, problems: &mut Vec<Problem>) -> &'a [Entry] {
+    let Some(node) = node.filter(|node| !node.is_null()) else {
+        return &[];
+    };
+    node.as_map().unwrap_or_else(|| {
+        problems.push(node.wrong_type(what, "a mapping"));
+        &[]
+    })
+}

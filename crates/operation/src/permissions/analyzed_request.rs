@@ -1,0 +1,807 @@
+//! The part of a call that an argument of a rule refers to: paths, commands, URLs, or a value.
+
+use std::net::Ipv4Addr;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+use url::Url;
+
+use super::AccessRequest;
+use super::pattern::{MatchResult, Pattern, SHELL_SYNTAX};
+use crate::Workspace;
+use crate::resource_access::{Command, CommandText};
+use crate::shell::{
+    Atom, Directories, KnownEnvironment, ParsedScript, Word, base_name, candidates, files,
+};
+
+/// Maximum number of parts of a command line that are compared with a path.
+const MAX_COMMAND_PARTS: usize = 4_000;
+
+/// The part of a call that an argument of a rule refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArgumentSubject {
+    /// All paths of the call, including those that commands name.
+    Paths,
+    /// All commands that the call runs.
+    Commands,
+    /// The hosts of all URLs that the call requests.
+    Hosts,
+    /// All URLs that the call requests.
+    Urls,
+    /// The value of the argument, which is a path.
+    Path,
+    /// The value of the argument.
+    Text,
+}
+
+impl ArgumentSubject {
+    /// Returns the subject of an argument with this name.
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "path" | "paths" | "file" | "files" | "directory" => Self::Paths,
+            "command" | "cmd" => Self::Commands,
+            "host" => Self::Hosts,
+            "url" => Self::Urls,
+            "working_directory" => Self::Path,
+            _ if name.ends_with("_path") || name.ends_with("_paths") => Self::Path,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// A call with its parsed commands: parsed once for all rules.
+pub(super) struct AnalyzedRequest<'a> {
+    pub(super) request: &'a AccessRequest<'a>,
+    pub(super) workspace: &'a Workspace,
+    pub(super) commands: Vec<AnalyzedCommand<'a>>,
+}
+
+/// A parsed command.
+pub(super) struct AnalyzedCommand<'a> {
+    pub(super) command: &'a Command,
+    pub(super) script: ParsedScript,
+    directories: Directories,
+    /// The words that may be paths.
+    paths: Vec<Word>,
+}
+
+impl<'a> AnalyzedRequest<'a> {
+    pub(super) fn new(request: &'a AccessRequest<'a>, workspace: &'a Workspace) -> Self {
+        let analyzed = |command: &'a Command| {
+            let start = match &command.directory {
+                Some(directory) => workspace.root().join(directory),
+                None => workspace.root().to_owned(),
+            };
+            let known = KnownEnvironment {
+                variables: Some(workspace.variables()),
+                directory: Some(&start),
+            };
+            let script = ParsedScript::new(command, &known);
+            let mut paths = candidates(&script);
+            paths.truncate(MAX_COMMAND_PARTS);
+            AnalyzedCommand {
+                command,
+                directories: Directories::new(&script, start),
+                paths,
+                script,
+            }
+        };
+        Self {
+            request,
+            workspace,
+            commands: request
+                .resource_access
+                .commands
+                .iter()
+                .map(analyzed)
+                .collect(),
+        }
+    }
+
+    /// The reason why it is unknown which resources the call accesses.
+    pub(super) fn unclear_reason(&self) -> String {
+        let unclear: Vec<&str> = self
+            .commands
+            .iter()
+            .flat_map(|analyzed| analyzed.script.unclear.iter().map(String::as_str))
+            .collect();
+        match unclear.is_empty() {
+            true => "which files it names is not known before it runs".to_owned(),
+            false => unclear.join("; "),
+        }
+    }
+
+    /// Matches an argument of a deny or ask rule, in all possible readings.
+    pub(super) fn may_match(&self, name: &str, pattern: &Pattern) -> MatchResult {
+        let value = self.request.arguments.get(name);
+        let values = value.map(value_texts).unwrap_or_default();
+        let matched = |text: &String| MatchResult::from(pattern.matches(text));
+        let is_path = |path: &String| {
+            MatchResult::from(matches_any_spelling(
+                Path::new(path),
+                pattern,
+                self.workspace,
+            ))
+        };
+        match ArgumentSubject::named(name) {
+            ArgumentSubject::Paths => {
+                let touched = self.request.resource_access.paths();
+                let touched = touched.map(|path| {
+                    MatchResult::from(matches_any_spelling(path, pattern, self.workspace))
+                });
+                let named = self
+                    .commands
+                    .iter()
+                    .map(|analyzed| self.named_path(analyzed, pattern));
+                strongest(values.iter().map(is_path).chain(touched).chain(named))
+            }
+            ArgumentSubject::Commands => {
+                let commands = self
+                    .commands
+                    .iter()
+                    .map(|analyzed| command(analyzed, pattern));
+                strongest(values.iter().map(matched).chain(commands))
+            }
+            ArgumentSubject::Hosts => {
+                let urls = self.request.resource_access.urls.iter();
+                let hosts = urls.map(|url| {
+                    let mut spellings = host_spellings(url).peekable();
+                    let is_unknown = spellings.peek().is_none();
+                    let is_any = |host: String| pattern.matches_any_case(&host);
+                    MatchResult::from(is_unknown || spellings.any(is_any))
+                });
+                let named = self
+                    .commands
+                    .iter()
+                    .map(|analyzed| match_host(analyzed, pattern));
+                strongest(values.iter().map(matched).chain(hosts).chain(named))
+            }
+            ArgumentSubject::Urls => {
+                let urls = self.request.resource_access.urls.iter().chain(&values);
+                strongest(urls.map(|url| {
+                    let is = |url: &str| {
+                        pattern.matches_any_case(url)
+                            || pattern.matches_any_case(url.trim_end_matches('/'))
+                    };
+                    let is_any = pattern.matches(url)
+                        || plain_url(url).is_some_and(|plain| is(&plain) || is(&decoded(&plain)));
+                    MatchResult::from(is_any)
+                }))
+            }
+            ArgumentSubject::Path => strongest(values.iter().map(is_path)),
+            ArgumentSubject::Text => strongest(values.iter().map(matched)),
+        }
+    }
+
+    /// Matches an argument of an allow rule: true only if the match is certain. `others` returns true if
+    /// some allow rule covers a command that is run by another command.
+    pub(super) fn certainly_matches(
+        &self,
+        name: &str,
+        pattern: &Pattern,
+        others: &dyn Fn(&str) -> bool,
+    ) -> bool {
+        let value = self.request.arguments.get(name);
+        let is_path = |path: &Path| {
+            let lies = relative_to_root(self.workspace.root(), path);
+            pattern.matches(&lies)
+                && real_location(path, self.workspace).is_some_and(|real| pattern.matches(&real))
+        };
+        let resource_access = self.request.resource_access;
+        match ArgumentSubject::named(name) {
+            ArgumentSubject::Paths => {
+                let mut values = value.map(value_texts).unwrap_or_default();
+                values.retain(|value| !value.contains("://"));
+                // The files that a command opens are unknown.
+                self.commands.is_empty()
+                    && nonempty_all(resource_access.paths(), is_path)
+                    && values.iter().all(|path| is_path(Path::new(path)))
+            }
+            ArgumentSubject::Commands if !self.commands.is_empty() => {
+                nonempty_all(self.commands.iter(), |analyzed| {
+                    covers_command(analyzed, pattern, others)
+                })
+            }
+            ArgumentSubject::Hosts => nonempty_all(resource_access.urls.iter(), |url| {
+                host(url).is_some_and(|host| pattern.matches(&host))
+            }),
+            ArgumentSubject::Urls if !resource_access.urls.is_empty() => {
+                nonempty_all(resource_access.urls.iter(), |url| {
+                    plain_url(url).is_some_and(|plain| {
+                        pattern.matches(&plain) || pattern.matches(plain.trim_end_matches('/'))
+                    })
+                })
+            }
+            ArgumentSubject::Path => {
+                let values = value.map(value_texts).unwrap_or_default();
+                nonempty_all(values.iter(), |path| is_path(Path::new(path)))
+            }
+            ArgumentSubject::Commands | ArgumentSubject::Urls | ArgumentSubject::Text => {
+                let values = value.map(value_texts).unwrap_or_default();
+                nonempty_all(values.iter(), |text| pattern.matches(text))
+            }
+        }
+    }
+
+    /// Matches the paths that a command names.
+    fn named_path(&self, analyzed: &AnalyzedCommand<'_>, pattern: &Pattern) -> MatchResult {
+        let mut found = match analyzed.script.unclear.is_empty() {
+            true => MatchResult::No,
+            false => MatchResult::Maybe,
+        };
+        if let Some(directory) = &analyzed.command.directory {
+            found = found.max(MatchResult::from(matches_any_spelling(
+                directory,
+                pattern,
+                self.workspace,
+            )));
+        }
+        for word in &analyzed.paths {
+            if found == MatchResult::Yes {
+                break;
+            }
+            found = found.max(self.word(word, analyzed, pattern));
+        }
+        found
+    }
+
+    fn word(&self, word: &Word, analyzed: &AnalyzedCommand<'_>, pattern: &Pattern) -> MatchResult {
+        let directories = &analyzed.directories;
+        if let Some(text) = word.text() {
+            if text.is_empty() || text.contains('\0') {
+                return MatchResult::No;
+            }
+            let here = directories.known.iter();
+            let is_meant = pattern.matches_any_case(&text)
+                || here
+                    .clone()
+                    .any(|from| matches_named_path(&from.join(&text), pattern, self.workspace));
+            if is_meant {
+                return MatchResult::Yes;
+            }
+            let mut may = MatchResult::No;
+            if directories.others && !text.starts_with('/') {
+                let mut atoms = vec![
+                    Atom::Any,
+                    Atom::Char {
+                        sign: '/',
+                        quoted: true,
+                    },
+                ];
+                atoms.extend(word.0.iter().cloned());
+                may = pattern.match_atoms(&atoms, true).min(MatchResult::Maybe);
+            }
+            // Aliases of directories of the process.
+            if text.starts_with("/proc/")
+                && ["cwd", "root", "fd", "map_files"]
+                    .iter()
+                    .any(|part| text.contains(part))
+            {
+                may = MatchResult::Maybe;
+            }
+            return may;
+        }
+        if word.is_glob() {
+            return self.glob(word, analyzed, pattern);
+        }
+        let written = pattern.match_atoms(&word.0, true);
+        let from = |directory: &PathBuf| {
+            let lies = relative_to_root(self.workspace.root(), directory);
+            let mut strongest = MatchResult::No;
+            for before in [lies, slash_separated(directory)] {
+                let before = if before == "." {
+                    String::new()
+                } else {
+                    format!("{before}/")
+                };
+                let mut atoms = Word::literal(&before).0;
+                atoms.extend(word.0.iter().cloned());
+                strongest = strongest.max(pattern.match_atoms(&atoms, true));
+            }
+            strongest
+        };
+        written.max(strongest(directories.known.iter().map(from)))
+    }
+
+    /// Matches a pattern of file names: the files that it matches now, and those that it may match after
+    /// earlier commands of the line have run.
+    fn glob(&self, word: &Word, analyzed: &AnalyzedCommand<'_>, pattern: &Pattern) -> MatchResult {
+        let mut may = pattern.match_atoms(&word.0, true).min(MatchResult::Maybe);
+        let mut is_listed = true;
+        for from in &analyzed.directories.known {
+            match files(from, word) {
+                Some(files) => {
+                    if files
+                        .iter()
+                        .any(|file| matches_named_path(file, pattern, self.workspace))
+                    {
+                        return MatchResult::Yes;
+                    }
+                }
+                None => is_listed = false,
+            }
+            let before = match relative_to_root(self.workspace.root(), from) {
+                lies if lies == "." => String::new(),
+                lies => format!("{lies}/"),
+            };
+            let mut atoms = Word::literal(&before).0;
+            atoms.extend(word.0.iter().cloned());
+            may = may.max(pattern.match_atoms(&atoms, true).min(MatchResult::Maybe));
+        }
+        // Files that were not listed may match.
+        if !is_listed {
+            return MatchResult::Maybe;
+        }
+        // For a single plain command, or a redirection without a command, nothing runs before it.
+        match may == MatchResult::Maybe
+            && analyzed.script.invocations.len() <= 1
+            && !analyzed.directories.others
+        {
+            true => MatchResult::No,
+            false => may,
+        }
+    }
+}
+
+/// The strongest of several matches.
+fn strongest(matches: impl Iterator<Item = MatchResult>) -> MatchResult {
+    let mut strongest = MatchResult::No;
+    for each in matches {
+        strongest = strongest.max(each);
+        if strongest == MatchResult::Yes {
+            break;
+        }
+    }
+    strongest
+}
+
+/// True if there is at least one item and the condition holds for all.
+fn nonempty_all<T>(mut items: impl Iterator<Item = T>, holds: impl Fn(T) -> bool) -> bool {
+    match items.next() {
+        None => false,
+        Some(first) => holds(first) && items.all(holds),
+    }
+}
+
+/// Converts a value to text; a list to one text per item.
+fn value_texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(items) => items.iter().flat_map(value_texts).collect(),
+        other => vec![other.to_string()],
+    }
+}
+
+/// Matches a pattern with each command that a command runs.
+fn command(analyzed: &AnalyzedCommand<'_>, pattern: &Pattern) -> MatchResult {
+    let text = match &analyzed.command.text {
+        CommandText::Line(line) => line.clone(),
+        CommandText::Program(words) => words.join(" "),
+    };
+    // The text as written, even if it cannot be parsed.
+    if pattern.matches(&text) || commands(&text).any(|command| pattern.matches(command)) {
+        return MatchResult::Yes;
+    }
+    let runs = analyzed.script.invocations.iter();
+    let found = strongest(runs.map(|invocation| match_invocation(&invocation.words, pattern)));
+    let might = analyzed.script.possible.iter();
+    let found = found.max(
+        strongest(might.map(|invocation| match_invocation(&invocation.words, pattern)))
+            .min(MatchResult::Maybe),
+    );
+    match analyzed.script.unclear.is_empty() {
+        true => found,
+        false => found.max(MatchResult::Maybe),
+    }
+}
+
+/// Matches a pattern with a program and its arguments: as written, without the directory of the program,
+/// without options before a subcommand, and with options in another order.
+pub(super) fn match_invocation(words: &[Word], pattern: &Pattern) -> MatchResult {
+    let mut programs = vec![words[0].clone()];
+    if let Some(program) = words[0].text() {
+        let name = program.rsplit('/').next().unwrap_or(&program);
+        for other in [name.to_owned(), base_name(&program)] {
+            let other = Word::literal(&other);
+            if !programs.contains(&other) {
+                programs.push(other);
+            }
+        }
+    }
+    let rest = &words[1..];
+    let mut starts = vec![0];
+    let mut at = 0;
+    while at < rest.len() && starts.len() < 16 {
+        // An option, or the value of the previous option.
+        let is_option = rest[at].starts_with('-');
+        let is_value = at > 0 && rest[at - 1].starts_with('-');
+        if !is_option && !is_value {
+            break;
+        }
+        at += 1;
+        starts.push(at);
+    }
+    let mut found = MatchResult::No;
+    for program in &programs {
+        for start in &starts {
+            let mut atoms = program.0.clone();
+            for word in &rest[*start..] {
+                atoms.push(Atom::Char {
+                    sign: ' ',
+                    quoted: true,
+                });
+                atoms.extend(word.0.iter().cloned());
+            }
+            found = found.max(pattern.match_atoms(&atoms, false));
+            if found == MatchResult::Yes {
+                return found;
+            }
+        }
+        found = found.max(MatchResult::from(has_options(program, rest, pattern)));
+    }
+    found
+}
+
+/// True if the pattern contains options and the command has them, combined or separate, in any order:
+/// `rm -rf *` matches `rm -fr x` and `rm -r --force x`.
+fn has_options(program: &Word, rest: &[Word], pattern: &Pattern) -> bool {
+    let wanted: Vec<&str> = pattern
+        .text()
+        .split(' ')
+        .filter(|word| word.starts_with('-'))
+        .collect();
+    if wanted.is_empty()
+        || wanted
+            .iter()
+            .any(|word| word.trim_end_matches('*').contains(['*', '?', '\\']))
+    {
+        return false;
+    }
+    // The star of `--force*` also matches the following text.
+    let is_open = pattern.text().ends_with('*')
+        && wanted
+            .last()
+            .is_some_and(|word| pattern.text().ends_with(word));
+    let without: Vec<&str> = pattern
+        .text()
+        .split(' ')
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let without = without.join(" ");
+    let Ok(without) = Pattern::new(&if is_open {
+        format!("{without}*")
+    } else {
+        without
+    }) else {
+        return false;
+    };
+    let value_texts: Vec<String> = rest.iter().map(|word| word.text_with('\u{fffc}')).collect();
+    let (options, operands): (Vec<&String>, Vec<&String>) =
+        value_texts.iter().partition(|text| text.starts_with('-'));
+    let has_letter = |letter: char| {
+        options
+            .iter()
+            .any(|option| match option.strip_prefix("--") {
+                Some(long) => long.to_lowercase().starts_with(letter.to_ascii_lowercase()),
+                None => option
+                    .chars()
+                    .skip(1)
+                    .any(|sign| sign == letter || (sign == 'R' && letter == 'r')),
+            })
+    };
+    let has = |option: &&str| match option.strip_prefix("--") {
+        _ if option.ends_with('*') => {
+            let stem = option.trim_end_matches('*');
+            options.iter().any(|other| other.starts_with(stem))
+        }
+        Some(_) => options
+            .iter()
+            .any(|other| other.split('=').next() == Some(*option)),
+        None => {
+            options.iter().any(|other| other.as_str() == *option)
+                || option.chars().skip(1).all(has_letter)
+        }
+    };
+    let mut line = program.text_with('\u{fffc}');
+    for operand in operands {
+        line.push(' ');
+        line.push_str(operand);
+    }
+    wanted.iter().all(has) && without.matches(&line)
+}
+
+/// True if an allow rule covers a command and everything that it runs in turn.
+fn covers_command(
+    analyzed: &AnalyzedCommand<'_>,
+    pattern: &Pattern,
+    others: &dyn Fn(&str) -> bool,
+) -> bool {
+    let is_meant = match &analyzed.command.text {
+        CommandText::Line(line) => pattern.permits_line(line),
+        CommandText::Program(words) => pattern.matches(&words.join(" ")),
+    };
+    if !is_meant || pattern.is_literal() {
+        return is_meant;
+    }
+    let script = &analyzed.script;
+    let start = pattern.literal_start();
+    let spelled: Vec<&str> = start.split_whitespace().collect();
+    (script.unclear.is_empty() || script.only_code)
+        && script
+            .invocations
+            .iter()
+            .filter(|each| each.nested)
+            .all(|each| {
+                let value_texts: Vec<String> = each
+                    .words
+                    .iter()
+                    .map(|word| word.text_with('\u{fffc}'))
+                    .collect();
+                spelled.contains(&value_texts[0].as_str()) || others(&value_texts.join(" "))
+            })
+}
+
+/// The approximate commands in a line: the parts between shell syntax.
+fn commands(line: &str) -> impl Iterator<Item = &str> {
+    line.split(SHELL_SYNTAX)
+        .map(|part| part.trim_matches(|sign: char| sign.is_whitespace() || "'\"{}!".contains(sign)))
+        .filter(|part| !part.is_empty())
+}
+
+/// Matches the hosts that a command names.
+fn match_host(analyzed: &AnalyzedCommand<'_>, pattern: &Pattern) -> MatchResult {
+    let mut found = match analyzed.script.unclear.is_empty() {
+        true => MatchResult::No,
+        false => MatchResult::Maybe,
+    };
+    let script = &analyzed.script;
+    let arguments = script
+        .invocations
+        .iter()
+        .flat_map(|each| each.words.iter().skip(1));
+    for word in arguments.chain(&script.redirects).chain(&script.values) {
+        found = found.max(match word.text() {
+            Some(text) => {
+                let may =
+                    MatchResult::from(hosts_in(&text).any(|host| pattern.matches_any_case(&host)));
+                // `curl` expands brackets and braces in URLs.
+                let place = text.split_once("://").map_or("", |(_, place)| place);
+                match place.trim_start_matches('[').contains(['[', '{']) {
+                    true => may.max(MatchResult::Maybe),
+                    false => may,
+                }
+            }
+            None if !word.is_glob() => MatchResult::Maybe,
+            None => MatchResult::No,
+        });
+    }
+    found
+}
+
+/// The hosts that an argument may name: as a URL, after `=`, `@` or `,`, between colons (`--resolve`,
+/// `scp`), or as a device name of bash (`/dev/tcp/HOST/PORT`).
+fn hosts_in(text: &str) -> impl Iterator<Item = String> {
+    let device = text
+        .strip_prefix("/dev/tcp/")
+        .or_else(|| text.strip_prefix("/dev/udp/"));
+    let whole = [Some(text), device].into_iter().flatten();
+    let values = text.split(['=', '@', ',', ' ']).skip(1);
+    let between = text.split([':', '=', ',', '@', '/']);
+    whole
+        .chain(values)
+        .chain(between)
+        .filter(|part| !part.is_empty())
+        .flat_map(|part| {
+            let spelled: Vec<String> = host_spellings(part).collect();
+            match spelled.is_empty() {
+                true => host_spellings(&format!("http://{part}")).collect(),
+                false => spelled,
+            }
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// Returns the normalized host of a URL: in lower case, and with one spelling per IPv4 address. `None`
+/// if `url` is no URL with a host.
+#[must_use]
+pub fn host(url: &str) -> Option<String> {
+    host_spellings(url).next()
+}
+
+/// The normalized host of a URL, followed by its other spellings in rules.
+fn host_spellings(url: &str) -> impl Iterator<Item = String> {
+    let url = Url::parse(url.trim()).ok();
+    let written = url.as_ref().and_then(Url::host_str);
+    let written = written.map(|host| host.trim_end_matches('.').to_lowercase());
+    let address = url.as_ref().and_then(within_ipv6);
+    let bare = written
+        .as_deref()
+        .and_then(|host| Some(host.strip_prefix('[')?.strip_suffix(']')?.to_owned()));
+    let address = address.map(|address| address.to_string());
+    [address, written, bare].into_iter().flatten()
+}
+
+/// The IPv4 address that is embedded in the IPv6 host of a URL: mapped, compatible, or after the
+/// well-known NAT64 prefix.
+fn within_ipv6(url: &Url) -> Option<Ipv4Addr> {
+    let Some(url::Host::Ipv6(address)) = url.host() else {
+        return None;
+    };
+    match address.segments() {
+        // `::` and `::1`.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+        }
+        _ => None,
+    }
+}
+
+/// Decodes the percent-encoded characters of a URL.
+fn decoded(url: &str) -> String {
+    let mut bytes = Vec::with_capacity(url.len());
+    let mut rest = url.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let code = behind
+            .get(..2)
+            .and_then(|code| std::str::from_utf8(code).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        (rest, _) = match (first, byte) {
+            (b'%', Some(byte)) => (&behind[2..], bytes.push(byte)),
+            _ => (behind, bytes.push(*first)),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The URL as it is requested: without user information and fragment.
+fn plain_url(url: &str) -> Option<String> {
+    let mut url = Url::parse(url.trim()).ok()?;
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    url.set_fragment(None);
+    if let Some(address) = within_ipv6(&url) {
+        url.set_host(Some(&address.to_string())).ok()?;
+    }
+    if let Some(host) = url
+        .host_str()
+        .and_then(|host| host.strip_suffix('.'))
+        .map(str::to_owned)
+    {
+        url.set_host(Some(&host)).ok()?;
+    }
+    Some(url.into())
+}
+
+/// True if the pattern matches any spelling of a path.
+pub(super) fn matches_any_spelling(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
+    let root = workspace.root();
+    let lies = relative_to_root(root, path);
+    let absolute = slash_separated(&root.join(&lies));
+    let real = workspace
+        .resolved_readable(path)
+        .ok()
+        .map(|place| place.real);
+    pattern.matches_any_case(&path.to_string_lossy())
+        || pattern.matches_any_case(&lies)
+        || pattern.matches_any_case(&absolute)
+        || real.is_some_and(|real| {
+            pattern.matches_any_case(&relative_to_root(root, &real))
+                || pattern.matches_any_case(&slash_separated(&real))
+        })
+}
+
+/// True if the pattern matches an absolute path that a command names, or everything below it. Commands
+/// are not confined to the workspace, so links are followed to any location.
+fn matches_named_path(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
+    let root = workspace.root();
+    let is = |path: &Path| {
+        let lies = relative_to_root(root, path);
+        let absolute = slash_separated(&root.join(&lies));
+        [lies, absolute].iter().any(|text| {
+            pattern.matches_any_case(text) || pattern.matches_any_case(&format!("{text}/\u{fffc}"))
+        })
+    };
+    is(path) || real(path).is_some_and(|real| real != path && is(&real))
+}
+
+/// Resolves the links of an absolute path as far as it exists.
+fn real(path: &Path) -> Option<PathBuf> {
+    let mut rest = Vec::new();
+    for ancestor in path.ancestors() {
+        if let Ok(real) = ancestor.canonicalize() {
+            return Some(rest.iter().rev().fold(real, |path, name| path.join(name)));
+        }
+        // A link to a target that does not exist yet is followed as well.
+        if let Ok(target) = std::fs::read_link(ancestor) {
+            let target = ancestor.parent()?.join(target);
+            let whole = rest.iter().rev().fold(target, |path, name| path.join(name));
+            return Some(whole);
+        }
+        rest.push(ancestor.file_name()?);
+    }
+    None
+}
+
+/// The location of a path after all links are followed; `None` if it is outside of the workspace or
+/// cannot be resolved.
+fn real_location(path: &Path, workspace: &Workspace) -> Option<String> {
+    let real = workspace.resolved_readable(path).ok()?.real;
+    Some(relative_to_root(workspace.root(), &real))
+}
+
+/// The path relative to the root, with `.` and `..` resolved lexically; absolute if it is not below the
+/// root.
+pub(super) fn relative_to_root(root: &Path, path: &Path) -> String {
+    let mut resolved = PathBuf::new();
+    for part in root.join(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            part => resolved.push(part),
+        }
+    }
+    match resolved.strip_prefix(root) {
+        Ok(relative) if relative.as_os_str().is_empty() => ".".to_owned(),
+        Ok(relative) => slash_separated(relative),
+        Err(_) => slash_separated(&resolved),
+    }
+}
+
+/// Converts a path to text, with `/` as the separator on all platforms.
+fn slash_separated(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    match std::path::MAIN_SEPARATOR {
+        '/' => text.into_owned(),
+        other => text.replace(other, "/"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lie_where_their_text_leads() {
+        let relative_to_root = |path: &str| relative_to_root(Path::new("/w"), Path::new(path));
+        assert_eq!(relative_to_root("./a/../.env"), ".env");
+        assert_eq!(relative_to_root("/w/a"), "a");
+        assert_eq!(relative_to_root("a/.."), ".");
+        assert_eq!(relative_to_root("../x"), "/x");
+        assert_eq!(relative_to_root("/etc//passwd"), "/etc/passwd");
+    }
+
+    #[test]
+    fn commands_are_what_stands_between_shell_syntax() {
+        let commands: Vec<&str> =
+            commands("cd x && rm -rf y; echo \"$(rm z)\" | sh\n{ rm q; }").collect();
+        assert_eq!(commands, ["cd x", "rm -rf y", "echo", "rm z", "sh", "rm q"]);
+    }
+
+    #[test]
+    fn hosts_are_those_that_are_looked_up() {
+        for url in [
+            "https://EVIL.com/",
+            "https://evil.com./",
+            "http://a:b@evil.com:80",
+            " https://evil.com\\@x.org",
+        ] {
+            assert_eq!(host(url).as_deref(), Some("evil.com"), "{url}");
+        }
+        assert_eq!(host("evil.com"), None);
+        for url in [
+            "http://127.0.0.2:80/",
+            "http://[::ffff:127.0.0.2]/",
+            "http://[::127.0.0.2]/",
+            "http://[64:ff9b::7f00:2]/",
+            "http://0x7f000002/",
+        ] {
+            assert_eq!(host(url).as_deref(), Some("127.0.0.2"), "{url}");
+        }
+        assert_eq!(host("http://[::1]/").as_deref(), Some("[::1]"));
+        assert_eq!(decoded("/forb%69dden%2"), "/forbidden%2");
+    }
+}

@@ -1,0 +1,161 @@
+//! Detects rules without effect: they name a tool or an argument that does not exist.
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+
+use super::Permissions;
+use super::rule::Rule;
+
+/// A tool and its arguments, as rules may name them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolSignature {
+    /// The name of the tool.
+    pub name: String,
+    /// The names of its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// Arguments that stand for resources that a call accesses.
+const RESOURCE_ARGUMENTS: [&str; 9] = [
+    "path",
+    "paths",
+    "file",
+    "files",
+    "directory",
+    "command",
+    "cmd",
+    "url",
+    "host",
+];
+
+/// The prefix of the names of MCP tools.
+const MCP_PREFIX: &str = "mcp_";
+
+impl Permissions {
+    /// Returns problems for rules that can match no call, because they name a tool or an argument that
+    /// none of these tools has. Tools of MCP servers are unknown before the server is connected: with
+    /// `has_servers`, a rule that may refer to one is no problem ([`Permissions::check_server`] checks
+    /// it later).
+    #[must_use]
+    pub fn check(&self, tools: &[ToolSignature], has_servers: bool) -> Vec<Problem> {
+        let rules = self.allow.iter().chain(&self.ask).chain(&self.deny);
+        rules
+            .filter_map(|rule| {
+                let rule_fault = rule_fault(rule, tools, has_servers)?;
+                Some(
+                    Problem::new(
+                        "void-rule",
+                        format!("the rule `{}` {}", rule.text(), rule_fault.what),
+                    )
+                    .at(rule.place())
+                    .help(rule_fault.help),
+                )
+            })
+            .collect()
+    }
+
+    /// Returns warnings about rules for tools of an MCP server. `tools` are the tools of all servers and
+    /// of this program, `prefix` is the prefix of the server's tools (`mcp_github_`).
+    #[must_use]
+    pub fn check_server(&self, prefix: &str, tools: &[ToolSignature]) -> Vec<String> {
+        let rules = self.allow.iter().chain(&self.ask).chain(&self.deny);
+        rules
+            .filter(|rule| rule.tool().literal_start().starts_with(prefix))
+            .filter_map(|rule| {
+                let rule_fault = rule_fault(rule, tools, false)?;
+                Some(format!(
+                    "the rule `{}` {}; {}",
+                    rule.text(),
+                    rule_fault.what,
+                    rule_fault.help
+                ))
+            })
+            .collect()
+    }
+}
+
+struct RuleFault {
+    what: String,
+    help: String,
+}
+
+fn rule_fault(rule: &Rule, tools: &[ToolSignature], has_servers: bool) -> Option<RuleFault> {
+    let start = rule.tool().literal_start();
+    let is_of_server = start.starts_with(MCP_PREFIX);
+    let may_be_of_server =
+        is_of_server || (!rule.tool().is_literal() && MCP_PREFIX.starts_with(&start));
+    let knows_servers = tools.iter().any(|tool| tool.name.starts_with(MCP_PREFIX));
+    if (is_of_server && !knows_servers) || (may_be_of_server && has_servers) {
+        return None;
+    }
+    let named: Vec<&ToolSignature> = tools
+        .iter()
+        .filter(|tool| rule.applies_to(&tool.name))
+        .collect();
+    if named.is_empty() {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        return Some(RuleFault {
+            what: format!("names no tool: there is no `{}`", rule.tool().text()),
+            help: did_you_mean(rule.tool().text(), &names),
+        });
+    }
+    let has = |name: &str| {
+        let has = |tool: &&ToolSignature| tool.arguments.iter().any(|argument| argument == name);
+        named.iter().any(has) || is_resource_argument(name, &named)
+    };
+    let argument = rule.arguments().find(|name| !has(name))?;
+    let mut names: Vec<&str> = named
+        .iter()
+        .flat_map(|tool| tool.arguments.iter().map(String::as_str))
+        .collect();
+    names.extend(
+        RESOURCE_ARGUMENTS
+            .iter()
+            .filter(|name| is_resource_argument(name, &named)),
+    );
+    names.sort_unstable();
+    names.dedup();
+    let tool = match named.as_slice() {
+        [tool] => format!("`{}` has no argument `{argument}`", tool.name),
+        _ => format!("no tool that it names has an argument `{argument}`"),
+    };
+    Some(RuleFault {
+        what: format!("is about no call: {tool}"),
+        help: did_you_mean(argument, &names),
+    })
+}
+
+/// True if calls of one of these tools may access the resources that an argument stands for.
+fn is_resource_argument(name: &str, tools: &[&ToolSignature]) -> bool {
+    let has = |names: &[&str]| {
+        let any = |tool: &&ToolSignature| {
+            tool.arguments
+                .iter()
+                .any(|name| names.contains(&name.as_str()))
+        };
+        tools.iter().any(any)
+    };
+    match name {
+        "path" | "paths" | "file" | "files" | "directory" => {
+            has(&[
+                "path",
+                "paths",
+                "file",
+                "files",
+                "directory",
+                "patch",
+                "command",
+                "location",
+            ]) || tools
+                .iter()
+                .any(|tool| tool.name.starts_with(MCP_PREFIX) || tool.name.starts_with("skill"))
+        }
+        "command" | "cmd" => {
+            has(&["command", "cmd"]) || tools.iter().any(|tool| tool.name.starts_with(MCP_PREFIX))
+        }
+        "url" | "host" => {
+            has(&["url", "command"]) || tools.iter().any(|tool| tool.name.starts_with(MCP_PREFIX))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,70 @@
+//! Endpoints for the explicitly cached contents of Gemini: create, describe, list, extend and delete.
+
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use serde_json::Value;
+
+use super::{RequestContext, ServerState, namespace};
+use crate::wire::{ApiError, Format};
+
+/// Returns the name of the collection, or of a content in it (`cachedContents/ID`), that a path refers to.
+pub(super) fn name(path: &str) -> Option<&str> {
+    let versions = ["/v1beta/", "/v1/"];
+    let name = versions.iter().find_map(|it| path.strip_prefix(it))?;
+    let is_one = name.starts_with("cachedContents/");
+    (is_one || name == "cachedContents").then_some(name)
+}
+
+impl ServerState {
+    pub(super) fn cached_contents(
+        &self,
+        mut request_context: RequestContext,
+        method: &Method,
+        name: &str,
+        body: &[u8],
+    ) -> Response {
+        request_context.format = Format::Gemini;
+        match self.cached_content(&request_context, method, name, body) {
+            Ok(described) => self.whole(request_context, StatusCode::OK, described.to_string()),
+            Err(refusal) => self.refuse(request_context, &refusal),
+        }
+    }
+
+    fn cached_content(
+        &self,
+        request_context: &RequestContext,
+        method: &Method,
+        name: &str,
+        body: &[u8],
+    ) -> Result<Value, ApiError> {
+        let now = self.clock.now();
+        let namespace = namespace(&request_context.headers);
+        let is_one = name.contains('/');
+        let body = match *method {
+            Method::POST | Method::PATCH => self.admit(request_context, body)?,
+            _ => {
+                self.authorize(request_context)?;
+                Value::Null
+            }
+        };
+        let mut state = self.state();
+        // Taken out during the change, because the judge borrows the state.
+        let mut contents = std::mem::take(&mut state.cached_contents);
+        let validation = self.validation(request_context, &state, now);
+        let described = match (method, is_one) {
+            (&Method::POST, false) => {
+                contents.create(&body, &validation, &request_context.ids.answer(""))
+            }
+            (&Method::GET, false) => Ok(contents.list(namespace, now)),
+            (&Method::GET, true) => contents.describe(namespace, name, now),
+            (&Method::PATCH, true) => contents.update(&body, &validation, name),
+            (&Method::DELETE, true) => contents.delete(namespace, name, now),
+            _ => Err(ApiError::with_status(
+                404,
+                format!("Invalid URL ({method} {name})."),
+            )),
+        };
+        state.cached_contents = contents;
+        described
+    }
+}

@@ -1,0 +1,145 @@
+//! The cacheability of the results of a tool.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_cache::{Reason, Witness};
+use cachalot_core::{Canonical, Effects, Extent, Touched};
+use serde_json::Value;
+
+use super::counters::bypass;
+use super::domains::{self, Domains};
+use crate::tool::{CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+
+/// A tool, and its properties for the cache.
+pub(super) struct ToolProfile {
+    /// The tool itself.
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) cacheability: Cacheability,
+    /// Set if the layer adds the argument `force`.
+    pub(super) takes_force: bool,
+    /// The digest of its schema.
+    pub(super) schema: String,
+    /// The origin, as part of keys.
+    pub(super) origin: String,
+}
+
+/// The conditions under which results of a tool may be replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cacheability {
+    /// Never, with the reason.
+    Never(&'static str),
+    /// For the lifetime that a result itself states.
+    IfStated,
+    /// While everything that it read is unchanged.
+    Validated {
+        /// Maximum time, in addition.
+        ttl: Option<Duration>,
+    },
+    /// For this time.
+    Timed(Duration),
+    /// Always, or for the time that the user configured.
+    Immutable {
+        /// The configured time.
+        ttl: Option<Duration>,
+    },
+}
+
+impl Cacheability {
+    /// Combines the declarations of a tool with the user's configuration.
+    pub(super) fn new(metadata: &ToolMetadata, configured_ttls: Option<Duration>) -> Self {
+        if !metadata.read_only {
+            return Self::Never(bypass::NOT_READ_ONLY);
+        }
+        match (metadata.cache_class, configured_ttls) {
+            (CacheClass::Validated, ttl) => Self::Validated { ttl },
+            (CacheClass::Immutable, ttl) => Self::Immutable { ttl },
+            (CacheClass::Never | CacheClass::Ttl(_), Some(ttl)) | (CacheClass::Ttl(ttl), None) => {
+                Self::Timed(ttl)
+            }
+            (CacheClass::Never, None) => Self::IfStated,
+        }
+    }
+
+    /// The time to live, as far as it is known before the run.
+    pub(super) fn ttl(self) -> Option<Duration> {
+        match self {
+            Self::Never(_) | Self::IfStated => None,
+            Self::Validated { ttl } | Self::Immutable { ttl } => ttl,
+            Self::Timed(ttl) => Some(ttl),
+        }
+    }
+
+    /// The domains that a call with these effects joins.
+    pub(super) fn domains(self, effects: &Effects, context: &ToolContext) -> Domains {
+        match self {
+            Self::Immutable { .. } => Domains::NONE,
+            _ => domains::joined_domains(&effects.reads, context.workspace.root()),
+        }
+    }
+
+    /// Fails with the reason if the tool's declarations forbid storing the result.
+    pub(super) fn check_storable(
+        self,
+        output: &ToolOutput,
+        effects: &Effects,
+        witness: &Witness,
+    ) -> Result<(), Reason> {
+        let declined = |why: &str| Err(Reason::Declined(why.to_owned()));
+        match self {
+            Self::Never(why) => declined(why),
+            Self::IfStated if output.lifetime.is_none() => declined(bypass::NEVER),
+            _ if output.lifetime.is_some_and(|lifetime| lifetime.is_zero()) => {
+                declined("whoever made it says that it does not last")
+            }
+            Self::Validated { .. } if reads_files(&effects.reads) && witness.is_empty() => {
+                declined("it read files and noted nothing of them")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn reads_files(reads: &Extent) -> bool {
+    match reads {
+        Extent::Unknown => true,
+        Extent::Known(touched) => touched.iter().any(|one| !matches!(one, Touched::Named(_))),
+    }
+}
+
+impl ToolProfile {
+    pub(super) fn is_built_in(&self) -> bool {
+        self.tool.metadata().origin == Origin::BuiltIn
+    }
+
+    pub(super) fn new(tool: &Arc<dyn Tool>, configured_ttls: &BTreeMap<String, Duration>) -> Self {
+        let metadata = tool.metadata();
+        let cacheability =
+            Cacheability::new(metadata, configured_ttls.get(&metadata.name).copied());
+        let wanted = match cacheability {
+            Cacheability::Never(_) => false,
+            // A server may state a lifetime; built-in tools that are never cached do not.
+            Cacheability::IfStated => matches!(metadata.origin, Origin::Mcp(_)),
+            Cacheability::Validated { .. }
+            | Cacheability::Timed(_)
+            | Cacheability::Immutable { .. } => true,
+        };
+        Self {
+            tool: Arc::clone(tool),
+            cacheability,
+            takes_force: wanted && !has_own_force(&metadata.parameters),
+            schema: Canonical::value(&metadata.parameters).digest().to_string(),
+            origin: match &metadata.origin {
+                Origin::BuiltIn => "built-in".to_owned(),
+                Origin::Mcp(server) => format!("mcp:{server}"),
+            },
+        }
+    }
+}
+
+fn has_own_force(parameters: &Value) -> bool {
+    parameters
+        .get("properties")
+        .is_some_and(|properties| properties.get(super::force::FORCE_ARGUMENT).is_some())
+}

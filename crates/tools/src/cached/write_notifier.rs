@@ -1,0 +1,176 @@
+//! Notification of all engines with cached results about every write: those of all sessions of a process, and
+//! those over stores that outlive it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cachalot_cache::{Cache, Writing};
+
+use super::domains::{Domains, EngineLifetime};
+
+/// The engines of a process that are notified of writes. Cheap to clone; clones share the list. Sessions,
+/// sub-agents and other code that works on the same files see each other's writes if they share one.
+#[derive(Clone, Default)]
+pub struct WriteNotifier(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    engines: BTreeMap<u64, RegisteredEngine>,
+    /// The writes in progress.
+    writes: BTreeMap<u64, OpenWrite>,
+}
+
+/// An engine, and the number of its enrolments.
+struct RegisteredEngine {
+    engine: Cache,
+    engine_lifetime: EngineLifetime,
+    holders: usize,
+}
+
+impl RegisteredEngine {
+    fn announce(&self, domains: &Domains) -> Writing {
+        self.engine
+            .announce(&domains.clone().for_engine(self.engine_lifetime))
+    }
+}
+
+struct OpenWrite {
+    domains: Arc<Domains>,
+    /// Guards of engines that were enrolled during the write.
+    late: Vec<Writing>,
+}
+
+impl WriteNotifier {
+    /// Creates an empty list.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if there are no engines.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state().engines.is_empty()
+    }
+
+    /// Enrols an engine, which is notified of writes from now on, including those in progress.
+    pub(super) fn register(
+        &self,
+        engine: &Cache,
+        engine_lifetime: EngineLifetime,
+    ) -> EngineRegistration {
+        let mut state = self.state();
+        let seated = state
+            .engines
+            .iter_mut()
+            .find(|(_, seat)| seat.engine.is(engine));
+        let number = if let Some((number, seat)) = seated {
+            seat.holders += 1;
+            *number
+        } else {
+            let seat = RegisteredEngine {
+                engine: engine.clone(),
+                engine_lifetime,
+                holders: 1,
+            };
+            for open in state.writes.values_mut() {
+                open.late.push(seat.announce(&open.domains));
+            }
+            let number = state.next();
+            state.engines.insert(number, seat);
+            number
+        };
+        EngineRegistration {
+            write_notifier: self.clone(),
+            number,
+        }
+    }
+
+    /// Begins a write: until it ends, no engine serves, joins or stores anything of these domains. If the
+    /// guard is dropped, the write ends in the background.
+    pub(super) async fn begin(&self, domains: Domains) -> WriteGuard {
+        let domains = Arc::new(domains);
+        let write = {
+            let mut state = self.state();
+            let announce = |seat: &RegisteredEngine| seat.announce(&domains);
+            let guards = state.engines.values().map(announce).collect();
+            let number = state.next();
+            let open = OpenWrite {
+                domains: Arc::clone(&domains),
+                late: Vec::new(),
+            };
+            state.writes.insert(number, open);
+            WriteGuard {
+                write_notifier: self.clone(),
+                number,
+                guards,
+            }
+        };
+        for guard in &write.guards {
+            guard.begun().await;
+        }
+        write
+    }
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+/// The enrolment of an engine, which ends when this is dropped.
+pub(super) struct EngineRegistration {
+    write_notifier: WriteNotifier,
+    number: u64,
+}
+
+impl Drop for EngineRegistration {
+    fn drop(&mut self) {
+        let mut state = self.write_notifier.state();
+        let last = state.engines.get_mut(&self.number).is_some_and(|seat| {
+            seat.holders -= 1;
+            seat.holders == 0
+        });
+        let left = last.then(|| state.engines.remove(&self.number));
+        // Dropping an engine may take long, so the lock is released first.
+        drop(state);
+        drop(left);
+    }
+}
+
+/// Guard of a write in progress.
+#[must_use = "the write ends when this is dropped"]
+pub(super) struct WriteGuard {
+    write_notifier: WriteNotifier,
+    number: u64,
+    guards: Vec<Writing>,
+}
+
+impl WriteGuard {
+    /// Ends the write. An engine whose store fails has reported it; its domains stay blocked until the store
+    /// recovers.
+    pub(super) async fn end(mut self) {
+        self.take_late();
+        for guard in std::mem::take(&mut self.guards) {
+            let _ = guard.done().await;
+        }
+    }
+
+    fn take_late(&mut self) {
+        let open = self.write_notifier.state().writes.remove(&self.number);
+        self.guards
+            .extend(open.into_iter().flat_map(|open| open.late));
+    }
+}
+
+impl Drop for WriteGuard {
+    fn drop(&mut self) {
+        self.take_late();
+    }
+}

@@ -1,0 +1,177 @@
+//! Errors of servers, with messages for the model and the user.
+
+use std::time::Duration;
+
+use cachalot_core::Seals;
+use cachalot_core::secret::mask_credentials;
+use rmcp::service::{ClientInitializeError, ServiceError};
+
+use super::message_parser::LOCAL_ERROR;
+
+/// The error of a server that cannot be used, or did not answer a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the MCP server `{server}` {message}")]
+#[non_exhaustive]
+pub struct McpError {
+    /// The name of the server.
+    pub server: String,
+    /// The problem and the remedy; contains no secret.
+    pub message: String,
+    /// True if a retry may succeed.
+    pub retry: bool,
+}
+
+impl McpError {
+    pub(super) fn new(server: &str, message: impl Into<String>) -> Self {
+        Self {
+            server: server.to_owned(),
+            message: message.into(),
+            retry: false,
+        }
+    }
+
+    pub(super) fn transient(server: &str, message: impl Into<String>) -> Self {
+        Self {
+            retry: true,
+            ..Self::new(server, message)
+        }
+    }
+
+    /// Masks secrets in the message.
+    pub(super) fn redacted(self, seals: &Seals) -> Self {
+        let masked = mask_credentials(&self.message).into_owned();
+        Self {
+            message: seals.redact(&masked).into_owned(),
+            ..self
+        }
+    }
+}
+
+/// The innermost cause: outer ones only report that something failed, and may contain URLs.
+pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// The reason why a connection could not be opened.
+pub(super) fn connect_error(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::ConnectionClosed(_) => "ended before it was ready".to_owned(),
+        ClientInitializeError::JsonRpcError(error) if error.code == LOCAL_ERROR => {
+            error.message.to_string()
+        }
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("refused to begin: {} ({})", error.message, error.code.0)
+        }
+        ClientInitializeError::NoCompatibleProtocolVersion {
+            server_supported, ..
+        } => {
+            let versions: Vec<&str> = server_supported.iter().map(|v| v.as_str()).collect();
+            format!(
+                "speaks no version of the protocol that is known here, but {}",
+                versions.join(", ")
+            )
+        }
+        ClientInitializeError::TransportError { error, .. } => {
+            let reason = root_cause(error.error.as_ref());
+            let remedy = match reason.to_ascii_lowercase() {
+                reason
+                    if reason.contains("auth required")
+                        || reports(&reason, "401")
+                        || reports(&reason, "403") =>
+                {
+                    "; give valid credentials in `headers`"
+                }
+                reason if reason.contains("redirect") => "; give the address that it redirects to",
+                reason if reports(&reason, "404") => "; check its address",
+                _ => "; check its address, and whether it runs",
+            };
+            format!("cannot be reached: {reason}{remedy}")
+        }
+        other => format!("did not answer as the protocol says: {other}"),
+    }
+}
+
+/// True if a reason contains a status code as a word of its own: a port may have the same digits.
+fn reports(reason: &str, status: &str) -> bool {
+    reason
+        .split(|sign: char| !sign.is_ascii_alphanumeric() && sign != ':')
+        .any(|word| word.trim_end_matches(':') == status)
+}
+
+/// True if the connection cannot be used any more.
+pub(super) fn is_connection_lost(error: &ServiceError) -> bool {
+    matches!(
+        error,
+        ServiceError::TransportClosed | ServiceError::TransportSend(_)
+    )
+}
+
+/// The error of a request without an answer, with the remedy.
+pub(super) fn request_error(server: &str, error: &ServiceError) -> McpError {
+    match error {
+        ServiceError::McpError(error) if error.code == LOCAL_ERROR => {
+            McpError::new(server, error.message.to_string())
+        }
+        ServiceError::McpError(error) => {
+            let data = error
+                .data
+                .as_ref()
+                .map_or_else(String::new, |data| format!(" {data}"));
+            McpError::new(
+                server,
+                format!("refused: {} ({}){data}", error.message, error.code.0),
+            )
+        }
+        ServiceError::TransportClosed => McpError::transient(
+            server,
+            "ended before it answered; whether the call took effect is not known. It is started again with the next call",
+        ),
+        ServiceError::TransportSend(error) => McpError::transient(
+            server,
+            format!(
+                "could not be talked to: {}; whether the call took effect is not known. It is connected to again with the next call",
+                root_cause(error.error.as_ref())
+            ),
+        ),
+        ServiceError::Cancelled { reason } => McpError::transient(
+            server,
+            format!(
+                "cancelled the call{}",
+                reason
+                    .as_ref()
+                    .map_or_else(String::new, |reason| format!(": {reason}"))
+            ),
+        ),
+        ServiceError::UnexpectedResponse => McpError::new(
+            server,
+            "did not answer as the protocol says; this is a fault of the server",
+        ),
+        other => McpError::new(server, format!("did not answer: {other}")),
+    }
+}
+
+/// The error of a request that timed out; the server has received a cancellation.
+pub(super) fn timeout_error(server: &str, after: Duration) -> McpError {
+    McpError::transient(
+        server,
+        format!(
+            "did not answer within {} seconds, and was told to stop; ask for less, or raise its `timeout`",
+            after.as_secs_f64()
+        ),
+    )
+}
+
+/// The error of a request that exceeded the maximum time in spite of progress notifications.
+pub(super) fn max_timeout_error(server: &str, after: Duration) -> McpError {
+    McpError::transient(
+        server,
+        format!(
+            "was still at work after {} seconds, and was told to stop; ask for less, or raise its `max_timeout`",
+            after.as_secs_f64()
+        ),
+    )
+}

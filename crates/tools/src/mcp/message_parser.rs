@@ -1,0 +1,398 @@
+//! Messages of a server, before they reach the protocol library.
+//!
+//! The library drops a message that it cannot parse, and the request that it answers then waits for its
+//! timeout. Messages are therefore parsed here first: a malformed item of a list is dropped on its own, and
+//! an answer that cannot be used becomes an error with the reason.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use rmcp::model::{
+    ContentBlock, ErrorCode, ErrorData, Prompt, PromptMessage, RequestId, Resource,
+    ResourceContents, ResourceTemplate, ServerJsonRpcMessage, ServerResult, Tool,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::McpDependencies;
+use super::line_reader::{LineRead, LineReader};
+
+/// Marks errors that were created here and not sent by a server: the message is the whole error.
+pub(super) const LOCAL_ERROR: ErrorCode = ErrorCode(-32_790);
+
+/// Maximum number of characters that are shown of a line that is not a message.
+const MAX_SHOWN_CHARS: usize = 200;
+
+/// Parses the messages of one server.
+#[derive(Clone)]
+pub(super) struct MessageParser {
+    server: Arc<str>,
+    /// Maximum size of a message, in bytes.
+    pub(super) limit: usize,
+    dependencies: McpDependencies,
+}
+
+impl MessageParser {
+    pub(super) fn new(server: &str, limit: usize, dependencies: McpDependencies) -> Self {
+        Self {
+            server: server.into(),
+            limit,
+            dependencies,
+        }
+    }
+
+    /// Parses a message; `None` if it is to be ignored.
+    pub(super) fn read(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
+        let read = message(text);
+        for error_answer in read.faults {
+            self.warn(&error_answer);
+        }
+        if let Some(noise) = read.noise {
+            let noise = self.dependencies.seals.redact(&noise).into_owned();
+            let line = format!("no message of the protocol: {noise}");
+            (self.dependencies.reporter).server_output(&self.server, &line);
+        }
+        read.message
+    }
+
+    /// The replacement of a message that is too large: an error for the request that it answers.
+    pub(super) fn too_large(&self, id: Option<RequestId>) -> Option<ServerJsonRpcMessage> {
+        let why = format!(
+            "sent a message of more than {} bytes, which was left out; ask for less, or raise its `max_message`",
+            self.limit
+        );
+        match id {
+            Some(id) => Some(error_answer(why, id)),
+            None => {
+                self.warn(&why);
+                None
+            }
+        }
+    }
+
+    fn warn(&self, what: &str) {
+        let message = format!("the MCP server `{}` {what}", self.server);
+        let message = self.dependencies.seals.redact(&message);
+        self.dependencies.reporter.warning(&message);
+    }
+}
+
+/// Converts the standard output of a server to messages, as JSON: the messages that it wrote, repaired as far
+/// as possible, and errors in place of answers that cannot be used. `limit` is the maximum size of a message
+/// in bytes.
+#[must_use]
+pub fn parse_messages(output: &[u8], limit: usize) -> Vec<Value> {
+    let mut lines = LineReader::new(output, limit);
+    let mut messages = Vec::new();
+    // Bytes in memory are available at once.
+    while let Some(Ok(Some(line))) = lines.next().now_or_never() {
+        let message = match line {
+            LineRead::Whole => message(lines.line()).message,
+            LineRead::TooLong(Some(id)) => Some(error_answer(
+                "sent a message that is too large".to_owned(),
+                id,
+            )),
+            LineRead::TooLong(None) => None,
+        };
+        messages.extend(message.and_then(|message| serde_json::to_value(message).ok()));
+    }
+    messages
+}
+
+/// The result of parsing a message.
+#[derive(Debug, Default)]
+struct ParsedMessage {
+    message: Option<ServerJsonRpcMessage>,
+    /// Faults of the server, as messages without its name.
+    faults: Vec<String>,
+    /// The beginning of a line that is not a message.
+    noise: Option<String>,
+}
+
+/// Creates an error answer in place of the server's own.
+fn error_answer(why: String, id: RequestId) -> ServerJsonRpcMessage {
+    let error = ErrorData {
+        code: LOCAL_ERROR,
+        message: Cow::Owned(why),
+        data: None,
+    };
+    ServerJsonRpcMessage::error(error, Some(id))
+}
+
+fn message(text: &[u8]) -> ParsedMessage {
+    let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
+    if text.trim_ascii().is_empty() {
+        return ParsedMessage::default();
+    }
+    let parsed = serde_json::from_slice::<ServerJsonRpcMessage>(text);
+    if let Ok(message) = parsed
+        && is_understood(&message)
+    {
+        return ParsedMessage {
+            message: Some(message),
+            ..ParsedMessage::default()
+        };
+    }
+    let Ok(Value::Object(fields)) = serde_json::from_slice::<Value>(text) else {
+        let text = String::from_utf8_lossy(text);
+        return ParsedMessage {
+            noise: Some(text.trim().chars().take(MAX_SHOWN_CHARS).collect()),
+            ..ParsedMessage::default()
+        };
+    };
+    let id = fields.get("id").cloned();
+    match id.and_then(|id| serde_json::from_value::<RequestId>(id).ok()) {
+        Some(id) if !fields.contains_key("method") => repair_answer(fields, id),
+        // A request or a notification of an unknown kind.
+        _ => ParsedMessage::default(),
+    }
+}
+
+/// True if the library has recognized the type of the message. It accepts an unknown answer as a custom
+/// result.
+fn is_understood(message: &ServerJsonRpcMessage) -> bool {
+    match message {
+        ServerJsonRpcMessage::Response(response) => !matches!(
+            response.result,
+            ServerResult::CustomResult(_) | ServerResult::TaskAckResult(_)
+        ),
+        _ => true,
+    }
+}
+
+/// Repairs the answer to a request.
+fn repair_answer(mut fields: Map<String, Value>, id: RequestId) -> ParsedMessage {
+    fields.insert("jsonrpc".to_owned(), json!("2.0"));
+    if let Some(error) = fields.get_mut("error") {
+        let message = match &*error {
+            Value::Object(error) => error.get("message").cloned(),
+            _ => None,
+        };
+        let said = match message {
+            Some(Value::String(text)) => text,
+            _ => error.to_string(),
+        };
+        let why = format!("refused, not as the protocol says: {said}");
+        return ParsedMessage {
+            message: Some(error_answer(why, id)),
+            ..ParsedMessage::default()
+        };
+    }
+    let mut faults = Vec::new();
+    let repaired = match fields.get_mut("result") {
+        Some(Value::Object(result)) => repair(result, &mut faults),
+        _ => None,
+    };
+    let understood = repaired.and_then(|()| {
+        let message = serde_json::from_value(Value::Object(fields)).ok()?;
+        Some(message).filter(is_understood)
+    });
+    let unusable = || {
+        let why = "did not answer as the protocol says; this is a fault of the server";
+        error_answer(why.to_owned(), id)
+    };
+    ParsedMessage {
+        message: Some(understood.unwrap_or_else(unusable)),
+        faults,
+        noise: None,
+    }
+}
+
+/// Removes invalid parts from a result; `None` if it is not a known kind of result.
+fn repair(result: &mut Map<String, Value>, faults: &mut Vec<String>) -> Option<()> {
+    type Keep = fn(&mut Vec<Value>, &str, &mut Vec<String>);
+    const LISTS: [(&str, &str, Keep); 7] = [
+        ("tools", "tool", keep::<Tool>),
+        ("resources", "resource", keep::<Resource>),
+        (
+            "resourceTemplates",
+            "resource template",
+            keep::<ResourceTemplate>,
+        ),
+        ("prompts", "prompt", keep::<Prompt>),
+        ("content", "piece of content", keep::<ContentBlock>),
+        ("contents", "piece of a resource", keep::<ResourceContents>),
+        ("messages", "message of a prompt", keep::<PromptMessage>),
+    ];
+    let (key, what, keep) = LISTS
+        .into_iter()
+        .find(|(key, _, _)| result.get(*key).is_some_and(Value::is_array))?;
+    let Some(Value::Array(mut items)) = result.remove(key) else {
+        return None;
+    };
+    let before = items.len();
+    keep(&mut items, what, faults);
+    // Keeps other fields only if they have the right type and do not change the kind of answer.
+    result.retain(|name, value| match name.as_str() {
+        "nextCursor" | "description" | "resultType" => value.is_string(),
+        "isError" => value.is_boolean(),
+        "structuredContent" => true,
+        _ => false,
+    });
+    if items.is_empty() && before > 0 && matches!(key, "content" | "contents" | "messages") {
+        // An empty answer would be mistaken for a valid one.
+        return None;
+    }
+    result.insert(key.to_owned(), Value::Array(items));
+    Some(())
+}
+
+/// Keeps the items of this type, and reports the others.
+fn keep<T: DeserializeOwned>(items: &mut Vec<Value>, what: &str, faults: &mut Vec<String>) {
+    let mut number = 0;
+    items.retain(|item| {
+        number += 1;
+        let Err(error) = T::deserialize(item) else {
+            return true;
+        };
+        let name = ["name", "uri", "uriTemplate", "type"]
+            .iter()
+            .find_map(|key| item.get(*key)?.as_str());
+        let named = match name {
+            Some(name) => format!(
+                "a {what} `{}`",
+                name.chars().take(MAX_SHOWN_CHARS).collect::<String>()
+            ),
+            None => format!("a {what} without a name (number {number})"),
+        };
+        faults.push(format!(
+            "has {named} that is malformed, and is left out: {error}; this is a fault of the server"
+        ));
+        false
+    });
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(value: Value) -> ParsedMessage {
+        message(value.to_string().as_bytes())
+    }
+
+    fn result(read: &ParsedMessage) -> &ServerResult {
+        match read.message.as_ref().unwrap() {
+            ServerJsonRpcMessage::Response(response) => &response.result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn error(read: &ParsedMessage) -> String {
+        match read.message.as_ref().unwrap() {
+            ServerJsonRpcMessage::Error(error) => {
+                assert_eq!(error.error.code, LOCAL_ERROR);
+                assert_eq!(error.id, Some(RequestId::Number(1)));
+                error.error.message.to_string()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_malformed_tool_costs_itself_and_is_named() {
+        let good = json!({"name": "good", "inputSchema": {"type": "object"}});
+        for (bad, named) in [
+            (json!({"name": "bad"}), "a tool `bad`"),
+            (json!({"name": "bad", "inputSchema": []}), "a tool `bad`"),
+            (
+                json!({"name": "bad", "inputSchema": {}, "description": 5}),
+                "a tool `bad`",
+            ),
+            (
+                json!({"inputSchema": {}}),
+                "a tool without a name (number 2)",
+            ),
+            (json!("bad"), "a tool without a name (number 2)"),
+        ] {
+            for extra in [
+                json!({}),
+                json!({"resultType": "complete"}),
+                json!({"ttlMs": "no"}),
+            ] {
+                let mut listed = json!({"tools": [good, bad, good], "nextCursor": "2"});
+                listed
+                    .as_object_mut()
+                    .unwrap()
+                    .extend(extra.as_object().unwrap().clone());
+                let read = read(json!({"jsonrpc": "2.0", "id": 1, "result": listed}));
+                let ServerResult::ListToolsResult(list) = result(&read) else {
+                    panic!("{read:?}");
+                };
+                assert_eq!(
+                    (list.tools.len(), list.next_cursor.as_deref()),
+                    (2, Some("2"))
+                );
+                assert_eq!(read.faults.len(), 1);
+                assert!(read.faults[0].contains(named), "{:?}", read.faults);
+            }
+        }
+    }
+
+    #[test]
+    fn other_lists_lose_no_more_than_what_is_malformed() {
+        for (key, good) in [
+            ("resources", json!({"uri": "a://b", "name": "b"})),
+            (
+                "resourceTemplates",
+                json!({"uriTemplate": "a://{b}", "name": "b"}),
+            ),
+            ("prompts", json!({"name": "b"})),
+            ("content", json!({"type": "text", "text": "b"})),
+            ("contents", json!({"uri": "a://b", "text": "b"})),
+            (
+                "messages",
+                json!({"role": "user", "content": {"type": "text", "text": "b"}}),
+            ),
+        ] {
+            let bad = json!({"name": 5, "type": "hologram", "uri": 5});
+            let read = read(json!({"id": 1, "result": {key: [good, bad]}}));
+            let kept = serde_json::to_value(result(&read)).unwrap();
+            assert_eq!(kept[key].as_array().unwrap().len(), 1, "{key}: {kept}");
+            assert_eq!(read.faults.len(), 1, "{key}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_used_is_an_error_at_once() {
+        for answer in [
+            json!({"jsonrpc": "2.0", "id": 1, "result": 5}),
+            json!({"jsonrpc": "2.0", "id": 1}),
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "hologram"}]}}),
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"unheard": "of"}}),
+        ] {
+            assert!(error(&read(answer)).starts_with("did not answer as the protocol says"));
+        }
+        let refused = read(json!({"id": 1, "error": {"code": "E42", "message": "no disk"}}));
+        assert_eq!(
+            error(&refused),
+            "refused, not as the protocol says: no disk"
+        );
+    }
+
+    #[test]
+    fn what_is_no_message_is_a_line_of_its_log() {
+        assert_eq!(
+            message(b"Server started\n").noise.unwrap(),
+            "Server started"
+        );
+        assert!(message(b"[1, 2]").noise.is_some());
+        let unknown = read(json!({"jsonrpc": "2.0", "method": "$/progress", "params": 5}));
+        assert!(unknown.noise.is_none() && unknown.faults.is_empty());
+    }
+
+    #[test]
+    fn messages_that_are_understood_stay() {
+        for answer in [
+            json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}),
+            json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}),
+            json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}),
+            json!({"jsonrpc": "2.0", "id": 7, "method": "ping"}),
+        ] {
+            let read = read(answer.clone());
+            assert!(read.message.is_some() && read.faults.is_empty(), "{answer}");
+        }
+    }
+}
