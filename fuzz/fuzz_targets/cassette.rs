@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use cachalot_cache::{Bounds, Cache, Ledger, Options};
-use cachalot_core::{Clock, ManualClock, Seals};
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_cache::{CacheBounds, Cache, Ledger, CacheOptions};
+use cachalot_core::{Clock, ManualClock, SecretSet};
+use cachalot_store::in_process::InProcessStore;
 use libfuzzer_sys::fuzz_target;
 use tokio::runtime::{Builder, Runtime};
 
@@ -33,14 +33,14 @@ fuzz_target!(|bytes: &[u8]| {
 /// The cassette that a cache exports that has imported this one; `None` if it was refused.
 async fn played(cassette: &[u8]) -> Option<Vec<u8>> {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1_750_000_000_123));
-    let cache = Cache::new(Options {
-        memory: Some(Arc::new(InProcessMemory::new(Arc::clone(&clock)))),
-        ledger: Ledger::none(),
+    let cache = Cache::new(CacheOptions {
+        store: Some(Arc::new(InProcessStore::new(Arc::clone(&clock)))),
+        ledger: Ledger::disabled(),
         clock,
-        seals: Arc::new(Seals::none()),
-        bounds: Bounds {
+        secret_set: Arc::new(SecretSet::empty()),
+        bounds: CacheBounds {
             front_bytes: 0,
-            ..Bounds::default()
+            ..CacheBounds::default()
         },
         warn: Arc::new(|_| {}),
     });

@@ -3,8 +3,8 @@
 //! `cargo +nightly fuzz run yaml_tree`
 #![no_main]
 
-use cachalot_core::Place;
-use cachalot_core::tree::{Kind, Node, parse};
+use cachalot_core::SourceSpan;
+use cachalot_core::tree::{NodeKind, Node, parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -23,7 +23,7 @@ fuzz_target!(|text: &str| {
     }
 });
 
-fn check_place(text: &str, place: &Place) {
+fn check_place(text: &str, place: &SourceSpan) {
     assert!(
         text.get(place.start..place.start + place.len).is_some(),
         "{place}"
@@ -36,8 +36,8 @@ fn check_node(text: &str, node: &Node) {
     check_place(text, &node.head());
     assert!(node.text_first_line(text) >= node.place.line);
     match &node.kind {
-        Kind::List(items) => items.iter().for_each(|item| check_node(text, item)),
-        Kind::Map(entries) => entries.iter().for_each(|entry| {
+        NodeKind::List(items) => items.iter().for_each(|item| check_node(text, item)),
+        NodeKind::Map(entries) => entries.iter().for_each(|entry| {
             check_place(text, &entry.key_place);
             check_node(text, &entry.value);
         }),

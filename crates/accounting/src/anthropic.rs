@@ -36,7 +36,7 @@ impl Ttl {
 
 /// The way in which a block counts in the lookback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Run {
+pub enum LookbackUnit {
     /// One position.
     #[default]
     Alone,
@@ -54,7 +54,7 @@ pub struct Block {
     /// The lifetime of the breakpoint at the end of the block, if there is one.
     pub breakpoint: Option<Ttl>,
     /// The way in which the block counts in the lookback.
-    pub run: Run,
+    pub run: LookbackUnit,
 }
 
 /// The tools, the system text or the messages.
@@ -118,7 +118,7 @@ pub struct Charge {
 
 /// The cache entries of earlier requests.
 #[derive(Debug, Clone, Default)]
-pub struct Store {
+pub struct ProviderCache {
     entries: HashMap<Digest, Entry>,
     next_sweep: usize,
 }
@@ -140,12 +140,17 @@ struct Position {
     digest: Digest,
     tokens: u64,
     breakpoint: Option<Ttl>,
-    run: Run,
+    run: LookbackUnit,
 }
 
-/// Charges `prompt` at `now`, the start of its request. Does not change the store: see [`Store::begin`].
+/// Charges `prompt` at `now`, the start of its request. Does not change the store: see [`ProviderCache::begin`].
 #[must_use]
-pub fn charge(prompt: &Prompt, rules: &AnthropicRules, store: &Store, now: Millis) -> Charge {
+pub fn charge(
+    prompt: &Prompt,
+    rules: &AnthropicRules,
+    store: &ProviderCache,
+    now: Millis,
+) -> Charge {
     let (positions, total) = positions(prompt);
     let eligible = eligible(&positions, rules.model(&prompt.model));
     let hit = find(&positions, &eligible, rules, store, now);
@@ -182,7 +187,7 @@ pub fn charge(prompt: &Prompt, rules: &AnthropicRules, store: &Store, now: Milli
 }
 
 fn positions(prompt: &Prompt) -> (Vec<Position>, u64) {
-    let mut digest = Digest::of_parts(&[
+    let mut digest = Digest::sha256_of_parts(&[
         b"anthropic",
         prompt.namespace.as_bytes(),
         prompt.model.as_bytes(),
@@ -191,7 +196,7 @@ fn positions(prompt: &Prompt) -> (Vec<Position>, u64) {
     let mut positions = Vec::new();
     for level in &prompt.levels {
         let settings = level.settings.digest(&digest);
-        digest = Digest::of_parts(&[settings.as_bytes(), b"level"]);
+        digest = Digest::sha256_of_parts(&[settings.as_bytes(), b"level"]);
         tokens += level.settings.tokens();
         for block in &level.blocks {
             digest = block.content.digest(&digest);
@@ -221,11 +226,11 @@ fn find(
     positions: &[Position],
     breakpoints: &[usize],
     rules: &AnthropicRules,
-    store: &Store,
+    store: &ProviderCache,
     now: Millis,
 ) -> Option<usize> {
     breakpoints.iter().rev().find_map(|breakpoint| {
-        window(positions, *breakpoint, rules).find(|at| store.lives(&positions[*at].digest, now))
+        window(positions, *breakpoint, rules).find(|at| store.is_alive(&positions[*at].digest, now))
     })
 }
 
@@ -236,10 +241,10 @@ fn window<'a>(
     rules: &'a AnthropicRules,
 ) -> impl Iterator<Item = usize> + 'a {
     let mut counted = 0;
-    let mut behind = Run::Alone;
+    let mut behind = LookbackUnit::Alone;
     (0..=breakpoint).rev().take_while(move |at| {
         let run = positions[*at].run;
-        let is_same_run = rules.runs_count_once && run != Run::Alone && run == behind;
+        let is_same_run = rules.runs_count_once && run != LookbackUnit::Alone && run == behind;
         behind = run;
         if !is_same_run {
             counted += 1;
@@ -248,7 +253,7 @@ fn window<'a>(
     })
 }
 
-impl Store {
+impl ProviderCache {
     /// Records that the response to the request of `charge` has begun: its writes become readable, and
     /// the entries that it read are refreshed.
     pub fn begin(&mut self, charge: &Charge) {
@@ -271,7 +276,7 @@ impl Store {
         self.sweep(charge.started);
     }
 
-    fn lives(&self, digest: &Digest, now: Millis) -> bool {
+    fn is_alive(&self, digest: &Digest, now: Millis) -> bool {
         self.entries
             .get(digest)
             .is_some_and(|entry| now < entry.ends())

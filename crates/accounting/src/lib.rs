@@ -39,7 +39,7 @@ impl Content {
     }
 
     fn digest(&self, before: &Digest) -> Digest {
-        Digest::of_parts(&[
+        Digest::sha256_of_parts(&[
             before.as_bytes(),
             b"block",
             self.frame.as_bytes(),
@@ -50,12 +50,12 @@ impl Content {
 
 /// The running hash of a prefix.
 #[derive(Clone)]
-struct Running(sha2::Sha256);
+struct PrefixHasher(sha2::Sha256);
 
-impl Running {
+impl PrefixHasher {
     fn new(parts: &[&[u8]]) -> Self {
         let mut hasher = sha2::Sha256::new();
-        hasher.update(Digest::of_parts(parts).as_bytes());
+        hasher.update(Digest::sha256_of_parts(parts).as_bytes());
         Self(hasher)
     }
 

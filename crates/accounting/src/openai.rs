@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use cachalot_core::{Digest, Millis};
 
-use super::{Caching, Content, Lifetime, OpenAiModel, OpenAiRules, Running};
+use super::{Caching, Content, Lifetime, OpenAiModel, OpenAiRules, PrefixHasher};
 
 /// The end of a message that an implicit breakpoint may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub struct Charge {
 
 /// The cache entries of earlier requests.
 #[derive(Debug, Clone, Default)]
-pub struct Store {
+pub struct ProviderCache {
     entries: HashMap<Digest, Entry>,
     next_sweep: usize,
     routes: HashMap<Digest, VecDeque<Millis>>,
@@ -112,7 +112,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn lives(&self, now: Millis) -> bool {
+    fn is_alive(&self, now: Millis) -> bool {
         let by_use = self.used.saturating_add(self.lifetime.idle);
         let by_age = self.written.saturating_add(self.lifetime.most);
         now < by_use && now < by_age
@@ -128,22 +128,22 @@ struct Boundary {
 /// The machine that receives a request if its route is not overloaded.
 pub const FIRST_MACHINE: u64 = 0;
 /// The number of tokens at the beginning of a prompt that determine the machine, together with the key.
-const ROUTED_BY: u64 = 256;
+const ROUTING_PREFIX_TOKENS: u64 = 256;
 /// The number of earlier message ends that a lookup tries in implicit mode.
-const EARLIER_ENDINGS: usize = 20;
+const MAX_EARLIER_ENDINGS: usize = 20;
 /// The number of explicit breakpoints that a lookup tries: the first ones and the latest ones.
-const FIRST_EXPLICIT: usize = 2;
-const LATEST_EXPLICIT: usize = 50;
+const MAX_FIRST_BREAKPOINTS: usize = 2;
+const MAX_LATEST_BREAKPOINTS: usize = 50;
 /// The maximum number of writes of a request.
-const WRITES: usize = 4;
+const MAX_WRITES: usize = 4;
 
-/// Charges `prompt` at `now`, the start of its request, on `machine` (see [`Store::route`]). Does not
-/// change the store: see [`Store::begin`].
+/// Charges `prompt` at `now`, the start of its request, on `machine` (see [`ProviderCache::route`]). Does not
+/// change the store: see [`ProviderCache::begin`].
 #[must_use]
 pub fn charge(
     prompt: &Prompt,
     rules: &OpenAiRules,
-    store: &Store,
+    store: &ProviderCache,
     machine: u64,
     now: Millis,
 ) -> Charge {
@@ -162,9 +162,9 @@ pub fn charge(
     }
 }
 
-fn start(prompt: &Prompt, machine: u64) -> Running {
+fn start(prompt: &Prompt, machine: u64) -> PrefixHasher {
     let key = prompt.cache_key.as_deref().unwrap_or_default();
-    Running::new(&[
+    PrefixHasher::new(&[
         b"openai",
         prompt.namespace.as_bytes(),
         prompt.model.as_bytes(),
@@ -177,7 +177,7 @@ fn automatic(
     prompt: &Prompt,
     model: &OpenAiModel,
     interval: u64,
-    store: &Store,
+    store: &ProviderCache,
     machine: u64,
     now: Millis,
 ) -> (Usage, Vec<Digest>) {
@@ -188,7 +188,7 @@ fn automatic(
         .collect();
     let hit = cacheable
         .iter()
-        .rfind(|boundary| store.lives(&boundary.digest, now));
+        .rfind(|boundary| store.is_alive(&boundary.digest, now));
     let usage = Usage {
         total,
         cached: hit.map_or(0, |hit| hit.tokens),
@@ -212,7 +212,11 @@ fn intervals(prompt: &Prompt, interval: u64, machine: u64) -> (Vec<Boundary>, u6
             tokens += 1;
             note(&mut boundaries, &running, tokens, interval);
         }
-        for token in content.text.as_bytes().chunks(crate::tokens::BYTES) {
+        for token in content
+            .text
+            .as_bytes()
+            .chunks(crate::tokens::BYTES_PER_TOKEN)
+        {
             running.bytes(token);
             tokens += 1;
             note(&mut boundaries, &running, tokens, interval);
@@ -221,10 +225,13 @@ fn intervals(prompt: &Prompt, interval: u64, machine: u64) -> (Vec<Boundary>, u6
     (boundaries, tokens)
 }
 
-fn note(boundaries: &mut Vec<Boundary>, running: &Running, tokens: u64, interval: u64) {
+fn note(boundaries: &mut Vec<Boundary>, running: &PrefixHasher, tokens: u64, interval: u64) {
     if tokens.is_multiple_of(interval) {
-        let digest =
-            Digest::of_parts(&[running.now().as_bytes(), b"interval", &tokens.to_le_bytes()]);
+        let digest = Digest::sha256_of_parts(&[
+            running.now().as_bytes(),
+            b"interval",
+            &tokens.to_le_bytes(),
+        ]);
         boundaries.push(Boundary { digest, tokens });
     }
 }
@@ -232,33 +239,33 @@ fn note(boundaries: &mut Vec<Boundary>, running: &Running, tokens: u64, interval
 fn exact(
     prompt: &Prompt,
     model: &OpenAiModel,
-    store: &Store,
+    store: &ProviderCache,
     machine: u64,
     now: Millis,
 ) -> (Usage, Vec<Digest>) {
     let (ends, total) = block_ends(prompt, machine);
     let cacheable = |at: &usize| ends[*at].tokens >= model.minimum;
-    let explicit: Vec<usize> = places(prompt, |block| block.is_marked);
+    let explicit: Vec<usize> = breakpoint_positions(prompt, |block| block.is_marked);
     let eligible: Vec<usize> = match prompt.mode {
-        Mode::Implicit => places(prompt, |block| {
+        Mode::Implicit => breakpoint_positions(prompt, |block| {
             matches!(block.end, Some(End::Eligible | End::Beginning))
         }),
         Mode::Explicit => Vec::new(),
     };
     let is_beginning = |at: &&usize| prompt.blocks[**at].end == Some(End::Beginning);
     let beginning = eligible.iter().find(is_beginning).copied();
-    let lives = |at: &usize| store.lives(&ends[*at].digest, now);
+    let is_alive = |at: &usize| store.is_alive(&ends[*at].digest, now);
 
-    let hit = looked_up(&explicit, &eligible)
+    let hit = lookup_candidates(&explicit, &eligible)
         .chain(beginning)
         .filter(cacheable)
-        .filter(lives)
+        .filter(is_alive)
         .max();
     // Entries before the hit are read as a part of it: they are not written, but refreshed if they
     // exist.
     let written: Vec<usize> = written(&explicit, &eligible)
         .filter(cacheable)
-        .filter(|at| Some(*at) > hit || lives(at))
+        .filter(|at| Some(*at) > hit || is_alive(at))
         .collect();
     let last = written.iter().copied().max().max(hit);
     let tokens_at = |at: Option<usize>| at.map_or(0, |at| ends[at].tokens);
@@ -279,7 +286,7 @@ fn block_ends(prompt: &Prompt, machine: u64) -> (Vec<Boundary>, u64) {
         tokens += block.content.tokens();
         // The end of a message is part of its rendering: a longer message does not extend a shorter one.
         if block.end.is_some() {
-            digest = Digest::of_parts(&[digest.as_bytes(), b"end"]);
+            digest = Digest::sha256_of_parts(&[digest.as_bytes(), b"end"]);
         }
         Boundary { digest, tokens }
     });
@@ -287,29 +294,37 @@ fn block_ends(prompt: &Prompt, machine: u64) -> (Vec<Boundary>, u64) {
     (ends, tokens)
 }
 
-fn places(prompt: &Prompt, is_place: impl Fn(&Block) -> bool) -> Vec<usize> {
+fn breakpoint_positions(prompt: &Prompt, is_breakpoint: impl Fn(&Block) -> bool) -> Vec<usize> {
     (0..prompt.blocks.len())
-        .filter(|at| is_place(&prompt.blocks[*at]))
+        .filter(|at| is_breakpoint(&prompt.blocks[*at]))
         .collect()
 }
 
 /// The boundaries that a lookup tries: the first two and the latest fifty explicit ones; in implicit
 /// mode also the implicit one and up to twenty eligible message ends before it.
-fn looked_up<'a>(explicit: &'a [usize], eligible: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
-    let first = explicit.iter().take(FIRST_EXPLICIT);
-    let latest = explicit.iter().rev().take(LATEST_EXPLICIT);
-    let endings = eligible.iter().rev().take(1 + EARLIER_ENDINGS);
+fn lookup_candidates<'a>(
+    explicit: &'a [usize],
+    eligible: &'a [usize],
+) -> impl Iterator<Item = usize> + 'a {
+    let first = explicit.iter().take(MAX_FIRST_BREAKPOINTS);
+    let latest = explicit.iter().rev().take(MAX_LATEST_BREAKPOINTS);
+    let endings = eligible.iter().rev().take(1 + MAX_EARLIER_ENDINGS);
     first.chain(latest).chain(endings).copied()
 }
 
 /// The boundaries that are written. The implicit one uses one of the four writes.
 fn written<'a>(explicit: &'a [usize], eligible: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
     let implicit = eligible.last();
-    let places = WRITES - usize::from(implicit.is_some());
-    explicit.iter().rev().take(places).chain(implicit).copied()
+    let breakpoint_positions = MAX_WRITES - usize::from(implicit.is_some());
+    explicit
+        .iter()
+        .rev()
+        .take(breakpoint_positions)
+        .chain(implicit)
+        .copied()
 }
 
-impl Store {
+impl ProviderCache {
     /// Returns the machine that receives `prompt` at `now`. Requests with the same beginning and key go
     /// to the same machine until more than `most` of them (if there is a limit) arrive within a minute.
     /// Further ones overflow to the next machine, which has a cache of its own.
@@ -317,7 +332,7 @@ impl Store {
         let Some(most) = most.filter(|most| *most > 0) else {
             return FIRST_MACHINE;
         };
-        let (beginnings, _) = intervals(prompt, ROUTED_BY, FIRST_MACHINE);
+        let (beginnings, _) = intervals(prompt, ROUTING_PREFIX_TOKENS, FIRST_MACHINE);
         let short = || block_ends(prompt, FIRST_MACHINE).0.pop();
         let Some(route) = beginnings.into_iter().next().or_else(short) else {
             return FIRST_MACHINE;
@@ -342,21 +357,21 @@ impl Store {
                 lifetime: charge.lifetime,
             };
             let entry = self.entries.entry(*digest).or_insert(fresh);
-            if entry.lives(now) {
+            if entry.is_alive(now) {
                 entry.used = entry.used.max(now);
             } else if entry.used < now {
                 *entry = fresh;
             }
         }
         if self.entries.len() > self.next_sweep.max(10_000) {
-            self.entries.retain(|_, entry| entry.lives(now));
+            self.entries.retain(|_, entry| entry.is_alive(now));
             self.next_sweep = self.entries.len() * 2;
         }
     }
 
-    fn lives(&self, digest: &Digest, now: Millis) -> bool {
+    fn is_alive(&self, digest: &Digest, now: Millis) -> bool {
         self.entries
             .get(digest)
-            .is_some_and(|entry| entry.lives(now))
+            .is_some_and(|entry| entry.is_alive(now))
     }
 }

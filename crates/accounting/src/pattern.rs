@@ -14,7 +14,7 @@ impl Pattern {
     pub fn matches(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         let last = name.rsplit('/').next().unwrap_or(&name);
-        fits(&self.0, &name) || fits(&self.0, last)
+        matches_pattern(&self.0, &name) || matches_pattern(&self.0, last)
     }
 
     /// The only name that it matches, if there is just one.
@@ -23,7 +23,7 @@ impl Pattern {
     }
 }
 
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else {
@@ -51,20 +51,20 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_any_text_and_a_provider_in_front_does_not_matter() {
-        let fits = |pattern: &str, name: &str| Pattern::new(pattern).matches(name);
-        assert!(fits("gpt-5*", "gpt-5.6-mini"));
-        assert!(fits("gpt-5*", "openai/GPT-5"));
-        assert!(!fits("gpt-5*", "gpt-4o"));
-        assert!(!fits("gpt-5*", "my-gpt-5"));
-        assert!(fits("*", ""));
-        assert!(fits(
+        let matches_pattern = |pattern: &str, name: &str| Pattern::new(pattern).matches(name);
+        assert!(matches_pattern("gpt-5*", "gpt-5.6-mini"));
+        assert!(matches_pattern("gpt-5*", "openai/GPT-5"));
+        assert!(!matches_pattern("gpt-5*", "gpt-4o"));
+        assert!(!matches_pattern("gpt-5*", "my-gpt-5"));
+        assert!(matches_pattern("*", ""));
+        assert!(matches_pattern(
             "*claude-opus-4-5*",
             "anthropic.claude-opus-4-5-20251101-v1:0"
         ));
-        assert!(fits("a*b*c", "a-b-b-c"));
-        assert!(!fits("a*b*c", "a-c-b"));
-        assert!(!fits("a*ba", "a"));
-        assert!(fits("exact", "exact"));
-        assert!(!fits("exact", "exactly"));
+        assert!(matches_pattern("a*b*c", "a-b-b-c"));
+        assert!(!matches_pattern("a*b*c", "a-c-b"));
+        assert!(!matches_pattern("a*ba", "a"));
+        assert!(matches_pattern("exact", "exact"));
+        assert!(!matches_pattern("exact", "exactly"));
     }
 }

@@ -5,7 +5,7 @@ use cachalot_core::{Millis, Problem};
 
 use crate::pattern::Pattern;
 
-const PUBLISHED: &str = include_str!("../data/cache_rules.yaml");
+const PUBLISHED_RULES: &str = include_str!("../data/cache_rules.yaml");
 
 /// The published rules of the providers' prompt caches.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ pub struct AnthropicRules {
     /// blocks.
     pub runs_count_once: bool,
     models: Vec<(Vec<Pattern>, AnthropicModel)>,
-    otherwise: AnthropicModel,
+    default_model: AnthropicModel,
 }
 
 /// The rules of one Anthropic model.
@@ -46,7 +46,7 @@ pub struct AnthropicModel {
 pub struct OpenAiRules {
     lifetimes: Vec<(String, Lifetime)>,
     models: Vec<(Vec<Pattern>, OpenAiModel)>,
-    otherwise: OpenAiModel,
+    default_model: OpenAiModel,
 }
 
 /// The lifetime of an entry, in milliseconds.
@@ -90,7 +90,7 @@ impl Default for AnthropicRules {
             lookback: 20,
             runs_count_once: true,
             models: Vec::new(),
-            otherwise: AnthropicModel::default(),
+            default_model: AnthropicModel::default(),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Rules {
     /// The published rules: the data file of this crate.
     #[must_use]
     pub fn published() -> Self {
-        Self::parse("cache_rules.yaml", PUBLISHED).unwrap_or_default()
+        Self::parse("cache_rules.yaml", PUBLISHED_RULES).unwrap_or_default()
     }
 
     /// Parses rules in the format of `data/cache_rules.yaml`.
@@ -132,7 +132,7 @@ impl Rules {
         let node = tree::parse(file_name, text)?;
         let mut problems = Vec::new();
         let mut rules = Self::default();
-        if let Some(mut file) = Section::of(&node, "the cache rules", &mut problems) {
+        if let Some(mut file) = Section::from_node(&node, "the cache rules", &mut problems) {
             if let Some(section) = file.section("anthropic", "`anthropic`", &mut problems) {
                 rules.anthropic = anthropic(section, &mut problems);
             }
@@ -153,7 +153,7 @@ impl AnthropicRules {
     /// Returns the rules for `model`.
     #[must_use]
     pub fn model(&self, model: &str) -> &AnthropicModel {
-        row(&self.models, model).unwrap_or(&self.otherwise)
+        row(&self.models, model).unwrap_or(&self.default_model)
     }
 }
 
@@ -161,12 +161,12 @@ impl OpenAiRules {
     /// Returns the rules for `model`.
     #[must_use]
     pub fn model(&self, model: &str) -> &OpenAiModel {
-        row(&self.models, model).unwrap_or(&self.otherwise)
+        row(&self.models, model).unwrap_or(&self.default_model)
     }
 
     /// True if `model` is in the table, or its name starts with `gpt-`.
     #[must_use]
-    pub fn knows(&self, model: &str) -> bool {
+    pub fn contains_model(&self, model: &str) -> bool {
         row(&self.models, model).is_some() || model.starts_with("gpt-")
     }
 
@@ -200,10 +200,10 @@ fn anthropic(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Anthropic
         rules.runs_count_once = once;
     }
     if let Some(row) = section.section("otherwise", "`otherwise`", problems) {
-        rules.otherwise = anthropic_model(row, problems).1;
+        rules.default_model = anthropic_model(row, problems).1;
     }
     for node in section.list("models", problems).unwrap_or_default() {
-        if let Some(row) = Section::of(node, "a row of `models`", problems) {
+        if let Some(row) = Section::from_node(node, "a row of `models`", problems) {
             rules.models.push(anthropic_model(row, problems));
         }
     }
@@ -235,10 +235,10 @@ fn openai(mut section: Section<'_>, problems: &mut Vec<Problem>) -> OpenAiRules 
         rules.lifetimes.extend(lifetime(node, problems));
     }
     if let Some(row) = section.section("otherwise", "`otherwise`", problems) {
-        rules.otherwise = openai_model(row, problems).1;
+        rules.default_model = openai_model(row, problems).1;
     }
     for node in section.list("models", problems).unwrap_or_default() {
-        if let Some(row) = Section::of(node, "a row of `models`", problems) {
+        if let Some(row) = Section::from_node(node, "a row of `models`", problems) {
             rules.models.push(openai_model(row, problems));
         }
     }
@@ -275,7 +275,7 @@ fn openai_model(mut row: Section<'_>, problems: &mut Vec<Problem>) -> (Vec<Patte
 }
 
 fn lifetime(node: &Node, problems: &mut Vec<Problem>) -> Option<(String, Lifetime)> {
-    let mut row = Section::of(node, "a lifetime", problems)?;
+    let mut row = Section::from_node(node, "a lifetime", problems)?;
     let name = row.required_text("name", problems)?.to_owned();
     let mut seconds = |key| {
         row.integer(key, 1..=31_536_000, problems)
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_data_file_is_read_and_the_first_matching_row_holds() {
-        let rules = Rules::parse("cache_rules.yaml", PUBLISHED).unwrap();
+        let rules = Rules::parse("cache_rules.yaml", PUBLISHED_RULES).unwrap();
         let minimum = |model: &str| rules.anthropic.model(model).minimum;
         assert_eq!(minimum("claude-opus-5"), 512);
         assert_eq!(minimum("claude-fable-5-1"), 512);

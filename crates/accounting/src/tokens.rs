@@ -7,13 +7,13 @@
 //! JSON punctuation do not count.
 
 /// Bytes of text per token.
-pub const BYTES: usize = 4;
+pub const BYTES_PER_TOKEN: usize = 4;
 
 /// Tokens of an image, or of a document that is not text.
-pub const IMAGE: u64 = 1_000;
+pub const TOKENS_PER_IMAGE: u64 = 1_000;
 
-/// Estimates the tokens of `text`: its bytes divided by [`BYTES`], rounded up.
+/// Estimates the tokens of `text`: its bytes divided by [`BYTES_PER_TOKEN`], rounded up.
 #[must_use]
 pub fn estimate(text: &str) -> u64 {
-    text.len().div_ceil(BYTES) as u64
+    text.len().div_ceil(BYTES_PER_TOKEN) as u64
 }

@@ -15,18 +15,18 @@ use cachalot_agent::{
     HookSetup, Listener, SourceFile, Team, Toolboxes,
 };
 use cachalot_cache::Witness;
-use cachalot_core::{Clock, Seals, Spend, SystemClock, Witnesses, tree};
+use cachalot_core::{Clock, SecretSet, Spend, SystemClock, Witnesses, tree};
 use cachalot_hooks::{
     AgentView, Builtin, Builtins, Fault, HookDependencies, Injection, Input, Output as Said,
     Synthetic,
 };
-use cachalot_memory::Memory;
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::sqlite::{Options as SqliteOptions, SqliteMemory};
 use cachalot_model::{Catalog, ModelDependencies, Models, ToolDefinition};
 use cachalot_prompt::{Prompt, SessionHead, Sessions};
 use cachalot_simulator::{Script, Simulator, SimulatorOptions};
 use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_store::Store;
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 use cachalot_tools::{
     Arguments, BatchContext, CallOutcome, Origin, Preparation, PreparedCall, Tool, ToolCall,
     ToolCallResult, ToolContext, ToolOutput, Toolbox, Workspace,
@@ -177,7 +177,7 @@ struct World {
 
 impl World {
     async fn over(
-        memory: Arc<dyn Memory>,
+        memory: Arc<dyn Store>,
         model: &str,
         root: &std::path::Path,
         names: &Arc<AtomicUsize>,
@@ -205,7 +205,7 @@ impl World {
         );
         let provider = Arc::new(Provider::default());
         let naming = Arc::clone(names);
-        let seals = Arc::new(Seals::none());
+        let secret_set = Arc::new(SecretSet::empty());
         let mut builtins = Builtins::default();
         builtins.register(Arc::new(Knowing)).unwrap();
         let hooks = HookSetup {
@@ -229,13 +229,13 @@ impl World {
                 clock: Arc::clone(&clock),
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
                 memory: None,
-                seals: Arc::clone(&seals),
+                secret_set: Arc::clone(&secret_set),
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),
             },
             models,
-            sessions: Sessions::new(memory, Arc::clone(&clock), seals),
+            sessions: Sessions::new(memory, Arc::clone(&clock), secret_set),
             clock,
             context: Vec::new(),
             hooks: Some(hooks),
@@ -329,14 +329,14 @@ async fn main() {
     let url = simulator();
     let root = tempfile::tempdir().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let memories: [(&str, Arc<dyn Memory>); 2] = [
+    let memories: [(&str, Arc<dyn Store>); 2] = [
         (
             "in-process",
-            Arc::new(InProcessMemory::new(Arc::clone(&clock))),
+            Arc::new(InProcessStore::new(Arc::clone(&clock))),
         ),
         ("SQLite", {
             let path = root.path().join("memory.db");
-            Arc::new(SqliteMemory::open(&path, SqliteOptions::new(clock)).unwrap())
+            Arc::new(SqliteStore::open(&path, SqliteOptions::new(clock)).unwrap())
         }),
     ];
     let models = [

@@ -111,10 +111,10 @@ pub(crate) fn fingerprint(
 ) -> Digest {
     let mut pieces = prompt.backwards();
     let frozen = pieces.find(|piece| piece.level != Level::Message);
-    let frozen = frozen.map_or(Digest::of(&[]), |piece| piece.id.0);
+    let frozen = frozen.map_or(Digest::sha256(&[]), |piece| piece.id.0);
     let identity = Canonical::value(&model.identity()).digest();
     let permissions = format!("{permissions:?}");
-    Digest::of_parts(&[
+    Digest::sha256_of_parts(&[
         frozen.as_bytes(),
         identity.as_bytes(),
         hooks.as_bytes(),
@@ -137,9 +137,9 @@ pub(crate) fn origins(team: &Team, agent: &AgentDefinition, tools: &ToolContext)
         .map(|(name, value)| format!("\0{name}={value}"))
         .collect();
     written.extend(named.iter().map(String::as_str));
-    match tools.seals.key() {
+    match tools.secret_set.key() {
         // A value may be a secret with low entropy: use a keyed digest.
         Some(key) if !named.is_empty() => key.digest(written.as_bytes()),
-        _ => Digest::of(written.as_bytes()),
+        _ => Digest::sha256(written.as_bytes()),
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::secret::mask_credentials;
-use cachalot_core::{Digest, Millis, Seals, Spend};
+use cachalot_core::{Digest, Millis, SecretSet, Spend};
 use cachalot_hooks::Transcript;
 use cachalot_model::routing::is_routed;
 use cachalot_model::wire::Rendered;
@@ -281,9 +281,9 @@ impl Conversation {
     /// the next message begins.
     pub(crate) fn prefix(&self) -> Digest {
         let sent = self.cache_key_prompt().tip().map(|id| id.0);
-        let sent = sent.unwrap_or_else(|| Digest::of(&[]));
+        let sent = sent.unwrap_or_else(|| Digest::sha256(&[]));
         match self.summary() {
-            Some(summary) => Digest::of_parts(&[sent.as_bytes(), summary.as_bytes()]),
+            Some(summary) => Digest::sha256_of_parts(&[sent.as_bytes(), summary.as_bytes()]),
             None => sent,
         }
     }
@@ -358,9 +358,7 @@ impl Conversation {
         loop {
             match self.session.append_all(&rendered, notes.clone()).await {
                 Ok(()) => break,
-                Err(error) if error.worth_retrying && attempts < MAX_WRITE_ATTEMPTS => {
-                    attempts += 1
-                }
+                Err(error) if error.is_retryable && attempts < MAX_WRITE_ATTEMPTS => attempts += 1,
                 Err(error) => return Err(Error::session(&error)),
             }
         }
@@ -399,8 +397,8 @@ impl Conversation {
 
     /// Returns the diagnosis of the prefix of the last request, which got this reply; `None` for a first
     /// request.
-    pub(crate) fn diagnose(&mut self, reply: &Reply, seals: &Seals) -> Option<Diagnosis> {
-        self.monitor.answer(reply, &self.rules, seals)
+    pub(crate) fn diagnose(&mut self, reply: &Reply, secret_set: &SecretSet) -> Option<Diagnosis> {
+        self.monitor.answer(reply, &self.rules, secret_set)
     }
 
     /// Adds the usage and spend of an answer to the session's totals; they are stored with the next message.

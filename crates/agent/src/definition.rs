@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
-use cachalot_core::{Place, Problem};
+use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::budget::Budget;
 use cachalot_model::{ModelConfiguration, ModelSettings, Models};
 
@@ -76,7 +76,7 @@ pub struct Team {
     /// Valid keys and values that have no effect, in the order of the file.
     pub warnings: Vec<Problem>,
     /// The place of each agent's model name.
-    model_places: Vec<Place>,
+    model_places: Vec<SourceSpan>,
     /// Index of the entry agent.
     entry: usize,
 }
@@ -130,17 +130,18 @@ impl Team {
     /// All problems of the file, in its order.
     pub fn load(root: &Node, source: &SourceFile<'_>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
-        let team = Section::of(root, "an agent file", &mut problems).and_then(|mut section| {
-            // Keys for human readers; they have no effect.
-            for key in ["version", "name", "description", "metadata"] {
-                section.claim(key);
-            }
-            let settings = source.expanded(&mut section, "settings", &mut problems);
-            let team = Self::read(&mut section, source, &mut problems)
-                .map(|team| Self { settings, ..team });
-            section.finish(&mut problems);
-            team
-        });
+        let team =
+            Section::from_node(root, "an agent file", &mut problems).and_then(|mut section| {
+                // Keys for human readers; they have no effect.
+                for key in ["version", "name", "description", "metadata"] {
+                    section.claim(key);
+                }
+                let settings = source.expanded(&mut section, "settings", &mut problems);
+                let team = Self::read(&mut section, source, &mut problems)
+                    .map(|team| Self { settings, ..team });
+                section.finish(&mut problems);
+                team
+            });
         match team {
             Some(team) if problems.is_empty() => Ok(team),
             _ => {
@@ -272,7 +273,7 @@ impl Team {
     }
 }
 
-fn no_agents(place: &Place) -> Problem {
+fn no_agents(place: &SourceSpan) -> Problem {
     Problem::new("no-agents", "the file has no agents")
         .at(place)
         .help("add `agents:` with at least one: `root: {model: …, instruction: …}`")

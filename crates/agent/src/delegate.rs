@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::{Effects, Extent};
+use cachalot_core::{EffectTargets, Effects};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::{Answer, Switch};
 use cachalot_tools::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
@@ -136,8 +136,8 @@ impl Tool for TransferTask {
     /// The tool itself writes nothing: the calls of the sub-agent declare their own effects.
     fn effects(&self, _: &Arguments, _: &ToolContext) -> Effects {
         Effects {
-            reads: Extent::Unknown,
-            writes: Extent::NOTHING,
+            reads: EffectTargets::Unknown,
+            writes: EffectTargets::NOTHING,
         }
     }
 

@@ -8,32 +8,32 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cachalot_cache::{
-    Begun, Bounds, Cache, Call, Criterion, Filter, Join, Kind, Ledger, Options, Policy, Product,
-    Scope,
+    BeginResult, Cache, CacheBounds, CacheOptions, Call, CallKind, EntryFilter, LabelCriterion,
+    Ledger, Policy, RunResult, Scope, SingleFlight,
 };
-use cachalot_core::{Canonical, Digest, Seals, Spend, SystemClock};
-use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_memory::{Label, Memory, Put, Record, Reserved, space};
+use cachalot_core::{Canonical, Digest, SecretSet, Spend, SystemClock};
+use cachalot_store::sqlite::{self, SqliteStore};
+use cachalot_store::{Label, PutResult, Record, ReserveResult, Store, space};
 use rusqlite::{Connection, params};
 use tokio::runtime::{Builder, Runtime};
 
 const ENTRIES: usize = 1_000;
 const ANSWER: &[u8] = &[b'x'; 100];
 
-fn memory(path: &Path) -> Arc<dyn Memory> {
-    Arc::new(SqliteMemory::open(path, sqlite::Options::new(Arc::new(SystemClock))).unwrap())
+fn memory(path: &Path) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(path, sqlite::SqliteOptions::new(Arc::new(SystemClock))).unwrap())
 }
 
-fn cache(memory: &Arc<dyn Memory>, ledger: Option<&Path>, front_bytes: u64) -> Cache {
+fn cache(memory: &Arc<dyn Store>, ledger: Option<&Path>, front_bytes: u64) -> Cache {
     let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|text| panic!("{text}"));
-    Cache::new(Options {
-        memory: Some(Arc::clone(memory)),
-        ledger: ledger.map_or_else(Ledger::none, |path| {
+    Cache::new(CacheOptions {
+        store: Some(Arc::clone(memory)),
+        ledger: ledger.map_or_else(Ledger::disabled, |path| {
             Ledger::at(path, "bench", Arc::clone(&warn))
         }),
         clock: Arc::new(SystemClock),
-        seals: Arc::new(Seals::none()),
-        bounds: Bounds {
+        secret_set: Arc::new(SecretSet::empty()),
+        bounds: CacheBounds {
             front_bytes,
             entries: 10_000_000,
             bytes: 1 << 40,
@@ -48,7 +48,7 @@ fn input(number: usize) -> Canonical {
 
 fn call(input: &Canonical) -> Call<'_> {
     Call {
-        kind: Kind::Action,
+        kind: CallKind::Action,
         scope: &Scope::Global,
         name: "file.read",
         input,
@@ -61,16 +61,16 @@ fn current_thread() -> Runtime {
 
 async fn hit(cache: &Cache, input: &Canonical, policy: &Policy) {
     match cache.begin(&call(input), policy).await.unwrap() {
-        Begun::Served(outcome) => drop(std::hint::black_box(outcome)),
-        Begun::Run(_) => panic!("a miss"),
+        BeginResult::Served(outcome) => drop(std::hint::black_box(outcome)),
+        BeginResult::Run(_) => panic!("a miss"),
     }
 }
 
 async fn store(cache: &Cache, input: &Canonical, policy: &Policy) {
     match cache.begin(&call(input), policy).await.unwrap() {
-        Begun::Served(_) => panic!("a hit"),
-        Begun::Run(ticket) => {
-            let product = Product::kept(Bytes::from_static(ANSWER), Spend::default());
+        BeginResult::Served(_) => panic!("a hit"),
+        BeginResult::Run(ticket) => {
+            let product = RunResult::storable(Bytes::from_static(ANSWER), Spend::default());
             ticket.finish(product).await.stored.unwrap();
         }
     }
@@ -135,7 +135,7 @@ fn hits(home: &Path) {
     });
     let keys: Vec<String> = inputs
         .iter()
-        .map(|input| cachalot_cache::Key::of(&call(input)).to_string())
+        .map(|input| cachalot_cache::Key::for_call(&call(input)).to_string())
         .collect();
     for key in &keys {
         reference
@@ -196,7 +196,7 @@ fn hits(home: &Path) {
 }
 
 /// What the engine asks of the memory to store, and nothing else.
-async fn reserve_and_put(memory: &Arc<dyn Memory>, key: String) {
+async fn reserve_and_put(memory: &Arc<dyn Store>, key: String) {
     let labels = vec![Label::new("name", "file.read")];
     let hold = Duration::from_secs(4);
     let reserved = memory
@@ -204,7 +204,7 @@ async fn reserve_and_put(memory: &Arc<dyn Memory>, key: String) {
         .settle()
         .await
         .unwrap();
-    let Reserved::Held(lease) = reserved else {
+    let ReserveResult::Held(lease) = reserved else {
         panic!("reserved by another")
     };
     let record = Record {
@@ -220,7 +220,7 @@ async fn reserve_and_put(memory: &Arc<dyn Memory>, key: String) {
         .settle()
         .await
         .unwrap();
-    assert!(matches!(put, Put::Stored { .. }));
+    assert!(matches!(put, PutResult::Stored { .. }));
 }
 
 /// B4: a miss and its store, until it is durable.
@@ -231,7 +231,7 @@ fn stores(home: &Path) {
     let reference = bare(&home.join("bare-stores.db"));
     let policy = Policy::default();
     let fleet = Policy {
-        join: Join::Fleet {
+        join: SingleFlight::AllProcesses {
             wait: Duration::from_secs(5),
         },
         ..Policy::default()
@@ -247,7 +247,7 @@ fn stores(home: &Path) {
         .unwrap();
     let number = |kind: usize, round: usize, n: usize| (kind * 1_000 + round) * 10_000 + n;
     let key = |kind: usize, round: usize, n: usize| {
-        Digest::of(&number(kind, round, n).to_le_bytes()).to_hex()
+        Digest::sha256(&number(kind, round, n).to_le_bytes()).to_hex()
     };
     let beside = self::memory(&home.join("beside.db"));
     let [bare, memory, alone, crowd] = in_turns(
@@ -372,10 +372,10 @@ fn compute(threads: usize, each: usize) {
 const GROUP: usize = 100;
 
 /// Fills a memory as the engine would: groups of a hundred under a label, the first half expired.
-fn filled(path: &Path, entries: usize) -> Arc<dyn Memory> {
+fn filled(path: &Path, entries: usize) -> Arc<dyn Store> {
     let memory = memory(path);
     let record = |number: usize| Record {
-        key: Digest::of(&number.to_le_bytes()).to_hex(),
+        key: Digest::sha256(&number.to_le_bytes()).to_hex(),
         value: Bytes::from_static(ANSWER),
         labels: vec![
             Label::new("name", "file.read"),
@@ -413,12 +413,12 @@ fn erasing(home: &Path) {
     let small = cache(&filled(&home.join("small.db"), 100_000), None, 0);
     let large = cache(&filled(&home.join("large.db"), 1_000_000), None, 0);
     let runtime = current_thread();
-    let group = |entries: usize, round: usize| Filter {
-        criteria: vec![Criterion::Is(Label::new(
+    let group = |entries: usize, round: usize| EntryFilter {
+        criteria: vec![LabelCriterion::Is(Label::new(
             "tag",
             format!("group-{}", entries / GROUP - 1 - round),
         ))],
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     // The last two digits are the glob's: a hundred again, from groups that no other round touches.
     let glob = |entries: usize, round: usize| {
@@ -426,15 +426,15 @@ fn erasing(home: &Path) {
             "cache:agent:file.read:{:010}*",
             entries / GROUP - 100 - round
         );
-        Filter {
-            criteria: vec![Criterion::Glob {
+        EntryFilter {
+            criteria: vec![LabelCriterion::Glob {
                 name: "handle".into(),
                 pattern,
             }],
-            ..Filter::default()
+            ..EntryFilter::default()
         }
     };
-    let erase = |cache: &Cache, which: &Filter| {
+    let erase = |cache: &Cache, which: &EntryFilter| {
         let erased = runtime.block_on(cache.erase(which, false)).unwrap();
         assert_eq!(erased.entries.len(), GROUP);
     };

@@ -3,118 +3,124 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cachalot_memory::{Label, space};
+use cachalot_store::{Label, space};
 
 use crate::body::Body;
-use crate::engine::{Ask, Looked, Missed, Patience, Shared};
+use crate::engine::{Engine, Lookup, LookupMiss, LookupRequest, TimeBudget};
 use crate::entry::Entry;
-use crate::epoch::Moment;
-use crate::erasures::Beginning;
-use crate::flight::{Departure, Entered, Flight, Lookup, Manners, Presence, Seen};
-use crate::front::Fronted;
-use crate::outcome::{How, Outcome, Revision, Settling};
-use crate::policy::{Join, Mode, Policy};
-use crate::reserve::{self, Grant, Late, Secured};
-use crate::store::{KIND_LABEL, NAME_LABEL};
-use crate::ticket::{Errand, Stage, Ticket};
-use crate::{Begun, Call, FrozenMiss, Key, Reason};
+use crate::epoch::LocalEpochs;
+use crate::flight::{
+    EndedFlights, Flight, FlightEntry, FlightStart, JoinMode, LookupGuard, ReaderGuard,
+};
+use crate::front::FrontEntry;
+use crate::outcome::{CacheStatus, Outcome, OutcomeState, Revision};
+use crate::policy::{CacheMode, Policy, SingleFlight};
+use crate::reserve::{self, LateLookup, Reservation, ReservationOutcome};
+use crate::run_start::RunStart;
+use crate::store_answer::{KIND_LABEL, NAME_LABEL};
+use crate::ticket::{OwnedCall, Ticket, TicketStage};
+use crate::{BeginResult, Call, FrozenMiss, Key, Reason};
 
 /// The state of one `begin` call.
 pub(crate) struct Request<'a> {
-    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) engine: &'a Arc<Engine>,
     pub(crate) key: Key,
     pub(crate) call: &'a Call<'a>,
     pub(crate) policy: &'a Policy,
-    pub(crate) patience: Patience,
+    pub(crate) budget: TimeBudget,
     /// The answer of a lookup that timed out.
-    pub(crate) late: Late,
+    pub(crate) late: LateLookup,
 }
 
-impl Shared {
+impl Engine {
     pub(crate) async fn begin(
         self: &Arc<Self>,
         call: &Call<'_>,
         policy: &Policy,
-    ) -> Result<Begun, FrozenMiss> {
-        let key = Key::of(call);
+    ) -> Result<BeginResult, FrozenMiss> {
+        let key = Key::for_call(call);
         let request = Request {
-            shared: self,
+            engine: self,
             key,
             call,
             policy,
-            patience: Patience::of(policy),
-            late: Late::default(),
+            budget: TimeBudget::for_policy(policy),
+            late: LateLookup::default(),
         };
         match policy.mode {
-            Mode::Off => Ok(Begun::Run(
-                request.alone(How::Bypass(Reason::Off), Reason::Off),
+            CacheMode::Off => Ok(BeginResult::Run(
+                request.uncached_ticket(CacheStatus::Bypass(Reason::Off), Reason::Off),
             )),
-            Mode::Frozen => request.frozen().await.map(Begun::Served),
-            Mode::Refresh => Ok(request.refresh().await),
-            Mode::On | Mode::ReadOnly => Ok(request.serve_or_lead().await),
+            CacheMode::Frozen => request.frozen().await.map(BeginResult::Served),
+            CacheMode::Refresh => Ok(request.refresh().await),
+            CacheMode::On | CacheMode::ReadOnly => Ok(request.serve_or_lead().await),
         }
     }
 
     /// Records a hit and returns its outcome.
-    fn hit(
+    fn serve_hit(
         self: &Arc<Self>,
         key: Key,
-        fronted: &Arc<Fronted>,
-        how: How,
+        front_entry: &Arc<FrontEntry>,
+        status: CacheStatus,
         policy: &Policy,
     ) -> Outcome {
-        // Only `Mode::On` may write to the store here.
-        if policy.mode == Mode::On {
-            self.write_back(fronted);
+        // Only `CacheMode::On` may write to the store here.
+        if policy.mode == CacheMode::On {
+            self.write_back(front_entry);
         }
-        self.note_use(&fronted.entry, self.now());
-        self.ledger.hit(fronted, self.clock.now(), &how, policy);
-        served(key, &fronted.entry, how)
+        self.record_use(&front_entry.entry, self.now());
+        self.ledger
+            .record_hit(front_entry, self.clock.now(), &status, policy);
+        hit_outcome(key, &front_entry.entry, status)
     }
 }
 
-fn served(key: Key, entry: &Entry, how: How) -> Outcome {
+fn hit_outcome(key: Key, entry: &Entry, status: CacheStatus) -> Outcome {
     Outcome {
         key,
-        how,
-        body: Body::whole_of(Arc::clone(&entry.body)),
+        status,
+        body: Body::from_complete(Arc::clone(&entry.body)),
         entry: Some(entry.provenance()),
-        settling: Settling::Stored {
+        state: OutcomeState::Stored {
             revision: Revision(entry.revision),
             expires: entry.head.expires,
             saved: entry.head.spent,
-            watched: Arc::clone(&entry.watched),
+            observations: Arc::clone(&entry.observations),
         },
     }
 }
 
 impl Request<'_> {
     /// Creates a ticket that no caller can join and whose answer is not stored.
-    fn alone(&self, how: How, why_not_stored: Reason) -> Ticket {
-        let departure = self.departure(false, self.labels(), Moment::default(), None);
-        let entered =
-            self.shared
-                .flights
-                .enter(self.key, Manners::KeepsOut, None, |_| false, || departure);
-        let Entered::Leads { flight, .. } = entered else {
+    fn uncached_ticket(&self, status: CacheStatus, why_not_stored: Reason) -> Ticket {
+        let flight_start = self.flight_start(false, self.labels(), LocalEpochs::default(), None);
+        let entered = self.engine.flights.enter(
+            self.key,
+            JoinMode::Detached,
+            None,
+            |_| false,
+            || flight_start,
+        );
+        let FlightEntry::Lead { flight, .. } = entered else {
             unreachable!("who keeps out joins nobody")
         };
-        self.hand_out(self.ticket(flight, how, Err(why_not_stored)))
+        self.start_ticket(self.ticket(flight, status, Err(why_not_stored)))
     }
 
     /// Marks the ticket as running and starts its clock.
-    fn hand_out(&self, mut ticket: Ticket) -> Ticket {
-        ticket.patience = self.patience.clone();
-        ticket.beginning = self.beginning(ticket.beginning.erased);
-        ticket.stage = Stage::Running;
+    fn start_ticket(&self, mut ticket: Ticket) -> Ticket {
+        ticket.budget = self.budget.clone();
+        ticket.run_start = self.run_start(ticket.run_start.erased);
+        ticket.stage = TicketStage::Running;
         ticket
     }
 
-    fn beginning(&self, erased: Option<u64>) -> Beginning {
-        Beginning {
+    fn run_start(&self, erased: Option<u64>) -> RunStart {
+        RunStart {
             erased,
             instant: Instant::now(),
-            clock: self.shared.clock.now(),
+            clock: self.engine.clock.now(),
         }
     }
 
@@ -130,11 +136,11 @@ impl Request<'_> {
     }
 
     /// Fails with the reason if an answer with these labels must not be stored.
-    fn unstorable(&self, labels: &[Label]) -> Result<(), Reason> {
-        if self.shared.secrets_in(labels) {
+    fn check_labels(&self, labels: &[Label]) -> Result<(), Reason> {
+        if self.engine.has_secret_label(labels) {
             return Err(Reason::HoldsSecret);
         }
-        let longest = self.shared.memory()?.about().longest_name;
+        let longest = self.engine.store()?.about().longest_name;
         let too_long = |text: &str| text.len() as u64 > longest;
         let label = labels
             .iter()
@@ -150,158 +156,178 @@ impl Request<'_> {
 
     /// Acquires the right to look the call up and reserve it in one step. `None` if the call is not to be
     /// reserved, or another caller of this process holds the right or leads a flight of the key.
-    fn lookup(&self, labels: &[Label]) -> Option<Lookup<'_>> {
-        let memory = self.shared.memory().ok()?;
-        let reserves = memory.about().reservations
-            && matches!(self.policy.mode, Mode::On | Mode::Refresh)
-            && self.unstorable(labels).is_ok();
+    fn lookup_guard(&self, labels: &[Label]) -> Option<LookupGuard<'_>> {
+        let store = self.engine.store().ok()?;
+        let reserves = store.about().reservations
+            && matches!(self.policy.mode, CacheMode::On | CacheMode::Refresh)
+            && self.check_labels(labels).is_ok();
         reserves
-            .then(|| self.shared.flights.lookup(self.key))
+            .then(|| self.engine.flights.lookup_guard(self.key))
             .flatten()
     }
 
-    fn departure(
+    fn flight_start(
         &self,
         joinable: bool,
         labels: Vec<Label>,
-        moment: Moment,
+        local_epochs: LocalEpochs,
         epochs: Option<Vec<u64>>,
-    ) -> Departure {
-        Departure {
+    ) -> FlightStart {
+        FlightStart {
             joinable,
             labels,
             domains: self.policy.domains.clone(),
-            moment,
+            local_epochs,
             epochs,
         }
     }
 
-    fn ticket(&self, flight: Arc<Flight>, how: How, storable: Result<(), Reason>) -> Ticket {
+    fn ticket(
+        &self,
+        flight: Arc<Flight>,
+        status: CacheStatus,
+        storable: Result<(), Reason>,
+    ) -> Ticket {
         Ticket {
-            shared: Arc::clone(self.shared),
+            engine: Arc::clone(self.engine),
             flight,
-            errand: Errand {
+            call: OwnedCall {
                 kind: self.call.kind,
                 scope: self.call.scope.clone(),
                 name: self.call.name.to_owned(),
                 input: self.call.input.clone(),
             },
             policy: self.policy.clone(),
-            patience: self.patience.clone(),
-            how,
+            budget: self.budget.clone(),
+            status,
             storable,
             unreserved: None,
-            beginning: self.beginning(None),
-            accounts: Box::default(),
+            run_start: self.run_start(None),
+            costs: Box::default(),
             renewal: None,
-            stage: Stage::Waiting,
+            stage: TicketStage::Waiting,
         }
     }
 
-    async fn look(&self) -> Looked {
-        self.shared
-            .look(&self.key, self.call, self.policy, &self.patience)
+    async fn find_entry(&self) -> Lookup {
+        self.engine
+            .find_entry(&self.key, self.call, self.policy, &self.budget)
             .await
     }
 
     /// Looks the call up in the store.
-    pub(crate) async fn look_up(&self, ask: Ask<'_>) -> Looked {
-        let moment = self.shared.epochs.moment(&self.policy.domains);
-        self.shared
-            .look_up(
+    pub(crate) async fn find_in_store(&self, ask: LookupRequest<'_>) -> Lookup {
+        let local_epochs = self.engine.epochs.local_epochs(&self.policy.domains);
+        self.engine
+            .find_in_store(
                 ask,
                 &self.key,
                 self.call,
                 self.policy,
-                &self.patience,
-                moment,
+                &self.budget,
+                local_epochs,
             )
             .await
     }
 
-    async fn serve_or_lead(&self) -> Begun {
+    async fn serve_or_lead(&self) -> BeginResult {
         let mut labels = Vec::new();
         loop {
-            let seen = self.shared.flights.seen(&self.key);
-            let moment = self.shared.epochs.moment(&self.policy.domains);
-            let fronted = self.shared.fronted(&self.key, self.policy, &moment).await;
-            if let Some(fronted) = fronted {
-                return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit, self.policy));
+            let ended_flights = self.engine.flights.ended_flights(&self.key);
+            let local_epochs = self.engine.epochs.local_epochs(&self.policy.domains);
+            let front_entry = self
+                .engine
+                .front_entry(&self.key, self.policy, &local_epochs)
+                .await;
+            if let Some(front_entry) = front_entry {
+                return BeginResult::Served(self.engine.serve_hit(
+                    self.key,
+                    &front_entry,
+                    CacheStatus::Hit,
+                    self.policy,
+                ));
             }
             if labels.is_empty() {
                 labels = self.labels();
             }
-            let lookup = self.lookup(&labels);
-            let ask = match lookup {
-                Some(_) => Ask::Enter(self.wanted(&labels, None)),
-                None => Ask::Read,
+            let lookup_guard = self.lookup_guard(&labels);
+            let ask = match lookup_guard {
+                Some(_) => LookupRequest::Enter(self.reservation_request(&labels, None)),
+                None => LookupRequest::Read,
             };
-            let missed = match self.look_up(ask).await {
-                Looked::Hit(fronted) => {
-                    return Begun::Served(self.shared.hit(
+            let missed = match self.find_in_store(ask).await {
+                Lookup::Hit(front_entry) => {
+                    return BeginResult::Served(self.engine.serve_hit(
                         self.key,
-                        &fronted,
-                        How::Hit,
+                        &front_entry,
+                        CacheStatus::Hit,
                         self.policy,
                     ));
                 }
-                Looked::Miss(missed) => missed,
+                Lookup::Miss(missed) => missed,
             };
-            let entered = self.enter_flights(seen, lookup, &missed, &labels).await;
+            let entered = self
+                .enter_flights(ended_flights, lookup_guard, &missed, &labels)
+                .await;
             match entered {
-                Entered::LooksAgain | Entered::Waits => {}
-                Entered::Joined(presence) => {
-                    drop(missed.grant);
-                    if let Some(outcome) = self.follow(presence).await {
-                        return Begun::Served(outcome);
+                FlightEntry::Retry | FlightEntry::Wait => {}
+                FlightEntry::Joined(reader) => {
+                    drop(missed.reservation);
+                    if let Some(outcome) = self.follow(reader).await {
+                        return BeginResult::Served(outcome);
                     }
                 }
-                Entered::Leads { flight, superseded } => {
-                    let unclear = self.unclear(&missed);
+                FlightEntry::Lead { flight, superseded } => {
+                    let has_unknown_epochs = self.has_unknown_epochs(&missed);
                     let reason = missed.reason.clone();
-                    let storable = if unclear { Err(reason.clone()) } else { Ok(()) };
+                    let storable = if has_unknown_epochs {
+                        Err(reason.clone())
+                    } else {
+                        Ok(())
+                    };
                     // The ticket is created before the next await: a flight without a ticket would never end.
-                    let ticket = self.ticket(flight, How::Miss(reason), storable);
-                    return self.secure_and_run(ticket, superseded, missed).await;
+                    let ticket = self.ticket(flight, CacheStatus::Miss(reason), storable);
+                    return self.reserve_and_run(ticket, superseded, missed).await;
                 }
             }
         }
     }
 
     /// True if the epochs under which the call would run are unknown.
-    fn unclear(&self, missed: &Missed) -> bool {
-        missed.moment.being_written.is_some() || missed.epochs.is_none()
+    fn has_unknown_epochs(&self, missed: &LookupMiss) -> bool {
+        missed.local_epochs.being_written.is_some() || missed.epochs.is_none()
     }
 
     /// Joins a flight of this process or registers a new one; waits while another caller holds the lookup.
     async fn enter_flights(
         &self,
-        seen: Seen,
-        lookup: Option<Lookup<'_>>,
-        missed: &Missed,
+        ended_flights: EndedFlights,
+        lookup_guard: Option<LookupGuard<'_>>,
+        missed: &LookupMiss,
         labels: &[Label],
-    ) -> Entered {
-        let (moment, epochs) = (&missed.moment, &missed.epochs);
-        let flight_is_current =
-            |flight: &Flight| flight.began_under(&self.policy.domains, moment, epochs.as_deref());
-        let joins = self.policy.join != Join::Alone && !self.unclear(missed);
-        let manners = match missed.grant {
-            _ if self.unclear(missed) => Manners::KeepsOut,
+    ) -> FlightEntry {
+        let (local_epochs, epochs) = (&missed.local_epochs, &missed.epochs);
+        let flight_is_current = |flight: &Flight| {
+            flight.began_under(&self.policy.domains, local_epochs, epochs.as_deref())
+        };
+        let joins = self.policy.join != SingleFlight::Off && !self.has_unknown_epochs(missed);
+        let join_mode = match missed.reservation {
+            _ if self.has_unknown_epochs(missed) => JoinMode::Detached,
             // The key is reserved: an answer that this process stored before would have been found.
-            Some(Grant::Held(_)) => Manners::Leads,
-            _ if joins => Manners::Joins(seen),
-            _ => Manners::Leads,
+            Some(Reservation::Held(_)) => JoinMode::Lead,
+            _ if joins => JoinMode::Join(ended_flights),
+            _ => JoinMode::Lead,
         };
         loop {
-            let entered = self.shared.flights.enter(
+            let entered = self.engine.flights.enter(
                 self.key,
-                manners,
-                lookup.as_ref(),
+                join_mode,
+                lookup_guard.as_ref(),
                 flight_is_current,
-                || self.departure(joins, labels.to_vec(), moment.clone(), epochs.clone()),
+                || self.flight_start(joins, labels.to_vec(), local_epochs.clone(), epochs.clone()),
             );
             match entered {
-                Entered::Waits => self.shared.flights.looked_up(&self.key).await,
+                FlightEntry::Wait => self.engine.flights.lookup_released(&self.key).await,
                 entered => return entered,
             }
         }
@@ -309,57 +335,58 @@ impl Request<'_> {
 
     /// Runs the call without serving an entry. If the key is reserved in a shared store, waits for the
     /// reservation, so that the answer can be stored.
-    async fn refresh(&self) -> Begun {
+    async fn refresh(&self) -> BeginResult {
         let labels = self.labels();
-        let lookup = self.lookup(&labels);
-        let ask = match lookup {
-            Some(_) => Ask::Enter(self.wanted(&labels, None)),
-            None => Ask::Read,
+        let lookup_guard = self.lookup_guard(&labels);
+        let ask = match lookup_guard {
+            Some(_) => LookupRequest::Enter(self.reservation_request(&labels, None)),
+            None => LookupRequest::Read,
         };
-        let Looked::Miss(missed) = self.look_up(ask).await else {
+        let Lookup::Miss(missed) = self.find_in_store(ask).await else {
             unreachable!("a refresh serves nothing")
         };
-        let storable = match &missed.moment.being_written {
+        let storable = match &missed.local_epochs.being_written {
             Some(domain) => Err(Reason::Written(domain.to_string())),
             None => Ok(()),
         };
-        let manners = if storable.is_ok() {
-            Manners::Supersedes
+        let join_mode = if storable.is_ok() {
+            JoinMode::Supersede
         } else {
-            Manners::KeepsOut
+            JoinMode::Detached
         };
-        let joinable = self.policy.join != Join::Alone;
+        let joinable = self.policy.join != SingleFlight::Off;
         let (flight, superseded) = loop {
-            let entered = self.shared.flights.enter(
+            let entered = self.engine.flights.enter(
                 self.key,
-                manners,
-                lookup.as_ref(),
+                join_mode,
+                lookup_guard.as_ref(),
                 |_| false,
                 || {
-                    let (moment, epochs) = (missed.moment.clone(), missed.epochs.clone());
-                    self.departure(joinable, labels.clone(), moment, epochs)
+                    let (local_epochs, epochs) =
+                        (missed.local_epochs.clone(), missed.epochs.clone());
+                    self.flight_start(joinable, labels.clone(), local_epochs, epochs)
                 },
             );
             match entered {
-                Entered::Leads { flight, superseded } => break (flight, superseded),
-                Entered::Waits => self.shared.flights.looked_up(&self.key).await,
-                Entered::Joined(_) | Entered::LooksAgain => {
+                FlightEntry::Lead { flight, superseded } => break (flight, superseded),
+                FlightEntry::Wait => self.engine.flights.lookup_released(&self.key).await,
+                FlightEntry::Joined(_) | FlightEntry::Retry => {
                     unreachable!("who supersedes or keeps out joins nobody")
                 }
             }
         };
-        drop(lookup);
-        let ticket = self.ticket(flight, How::Miss(Reason::Refresh), storable);
-        self.secure_and_run(ticket, superseded, missed).await
+        drop(lookup_guard);
+        let ticket = self.ticket(flight, CacheStatus::Miss(Reason::Refresh), storable);
+        self.reserve_and_run(ticket, superseded, missed).await
     }
 
     /// Reads the answer of another caller's run; `None` if its ticket was dropped without an answer.
-    async fn follow(&self, presence: Presence) -> Option<Outcome> {
-        let flight = Arc::clone(presence.flight());
+    async fn follow(&self, reader: ReaderGuard) -> Option<Outcome> {
+        let flight = Arc::clone(reader.flight());
         // Changes of files are not announced: the flight is joined only if everything that it has read so far
         // is unchanged. Files that it has not read yet, it will read in their current state.
-        flight.witness.looked().await;
-        if flight.witness.taken().holds().await.is_err() {
+        flight.witness.observations_recorded().await;
+        if flight.witness.snapshot().holds().await.is_err() {
             flight.close();
             return None;
         }
@@ -367,100 +394,121 @@ impl Request<'_> {
             return None;
         }
         let row = self
-            .shared
+            .engine
             .ledger
-            .follower(self.shared, self.call, self.key, self.policy);
+            .follower(self.engine, self.call, self.key, self.policy);
         if let Some(row) = flight.followers.add(row) {
-            self.shared.ledger.send(row);
+            self.engine.ledger.send(row);
         }
         Some(Outcome {
             key: self.key,
-            how: How::Coalesced,
-            settling: Settling::Running {
+            status: CacheStatus::Coalesced,
+            state: OutcomeState::Running {
                 ended: flight.ended.subscribe(),
                 follower: true,
                 witness: flight.witness.clone(),
             },
-            body: Body::growing(presence),
+            body: Body::from_flight(reader),
             entry: None,
         })
     }
 
     /// Revokes flights whose answers must not be stored any more, and releases their reservations for the
     /// new run.
-    async fn void(&self, superseded: Vec<Arc<Flight>>) {
+    async fn revoke_superseded(&self, superseded: Vec<Arc<Flight>>) {
         for flight in superseded {
             flight.revoke();
             if let Some(lease) = flight.take_lease() {
-                self.shared.release(lease, self.policy.patience).await;
+                self.engine.release(lease, self.policy.lookup_timeout).await;
             }
         }
     }
 
     /// Reserves the key where possible, unless the lookup has done so, then hands out the ticket or serves
     /// the answer of another process.
-    async fn secure_and_run(
+    async fn reserve_and_run(
         &self,
         mut ticket: Ticket,
         superseded: Vec<Arc<Flight>>,
-        missed: Missed,
-    ) -> Begun {
-        let Missed {
+        missed: LookupMiss,
+    ) -> BeginResult {
+        let LookupMiss {
             erased,
-            mut grant,
+            mut reservation,
             revision,
             reason,
             ..
         } = missed;
-        ticket.beginning.erased = erased;
+        ticket.run_start.erased = erased;
         if !superseded.is_empty() {
             // The superseded flights may have held the key.
-            self.void(superseded).await;
-            grant = grant.filter(|grant| matches!(grant, Grant::Held(_)));
+            self.revoke_superseded(superseded).await;
+            reservation =
+                reservation.filter(|reservation| matches!(reservation, Reservation::Held(_)));
         }
         if ticket.storable.is_ok() {
-            ticket.storable = self.unstorable(&ticket.flight.labels);
+            ticket.storable = self.check_labels(&ticket.flight.labels);
         }
-        if ticket.storable.is_err() || self.policy.mode == Mode::ReadOnly {
-            return Begun::Run(self.hand_out(ticket));
+        if ticket.storable.is_err() || self.policy.mode == CacheMode::ReadOnly {
+            return BeginResult::Run(self.start_ticket(ticket));
         }
-        let memory = match self.shared.memory() {
-            Ok(memory) if memory.about().reservations => Arc::clone(memory),
-            _ => return Begun::Run(self.hand_out(ticket)),
+        let store = match self.engine.store() {
+            Ok(store) if store.about().reservations => Arc::clone(store),
+            _ => return BeginResult::Run(self.start_ticket(ticket)),
         };
         let secured = match erased {
             // The store does not answer. The reservation is requested again when there is an answer to store.
-            None => Secured::Unsecured(reason),
-            Some(_) => self.secure(&ticket, grant, revision).await,
+            None => ReservationOutcome::Unreserved(reason),
+            Some(_) => self.reserve(&ticket, reservation, revision).await,
         };
         match secured {
-            Secured::Held => {
-                ticket.renewal = Some(reserve::renew(self.shared, &memory, &ticket.flight));
-                Begun::Run(self.hand_out(ticket))
+            ReservationOutcome::Held => {
+                ticket.renewal = Some(reserve::spawn_renewal(self.engine, &store, &ticket.flight));
+                BeginResult::Run(self.start_ticket(ticket))
             }
-            Secured::Unsecured(Reason::MemoryFault(_)) => {
+            ReservationOutcome::Unreserved(Reason::StoreFault(_)) => {
                 ticket.unreserved = Some(self.late.take());
-                Begun::Run(self.hand_out(ticket))
+                BeginResult::Run(self.start_ticket(ticket))
             }
-            Secured::Unsecured(reason) => {
+            ReservationOutcome::Unreserved(reason) => {
                 ticket.storable = Err(reason);
-                Begun::Run(self.hand_out(ticket))
+                BeginResult::Run(self.start_ticket(ticket))
             }
-            Secured::Answered { fronted, waited } => {
-                ticket.answer_with(&fronted.entry).await;
-                let how = if waited { How::Coalesced } else { How::Hit };
-                Begun::Served(self.shared.hit(self.key, &fronted, how, self.policy))
+            ReservationOutcome::Answered {
+                front_entry,
+                waited,
+            } => {
+                ticket.finish_with_entry(&front_entry.entry).await;
+                let status = if waited {
+                    CacheStatus::Coalesced
+                } else {
+                    CacheStatus::Hit
+                };
+                BeginResult::Served(self.engine.serve_hit(
+                    self.key,
+                    &front_entry,
+                    status,
+                    self.policy,
+                ))
             }
         }
     }
 
     async fn frozen(&self) -> Result<Outcome, FrozenMiss> {
         match self.frozen_entry().await {
-            Ok(fronted) => Ok(self.shared.hit(self.key, &fronted, How::Hit, self.policy)),
+            Ok(front_entry) => {
+                Ok(self
+                    .engine
+                    .serve_hit(self.key, &front_entry, CacheStatus::Hit, self.policy))
+            }
             Err(reason) => {
-                self.shared
-                    .ledger
-                    .refused(self.shared, self.call, self.key, self.policy, &reason);
+                self.engine.ledger.record_refused(
+                    self.engine,
+                    self.call,
+                    self.key,
+                    self.policy,
+                    &reason,
+                );
                 Err(FrozenMiss {
                     name: self.call.name.to_owned(),
                     key: self.key,
@@ -472,27 +520,27 @@ impl Request<'_> {
 
     /// Returns the answer of a frozen run: an entry of any age and epochs whose files still have the same
     /// content.
-    async fn frozen_entry(&self) -> Result<Arc<Fronted>, Reason> {
-        let memory = self.shared.memory()?;
+    async fn frozen_entry(&self) -> Result<Arc<FrontEntry>, Reason> {
+        let store = self.engine.store()?;
         let key = self.key.to_string();
-        let found = memory.get(space::CACHE, &key, &[]);
-        let found = self.shared.ask(found, &self.patience).await?;
+        let found = store.get(space::CACHE, &key, &[]);
+        let found = self.engine.await_store(found, &self.budget).await?;
         let entry = Entry::decode_for(found.record.ok_or(Reason::Absent)?, &self.key, self.call)?;
         entry
-            .watched
+            .observations
             .check_frozen()
             .await
             .map_err(Reason::Changed)?;
-        Ok(Arc::new(Fronted {
+        Ok(Arc::new(FrontEntry {
             entry,
-            tally: self.shared.ledger.tally(self.call.kind, self.call.name),
+            tally: self.engine.ledger.tally(self.call.kind, self.call.name),
             stamp: 0,
             domains: Vec::new(),
         }))
     }
 }
 
-impl Shared {
+impl Engine {
     /// Implements [`crate::Cache::bypass`].
     pub(crate) fn bypass(
         self: &Arc<Self>,
@@ -500,16 +548,16 @@ impl Shared {
         policy: &Policy,
         reason: Reason,
     ) -> Ticket {
-        let key = Key::of(call);
+        let key = Key::for_call(call);
         let request = Request {
-            shared: self,
+            engine: self,
             key,
             call,
             policy,
-            patience: Patience::of(policy),
-            late: Late::default(),
+            budget: TimeBudget::for_policy(policy),
+            late: LateLookup::default(),
         };
-        request.alone(How::Bypass(reason.clone()), reason)
+        request.uncached_ticket(CacheStatus::Bypass(reason.clone()), reason)
     }
 
     /// Implements [`crate::Cache::probe`].
@@ -518,25 +566,27 @@ impl Shared {
         call: &Call<'_>,
         policy: &Policy,
     ) -> Result<Outcome, Reason> {
-        let key = Key::of(call);
+        let key = Key::for_call(call);
         let request = Request {
-            shared: self,
+            engine: self,
             key,
             call,
             policy,
-            patience: Patience::of(policy),
-            late: Late::default(),
+            budget: TimeBudget::for_policy(policy),
+            late: LateLookup::default(),
         };
         match policy.mode {
-            Mode::Off => Err(Reason::Off),
-            Mode::Refresh => Err(Reason::Refresh),
-            Mode::Frozen => request
+            CacheMode::Off => Err(Reason::Off),
+            CacheMode::Refresh => Err(Reason::Refresh),
+            CacheMode::Frozen => request
                 .frozen_entry()
                 .await
-                .map(|fronted| served(key, &fronted.entry, How::Hit)),
-            Mode::On | Mode::ReadOnly => match request.look().await {
-                Looked::Hit(fronted) => Ok(served(key, &fronted.entry, How::Hit)),
-                Looked::Miss(missed) => Err(missed.reason),
+                .map(|front_entry| hit_outcome(key, &front_entry.entry, CacheStatus::Hit)),
+            CacheMode::On | CacheMode::ReadOnly => match request.find_entry().await {
+                Lookup::Hit(front_entry) => {
+                    Ok(hit_outcome(key, &front_entry.entry, CacheStatus::Hit))
+                }
+                Lookup::Miss(missed) => Err(missed.reason),
             },
         }
     }

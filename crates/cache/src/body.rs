@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
 
 use crate::decoded::Decoded;
-use crate::flight::Presence;
+use crate::flight::ReaderGuard;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::{DecodeError, Failure};
 
@@ -17,37 +17,40 @@ pub struct Body(Inner);
 
 #[derive(Clone)]
 enum Inner {
-    Whole(Arc<Whole>),
+    Complete(Arc<CompleteBody>),
     /// The guard counts as a reader of the flight.
-    Growing(Presence),
+    Streaming(ReaderGuard),
 }
 
 /// A complete answer.
-pub(crate) struct Whole {
+pub(crate) struct CompleteBody {
     pub(crate) bytes: Bytes,
     decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// Held while a reader decodes, so that other readers wait for the result instead of decoding, too.
     decoding: Mutex<()>,
     /// Reserves space for a decoded form if the answer is kept in the front.
-    room: OnceLock<Room>,
+    reserve_space: OnceLock<ReserveSpace>,
 }
 
 /// Reserves space for a number of additional bytes; returns false if they do not fit.
-type Room = Box<dyn Fn(u64) -> bool + Send + Sync>;
+type ReserveSpace = Box<dyn Fn(u64) -> bool + Send + Sync>;
 
-impl Whole {
+impl CompleteBody {
     pub(crate) fn new(bytes: Bytes) -> Arc<Self> {
         Arc::new(Self {
             bytes,
             decoded: OnceLock::new(),
             decoding: Mutex::new(()),
-            room: OnceLock::new(),
+            reserve_space: OnceLock::new(),
         })
     }
 
-    /// Keeps a decoded form only if `room` returns true for its weight. Set once per answer.
-    pub(crate) fn bounded_by(&self, room: impl Fn(u64) -> bool + Send + Sync + 'static) {
-        let _ = self.room.set(Box::new(room));
+    /// Keeps a decoded form only if `reserve_space` returns true for its weight. Set once per answer.
+    pub(crate) fn limit_decoded(
+        &self,
+        reserve_space: impl Fn(u64) -> bool + Send + Sync + 'static,
+    ) {
+        let _ = self.reserve_space.set(Box::new(reserve_space));
     }
 
     fn decoded<T: Decoded>(&self) -> Option<Arc<T>> {
@@ -57,7 +60,12 @@ impl Whole {
     /// Keeps a decoded form for later readers, if there is none and it fits.
     fn keep<T: Decoded>(&self, decoded: &Arc<T>) {
         let vacant = self.decoded.get().is_none();
-        if vacant && self.room.get().is_none_or(|room| room(decoded.weight())) {
+        if vacant
+            && self
+                .reserve_space
+                .get()
+                .is_none_or(|reserve_space| reserve_space(decoded.weight()))
+        {
             let decoded: Arc<T> = Arc::clone(decoded);
             let _ = self.decoded.set(decoded);
         }
@@ -66,27 +74,27 @@ impl Whole {
 
 /// An answer that is being produced.
 #[derive(Default)]
-pub(crate) struct Growing {
+pub(crate) struct StreamingBody {
     state: Mutex<State>,
-    grown: Notify,
+    changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
     chunks: Vec<Bytes>,
     bytes: u64,
-    end: Option<End>,
+    end: Option<StreamEnd>,
 }
 
 #[derive(Clone)]
-pub(crate) enum End {
-    Whole(Arc<Whole>),
+pub(crate) enum StreamEnd {
+    Complete(Arc<CompleteBody>),
     Failed(Failure),
     /// Dropped before the first chunk: a waiting caller may lead.
     Vacant,
 }
 
-impl Growing {
+impl StreamingBody {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -98,7 +106,7 @@ impl Growing {
         state.chunks.push(chunk);
         let bytes = state.bytes;
         drop(state);
-        self.grown.notify_waiters();
+        self.changed.notify_waiters();
         bytes
     }
 
@@ -121,13 +129,13 @@ impl Growing {
     }
 
     /// Ends the answer. Only the first call has an effect.
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: StreamEnd) {
         let mut state = self.state();
         if state.end.is_none() {
             state.end = Some(end);
         }
         drop(state);
-        self.grown.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -135,39 +143,39 @@ impl Growing {
     }
 
     /// Waits until `ready` returns a value for the state.
-    async fn until<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
         loop {
-            let grown = self.grown.notified();
-            tokio::pin!(grown);
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
             // Registered before the state is read, so that no notification is missed in between.
-            grown.as_mut().enable();
+            changed.as_mut().enable();
             if let Some(answer) = ready(&self.state()) {
                 return answer;
             }
-            grown.await;
+            changed.await;
         }
     }
 
     /// Waits until there is something to read or the run has ended; false if it ended without an answer.
     pub(crate) async fn readable(&self) -> bool {
-        self.until(|state| match (&state.end, state.chunks.is_empty()) {
-            (Some(End::Vacant), true) => Some(false),
+        self.wait_for(|state| match (&state.end, state.chunks.is_empty()) {
+            (Some(StreamEnd::Vacant), true) => Some(false),
             (Some(_), _) | (None, false) => Some(true),
             (None, true) => None,
         })
         .await
     }
 
-    async fn whole(&self) -> Result<Arc<Whole>, Failure> {
-        self.until(|state| state.end.clone().map(End::into_whole))
+    async fn whole(&self) -> Result<Arc<CompleteBody>, Failure> {
+        self.wait_for(|state| state.end.clone().map(StreamEnd::into_complete))
             .await
     }
 }
 
-impl End {
-    fn into_whole(self) -> Result<Arc<Whole>, Failure> {
+impl StreamEnd {
+    fn into_complete(self) -> Result<Arc<CompleteBody>, Failure> {
         match self {
-            Self::Whole(whole) => Ok(whole),
+            Self::Complete(whole) => Ok(whole),
             Self::Failed(failure) => Err(failure),
             Self::Vacant => Err(Failure::dropped()),
         }
@@ -175,18 +183,18 @@ impl End {
 }
 
 impl Body {
-    pub(crate) fn whole_of(whole: Arc<Whole>) -> Self {
-        Self(Inner::Whole(whole))
+    pub(crate) fn from_complete(whole: Arc<CompleteBody>) -> Self {
+        Self(Inner::Complete(whole))
     }
 
-    pub(crate) fn growing(presence: Presence) -> Self {
-        Self(Inner::Growing(presence))
+    pub(crate) fn from_flight(reader: ReaderGuard) -> Self {
+        Self(Inner::Streaming(reader))
     }
 
     /// Creates a reader that starts at the first byte, however late it joins.
     #[must_use]
-    pub fn reader(&self) -> Reader {
-        Reader {
+    pub fn reader(&self) -> BodyReader {
+        BodyReader {
             body: self.clone(),
             next: 0,
             ended: false,
@@ -201,15 +209,15 @@ impl Body {
         Ok(self.complete().await?.bytes.clone())
     }
 
-    async fn complete(&self) -> Result<Arc<Whole>, Failure> {
+    async fn complete(&self) -> Result<Arc<CompleteBody>, Failure> {
         match &self.0 {
-            Inner::Whole(whole) => Ok(Arc::clone(whole)),
-            Inner::Growing(presence) => presence.flight().body.whole().await,
+            Inner::Complete(whole) => Ok(Arc::clone(whole)),
+            Inner::Streaming(reader) => reader.flight().body.whole().await,
         }
     }
 
     /// Returns the complete answer, decoded once per entry and shared by all readers that decode the same
-    /// type. A form that is too large for [`crate::Bounds::front_bytes`] is decoded for each reader.
+    /// type. A form that is too large for [`crate::CacheBounds::front_bytes`] is decoded for each reader.
     ///
     /// # Errors
     /// The failure of the run, or of `decode` (as a [`Failure`] caused by [`DecodeError`]).
@@ -232,28 +240,28 @@ impl Body {
 }
 
 /// Reads an answer chunk by chunk.
-pub struct Reader {
+pub struct BodyReader {
     body: Body,
     next: usize,
     ended: bool,
 }
 
-impl Reader {
+impl BodyReader {
     /// Returns the next chunk; `None` at the end. A failed run yields its failure as the last item.
     pub async fn next(&mut self) -> Option<Result<Bytes, Failure>> {
         if self.ended {
             return None;
         }
         let growing = match &self.body.0 {
-            Inner::Whole(whole) => {
+            Inner::Complete(whole) => {
                 self.ended = true;
                 return (!whole.bytes.is_empty()).then(|| Ok(whole.bytes.clone()));
             }
-            Inner::Growing(presence) => &presence.flight().body,
+            Inner::Streaming(reader) => &reader.flight().body,
         };
         let next = self.next;
         let step = growing
-            .until(|state| match (state.chunks.get(next), &state.end) {
+            .wait_for(|state| match (state.chunks.get(next), &state.end) {
                 (Some(chunk), _) => Some(Step::Chunk(chunk.clone())),
                 (None, Some(end)) => Some(Step::End(end.clone(), next == 0)),
                 (None, None) => None,
@@ -266,7 +274,7 @@ impl Reader {
             }
             Step::End(end, nothing_read) => {
                 self.ended = true;
-                match end.into_whole() {
+                match end.into_complete() {
                     // An answer that was never emitted in chunks is one chunk.
                     Ok(whole) if nothing_read && !whole.bytes.is_empty() => {
                         Some(Ok(whole.bytes.clone()))
@@ -281,5 +289,5 @@ impl Reader {
 
 enum Step {
     Chunk(Bytes),
-    End(End, bool),
+    End(StreamEnd, bool),
 }

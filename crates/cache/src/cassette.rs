@@ -1,5 +1,5 @@
 //! Cassettes: a cache exported to one versioned JSON-lines file. Imported elsewhere and used with
-//! [`Mode::Frozen`](crate::Mode::Frozen), it gives the same answers as the original.
+//! [`CacheMode::Frozen`](crate::CacheMode::Frozen), it gives the same answers as the original.
 //!
 //! The first line is the head; every further line is an entry.
 
@@ -10,13 +10,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cachalot_core::clock::iso8601;
 use cachalot_core::{Digest, DigestKey, Millis, Spend};
-use cachalot_memory::{Label, Page, Record, space};
+use cachalot_store::{Label, PageRequest, Record, space};
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{Entry, Head};
-use crate::store::KIND_LABEL;
+use crate::entry::{Entry, EntryHead};
+use crate::store_answer::KIND_LABEL;
 use crate::witness::Observed;
-use crate::{Cache, Kind};
+use crate::{Cache, CallKind};
 
 /// The version of the format.
 pub const CASSETTE_VERSION: u32 = 1;
@@ -29,7 +29,7 @@ struct Version {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct First {
+struct CassetteHeader {
     cachalot_cassette: u32,
     created: String,
     /// The key under which secrets were digested, if the user asked to include it.
@@ -39,10 +39,10 @@ struct First {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct CassetteEntry {
     #[serde(with = "crate::witness::hex_digest")]
     key: Digest,
-    kind: Kind,
+    kind: CallKind,
     scope: String,
     name: String,
     created: Millis,
@@ -66,7 +66,7 @@ struct Line {
 
 /// The result of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Exported {
+pub struct ExportReport {
     /// Entries written.
     pub entries: u64,
     /// Entries that were skipped because their key contains a secret and the digest key is not included.
@@ -75,7 +75,7 @@ pub struct Exported {
 
 /// The result of an import.
 #[derive(Debug, Clone, Default)]
-pub struct Imported {
+pub struct ImportReport {
     /// Entries stored.
     pub entries: u64,
     /// The digest key in the cassette, if any.
@@ -88,7 +88,7 @@ pub struct Imported {
 pub enum CassetteError {
     /// The store failed.
     #[error("the memory failed: {0}")]
-    Memory(#[from] cachalot_memory::Error),
+    Store(#[from] cachalot_store::Error),
     /// The file failed.
     #[error("{0}")]
     File(#[from] std::io::Error),
@@ -102,7 +102,7 @@ pub enum CassetteError {
     },
     /// The engine has no store.
     #[error("there is no memory to export from or import into")]
-    NoMemory,
+    NoStore,
 }
 
 impl Cache {
@@ -115,26 +115,26 @@ impl Cache {
         &self,
         to: &mut (dyn Write + Send),
         digest_key: Option<&DigestKey>,
-    ) -> Result<Exported, CassetteError> {
-        let memory = self.0.memory().map_err(|_| CassetteError::NoMemory)?;
-        let first = First {
+    ) -> Result<ExportReport, CassetteError> {
+        let store = self.0.store().map_err(|_| CassetteError::NoStore)?;
+        let first = CassetteHeader {
             cachalot_cassette: CASSETTE_VERSION,
             created: iso8601(self.0.clock.now()),
             digest_key: digest_key.map(|key| hex::encode(key.expose())),
         };
         write_line(to, &first)?;
-        let mut exported = Exported::default();
+        let mut exported = ExportReport::default();
         let mut after: Option<String> = None;
         loop {
-            let page = Page {
+            let page = PageRequest {
                 after: after.as_deref(),
-                ..Page::keys(500)
+                ..PageRequest::keys(500)
             };
-            let filter = cachalot_memory::Filter::default();
-            let batch = memory.find(space::CACHE, &filter, page).settle().await?;
+            let filter = cachalot_store::RecordFilter::default();
+            let batch = store.find(space::CACHE, &filter, page).settle().await?;
             for listed in batch.records {
                 // One value at a time: all of them together may not fit into this process.
-                let found = memory.get(space::CACHE, &listed.key, &[]).settle().await?;
+                let found = store.get(space::CACHE, &listed.key, &[]).settle().await?;
                 // A record that cannot be decoded answers no call.
                 let Some(Ok(entry)) = found.record.map(Entry::decode) else {
                     continue;
@@ -142,7 +142,7 @@ impl Cache {
                 if entry.head.sealed && digest_key.is_none() {
                     exported.left_out += 1;
                 } else {
-                    write_line(to, &Line::of(entry))?;
+                    write_line(to, &CassetteEntry::from_entry(entry))?;
                     exported.entries += 1;
                 }
             }
@@ -159,9 +159,12 @@ impl Cache {
     ///
     /// # Errors
     /// Errors of the store and of the file, or an invalid line; the entries before it are stored.
-    pub async fn import(&self, from: &mut (dyn BufRead + Send)) -> Result<Imported, CassetteError> {
-        let memory = self.0.memory().map_err(|_| CassetteError::NoMemory)?;
-        let mut imported = Imported::default();
+    pub async fn import(
+        &self,
+        from: &mut (dyn BufRead + Send),
+    ) -> Result<ImportReport, CassetteError> {
+        let store = self.0.store().map_err(|_| CassetteError::NoStore)?;
+        let mut imported = ImportReport::default();
         let mut text = Vec::new();
         let mut line = 0;
         loop {
@@ -171,11 +174,11 @@ impl Cache {
             match (from.read_until(b'\n', &mut text)?, line) {
                 (0, 1) => return Err(fault("the file is empty".to_owned())),
                 (0, _) => break,
-                (_, 1) => imported.digest_key = first_line(&text).map_err(fault)?,
+                (_, 1) => imported.digest_key = parse_header(&text).map_err(fault)?,
                 _ if text.trim_ascii().is_empty() => {}
                 _ => {
-                    let record = entry_line(&text).map_err(fault)?;
-                    memory.put(space::CACHE, record, None, &[]).settle().await?;
+                    let record = parse_entry(&text).map_err(fault)?;
+                    store.put(space::CACHE, record, None, &[]).settle().await?;
                     imported.entries += 1;
                 }
             }
@@ -190,7 +193,7 @@ fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> std::io::Re
     to.write_all(b"\n")
 }
 
-fn first_line(text: &[u8]) -> Result<Option<DigestKey>, String> {
+fn parse_header(text: &[u8]) -> Result<Option<DigestKey>, String> {
     let Version {
         cachalot_cassette: version,
     } = serde_json::from_slice(text)
@@ -200,7 +203,7 @@ fn first_line(text: &[u8]) -> Result<Option<DigestKey>, String> {
             "the cassette has version {version}, this cachalot reads up to {CASSETTE_VERSION}: update it"
         ));
     }
-    let first: First =
+    let first: CassetteHeader =
         serde_json::from_slice(text).map_err(|error| format!("not a cassette: {error}"))?;
     let key = first.digest_key.map(|text| {
         let mut bytes = [0; 32];
@@ -210,14 +213,14 @@ fn first_line(text: &[u8]) -> Result<Option<DigestKey>, String> {
         .map_err(|_| "the digest key is not 64 hex digits".to_owned())
 }
 
-fn entry_line(text: &[u8]) -> Result<Record, String> {
-    let line: Line = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+fn parse_entry(text: &[u8]) -> Result<Record, String> {
+    let line: CassetteEntry = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     line.into_record()
 }
 
-impl Line {
-    fn of(entry: Entry) -> Self {
-        let Head {
+impl CassetteEntry {
+    fn from_entry(entry: Entry) -> Self {
+        let EntryHead {
             key,
             kind,
             scope,
@@ -225,7 +228,7 @@ impl Line {
             created,
             expires,
             epochs,
-            // The observations are in `watched`.
+            // Replaced by `entry.observations`.
             observed: _,
             spent,
             sealed,
@@ -242,7 +245,7 @@ impl Line {
             created,
             expires,
             domains: epochs.into_iter().map(|(counter, _)| counter).collect(),
-            observed: entry.watched.current(),
+            observed: entry.observations.current(),
             spent,
             sealed,
             labels: entry.labels.to_vec(),
@@ -257,7 +260,7 @@ impl Line {
             (None, Some(text)) => BASE64.decode(text).map_err(|error| error.to_string())?,
             _ => return Err("an entry has either `text` or `base64`".to_owned()),
         };
-        let head = Head {
+        let head = EntryHead {
             key: self.key,
             kind: self.kind,
             scope: self.scope,

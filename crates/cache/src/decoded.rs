@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// The decoded form of an answer, shared by all hits on an entry.
 pub trait Decoded: Any + Send + Sync {
     /// The approximate size in memory in bytes, including the value itself. Read once, after decoding; counts
-    /// towards [`crate::Bounds::front_bytes`].
+    /// towards [`crate::CacheBounds::front_bytes`].
     fn weight(&self) -> u64;
 }
 
@@ -17,44 +17,44 @@ pub trait Decoded: Any + Send + Sync {
 pub struct DecodeError(pub String);
 
 /// The overhead of an allocation in bytes.
-const ALLOCATION: usize = 16;
+const ALLOCATION_OVERHEAD: usize = 16;
 
 impl Decoded for Value {
     fn weight(&self) -> u64 {
-        (size_of::<Self>() + heap(self)) as u64
+        (size_of::<Self>() + heap_bytes(self)) as u64
     }
 }
 
 impl Decoded for String {
     fn weight(&self) -> u64 {
-        (size_of::<Self>() + of_text(self)) as u64
+        (size_of::<Self>() + text_heap_bytes(self)) as u64
     }
 }
 
 /// The bytes that a value takes on the heap.
-fn heap(value: &Value) -> usize {
+fn heap_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => of_text(text),
+        Value::String(text) => text_heap_bytes(text),
         Value::Array(items) if items.capacity() == 0 => 0,
         Value::Array(items) => {
-            let each: usize = items.iter().map(heap).sum();
-            ALLOCATION + items.capacity() * size_of::<Value>() + each
+            let each: usize = items.iter().map(heap_bytes).sum();
+            ALLOCATION_OVERHEAD + items.capacity() * size_of::<Value>() + each
         }
-        Value::Object(fields) => of_fields(fields),
+        Value::Object(fields) => map_heap_bytes(fields),
     }
 }
 
-fn of_text(text: &String) -> usize {
+fn text_heap_bytes(text: &String) -> usize {
     match text.capacity() {
         0 => 0,
-        bytes => ALLOCATION + bytes,
+        bytes => ALLOCATION_OVERHEAD + bytes,
     }
 }
 
 /// The bytes of an insertion-ordered map: a table of positions, whose size is a power of two and of which an
 /// eighth stays empty, and a list of fields with as many places as the table can hold.
-fn of_fields(fields: &Map<String, Value>) -> usize {
+fn map_heap_bytes(fields: &Map<String, Value>) -> usize {
     if fields.is_empty() {
         return 0;
     }
@@ -66,10 +66,10 @@ fn of_fields(fields: &Map<String, Value>) -> usize {
             (slots, slots / 8 * 7)
         }
     };
-    let table = ALLOCATION + slots * (size_of::<usize>() + 1) + 16;
+    let table = ALLOCATION_OVERHEAD + slots * (size_of::<usize>() + 1) + 16;
     let field = size_of::<u64>() + size_of::<String>() + size_of::<Value>();
-    let each = |(name, value): (&String, &Value)| of_text(name) + heap(value);
-    table + ALLOCATION + places * field + fields.iter().map(each).sum::<usize>()
+    let each = |(name, value): (&String, &Value)| text_heap_bytes(name) + heap_bytes(value);
+    table + ALLOCATION_OVERHEAD + places * field + fields.iter().map(each).sum::<usize>()
 }
 
 #[cfg(test)]

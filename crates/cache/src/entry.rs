@@ -6,31 +6,31 @@ use std::sync::atomic::AtomicI64;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use cachalot_core::{Digest, Millis, Spend};
-use cachalot_memory::{Label, Record};
+use cachalot_store::{Label, Record};
 use serde::{Deserialize, Serialize};
 
-use crate::body::Whole;
-use crate::outcome::Provenance;
-use crate::witness::{Observed, Watched};
-use crate::{Call, Key, Kind, Reason};
+use crate::body::CompleteBody;
+use crate::outcome::EntryProvenance;
+use crate::witness::{ObservationSet, Observed};
+use crate::{Call, CallKind, Key, Reason};
 
 /// The version of the layout below; entries of any other version are misses.
-const FORMAT: u8 = 2;
+const FORMAT_VERSION: u8 = 2;
 
 /// Number of bytes of the truncated digest that detects damage.
-const SEAL: usize = 16;
+const CHECKSUM_LENGTH: usize = 16;
 
 /// Offset of the length of the head.
-const LENGTH_AT: usize = 1 + SEAL;
+const LENGTH_OFFSET: usize = 1 + CHECKSUM_LENGTH;
 
 /// Offset of the head.
-const HEAD_AT: usize = LENGTH_AT + 4;
+const HEAD_OFFSET: usize = LENGTH_OFFSET + 4;
 
 /// The metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct EntryHead {
     pub(crate) key: Digest,
-    pub(crate) kind: Kind,
+    pub(crate) kind: CallKind,
     pub(crate) scope: String,
     pub(crate) name: String,
     pub(crate) created: Millis,
@@ -46,12 +46,12 @@ pub(crate) struct Head {
 /// A decoded entry; its answer shares the bytes of the record.
 pub(crate) struct Entry {
     /// Shared apart from the answer, which may be large, so that the ledger can keep it alone. Its
-    /// observations are moved to `watched`.
-    pub(crate) head: Arc<Head>,
+    /// `observed` is moved to `observations`.
+    pub(crate) head: Arc<EntryHead>,
     pub(crate) labels: Arc<[Label]>,
     pub(crate) revision: u64,
-    pub(crate) watched: Arc<Watched>,
-    pub(crate) body: Arc<Whole>,
+    pub(crate) observations: Arc<ObservationSet>,
+    pub(crate) body: Arc<CompleteBody>,
     /// The time when the record was stored.
     updated: Millis,
     /// The time of the last recorded use.
@@ -60,26 +60,26 @@ pub(crate) struct Entry {
     stored: usize,
 }
 
-impl Head {
+impl EntryHead {
     /// Encodes the value of the record.
     pub(crate) fn encode(&self, answer: &[u8]) -> Result<Bytes, Reason> {
         let head = postcard::to_stdvec(self).map_err(|error| Reason::Damaged(error.to_string()))?;
         let length = u32::try_from(head.len())
             .map_err(|_| Reason::Declined("what it depends on is too long a list".to_owned()))?;
-        let mut value = BytesMut::with_capacity(HEAD_AT + head.len() + answer.len());
-        value.put_u8(FORMAT);
-        value.put_bytes(0, SEAL);
+        let mut value = BytesMut::with_capacity(HEAD_OFFSET + head.len() + answer.len());
+        value.put_u8(FORMAT_VERSION);
+        value.put_bytes(0, CHECKSUM_LENGTH);
         value.put_u32_le(length);
         value.put_slice(&head);
         value.put_slice(answer);
-        let seal = seal_of(&value[LENGTH_AT..]);
-        value[1..LENGTH_AT].copy_from_slice(&seal);
+        let stored_checksum = checksum(&value[LENGTH_OFFSET..]);
+        value[1..LENGTH_OFFSET].copy_from_slice(&stored_checksum);
         Ok(value.freeze())
     }
 
     /// Origin and age of an entry with this head.
-    pub(crate) fn provenance(&self, labels: Vec<Label>, revision: u64) -> Provenance {
-        Provenance {
+    pub(crate) fn provenance(&self, labels: Vec<Label>, revision: u64) -> EntryProvenance {
+        EntryProvenance {
             created: self.created,
             expires: self.expires,
             spent: self.spent,
@@ -90,50 +90,52 @@ impl Head {
 
     fn decode(value: &Bytes) -> Result<(Self, Bytes), String> {
         let (&format, rest) = value.split_first().ok_or("it is empty")?;
-        if format != FORMAT {
+        if format != FORMAT_VERSION {
             return Err(format!(
-                "its format is {format}, this version reads {FORMAT}"
+                "its format is {format}, this version reads {FORMAT_VERSION}"
             ));
         }
-        let (seal, sealed) = rest.split_first_chunk::<SEAL>().ok_or("it is cut short")?;
-        if seal_of(sealed) != *seal {
+        let (stored_checksum, sealed) = rest
+            .split_first_chunk::<CHECKSUM_LENGTH>()
+            .ok_or("it is cut short")?;
+        if checksum(sealed) != *stored_checksum {
             return Err("its bytes are not those that were stored".to_owned());
         }
         let (length, rest) = sealed.split_first_chunk::<4>().ok_or("it is cut short")?;
         let length = u32::from_le_bytes(*length) as usize;
         let head = rest.get(..length).ok_or("it is cut short")?;
         let head = postcard::from_bytes(head).map_err(|error| error.to_string())?;
-        Ok((head, value.slice(HEAD_AT + length..)))
+        Ok((head, value.slice(HEAD_OFFSET + length..)))
     }
 }
 
 /// The result of reading the head from the beginning of a value.
-pub(crate) enum Peeked {
+pub(crate) enum PartialHead {
     /// The head, and the size of the answer behind it.
-    Head(Box<Head>, u64),
+    Complete(Box<EntryHead>, u64),
     /// The head is longer than the given part of the value.
-    CutShort,
+    Truncated,
     /// The head cannot be decoded.
     Damaged,
 }
 
-impl Peeked {
+impl PartialHead {
     /// Reads the head of a value of `size` bytes from its beginning. The checksum covers the whole value, so
     /// it is not checked.
-    pub(crate) fn of(beginning: &[u8], size: u64) -> Self {
+    pub(crate) fn decode(beginning: &[u8], size: u64) -> Self {
         let read = || {
-            let length = beginning.get(LENGTH_AT..HEAD_AT)?.try_into().ok()?;
-            let end = HEAD_AT + u32::from_le_bytes(length) as usize;
+            let length = beginning.get(LENGTH_OFFSET..HEAD_OFFSET)?.try_into().ok()?;
+            let end = HEAD_OFFSET + u32::from_le_bytes(length) as usize;
             let answer = size.checked_sub(end as u64)?;
             Some((end, answer))
         };
         match read() {
-            _ if beginning.first() != Some(&FORMAT) => Self::Damaged,
+            _ if beginning.first() != Some(&FORMAT_VERSION) => Self::Damaged,
             None => Self::Damaged,
-            Some((end, answer)) => match beginning.get(HEAD_AT..end) {
-                None => Self::CutShort,
+            Some((end, answer)) => match beginning.get(HEAD_OFFSET..end) {
+                None => Self::Truncated,
                 Some(head) => match postcard::from_bytes(head) {
-                    Ok(head) => Self::Head(Box::new(head), answer),
+                    Ok(head) => Self::Complete(Box::new(head), answer),
                     Err(_) => Self::Damaged,
                 },
             },
@@ -141,23 +143,23 @@ impl Peeked {
     }
 }
 
-fn seal_of(bytes: &[u8]) -> [u8; SEAL] {
-    let mut seal = [0; SEAL];
-    seal.copy_from_slice(&Digest::of(bytes).as_bytes()[..SEAL]);
-    seal
+fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LENGTH] {
+    let mut stored_checksum = [0; CHECKSUM_LENGTH];
+    stored_checksum.copy_from_slice(&Digest::sha256(bytes).as_bytes()[..CHECKSUM_LENGTH]);
+    stored_checksum
 }
 
 impl Entry {
     /// Decodes a record and checks that it is stored under its own key.
     pub(crate) fn decode(record: Record) -> Result<Self, Reason> {
-        let (mut head, answer) = Head::decode(&record.value).map_err(Reason::Damaged)?;
+        let (mut head, answer) = EntryHead::decode(&record.value).map_err(Reason::Damaged)?;
         if *Key::from_digest(head.key).text() != *record.key {
-            return Err(anothers());
+            return Err(other_call());
         }
         Ok(Self {
-            watched: Watched::new(std::mem::take(&mut head.observed)),
+            observations: ObservationSet::new(std::mem::take(&mut head.observed)),
             stored: record.value.len(),
-            body: Whole::new(answer),
+            body: CompleteBody::new(answer),
             labels: record.labels.into(),
             revision: record.revision,
             updated: record.updated,
@@ -173,19 +175,19 @@ impl Entry {
         let same = head.key == key.digest()
             && head.kind == call.kind
             && head.name == call.name
-            && scope_is(&head.scope, call.scope);
-        if same { Ok(entry) } else { Err(anothers()) }
+            && scope_matches(&head.scope, call.scope);
+        if same { Ok(entry) } else { Err(other_call()) }
     }
 
-    pub(crate) fn provenance(&self) -> Provenance {
+    pub(crate) fn provenance(&self) -> EntryProvenance {
         self.head.provenance(self.labels.to_vec(), self.revision)
     }
 
     /// The record that the entry was read from, with the latest statuses of its files.
-    pub(crate) fn amended(&self) -> Result<Record, Reason> {
-        let head = Head {
-            observed: self.watched.current(),
-            ..Head::clone(&self.head)
+    pub(crate) fn updated_record(&self) -> Result<Record, Reason> {
+        let head = EntryHead {
+            observed: self.observations.current(),
+            ..EntryHead::clone(&self.head)
         };
         Ok(Record {
             key: Key::from_digest(head.key).to_string(),
@@ -198,10 +200,10 @@ impl Entry {
     }
 
     /// True if skipping the reads of its files is worth rewriting the record.
-    pub(crate) fn is_worth_amending(&self) -> bool {
+    pub(crate) fn is_worth_updating(&self) -> bool {
         const SMALL: u64 = 1 << 20;
         let bytes = self.stored as u64;
-        bytes <= SMALL || bytes <= self.watched.size()
+        bytes <= SMALL || bytes <= self.observations.size()
     }
 
     /// The approximate size in memory in bytes, without the decoded form.
@@ -213,22 +215,22 @@ impl Entry {
         let epoch = |(counter, _): &(String, u64)| counter.len() + size_of::<(String, u64)>();
         let epochs: usize = self.head.epochs.iter().map(epoch).sum();
         let head = self.head.scope.len() + self.head.name.len() + epochs;
-        self.watched.weight() + (self.stored + labels + head + FIXED) as u64
+        self.observations.weight() + (self.stored + labels + head + FIXED) as u64
     }
 }
 
-fn anothers() -> Reason {
+fn other_call() -> Reason {
     Reason::Damaged("it belongs to another call".to_owned())
 }
 
 /// Compares without building the scope's text.
-fn scope_is(text: &str, scope: &crate::Scope) -> bool {
+fn scope_matches(text: &str, scope: &crate::Scope) -> bool {
     match scope.parts() {
         (sharing, "") => text == sharing,
-        (sharing, whose) => text
+        (sharing, owner) => text
             .strip_prefix(sharing)
             .and_then(|rest| rest.strip_prefix(':'))
-            .is_some_and(|rest| rest == whose),
+            .is_some_and(|rest| rest == owner),
     }
 }
 
@@ -240,50 +242,53 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_back_as_written_and_damage_is_noticed() {
-        let head = Head {
-            key: Digest::of(b"key"),
-            kind: Kind::Action,
+        let head = EntryHead {
+            key: Digest::sha256(b"key"),
+            kind: CallKind::Action,
             scope: "agent:a".into(),
             name: "n".into(),
             created: 5,
             expires: Some(9),
             epochs: vec![("epoch:d".into(), 3)],
             observed: vec![],
-            spent: Spend::one(std::time::Duration::from_millis(7)),
+            spent: Spend::for_call(std::time::Duration::from_millis(7)),
             sealed: true,
         };
         let value = head.encode(b"answer").unwrap();
-        let (again, answer) = Head::decode(&value).unwrap();
+        let (again, answer) = EntryHead::decode(&value).unwrap();
         assert_eq!((&again, &answer[..]), (&head, &b"answer"[..]));
         for cut in 0..value.len() {
-            assert!(Head::decode(&value.slice(..cut)).is_err(), "cut at {cut}");
+            assert!(
+                EntryHead::decode(&value.slice(..cut)).is_err(),
+                "cut at {cut}"
+            );
         }
         for at in 1..value.len() {
             let mut other = value.to_vec();
             other[at] ^= 1;
-            assert!(Head::decode(&other.into()).is_err(), "changed at {at}");
+            assert!(EntryHead::decode(&other.into()).is_err(), "changed at {at}");
         }
-        for end in HEAD_AT..value.len() - 6 {
-            let peeked = Peeked::of(&value[..end], value.len() as u64);
-            assert!(matches!(peeked, Peeked::CutShort), "{end}");
+        for end in HEAD_OFFSET..value.len() - 6 {
+            let peeked = PartialHead::decode(&value[..end], value.len() as u64);
+            assert!(matches!(peeked, PartialHead::Truncated), "{end}");
         }
         for end in value.len() - 6..=value.len() {
-            let peeked = Peeked::of(&value[..end], value.len() as u64);
+            let peeked = PartialHead::decode(&value[..end], value.len() as u64);
             assert!(
-                matches!(peeked, Peeked::Head(peeked, 6) if *peeked == head),
+                matches!(peeked, PartialHead::Complete(peeked, 6) if *peeked == head),
                 "{end}"
             );
         }
-        for end in 0..HEAD_AT {
+        for end in 0..HEAD_OFFSET {
             assert!(matches!(
-                Peeked::of(&value[..end], end as u64),
-                Peeked::Damaged
+                PartialHead::decode(&value[..end], end as u64),
+                PartialHead::Damaged
             ));
         }
         let mut other = value.to_vec();
         other[0] = 9;
         assert!(
-            Head::decode(&other.into())
+            EntryHead::decode(&other.into())
                 .unwrap_err()
                 .contains("format is 9")
         );
@@ -291,16 +296,16 @@ mod tests {
 
     #[test]
     fn scopes_are_told_apart() {
-        assert!(scope_is("agent:a", &Scope::Agent("a".into())));
-        assert!(!scope_is("agent:a", &Scope::User("a".into())));
-        assert!(!scope_is("agent:ab", &Scope::Agent("a".into())));
-        assert!(scope_is("global", &Scope::Global));
+        assert!(scope_matches("agent:a", &Scope::Agent("a".into())));
+        assert!(!scope_matches("agent:a", &Scope::User("a".into())));
+        assert!(!scope_matches("agent:ab", &Scope::Agent("a".into())));
+        assert!(scope_matches("global", &Scope::Global));
         for scope in [
             Scope::Run("x:y".into()),
             Scope::Agent(String::new()),
             Scope::Global,
         ] {
-            assert!(scope_is(&scope.to_string(), &scope));
+            assert!(scope_matches(&scope.to_string(), &scope));
         }
     }
 }

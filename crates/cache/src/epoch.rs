@@ -10,11 +10,11 @@ use crate::sync::{Mutex, lock};
 
 #[derive(Default)]
 pub(crate) struct Epochs {
-    domains: Mutex<HashMap<Domain, Local>>,
+    domains: Mutex<HashMap<Domain, DomainCounters>>,
 }
 
 #[derive(Default, Clone, Copy)]
-struct Local {
+struct DomainCounters {
     /// Raised at the beginning and at the end of every write.
     generation: u64,
     /// Number of writes in progress, and of writes whose end the store does not know yet.
@@ -23,7 +23,7 @@ struct Local {
 
 /// The state of a call's domains at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Moment {
+pub(crate) struct LocalEpochs {
     /// One generation per domain.
     pub(crate) generations: Vec<u64>,
     /// The first domain that was being written.
@@ -31,23 +31,23 @@ pub(crate) struct Moment {
 }
 
 impl Epochs {
-    pub(crate) fn moment(&self, domains: &[Domain]) -> Moment {
+    pub(crate) fn local_epochs(&self, domains: &[Domain]) -> LocalEpochs {
         if domains.is_empty() {
-            return Moment::default();
+            return LocalEpochs::default();
         }
         let table = lock(&self.domains);
-        let mut moment = Moment {
+        let mut local_epochs = LocalEpochs {
             generations: Vec::with_capacity(domains.len()),
             being_written: None,
         };
         for domain in domains {
             let local = table.get(domain).copied().unwrap_or_default();
-            moment.generations.push(local.generation);
-            if local.writers > 0 && moment.being_written.is_none() {
-                moment.being_written = Some(domain.clone());
+            local_epochs.generations.push(local.generation);
+            if local.writers > 0 && local_epochs.being_written.is_none() {
+                local_epochs.being_written = Some(domain.clone());
             }
         }
-        moment
+        local_epochs
     }
 
     pub(crate) fn begin_write(&self, domains: &[Domain]) {

@@ -1,18 +1,20 @@
 //! Inspection and erasure of entries, selected by their properties.
 
 use cachalot_core::{Millis, Spend};
-use cachalot_memory::{self as memory, Error, Label, Match, Order, Page, Record, Values, space};
+use cachalot_store::{
+    self as store, Error, Label, LabelMatch, Order, PageRequest, Record, ValuePart, space,
+};
 
 use crate::body::Body;
-use crate::engine::{Shared, expired};
-use crate::entry::{Entry, Head, Peeked};
+use crate::engine::{Engine, expired};
+use crate::entry::{Entry, EntryHead, PartialHead};
 use crate::flight::Flight;
-use crate::store::{KIND_LABEL, NAME_LABEL};
-use crate::{Cache, Key, Kind, Provenance, Scope};
+use crate::store_answer::{KIND_LABEL, NAME_LABEL};
+use crate::{Cache, CallKind, EntryProvenance, Key, Scope};
 
 /// A criterion on an entry's labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Criterion {
+pub enum LabelCriterion {
     /// The entry has this label.
     Is(Label),
     /// The entry has a label of this name whose value matches: `*` matches any text, every other character
@@ -27,22 +29,22 @@ pub enum Criterion {
 
 /// Selects entries that meet all criteria. The default matches every entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct EntryFilter {
     /// The entry of this key.
     pub key: Option<Key>,
     /// The kind of work that the entry answers.
-    pub kind: Option<Kind>,
+    pub kind: Option<CallKind>,
     /// The name of the call.
     pub name: Option<String>,
     /// Criteria on labels.
-    pub criteria: Vec<Criterion>,
+    pub criteria: Vec<LabelCriterion>,
     /// Only entries that had expired before this time.
     pub expired_before: Option<Millis>,
 }
 
 /// The result of an erasure or its dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Erased {
+pub struct EraseReport {
     /// The entries that were erased, or would be.
     pub entries: Vec<ErasedEntry>,
     /// Number of runs of this process that were revoked: their answers will not be stored. 0 in a dry run.
@@ -60,17 +62,17 @@ pub struct ErasedEntry {
 
 /// The properties of an entry, without its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct EntryInfo {
     /// Its key.
     pub key: Key,
     /// The kind of work that it answers.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// The scope in which it is shared.
     pub scope: String,
     /// The name of the call.
     pub name: String,
     /// Origin and age.
-    pub provenance: Provenance,
+    pub provenance: EntryProvenance,
     /// Set if the entry has expired.
     pub expired: bool,
     /// The size of the answer.
@@ -80,15 +82,15 @@ pub struct Listed {
 }
 
 /// A stored entry, whether it may be served or not.
-pub struct Stored {
+pub struct StoredEntry {
     /// Everything but the answer.
-    pub listed: Listed,
+    pub entry_info: EntryInfo,
     /// The answer.
     pub body: Body,
 }
 
-impl Listed {
-    fn of(head: &Head, provenance: Provenance, bytes: u64, now: Millis) -> Self {
+impl EntryInfo {
+    fn new(head: &EntryHead, provenance: EntryProvenance, bytes: u64, now: Millis) -> Self {
         Self {
             key: Key::from_digest(head.key),
             kind: head.kind,
@@ -102,21 +104,21 @@ impl Listed {
     }
 }
 
-impl Stored {
-    fn of(entry: &Entry, now: Millis) -> Self {
+impl StoredEntry {
+    fn new(entry: &Entry, now: Millis) -> Self {
         let bytes = entry.body.bytes.len() as u64;
         Self {
-            listed: Listed::of(&entry.head, entry.provenance(), bytes, now),
-            body: Body::whole_of(entry.body.clone()),
+            entry_info: EntryInfo::new(&entry.head, entry.provenance(), bytes, now),
+            body: Body::from_complete(entry.body.clone()),
         }
     }
 }
 
 /// Maximum number of records per request to the store.
-const PAGE: u32 = 500;
+const RECORDS_PER_REQUEST: u32 = 500;
 
 /// Number of bytes of a value that nearly always contain the head of the entry.
-const BEGINNING: u32 = 4_096;
+const HEAD_BYTES: u32 = 4_096;
 
 impl Cache {
     /// Deletes the entries that match and revokes matching flights, in all processes. Afterwards nothing
@@ -126,32 +128,32 @@ impl Cache {
     ///
     /// # Errors
     /// Errors of the store; what was erased before the fault stays erased.
-    pub async fn erase(&self, which: &Filter, dry_run: bool) -> Result<Erased, Error> {
-        let shared = &self.0;
+    pub async fn erase(&self, which: &EntryFilter, dry_run: bool) -> Result<EraseReport, Error> {
+        let engine = &self.0;
         let revoked = if dry_run {
             0
         } else {
-            shared.flights.revoke(|flight| which.matches_flight(flight))
+            engine.flights.revoke(|flight| which.matches_flight(flight))
         };
-        let mut erased = Erased {
+        let mut erased = EraseReport {
             entries: Vec::new(),
             revoked,
         };
-        let Ok(memory) = shared.memory() else {
+        let Ok(store) = engine.store() else {
             return Ok(erased);
         };
-        let query = Query::of(which);
+        let query = Query::new(which);
         let mut after: Option<String> = None;
         loop {
-            let page = Page {
+            let page = PageRequest {
                 after: after.as_deref().filter(|_| dry_run),
-                ..Page::labels(PAGE)
+                ..PageRequest::labels(RECORDS_PER_REQUEST)
             };
             let filter = query.filter(which);
             let batch = if dry_run {
-                memory.find(space::CACHE, &filter, page).settle().await?
+                store.find(space::CACHE, &filter, page).settle().await?
             } else {
-                memory.erase(space::CACHE, &filter, page).settle().await?
+                store.erase(space::CACHE, &filter, page).settle().await?
             };
             erased.add(batch.records);
             after = batch.next;
@@ -160,11 +162,11 @@ impl Cache {
             }
         }
         if let Some(kind) = which.kind {
-            let unlabelled = shared.unlabelled(which, kind).await?;
+            let without_kind_label = engine.without_kind_label(which, kind).await?;
             if !dry_run {
-                shared.erase_each(&unlabelled).await?;
+                engine.erase_each(&without_kind_label).await?;
             }
-            erased.add(unlabelled);
+            erased.add(without_kind_label);
         }
         Ok(erased)
     }
@@ -173,16 +175,16 @@ impl Cache {
     ///
     /// # Errors
     /// Errors of the store. A damaged entry counts as absent.
-    pub async fn peek(&self, key: &Key) -> Result<Option<Stored>, Error> {
-        let Ok(memory) = self.0.memory() else {
+    pub async fn peek(&self, key: &Key) -> Result<Option<StoredEntry>, Error> {
+        let Ok(store) = self.0.store() else {
             return Ok(None);
         };
-        let found = memory
+        let found = store
             .get(space::CACHE, &key.to_string(), &[])
             .settle()
             .await?;
         let entry = found.record.and_then(|record| Entry::decode(record).ok());
-        Ok(entry.map(|entry| Stored::of(&entry, found.now)))
+        Ok(entry.map(|entry| StoredEntry::new(&entry, found.now)))
     }
 
     /// Returns the newest entry that matches, expired or not, in one of these scopes. Entries of other scopes
@@ -190,35 +192,40 @@ impl Cache {
     ///
     /// # Errors
     /// Errors of the store. A damaged entry counts as absent.
-    pub async fn newest(&self, which: &Filter, scopes: &[Scope]) -> Result<Option<Stored>, Error> {
-        let Ok(memory) = self.0.memory() else {
+    pub async fn newest(
+        &self,
+        which: &EntryFilter,
+        scopes: &[Scope],
+    ) -> Result<Option<StoredEntry>, Error> {
+        let Ok(store) = self.0.store() else {
             return Ok(None);
         };
         // Entries of earlier versions have no label of their kind.
-        let any_kind = Filter {
+        let any_kind = EntryFilter {
             kind: None,
             ..which.clone()
         };
-        let query = Query::of(&any_kind);
+        let query = Query::new(&any_kind);
         let scopes: Vec<String> = scopes.iter().map(Scope::to_string).collect();
-        let wanted = |listed: &Listed| {
-            scopes.contains(&listed.scope) && which.kind.is_none_or(|kind| kind == listed.kind)
+        let wanted = |entry_info: &EntryInfo| {
+            scopes.contains(&entry_info.scope)
+                && which.kind.is_none_or(|kind| kind == entry_info.kind)
         };
-        let newest_first = memory::Filter {
+        let newest_first = store::RecordFilter {
             order: Order::Newest,
             ..query.filter(which)
         };
         // One of the newest entries is usually in one of the scopes.
-        for limit in [1, PAGE] {
-            let page = beginnings(None, limit);
-            let batch = memory
+        for limit in [1, RECORDS_PER_REQUEST] {
+            let page = head_page(None, limit);
+            let batch = store
                 .find(space::CACHE, &newest_first, page)
                 .settle()
                 .await?;
             let all = batch.records.len() < limit as usize;
             for (record, size) in batch.records.into_iter().zip(batch.sizes) {
-                if let Some(listed) = self.0.listed(record, size).await?.filter(wanted)
-                    && let Some(stored) = self.peek(&listed.key).await?
+                if let Some(entry_info) = self.0.entry_info(record, size).await?.filter(wanted)
+                    && let Some(stored) = self.peek(&entry_info.key).await?
                 {
                     return Ok(Some(stored));
                 }
@@ -230,16 +237,16 @@ impl Cache {
         let mut newest: Option<(Millis, Key)> = None;
         let mut after: Option<String> = None;
         loop {
-            let page = beginnings(after.as_deref(), PAGE);
+            let page = head_page(after.as_deref(), RECORDS_PER_REQUEST);
             let filter = query.filter(which);
-            let batch = memory.find(space::CACHE, &filter, page).settle().await?;
+            let batch = store.find(space::CACHE, &filter, page).settle().await?;
             after.clone_from(&batch.next);
             for (record, size) in batch.records.into_iter().zip(batch.sizes) {
                 let updated = record.updated;
                 if newest.is_none_or(|(newest, _)| updated >= newest)
-                    && let Some(listed) = self.0.listed(record, size).await?.filter(wanted)
+                    && let Some(entry_info) = self.0.entry_info(record, size).await?.filter(wanted)
                 {
-                    newest = Some((updated, listed.key));
+                    newest = Some((updated, entry_info.key));
                 }
             }
             if after.is_none() {
@@ -257,29 +264,33 @@ impl Cache {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn each(&self, which: &Filter, mut each: impl FnMut(Listed)) -> Result<(), Error> {
-        let Ok(memory) = self.0.memory() else {
+    pub async fn each(
+        &self,
+        which: &EntryFilter,
+        mut each: impl FnMut(EntryInfo),
+    ) -> Result<(), Error> {
+        let Ok(store) = self.0.store() else {
             return Ok(());
         };
-        let any_kind = Filter {
+        let any_kind = EntryFilter {
             kind: None,
             ..which.clone()
         };
-        let query = Query::of(&any_kind);
-        self.0.learn_time().await?;
+        let query = Query::new(&any_kind);
+        self.0.read_store_time().await?;
         let mut after: Option<String> = None;
         loop {
-            let page = beginnings(after.as_deref(), PAGE);
-            let batch = memory
+            let page = head_page(after.as_deref(), RECORDS_PER_REQUEST);
+            let batch = store
                 .find(space::CACHE, &query.filter(which), page)
                 .settle()
                 .await?;
             after.clone_from(&batch.next);
             for (record, size) in batch.records.into_iter().zip(batch.sizes) {
-                if let Some(listed) = self.0.listed(record, size).await?
-                    && which.kind.is_none_or(|kind| kind == listed.kind)
+                if let Some(entry_info) = self.0.entry_info(record, size).await?
+                    && which.kind.is_none_or(|kind| kind == entry_info.kind)
                 {
-                    each(listed);
+                    each(entry_info);
                 }
             }
             if after.is_none() {
@@ -293,24 +304,26 @@ impl Cache {
     /// # Errors
     /// Errors of the store.
     pub async fn sweep(&self, limit: Option<u32>) -> Result<u64, Error> {
-        let Ok(memory) = self.0.memory() else {
+        let Ok(store) = self.0.store() else {
             return Ok(0);
         };
-        self.0.learn_time().await?;
-        let filter = memory::Filter {
+        self.0.read_store_time().await?;
+        let filter = store::RecordFilter {
             // An entry expires in the millisecond of its `expires`.
             expired_before: Some(self.0.now().saturating_add(1)),
             order: Order::Expiry,
-            ..memory::Filter::default()
+            ..store::RecordFilter::default()
         };
         let mut swept = 0;
         loop {
-            let left = limit.map_or(PAGE, |limit| (limit - swept as u32).min(PAGE));
+            let left = limit.map_or(RECORDS_PER_REQUEST, |limit| {
+                (limit - swept as u32).min(RECORDS_PER_REQUEST)
+            });
             if left == 0 {
                 return Ok(swept);
             }
-            let batch = memory
-                .erase(space::CACHE, &filter, Page::keys(left))
+            let batch = store
+                .erase(space::CACHE, &filter, PageRequest::keys(left))
                 .settle()
                 .await?;
             swept += batch.records.len() as u64;
@@ -324,47 +337,47 @@ impl Cache {
     ///
     /// # Errors
     /// Errors of the store.
-    pub async fn usage(&self) -> Result<memory::Usage, Error> {
-        match self.0.memory() {
-            Ok(memory) => memory.usage(space::CACHE).settle().await,
-            Err(_) => Ok(memory::Usage::default()),
+    pub async fn usage(&self) -> Result<store::SpaceUsage, Error> {
+        match self.0.store() {
+            Ok(store) => store.usage(space::CACHE).settle().await,
+            Err(_) => Ok(store::SpaceUsage::default()),
         }
     }
 }
 
 /// A page whose values are cut to the length that nearly always contains the head of an entry.
-fn beginnings(after: Option<&str>, limit: u32) -> Page<'_> {
-    Page {
+fn head_page(after: Option<&str>, limit: u32) -> PageRequest<'_> {
+    PageRequest {
         after,
-        values: Values::First(BEGINNING),
-        ..Page::labels(limit)
+        values: ValuePart::First(HEAD_BYTES),
+        ..PageRequest::labels(limit)
     }
 }
 
-impl Shared {
+impl Engine {
     /// Reads the store's current time.
-    async fn learn_time(&self) -> Result<(), Error> {
-        if let Ok(memory) = self.memory() {
+    async fn read_store_time(&self) -> Result<(), Error> {
+        if let Ok(store) = self.store() {
             let asked = self.clock.now();
-            let found = memory.get(space::CACHE, "", &[]).settle().await?;
-            self.note_time(asked, found.now);
+            let found = store.get(space::CACHE, "", &[]).settle().await?;
+            self.record_clock_offset(asked, found.now);
         }
         Ok(())
     }
 
     async fn erase_each(&self, records: &[Record]) -> Result<(), Error> {
-        let memory = match self.memory() {
-            Ok(memory) => memory,
+        let store = match self.store() {
+            Ok(store) => store,
             Err(_) => return Ok(()),
         };
         for record in records {
             // All keys have the same length, so that a key is a prefix only of itself.
-            let filter = memory::Filter {
+            let filter = store::RecordFilter {
                 prefix: &record.key,
-                ..memory::Filter::default()
+                ..store::RecordFilter::default()
             };
-            memory
-                .erase(space::CACHE, &filter, Page::keys(1))
+            store
+                .erase(space::CACHE, &filter, PageRequest::keys(1))
                 .settle()
                 .await?;
         }
@@ -373,23 +386,27 @@ impl Shared {
 
     /// Returns the entries of a kind that match otherwise but have no label of their kind, because an earlier
     /// version stored them.
-    async fn unlabelled(&self, which: &Filter, kind: Kind) -> Result<Vec<Record>, Error> {
-        let Ok(memory) = self.memory() else {
+    async fn without_kind_label(
+        &self,
+        which: &EntryFilter,
+        kind: CallKind,
+    ) -> Result<Vec<Record>, Error> {
+        let Ok(store) = self.store() else {
             return Ok(Vec::new());
         };
-        let any_kind = Filter {
+        let any_kind = EntryFilter {
             kind: None,
             ..which.clone()
         };
-        let query = Query::of(&any_kind);
+        let query = Query::new(&any_kind);
         let mut found = Vec::new();
         let mut after: Option<String> = None;
         loop {
-            let page = Page {
+            let page = PageRequest {
                 after: after.as_deref(),
-                ..Page::labels(PAGE)
+                ..PageRequest::labels(RECORDS_PER_REQUEST)
             };
-            let batch = memory
+            let batch = store
                 .find(space::CACHE, &query.filter(which), page)
                 .settle()
                 .await?;
@@ -398,15 +415,15 @@ impl Shared {
                 if record.labels.iter().any(|label| label.name == KIND_LABEL) {
                     continue;
                 }
-                let filter = memory::Filter {
+                let filter = store::RecordFilter {
                     prefix: &record.key,
-                    ..memory::Filter::default()
+                    ..store::RecordFilter::default()
                 };
-                let page = beginnings(None, 1);
-                let mut batch = memory.find(space::CACHE, &filter, page).settle().await?;
+                let page = head_page(None, 1);
+                let mut batch = store.find(space::CACHE, &filter, page).settle().await?;
                 if let (Some(record), Some(size)) = (batch.records.pop(), batch.sizes.pop())
-                    && let Some(listed) = self.listed(record.clone(), size).await?
-                    && listed.kind == kind
+                    && let Some(entry_info) = self.entry_info(record.clone(), size).await?
+                    && entry_info.kind == kind
                 {
                     found.push(record);
                 }
@@ -419,31 +436,33 @@ impl Shared {
 
     /// Reads the properties of an entry from a record with the beginning of its value; `None` if it is
     /// damaged.
-    async fn listed(&self, record: Record, size: u64) -> Result<Option<Listed>, Error> {
+    async fn entry_info(&self, record: Record, size: u64) -> Result<Option<EntryInfo>, Error> {
         let now = self.now();
         if record.value.len() as u64 == size {
             let entry = Entry::decode(record).ok();
-            return Ok(entry.map(|entry| Stored::of(&entry, now).listed));
+            return Ok(entry.map(|entry| StoredEntry::new(&entry, now).entry_info));
         }
-        match Peeked::of(&record.value, size) {
-            Peeked::Head(head, bytes) if *Key::from_digest(head.key).text() == *record.key => {
+        match PartialHead::decode(&record.value, size) {
+            PartialHead::Complete(head, bytes)
+                if *Key::from_digest(head.key).text() == *record.key =>
+            {
                 let provenance = head.provenance(record.labels, record.revision);
-                Ok(Some(Listed::of(&head, provenance, bytes, now)))
+                Ok(Some(EntryInfo::new(&head, provenance, bytes, now)))
             }
-            Peeked::CutShort => {
-                let Ok(memory) = self.memory() else {
+            PartialHead::Truncated => {
+                let Ok(store) = self.store() else {
                     return Ok(None);
                 };
-                let found = memory.get(space::CACHE, &record.key, &[]).settle().await?;
+                let found = store.get(space::CACHE, &record.key, &[]).settle().await?;
                 let entry = found.record.and_then(|record| Entry::decode(record).ok());
-                Ok(entry.map(|entry| Stored::of(&entry, now).listed))
+                Ok(entry.map(|entry| StoredEntry::new(&entry, now).entry_info))
             }
-            Peeked::Head(..) | Peeked::Damaged => Ok(None),
+            PartialHead::Complete(..) | PartialHead::Damaged => Ok(None),
         }
     }
 }
 
-impl Erased {
+impl EraseReport {
     fn add(&mut self, records: Vec<Record>) {
         let entries = records.into_iter().map(|record| ErasedEntry {
             key: record.key,
@@ -453,14 +472,14 @@ impl Erased {
     }
 }
 
-/// A [`Filter`] in the terms of the store.
+/// A [`EntryFilter`] in the terms of the store.
 struct Query<'a> {
     key: String,
-    labels: Vec<Match<'a>>,
+    labels: Vec<LabelMatch<'a>>,
 }
 
 impl<'a> Query<'a> {
-    fn of(which: &'a Filter) -> Self {
+    fn new(which: &'a EntryFilter) -> Self {
         let own = [
             which.name.as_deref().map(|name| (NAME_LABEL, name)),
             which.kind.map(|kind| (KIND_LABEL, kind.as_str())),
@@ -468,16 +487,16 @@ impl<'a> Query<'a> {
         let own = own
             .into_iter()
             .flatten()
-            .map(|(name, value)| Match::Is { name, value });
-        let criteria = which.criteria.iter().map(Criterion::as_match);
+            .map(|(name, value)| LabelMatch::Is { name, value });
+        let criteria = which.criteria.iter().map(LabelCriterion::as_match);
         Self {
             key: which.key.map(|key| key.to_string()).unwrap_or_default(),
             labels: own.chain(criteria).collect(),
         }
     }
 
-    fn filter<'b>(&'b self, which: &Filter) -> memory::Filter<'b> {
-        memory::Filter {
+    fn filter<'b>(&'b self, which: &EntryFilter) -> store::RecordFilter<'b> {
+        store::RecordFilter {
             prefix: &self.key,
             labels: &self.labels,
             expired_before: which.expired_before,
@@ -486,22 +505,22 @@ impl<'a> Query<'a> {
     }
 }
 
-impl Criterion {
-    fn as_match(&self) -> Match<'_> {
+impl LabelCriterion {
+    fn as_match(&self) -> LabelMatch<'_> {
         match self {
-            Self::Is(Label { name, value }) => Match::Is { name, value },
-            Self::Glob { name, pattern } => Match::Glob { name, pattern },
+            Self::Is(Label { name, value }) => LabelMatch::Is { name, value },
+            Self::Glob { name, pattern } => LabelMatch::Glob { name, pattern },
         }
     }
 }
 
-impl Filter {
+impl EntryFilter {
     fn matches_flight(&self, flight: &Flight) -> bool {
         self.expired_before.is_none()
             && self.key.is_none_or(|key| key == flight.key)
-            && Query::of(self)
+            && Query::new(self)
                 .labels
                 .iter()
-                .all(|criterion| criterion.is_met_by(&flight.labels))
+                .all(|criterion| criterion.matches(&flight.labels))
     }
 }

@@ -4,8 +4,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Kind;
-use crate::ledger::{Ledger, LedgerError, Row};
+use crate::CallKind;
+use crate::ledger::{Ledger, LedgerError, LedgerRow};
 
 /// A difference between two inputs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,14 +22,14 @@ pub struct Difference {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
     /// The call.
-    pub call: Row,
+    pub call: LedgerRow,
     /// The last paid call under the same key, before this one; `None` if this call was paid itself, or no
     /// such call is known.
-    pub payment: Option<Row>,
+    pub payment: Option<LedgerRow>,
     /// The last earlier call under the same key, if there was one.
-    pub same: Option<Row>,
+    pub same: Option<LedgerRow>,
     /// The nearest earlier call of the same name and scope, if `same` is `None`.
-    pub nearest: Option<Row>,
+    pub nearest: Option<LedgerRow>,
     /// The differences between the inputs of the call and of the nearest one.
     pub differences: Vec<Difference>,
     /// Set if the inputs differ in something that is not shown: a secret, or a part that was too long to
@@ -38,7 +38,7 @@ pub struct Explanation {
 }
 
 /// Maximum number of earlier calls that are compared.
-const COMPARED: u32 = 200;
+const MAX_COMPARED_CALLS: u32 = 200;
 
 impl Ledger {
     /// Explains the last call under a key or a handle (for a payment of a conversation: its session). Without
@@ -48,7 +48,7 @@ impl Ledger {
     /// If the ledger cannot be read.
     pub fn explain(&self, key_or_handle: Option<&str>) -> Result<Option<Explanation>, LedgerError> {
         let found = match key_or_handle {
-            Some(text) => self.calls_of(text, 1)?,
+            Some(text) => self.calls_by_key(text, 1)?,
             None => self.last_call()?,
         };
         match found.into_iter().next() {
@@ -61,9 +61,9 @@ impl Ledger {
     ///
     /// # Errors
     /// If the ledger cannot be read.
-    pub fn explain_call(&self, call: Row) -> Result<Explanation, LedgerError> {
+    pub fn explain_call(&self, call: LedgerRow) -> Result<Explanation, LedgerError> {
         let same = self
-            .calls_of(&call.key, COMPARED)?
+            .calls_by_key(&call.key, MAX_COMPARED_CALLS)?
             .into_iter()
             .find(|row| row.id < call.id);
         let payment = self
@@ -77,15 +77,15 @@ impl Ledger {
             differences: Vec::new(),
             hidden_difference: false,
         };
-        let is_payment = explanation.call.kind == Kind::Prefix.as_str();
+        let is_payment = explanation.call.kind == CallKind::Prefix.as_str();
         if explanation.same.is_some() || is_payment {
             return Ok(explanation);
         }
         if explanation.call.input_digest.is_none() {
             return Ok(explanation);
         }
-        let alike = self.earlier_alike(&explanation.call, COMPARED)?;
-        let nearest = alike
+        let earlier = self.earlier_calls(&explanation.call, MAX_COMPARED_CALLS)?;
+        let nearest = earlier
             .into_iter()
             .map(|row| (shown_differences(&row, &explanation.call), row))
             // Calls whose differences cannot be shown come last; among equally near calls, the newest wins.
@@ -101,7 +101,7 @@ impl Ledger {
 }
 
 /// The differences between the inputs of two calls; `None` if one of them was too long to keep.
-fn shown_differences(old: &Row, new: &Row) -> Option<Vec<Difference>> {
+fn shown_differences(old: &LedgerRow, new: &LedgerRow) -> Option<Vec<Difference>> {
     Some(differences(old.input.as_ref()?, new.input.as_ref()?))
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cachalot_core::Spend;
-use cachalot_memory::{Label, Lease};
+use cachalot_store::{Label, Lease};
 use tokio::sync::{Notify, watch};
 
 use crate::Key;
-use crate::body::Growing;
-use crate::epoch::Moment;
-use crate::ledger::Unwritten;
-use crate::outcome::Ended;
+use crate::body::StreamingBody;
+use crate::epoch::LocalEpochs;
+use crate::ledger::PendingRow;
+use crate::outcome::RunEnd;
 use crate::policy::Domain;
 use crate::sync::{Mutex, lock};
 use crate::witness::Witness;
@@ -20,105 +20,105 @@ use crate::witness::Witness;
 /// One run of one call.
 pub(crate) struct Flight {
     pub(crate) key: Key,
-    pub(crate) body: Growing,
+    pub(crate) body: StreamingBody,
     pub(crate) labels: Vec<Label>,
-    /// The domains of the call that started the flight. `moment` and `epochs` are their state before the run
+    /// The domains of the call that started the flight. `local_epochs` and `epochs` are their state before the run
     /// began, in this process and in the store.
     domains: Vec<Domain>,
-    pub(crate) moment: Moment,
+    pub(crate) local_epochs: LocalEpochs,
     pub(crate) epochs: Option<Vec<u64>>,
     pub(crate) witness: Witness,
-    pub(crate) ended: watch::Sender<Option<Ended>>,
+    pub(crate) ended: watch::Sender<Option<RunEnd>>,
     pub(crate) followers: Followers,
     state: Mutex<State>,
     /// Signalled when a reader joins, or the last one leaves.
-    attendance: Notify,
+    readers_changed: Notify,
 }
 
 struct State {
     joinable: bool,
     /// Set if the next leader may take over the reservation, because this answer will not be stored.
-    yields: bool,
+    yields_lease: bool,
     revoked: bool,
     readers: usize,
     /// Total number of readers since the start.
-    arrivals: u64,
+    total_readers: u64,
     lease: Option<Lease>,
 }
 
 /// Guard of one reader of a flight; counted, so that the run detects when there are no readers left.
-pub(crate) struct Presence(Arc<Flight>);
+pub(crate) struct ReaderGuard(Arc<Flight>);
 
-impl Clone for Presence {
+impl Clone for ReaderGuard {
     fn clone(&self) -> Self {
         lock(&self.0.state).readers += 1;
         Self(Arc::clone(&self.0))
     }
 }
 
-impl Drop for Presence {
+impl Drop for ReaderGuard {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.readers -= 1;
         if state.readers == 0 {
             drop(state);
-            self.0.attendance.notify_waiters();
+            self.0.readers_changed.notify_waiters();
         }
     }
 }
 
-impl Presence {
+impl ReaderGuard {
     pub(crate) fn flight(&self) -> &Arc<Flight> {
         &self.0
     }
 }
 
 /// The initial state of a new flight.
-pub(crate) struct Departure {
+pub(crate) struct FlightStart {
     pub(crate) joinable: bool,
     pub(crate) labels: Vec<Label>,
     pub(crate) domains: Vec<Domain>,
-    pub(crate) moment: Moment,
+    pub(crate) local_epochs: LocalEpochs,
     pub(crate) epochs: Option<Vec<u64>>,
 }
 
 impl Flight {
-    pub(crate) fn new(key: Key, departure: Departure) -> Arc<Self> {
-        let Departure {
+    pub(crate) fn new(key: Key, start: FlightStart) -> Arc<Self> {
+        let FlightStart {
             joinable,
             labels,
             domains,
-            moment,
+            local_epochs,
             epochs,
-        } = departure;
+        } = start;
         Arc::new(Self {
             key,
-            body: Growing::default(),
+            body: StreamingBody::default(),
             labels,
             domains,
-            moment,
+            local_epochs,
             epochs,
             witness: Witness::default(),
             ended: watch::Sender::new(None),
             followers: Followers::default(),
             state: Mutex::new(State {
                 joinable,
-                yields: false,
+                yields_lease: false,
                 revoked: false,
                 readers: 0,
-                arrivals: 0,
+                total_readers: 0,
                 lease: None,
             }),
-            attendance: Notify::new(),
+            readers_changed: Notify::new(),
         })
     }
 
     /// True if the run began under exactly these domains, in any order, each at the epoch that it has in
-    /// `moment` (in this process) and in `epochs` (in the store).
+    /// `local_epochs` (in this process) and in `epochs` (in the store).
     pub(crate) fn began_under(
         &self,
         domains: &[Domain],
-        moment: &Moment,
+        local_epochs: &LocalEpochs,
         epochs: Option<&[u64]>,
     ) -> bool {
         let is_current = |(at, domain): (usize, &Domain)| {
@@ -126,50 +126,50 @@ impl Flight {
                 .iter()
                 .position(|own| own == domain)
                 .is_some_and(|own| {
-                    self.moment.generations.get(own) == moment.generations.get(at)
+                    self.local_epochs.generations.get(own) == local_epochs.generations.get(at)
                         && self.epochs.as_ref().map(|epochs| epochs.get(own))
                             == epochs.map(|epochs| epochs.get(at))
                 })
         };
-        self.moment.being_written.is_none()
-            && moment.being_written.is_none()
+        self.local_epochs.being_written.is_none()
+            && local_epochs.being_written.is_none()
             && domains.iter().enumerate().all(is_current)
             && self.domains.iter().all(|own| domains.contains(own))
     }
 
     /// Adds a reader.
-    pub(crate) fn attend(self: &Arc<Self>) -> Presence {
-        self.arrive(&mut lock(&self.state))
+    pub(crate) fn add_reader(self: &Arc<Self>) -> ReaderGuard {
+        self.register_reader(&mut lock(&self.state))
     }
 
     /// Adds a reader, unless the flight is closed to new callers.
-    fn attend_if_joinable(self: &Arc<Self>) -> Option<Presence> {
+    fn try_join(self: &Arc<Self>) -> Option<ReaderGuard> {
         let mut state = lock(&self.state);
-        (state.joinable && !state.revoked).then(|| self.arrive(&mut state))
+        (state.joinable && !state.revoked).then(|| self.register_reader(&mut state))
     }
 
-    fn arrive(self: &Arc<Self>, state: &mut State) -> Presence {
+    fn register_reader(self: &Arc<Self>, state: &mut State) -> ReaderGuard {
         state.readers += 1;
-        state.arrivals += 1;
-        self.attendance.notify_waiters();
-        Presence(Arc::clone(self))
+        state.total_readers += 1;
+        self.readers_changed.notify_waiters();
+        ReaderGuard(Arc::clone(self))
     }
 
     /// Closes the flight to new callers; the next leader may take over its reservation.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.joinable = false;
-        state.yields = true;
+        state.yields_lease = true;
     }
 
-    fn yields(&self) -> bool {
-        lock(&self.state).yields
+    fn yields_lease(&self) -> bool {
+        lock(&self.state).yields_lease
     }
 
     pub(crate) fn revoke(&self) {
         let mut state = lock(&self.state);
         state.joinable = false;
-        state.yields = true;
+        state.yields_lease = true;
         state.revoked = true;
     }
 
@@ -177,7 +177,7 @@ impl Flight {
         lock(&self.state).revoked
     }
 
-    pub(crate) fn hold(&self, lease: Lease) {
+    pub(crate) fn set_lease(&self, lease: Lease) {
         lock(&self.state).lease = Some(lease);
     }
 
@@ -191,38 +191,38 @@ impl Flight {
 
     /// Resolves once there have been readers and all have left while the answer was incomplete; returns the
     /// number of readers so far. A complete answer is being stored, which is never abandoned.
-    pub(crate) async fn deserted(&self) -> u64 {
-        let arrivals = self.attendance(|state| {
-            (state.readers == 0 && state.arrivals > 0).then_some(state.arrivals)
+    pub(crate) async fn without_readers(&self) -> u64 {
+        let total_readers = self.wait_for_state(|state| {
+            (state.readers == 0 && state.total_readers > 0).then_some(state.total_readers)
         });
-        let arrivals = arrivals.await;
+        let total_readers = total_readers.await;
         if self.body.has_ended() {
             std::future::pending::<()>().await;
         }
-        arrivals
+        total_readers
     }
 
     /// Resolves when there have been more than `known` readers.
-    pub(crate) async fn attended(&self, known: u64) {
-        self.attendance(|state| (state.arrivals > known).then_some(()))
+    pub(crate) async fn more_readers_than(&self, known: u64) {
+        self.wait_for_state(|state| (state.total_readers > known).then_some(()))
             .await;
     }
 
     /// Closes the flight if it has no reader and its answer is incomplete; returns true if it did. A complete
     /// answer is being stored, which continues without readers.
-    pub(crate) fn close_if_deserted(&self) -> bool {
+    pub(crate) fn close_if_unread(&self) -> bool {
         let mut state = lock(&self.state);
-        let deserted = state.readers == 0 && !self.body.has_ended();
-        if deserted {
+        let is_unread = state.readers == 0 && !self.body.has_ended();
+        if is_unread {
             state.joinable = false;
-            state.yields = true;
+            state.yields_lease = true;
         }
-        deserted
+        is_unread
     }
 
-    async fn attendance<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
+    async fn wait_for_state<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
         loop {
-            let changed = self.attendance.notified();
+            let changed = self.readers_changed.notified();
             tokio::pin!(changed);
             // Registered before the state is read, so that no notification is missed in between.
             changed.as_mut().enable();
@@ -236,14 +236,14 @@ impl Flight {
 
 /// The ledger rows of the calls that follow a flight, held until their savings are known.
 #[derive(Default)]
-pub(crate) struct Followers(Mutex<Accounts>);
+pub(crate) struct Followers(Mutex<FollowerRows>);
 
-enum Accounts {
-    Open(Vec<Unwritten>),
+enum FollowerRows {
+    Open(Vec<PendingRow>),
     Closed(Spend),
 }
 
-impl Default for Accounts {
+impl Default for FollowerRows {
     fn default() -> Self {
         Self::Open(Vec::new())
     }
@@ -251,13 +251,13 @@ impl Default for Accounts {
 
 impl Followers {
     /// Takes the row of one more follower; returns it with its saving if that is known already.
-    pub(crate) fn add(&self, mut row: Unwritten) -> Option<Unwritten> {
+    pub(crate) fn add(&self, mut row: PendingRow) -> Option<PendingRow> {
         match &mut *lock(&self.0) {
-            Accounts::Open(rows) => {
+            FollowerRows::Open(rows) => {
                 rows.push(row);
                 None
             }
-            Accounts::Closed(saved) => {
+            FollowerRows::Closed(saved) => {
                 row.saved = *saved;
                 Some(row)
             }
@@ -265,13 +265,13 @@ impl Followers {
     }
 
     /// Returns the rows: each follower saved the cost of the run.
-    pub(crate) fn close(&self, saved: Spend) -> Vec<Unwritten> {
-        match std::mem::replace(&mut *lock(&self.0), Accounts::Closed(saved)) {
-            Accounts::Open(mut rows) => {
+    pub(crate) fn close(&self, saved: Spend) -> Vec<PendingRow> {
+        match std::mem::replace(&mut *lock(&self.0), FollowerRows::Closed(saved)) {
+            FollowerRows::Open(mut rows) => {
                 rows.iter_mut().for_each(|row| row.saved = saved);
                 rows
             }
-            Accounts::Closed(_) => Vec::new(),
+            FollowerRows::Closed(_) => Vec::new(),
         }
     }
 }
@@ -283,7 +283,7 @@ pub(crate) struct Flights {
     /// Keys whose lookup is held by a caller that is about to lead; locked alone, or while `running` is.
     lookups: Mutex<HashSet<Key>>,
     /// Signalled when a lookup ends.
-    looked_up: Notify,
+    lookup_released: Notify,
     /// Number of flights that have ended, by a part of their keys. Written under the lock; every call reads
     /// it without the lock.
     ended: [AtomicU64; 32],
@@ -291,63 +291,63 @@ pub(crate) struct Flights {
 
 /// The exclusive right to look a key up and reserve it in one step. Until it is dropped, no other caller of
 /// this process leads a flight of the key that needs the reservation.
-pub(crate) struct Lookup<'a> {
+pub(crate) struct LookupGuard<'a> {
     flights: &'a Flights,
     key: Key,
 }
 
-impl Drop for Lookup<'_> {
+impl Drop for LookupGuard<'_> {
     fn drop(&mut self) {
         lock(&self.flights.lookups).remove(&self.key);
-        self.flights.looked_up.notify_waiters();
+        self.flights.lookup_released.notify_waiters();
     }
 }
 
 /// Number of flights of a key, and of some other keys, that had ended at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen(u64);
+pub(crate) struct EndedFlights(u64);
 
 /// The result of [`Flights::enter`], for a caller that found no entry.
-pub(crate) enum Entered {
+pub(crate) enum FlightEntry {
     /// The caller reads the answer of another one's run.
-    Joined(Presence),
+    Joined(ReaderGuard),
     /// The caller runs the call. The leases of the superseded flights are void.
-    Leads {
+    Lead {
         flight: Arc<Flight>,
         superseded: Vec<Arc<Flight>>,
     },
     /// A flight may have ended, and its answer may have been stored, since the caller looked for an entry.
-    LooksAgain,
-    /// Another caller has the [`Lookup`] of the key: to be tried again after [`Flights::looked_up`].
-    Waits,
+    Retry,
+    /// Another caller has the [`LookupGuard`] of the key: to be tried again after [`Flights::lookup_released`].
+    Wait,
 }
 
 /// Behavior of a new caller towards the flights of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manners {
+pub(crate) enum JoinMode {
     /// Joins a current flight; supersedes flights that are not current, or that yield. Leads only if no
-    /// flight has ended since `Seen` was read.
-    Joins(Seen),
+    /// flight has ended since `EndedFlights` was read.
+    Join(EndedFlights),
     /// Joins none; supersedes flights that are not current, or that yield.
-    Leads,
+    Lead,
     /// Joins none and supersedes all: its answer replaces theirs.
-    Supersedes,
+    Supersede,
     /// Joins none and supersedes none: its answer is not stored.
-    KeepsOut,
+    Detached,
 }
 
 impl Flights {
     /// Acquires the lookup of a key, unless another caller holds it or leads a flight.
-    pub(crate) fn lookup(&self, key: Key) -> Option<Lookup<'_>> {
+    pub(crate) fn lookup_guard(&self, key: Key) -> Option<LookupGuard<'_>> {
         let running = lock(&self.running);
         let vacant = !running.contains_key(&key) && lock(&self.lookups).insert(key);
-        vacant.then(|| Lookup { flights: self, key })
+        vacant.then(|| LookupGuard { flights: self, key })
     }
 
     /// Resolves when no caller holds the lookup of a key.
-    pub(crate) async fn looked_up(&self, key: &Key) {
+    pub(crate) async fn lookup_released(&self, key: &Key) {
         loop {
-            let ended = self.looked_up.notified();
+            let ended = self.lookup_released.notified();
             tokio::pin!(ended);
             // Registered before the table is read, so that no notification is missed in between.
             ended.as_mut().enable();
@@ -359,51 +359,52 @@ impl Flights {
     }
 
     /// Joins the newest flight for which `current` returns true, or registers a new one. Atomic: of any
-    /// number of callers that may join each other, one leads. `lookup` is the caller's own.
+    /// number of callers that may join each other, one leads. `lookup_guard` is the caller's own.
     pub(crate) fn enter(
         &self,
         key: Key,
-        manners: Manners,
-        lookup: Option<&Lookup<'_>>,
+        join_mode: JoinMode,
+        lookup_guard: Option<&LookupGuard<'_>>,
         current: impl Fn(&Flight) -> bool,
-        departure: impl FnOnce() -> Departure,
-    ) -> Entered {
+        start: impl FnOnce() -> FlightStart,
+    ) -> FlightEntry {
         let mut running = lock(&self.running);
         let flights = running.get(&key).map_or(&[][..], Vec::as_slice);
         let mut superseded = Vec::new();
         for flight in flights.iter().rev() {
             let is_current = current(flight);
             if is_current
-                && matches!(manners, Manners::Joins(_))
-                && let Some(presence) = flight.attend_if_joinable()
+                && matches!(join_mode, JoinMode::Join(_))
+                && let Some(reader) = flight.try_join()
             {
-                return Entered::Joined(presence);
+                return FlightEntry::Joined(reader);
             }
             // After the attempt to join: a flight that is closed in between has to yield its reservation.
-            let worth_keeping = is_current && !flight.yields();
-            match manners {
-                Manners::Joins(_) | Manners::Leads if worth_keeping => {}
-                Manners::KeepsOut => {}
-                Manners::Joins(_) | Manners::Leads | Manners::Supersedes => {
+            let worth_keeping = is_current && !flight.yields_lease();
+            match join_mode {
+                JoinMode::Join(_) | JoinMode::Lead if worth_keeping => {}
+                JoinMode::Detached => {}
+                JoinMode::Join(_) | JoinMode::Lead | JoinMode::Supersede => {
                     superseded.push(Arc::clone(flight));
                 }
             }
         }
-        if matches!(manners, Manners::Joins(seen) if seen != self.seen(&key)) {
-            return Entered::LooksAgain;
+        if matches!(join_mode, JoinMode::Join(ended_flights) if ended_flights != self.ended_flights(&key))
+        {
+            return FlightEntry::Retry;
         }
-        let waits = matches!(manners, Manners::Joins(_) | Manners::Supersedes);
-        if waits && lookup.is_none() && lock(&self.lookups).contains(&key) {
-            return Entered::Waits;
+        let waits = matches!(join_mode, JoinMode::Join(_) | JoinMode::Supersede);
+        if waits && lookup_guard.is_none() && lock(&self.lookups).contains(&key) {
+            return FlightEntry::Wait;
         }
-        let flight = Flight::new(key, departure());
+        let flight = Flight::new(key, start());
         running.entry(key).or_default().push(Arc::clone(&flight));
-        Entered::Leads { flight, superseded }
+        FlightEntry::Lead { flight, superseded }
     }
 
     /// Returns the number of ended flights; to be read before an entry is looked for.
-    pub(crate) fn seen(&self, key: &Key) -> Seen {
-        Seen(self.ended(key).load(Ordering::Acquire))
+    pub(crate) fn ended_flights(&self, key: &Key) -> EndedFlights {
+        EndedFlights(self.ended(key).load(Ordering::Acquire))
     }
 
     fn ended(&self, key: &Key) -> &AtomicU64 {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cachalot_memory::Memory;
+use cachalot_store::Store;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -13,7 +13,7 @@ use crate::ledger::Tally;
 use crate::policy::Domain;
 
 /// An entry, and the stamps that were read before it.
-pub(crate) struct Fronted {
+pub(crate) struct FrontEntry {
     pub(crate) entry: Entry,
     /// Counts hits on the entry.
     pub(crate) tally: Arc<Tally>,
@@ -23,9 +23,9 @@ pub(crate) struct Fronted {
     pub(crate) domains: Vec<(String, u64)>,
 }
 
-impl Fronted {
+impl FrontEntry {
     /// True if the entry was created under exactly these domains, in any order.
-    pub(crate) fn is_under(&self, domains: &[Domain]) -> bool {
+    pub(crate) fn has_domains(&self, domains: &[Domain]) -> bool {
         let in_order = domains.len() == self.domains.len()
             && domains
                 .iter()
@@ -39,8 +39,13 @@ impl Fronted {
                 .iter()
                 .any(|(counter, _)| domain.is_counted_by(counter))
         };
-        let asked = |counter: &str| domains.iter().any(|domain| domain.is_counted_by(counter));
-        domains.iter().all(has) && self.domains.iter().all(|(counter, _)| asked(counter))
+        let is_requested =
+            |counter: &str| domains.iter().any(|domain| domain.is_counted_by(counter));
+        domains.iter().all(has)
+            && self
+                .domains
+                .iter()
+                .all(|(counter, _)| is_requested(counter))
     }
 
     /// The approximate size in memory in bytes, without the decoded form of its answer.
@@ -51,39 +56,39 @@ impl Fronted {
     }
 
     /// True if neither the record nor an epoch that it depends on can have changed.
-    pub(crate) fn is_current(&self, memory: &dyn Memory, space: &str, key: &str) -> bool {
-        memory.stamp(space, key) == Some(self.stamp)
+    pub(crate) fn is_current(&self, store: &dyn Store, space: &str, key: &str) -> bool {
+        store.stamp(space, key) == Some(self.stamp)
             && self
                 .domains
                 .iter()
-                .all(|(counter, stamp)| memory.stamp(space, counter) == Some(*stamp))
+                .all(|(counter, stamp)| store.stamp(space, counter) == Some(*stamp))
     }
 }
 
 /// An entry of the front and its weight, which changes only by an insertion.
 #[derive(Clone)]
-struct Held {
-    fronted: Arc<Fronted>,
+struct WeightedEntry {
+    front_entry: Arc<FrontEntry>,
     weight: u64,
 }
 
 #[derive(Clone)]
 struct ByWeight;
 
-impl Weighter<Key, Held> for ByWeight {
-    fn weight(&self, _key: &Key, held: &Held) -> u64 {
-        held.weight
+impl Weighter<Key, WeightedEntry> for ByWeight {
+    fn weight(&self, _key: &Key, weighted: &WeightedEntry) -> u64 {
+        weighted.weight
     }
 }
 
-type Entries = Cache<Key, Held, ByWeight>;
+type Entries = Cache<Key, WeightedEntry, ByWeight>;
 
 /// Fraction of a shard that one entry may take; the rest is for entries that were used once.
-const HOT: f64 = 0.97;
+const HOT_FRACTION: f64 = 0.97;
 
 /// Minimum size of a shard if there are several: an answer of 500 kB fits with its decoded form, which is
 /// twenty times as large if it is a list of small records.
-const SHARD: u64 = 16 << 20;
+const MIN_SHARD_BYTES: u64 = 16 << 20;
 
 pub(crate) struct Front {
     entries: Option<Arc<Entries>>,
@@ -106,13 +111,13 @@ impl Front {
             };
         }
         // Rounded down: `quick_cache` would round up.
-        let of_their_size = 1 << (bytes / SHARD).max(1).ilog2();
+        let shards_by_size = 1 << (bytes / MIN_SHARD_BYTES).max(1).ilog2();
         let expected = usize::try_from(bytes / 4_096)
             .unwrap_or(usize::MAX)
             .clamp(64, 100_000);
         let options = OptionsBuilder::new()
-            .shards(of_their_size.min((cores * 4).next_power_of_two()))
-            .hot_allocation(HOT)
+            .shards(shards_by_size.min((cores * 4).next_power_of_two()))
+            .hot_allocation(HOT_FRACTION)
             .estimated_items_capacity(expected)
             .weight_capacity(bytes)
             .build();
@@ -126,41 +131,54 @@ impl Front {
             // Unreachable: every option that the builder requires is set.
             Err(_) => Cache::with_weighter(expected, bytes, ByWeight),
         };
-        let largest = (entries.shard_capacity() as f64 * HOT) as u64;
+        let largest = (entries.shard_capacity() as f64 * HOT_FRACTION) as u64;
         Self {
             entries: Some(Arc::new(entries)),
             largest,
         }
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Fronted>> {
-        Some(self.entries.as_ref()?.get(key)?.fronted)
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<FrontEntry>> {
+        Some(self.entries.as_ref()?.get(key)?.front_entry)
     }
 
     /// Inserts an entry, if it is not too large. Its decoded form is weighed when it is created, and is not
     /// kept if it makes the entry too large.
-    pub(crate) fn insert(&self, key: Key, fronted: Arc<Fronted>) {
+    pub(crate) fn insert(&self, key: Key, front_entry: Arc<FrontEntry>) {
         let Some(entries) = &self.entries else { return };
         let (front, largest) = (Arc::downgrade(entries), self.largest);
-        let this = Arc::downgrade(&fronted);
-        fronted.entry.body.bounded_by(move |decoded| {
-            let (Some(entries), Some(fronted)) = (front.upgrade(), this.upgrade()) else {
+        let this = Arc::downgrade(&front_entry);
+        front_entry.entry.body.limit_decoded(move |decoded| {
+            let (Some(entries), Some(front_entry)) = (front.upgrade(), this.upgrade()) else {
                 // Only the reader keeps the decoded form.
                 return true;
             };
-            let weight = fronted.weight().saturating_add(decoded);
+            let weight = front_entry.weight().saturating_add(decoded);
             if weight > largest {
                 return false;
             }
-            let held = entries.peek(&key);
-            if held.is_some_and(|held| Arc::ptr_eq(&held.fronted, &fronted)) {
+            let weighted = entries.peek(&key);
+            if weighted.is_some_and(|weighted| Arc::ptr_eq(&weighted.front_entry, &front_entry)) {
                 // Replaces only: if the entry was removed or evicted in between, it stays out.
-                let _ = entries.replace(key, Held { fronted, weight }, true);
+                let _ = entries.replace(
+                    key,
+                    WeightedEntry {
+                        front_entry,
+                        weight,
+                    },
+                    true,
+                );
             }
             true
         });
-        let weight = fronted.weight();
-        entries.insert(key, Held { fronted, weight });
+        let weight = front_entry.weight();
+        entries.insert(
+            key,
+            WeightedEntry {
+                front_entry,
+                weight,
+            },
+        );
     }
 
     pub(crate) fn remove(&self, key: &Key) {

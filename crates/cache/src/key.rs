@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cachalot_core::digest::NotADigest;
+use cachalot_core::digest::InvalidDigest;
 use cachalot_core::{Canonical, Digest};
 use serde::{Deserialize, Serialize};
 
@@ -17,19 +17,19 @@ pub struct Key(Digest);
 impl Key {
     /// Computes the key of a call. Destructures it exhaustively, so that no new field can be left out.
     #[must_use]
-    pub fn of(call: &Call<'_>) -> Self {
+    pub fn for_call(call: &Call<'_>) -> Self {
         let Call {
             kind,
             scope,
             name,
             input,
         } = call;
-        let (sharing, whose) = scope.parts();
-        Self(Digest::of_parts(&[
+        let (sharing, owner) = scope.parts();
+        Self(Digest::sha256_of_parts(&[
             KEY_FORMAT,
             kind.as_str().as_bytes(),
             sharing.as_bytes(),
-            whose.as_bytes(),
+            owner.as_bytes(),
             name.as_bytes(),
             input.as_bytes(),
         ]))
@@ -72,9 +72,9 @@ impl fmt::Display for Key {
 }
 
 impl FromStr for Key {
-    type Err = NotADigest;
+    type Err = InvalidDigest;
 
-    fn from_str(text: &str) -> Result<Self, NotADigest> {
+    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
         text.parse().map(Self)
     }
 }
@@ -82,7 +82,7 @@ impl FromStr for Key {
 /// The kind of work of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum CallKind {
     /// A step of a workflow.
     Action,
     /// A tool call.
@@ -96,7 +96,7 @@ pub enum Kind {
     Prefix,
 }
 
-impl Kind {
+impl CallKind {
     /// The name in keys, entries and the ledger.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -146,7 +146,7 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parts() {
             (sharing, "") => f.write_str(sharing),
-            (sharing, whose) => write!(f, "{sharing}:{whose}"),
+            (sharing, owner) => write!(f, "{sharing}:{owner}"),
         }
     }
 }
@@ -155,7 +155,7 @@ impl fmt::Display for Scope {
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     /// The kind of work.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// The scope on whose behalf the call is made.
     pub scope: &'a Scope,
     /// The name of the action or tool.
@@ -175,14 +175,14 @@ mod tests {
         let agent = Scope::Agent("a".into());
         let user = Scope::User("a".into());
         let base = Call {
-            kind: Kind::Action,
+            kind: CallKind::Action,
             scope: &agent,
             name: "n",
             input: &one,
         };
         let others = [
             Call {
-                kind: Kind::Tool,
+                kind: CallKind::Tool,
                 ..base
             },
             Call {
@@ -201,10 +201,16 @@ mod tests {
             },
         ];
         for other in &others {
-            assert_ne!(Key::of(&base), Key::of(other), "{other:?}");
+            assert_ne!(Key::for_call(&base), Key::for_call(other), "{other:?}");
         }
-        assert_eq!(Key::of(&base), Key::of(&base.clone()));
-        assert_eq!(Key::of(&base).to_string().parse(), Ok(Key::of(&base)));
-        assert_eq!(Key::of(&base).to_string(), *Key::of(&base).text());
+        assert_eq!(Key::for_call(&base), Key::for_call(&base.clone()));
+        assert_eq!(
+            Key::for_call(&base).to_string().parse(),
+            Ok(Key::for_call(&base))
+        );
+        assert_eq!(
+            Key::for_call(&base).to_string(),
+            *Key::for_call(&base).text()
+        );
     }
 }

@@ -12,7 +12,6 @@ mod engine;
 mod entry;
 mod epoch;
 mod erase;
-mod erasures;
 mod evict;
 mod explain;
 mod flight;
@@ -21,47 +20,49 @@ mod key;
 mod ledger;
 mod outcome;
 mod policy;
+mod quota;
 mod reason;
 mod reserve;
-mod share;
-mod store;
+mod run_start;
+mod store_answer;
 mod sync;
 mod ticket;
-mod verified;
 mod witness;
-mod writing;
+mod write_back;
+mod write_guard;
 
 use std::sync::Arc;
 
-pub use body::{Body, Reader};
-pub use cassette::{CASSETTE_VERSION, CassetteError, Exported, Imported};
+pub use body::{Body, BodyReader};
+pub use cassette::{CASSETTE_VERSION, CassetteError, ExportReport, ImportReport};
 pub use decoded::{DecodeError, Decoded};
-pub use engine::{Bounds, Options};
-pub use erase::{Criterion, Erased, ErasedEntry, Filter, Listed, Stored};
+pub use engine::{CacheBounds, CacheOptions};
+pub use erase::{EntryFilter, EntryInfo, EraseReport, ErasedEntry, LabelCriterion, StoredEntry};
 pub use explain::{Difference, Explanation};
-pub use key::{Call, Key, Kind, Scope};
+pub use key::{Call, CallKind, Key, Scope};
 pub use ledger::{
-    Answered, HANDLE_LABEL, Ledger, LedgerError, Limits, Payment, Pruned, Row, Selection, Totals,
+    CallStatus, HANDLE_LABEL, Ledger, LedgerError, LedgerLimits, LedgerRow, LedgerSelection,
+    LedgerTotals, Payment, PruneReport,
 };
-pub use outcome::{How, Outcome, Provenance, Revision, Settled};
+pub use outcome::{CacheStatus, CallSummary, EntryProvenance, Outcome, Revision};
 pub use policy::{
-    DEFAULT_MAX_BYTES, DEFAULT_PATIENCE, DEFAULT_STORE_TIMEOUT, Domain, Join, Mode, Orphan, Policy,
-    Share,
+    CacheMode, DEFAULT_LOOKUP_TIMEOUT, DEFAULT_MAX_BYTES, DEFAULT_STORE_TIMEOUT, Domain,
+    OrphanPolicy, Policy, Quota, SingleFlight,
 };
 pub use reason::{Failure, FrozenMiss, Reason};
-pub use ticket::{Product, Ticket};
-pub use witness::{Observation, Witness, Witnessed};
-pub use writing::Writing;
+pub use ticket::{RunResult, Ticket};
+pub use witness::{Observation, Witness, WitnessSnapshot};
+pub use write_guard::WriteGuard;
 
 /// The engine. Cheap to clone; clones share everything.
 #[derive(Clone)]
-pub struct Cache(Arc<engine::Shared>);
+pub struct Cache(Arc<engine::Engine>);
 
 /// The result of [`Cache::begin`]: an answer to read, or a ticket to run the call.
-pub enum Begun {
+pub enum BeginResult {
     /// Answered by an entry, or by a run that another caller leads.
     Served(Outcome),
-    /// The caller has to run the call. `Mode::Off` and bypasses get a ticket too, so that every run takes one
+    /// The caller has to run the call. `CacheMode::Off` and bypasses get a ticket too, so that every run takes one
     /// path and gets one row in the ledger.
     Run(Ticket),
 }
@@ -69,16 +70,16 @@ pub enum Begun {
 impl Cache {
     /// Creates an engine over a store.
     #[must_use]
-    pub fn new(options: Options) -> Self {
-        Self(Arc::new(engine::Shared::new(options, false)))
+    pub fn new(options: CacheOptions) -> Self {
+        Self(Arc::new(engine::Engine::new(options, false)))
     }
 
     /// Creates an engine that enforces its bounds after every write and records the time of every single
     /// use: for small caches over an in-process store. An engine from [`Cache::new`] records uses of an entry
     /// at most once a minute, and may exceed its bounds for a moment.
     #[must_use]
-    pub fn exact(options: Options) -> Self {
-        Self(Arc::new(engine::Shared::new(options, true)))
+    pub fn exact(options: CacheOptions) -> Self {
+        Self(Arc::new(engine::Engine::new(options, true)))
     }
 
     /// True if both handles share one engine.
@@ -88,17 +89,17 @@ impl Cache {
     }
 
     /// Registers the eviction listener, which gets the name of each entry that is evicted to keep within
-    /// [`Bounds`]. Only the first registration takes effect.
-    pub fn tell_of_evictions(&self, told: impl Fn(&str) + Send + Sync + 'static) {
-        self.0.housekeeping.tell(Box::new(told));
+    /// [`CacheBounds`]. Only the first registration takes effect.
+    pub fn on_eviction(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        self.0.eviction.set_listener(Box::new(listener));
     }
 
     /// Serves an entry, joins a flight (only if its epochs are still current), or returns a ticket. A store
-    /// that fails or is slow delays the call by at most [`Policy::patience`], then results in [`Begun::Run`].
+    /// that fails or is slow delays the call by at most [`Policy::patience`], then results in [`BeginResult::Run`].
     ///
     /// # Errors
-    /// In [`Mode::Frozen`], if no entry answers the call.
-    pub async fn begin(&self, call: &Call<'_>, policy: &Policy) -> Result<Begun, FrozenMiss> {
+    /// In [`CacheMode::Frozen`], if no entry answers the call.
+    pub async fn begin(&self, call: &Call<'_>, policy: &Policy) -> Result<BeginResult, FrozenMiss> {
         self.0.begin(call, policy).await
     }
 
@@ -121,7 +122,7 @@ impl Cache {
     /// when `work` is dropped.
     ///
     /// # Errors
-    /// In [`Mode::Frozen`], if no entry answers the call.
+    /// In [`CacheMode::Frozen`], if no entry answers the call.
     pub async fn through<F>(
         &self,
         call: &Call<'_>,
@@ -132,8 +133,8 @@ impl Cache {
         F: Future<Output = ()> + Send + 'static,
     {
         match self.begin(call, policy).await? {
-            Begun::Served(outcome) => Ok(outcome),
-            Begun::Run(ticket) => {
+            BeginResult::Served(outcome) => Ok(outcome),
+            BeginResult::Run(ticket) => {
                 let outcome = ticket.outcome();
                 let (flight, orphan) = (Arc::clone(&ticket.flight), policy.orphan);
                 tokio::spawn(async move {
@@ -157,8 +158,8 @@ impl Cache {
     /// statuses of files, rows. Call it before the process ends.
     pub async fn close(&self) {
         // The fault has been reported as a warning; a task retries for as long as the engine lives.
-        let _ = self.0.raise_waiting().await;
-        self.0.written_back().await;
+        let _ = self.0.raise_pending().await;
+        self.0.finish_write_backs().await;
         self.0.flush_uses().await;
         self.0.ledger.flush().await;
     }

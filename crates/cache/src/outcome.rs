@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use cachalot_core::{Millis, Spend, Witnesses};
-use cachalot_memory::Label;
+use cachalot_store::Label;
 use tokio::sync::watch;
 
-use crate::witness::{Watched, Witness, travelling};
+use crate::witness::{ObservationSet, Witness, to_witnesses};
 use crate::{Body, Key, Reason};
 
 /// The source of the answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum How {
+pub enum CacheStatus {
     /// An entry of the cache.
     Hit,
     /// A run that another caller had started.
@@ -22,7 +22,7 @@ pub enum How {
     Bypass(Reason),
 }
 
-impl How {
+impl CacheStatus {
     /// `hit`, `coalesced`, `miss` or `bypass`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
@@ -46,7 +46,7 @@ impl How {
 
 /// Origin and age of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Provenance {
+pub struct EntryProvenance {
     /// The time of creation.
     pub created: Millis,
     /// The time of expiry; `None`: it never expires.
@@ -65,7 +65,7 @@ pub struct Revision(pub u64);
 
 /// The final state of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct CallSummary {
     /// The stored revision, or the reason why nothing was stored. For a hit, the revision that was served.
     pub stored: Result<Revision, Reason>,
     /// The expiry of the stored entry; `None` if it never expires, or nothing was stored.
@@ -81,24 +81,24 @@ pub struct Outcome {
     /// The call's key.
     pub key: Key,
     /// The source of the answer.
-    pub how: How,
+    pub status: CacheStatus,
     /// The answer, possibly still growing.
     pub body: Body,
     /// The entry that answered the call, if any.
-    pub entry: Option<Provenance>,
-    pub(crate) settling: Settling,
+    pub entry: Option<EntryProvenance>,
+    pub(crate) state: OutcomeState,
 }
 
-pub(crate) enum Settling {
+pub(crate) enum OutcomeState {
     /// Answered by an entry.
     Stored {
         revision: Revision,
         expires: Option<Millis>,
         saved: Spend,
-        watched: Arc<Watched>,
+        observations: Arc<ObservationSet>,
     },
     Running {
-        ended: watch::Receiver<Option<Ended>>,
+        ended: watch::Receiver<Option<RunEnd>>,
         follower: bool,
         witness: Witness,
     },
@@ -106,12 +106,12 @@ pub(crate) enum Settling {
 
 /// The end of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
+pub(crate) struct RunEnd {
     /// The final state for the call that ran.
-    pub(crate) settled: Settled,
+    pub(crate) settled: CallSummary,
     /// The saving of a call that followed the run: the total cost of the run, nested calls included. Zero if
     /// the run gave no answer, or one that reports an error.
-    pub(crate) worth: Spend,
+    pub(crate) run_cost: Spend,
 }
 
 impl Outcome {
@@ -120,30 +120,30 @@ impl Outcome {
     /// domain may depend on more than its witnesses.
     #[must_use]
     pub fn witnesses(&self) -> Witnesses {
-        match &self.settling {
-            Settling::Stored { watched, .. } => travelling(watched),
-            Settling::Running { witness, .. } => witness.witnesses(),
+        match &self.state {
+            OutcomeState::Stored { observations, .. } => to_witnesses(observations),
+            OutcomeState::Running { witness, .. } => witness.witnesses(),
         }
     }
 
     /// Resolves when the answer is durably stored, or it is decided that it will not be stored. Readers of
     /// the answer need not wait for it.
-    pub async fn settled(&self) -> Settled {
-        let (mut ended, follower) = match &self.settling {
-            Settling::Stored {
+    pub async fn settled(&self) -> CallSummary {
+        let (mut ended, follower) = match &self.state {
+            OutcomeState::Stored {
                 revision,
                 expires,
                 saved,
-                watched: _,
+                observations: _,
             } => {
-                return Settled {
+                return CallSummary {
                     stored: Ok(*revision),
                     expires: *expires,
                     paid: Spend::default(),
                     saved: *saved,
                 };
             }
-            Settling::Running {
+            OutcomeState::Running {
                 ended,
                 follower,
                 witness: _,
@@ -154,13 +154,13 @@ impl Outcome {
             Err(_) => None,
         };
         match ended {
-            Some(Ended { settled, worth }) if follower => Settled {
+            Some(RunEnd { settled, run_cost }) if follower => CallSummary {
                 paid: Spend::default(),
-                saved: worth,
+                saved: run_cost,
                 ..settled
             },
-            Some(Ended { settled, .. }) => settled,
-            None => Settled {
+            Some(RunEnd { settled, .. }) => settled,
+            None => CallSummary {
                 stored: Err(Reason::Abandoned),
                 expires: None,
                 paid: Spend::default(),

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_memory::Label;
+use cachalot_store::Label;
 
 /// Permitted cache operations for a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum CacheMode {
     /// Look up, run on a miss, store.
     #[default]
     On,
@@ -22,7 +22,7 @@ pub enum Mode {
     Frozen,
 }
 
-impl Mode {
+impl CacheMode {
     /// Combines the mode of a configuration file (`self`) with that of the command line (`over`). The command
     /// line wins, but never enables a lookup or a store that the file disables.
     #[must_use]
@@ -39,13 +39,13 @@ impl Mode {
 
 /// The callers with which a call may share one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Join {
+pub enum SingleFlight {
     /// None: every call has a run of its own.
-    Alone,
+    Off,
     /// Callers in this process, also in the middle of a stream.
     Process,
     /// Callers in any process that uses the same store; other processes get complete answers only.
-    Fleet {
+    AllProcesses {
         /// Maximum time to wait for another process; after it the call runs here and is not stored.
         wait: Duration,
     },
@@ -53,7 +53,7 @@ pub enum Join {
 
 /// Handling of a run whose last reader leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Orphan {
+pub enum OrphanPolicy {
     /// The run is cancelled.
     Cancel,
     /// The run may continue for a while, so that its answer is not lost.
@@ -93,7 +93,7 @@ impl fmt::Display for Domain {
 
 /// A quota for a group of entries, in addition to the bounds of the whole cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub struct Quota {
     /// The name of the group, unique among all groups.
     pub name: String,
     /// Maximum number of entries.
@@ -106,16 +106,16 @@ pub struct Share {
 #[derive(Debug, Clone)]
 pub struct Policy {
     /// Permitted cache operations.
-    pub mode: Mode,
+    pub mode: CacheMode,
     /// The time to live of an entry that is stored now; `None`: it never expires.
     pub ttl: Option<Duration>,
     /// The callers that may share the run.
-    pub join: Join,
+    pub join: SingleFlight,
     /// Handling of a run without readers.
-    pub orphan: Orphan,
+    pub orphan: OrphanPolicy,
     /// Maximum total time that the lookup waits for a slow store.
-    pub patience: Duration,
-    /// Maximum time that storing the answer may take, in addition to `patience`. Readers do not wait for it.
+    pub lookup_timeout: Duration,
+    /// Maximum time that storing the answer may take, in addition to `lookup_timeout`. Readers do not wait for it.
     pub store_timeout: Duration,
     /// Maximum size of an answer that is stored, in bytes.
     pub max_bytes: u64,
@@ -127,11 +127,11 @@ pub struct Policy {
     pub session: Option<Arc<str>>,
     /// The group that the entry belongs to. Storing an entry of a group scans all entries of the group, so
     /// groups should have at most some thousands of entries.
-    pub share: Option<Share>,
+    pub quota: Option<Quota>,
 }
 
-/// Default of [`Policy::patience`].
-pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(250);
+/// Default of [`Policy::lookup_timeout`].
+pub const DEFAULT_LOOKUP_TIMEOUT: Duration = Duration::from_millis(250);
 /// Default of [`Policy::store_timeout`].
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Default of [`Policy::max_bytes`]: 64 MiB.
@@ -140,17 +140,17 @@ pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            mode: Mode::On,
+            mode: CacheMode::On,
             ttl: None,
-            join: Join::Process,
-            orphan: Orphan::Cancel,
-            patience: DEFAULT_PATIENCE,
+            join: SingleFlight::Process,
+            orphan: OrphanPolicy::Cancel,
+            lookup_timeout: DEFAULT_LOOKUP_TIMEOUT,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             max_bytes: DEFAULT_MAX_BYTES,
             domains: Vec::new(),
             labels: Vec::new(),
             session: None,
-            share: None,
+            quota: None,
         }
     }
 }

@@ -28,9 +28,9 @@ pub enum Reason {
     /// The entry is damaged, or belongs to another call.
     Damaged(String),
     /// The engine has no store.
-    NoMemory,
+    NoStore,
     /// The store failed or was too slow.
-    MemoryFault(String),
+    StoreFault(String),
     /// The adapter, or a limit, forbids storing the answer.
     Declined(String),
     /// The work failed.
@@ -50,7 +50,7 @@ pub enum Reason {
     Revoked,
     /// This process did not renew its reservation in time, for example because it was suspended, and another
     /// process has taken it over.
-    Overtaken,
+    LeaseLost,
     /// Another process is running the same call and will store its answer.
     BusyElsewhere,
 }
@@ -67,8 +67,8 @@ impl fmt::Display for Reason {
             Self::Changed(what) => write!(f, "changed since: {what}"),
             Self::Written(domain) => write!(f, "{domain} was written to since"),
             Self::Damaged(how) => write!(f, "damaged entry: {how}"),
-            Self::NoMemory => f.write_str("no memory"),
-            Self::MemoryFault(what) => write!(f, "memory fault: {what}"),
+            Self::NoStore => f.write_str("no memory"),
+            Self::StoreFault(what) => write!(f, "memory fault: {what}"),
             Self::Declined(why) => f.write_str(why),
             Self::Failed => f.write_str("the work failed"),
             Self::Abandoned => f.write_str("the work was abandoned"),
@@ -77,7 +77,7 @@ impl fmt::Display for Reason {
             }
             Self::HoldsSecret => f.write_str("the answer holds a secret"),
             Self::Revoked => f.write_str("invalidated while it ran"),
-            Self::Overtaken => {
+            Self::LeaseLost => {
                 f.write_str("another process took it over while this one was suspended")
             }
             Self::BusyElsewhere => f.write_str("another process is at work on the same call"),

@@ -5,39 +5,39 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::{Canonical, Spend};
-use cachalot_memory::Label;
+use cachalot_store::Label;
 
-use crate::body::{Body, End, Whole};
-use crate::engine::{Patience, Shared};
-use crate::erasures::Beginning;
-use crate::flight::{Flight, Presence};
-use crate::outcome::{Ended, How, Outcome, Revision, Settled, Settling};
-use crate::policy::{DEFAULT_PATIENCE, Orphan, Policy};
-use crate::reserve::Late;
+use crate::body::{Body, CompleteBody, StreamEnd};
+use crate::engine::{Engine, TimeBudget};
+use crate::flight::{Flight, ReaderGuard};
+use crate::outcome::{CacheStatus, CallSummary, Outcome, OutcomeState, Revision, RunEnd};
+use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
+use crate::reserve::LateLookup;
+use crate::run_start::RunStart;
 use crate::sync::{AbortHandle, Mutex, lock, spawn};
-use crate::witness::{Witness, travelling};
-use crate::{Failure, Kind, Reason, Scope};
+use crate::witness::{Witness, to_witnesses};
+use crate::{CallKind, Failure, Reason, Scope};
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Product {
+pub struct RunResult {
     /// The answer; `None`: the concatenation of the emitted chunks.
     pub value: Option<Bytes>,
     /// The adapter's decision on storing the answer, with the reason if it must not be stored.
-    pub keep: Result<(), Reason>,
+    pub storable: Result<(), Reason>,
     /// The cost of the run.
     pub spent: Spend,
     /// Additional labels for the entry.
     pub labels: Vec<Label>,
 }
 
-impl Product {
+impl RunResult {
     /// Creates a product that may be stored.
     #[must_use]
-    pub fn kept(value: Bytes, spent: Spend) -> Self {
+    pub fn storable(value: Bytes, spent: Spend) -> Self {
         Self {
             value: Some(value),
-            keep: Ok(()),
+            storable: Ok(()),
             spent,
             labels: Vec::new(),
         }
@@ -45,8 +45,8 @@ impl Product {
 }
 
 /// An owned copy of the call that a ticket is for.
-pub(crate) struct Errand {
-    pub(crate) kind: Kind,
+pub(crate) struct OwnedCall {
+    pub(crate) kind: CallKind,
     pub(crate) scope: Scope,
     pub(crate) name: String,
     pub(crate) input: Canonical,
@@ -58,45 +58,45 @@ pub(crate) struct Errand {
 /// the readers get a failure. In both cases nothing is stored.
 #[must_use = "a ticket that is dropped makes others wait for nothing"]
 pub struct Ticket {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) flight: Arc<Flight>,
-    pub(crate) errand: Errand,
+    pub(crate) call: OwnedCall,
     pub(crate) policy: Policy,
     /// The remaining time budget of the call for waiting for the store.
-    pub(crate) patience: Patience,
-    pub(crate) how: How,
+    pub(crate) budget: TimeBudget,
+    pub(crate) status: CacheStatus,
     /// Set to a reason if it is known before the run that the answer must not be stored.
     pub(crate) storable: Result<(), Reason>,
     /// Set if the key could not be reserved because the store did not answer. The reservation is requested
     /// again when there is an answer to store, unless the late answer to the first request brings it.
-    pub(crate) unreserved: Option<Late>,
-    pub(crate) beginning: Beginning,
+    pub(crate) unreserved: Option<LateLookup>,
+    pub(crate) run_start: RunStart,
     /// Costs reported during the run. Boxed, because they are rarely used and tickets should be small.
-    pub(crate) accounts: Box<Mutex<Accounts>>,
+    pub(crate) costs: Box<Mutex<RunCosts>>,
     pub(crate) renewal: Option<AbortHandle>,
-    pub(crate) stage: Stage,
+    pub(crate) stage: TicketStage,
 }
 
 /// Costs that a run reports while it runs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Accounts {
+pub(crate) struct RunCosts {
     /// Tokens and money that the run was charged for.
     charged: Spend,
     /// The part of the run's costs for which nested calls have rows of their own in the ledger.
-    elsewhere: Spend,
+    nested: Spend,
     /// Set if the answer reports an error.
     is_error: bool,
 }
 
 /// The lifecycle stage of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum TicketStage {
     /// Not handed out yet: nothing runs, and nothing is paid.
     Waiting,
     Running,
     /// The end is published to all readers and the ledger; the reservation may still have to be released.
-    Told,
-    Gone,
+    EvictionListener,
+    Ended,
 }
 
 impl Ticket {
@@ -108,20 +108,20 @@ impl Ticket {
 
     /// The outcome of the lookup: a miss or a bypass, with the reason.
     #[must_use]
-    pub fn how(&self) -> &How {
-        &self.how
+    pub fn status(&self) -> &CacheStatus {
+        &self.status
     }
 
     /// The duration of the run so far.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.beginning.instant.elapsed()
+        self.run_start.instant.elapsed()
     }
 
     /// Adds tokens and money that the run was charged for, whether it succeeds or fails. Calls and time are
     /// counted by the ticket itself.
     pub fn charge(&self, spent: Spend) {
-        lock(&self.accounts).charged += Spend {
+        lock(&self.costs).charged += Spend {
             calls: 0,
             time: Duration::ZERO,
             ..spent
@@ -130,34 +130,34 @@ impl Ticket {
 
     /// Subtracts time, tokens and money from the ledger row of this run, because calls that it made have rows
     /// of their own for them. The cost in the entry stays the total.
-    pub fn account_elsewhere(&self, spent: Spend) {
-        lock(&self.accounts).elsewhere += spent;
+    pub fn subtract_nested(&self, spent: Spend) {
+        lock(&self.costs).nested += spent;
     }
 
     /// Records that the answer reports an error: if the run is charged nothing, the ledger counts it as
     /// failed, not as paid.
-    pub fn note_error(&self) {
-        lock(&self.accounts).is_error = true;
+    pub fn mark_error(&self) {
+        lock(&self.costs).is_error = true;
     }
 
     pub(crate) fn answers_with_an_error(&self) -> bool {
-        lock(&self.accounts).is_error
+        lock(&self.costs).is_error
     }
 
     /// The total cost of the run, charges included; `spent` is what the run itself reports.
-    fn whole(&self, mut spent: Spend) -> Spend {
-        spent += lock(&self.accounts).charged;
+    fn total_cost(&self, mut spent: Spend) -> Spend {
+        spent += lock(&self.costs).charged;
         spent
     }
 
     /// The part of the total cost that goes into this call's own ledger row.
-    fn own(&self, whole: Spend) -> Spend {
-        whole.without(lock(&self.accounts).elsewhere)
+    fn own_cost(&self, total_cost: Spend) -> Spend {
+        total_cost.without(lock(&self.costs).nested)
     }
 
     /// Limits the time to live of the answer to `lifetime`, which its producer returned along with it. It
     /// shortens the policy's time to live and never extends it.
-    pub fn expire_within(&mut self, lifetime: Duration) {
+    pub fn limit_ttl(&mut self, lifetime: Duration) {
         let ttl = self.policy.ttl.unwrap_or(Duration::MAX);
         self.policy.ttl = Some(ttl.min(lifetime));
     }
@@ -165,19 +165,19 @@ impl Ticket {
     /// Returns the reading end of the run, for callers that drive the ticket themselves.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.read_by(self.flight.attend(), false)
+        self.outcome_for_reader(self.flight.add_reader(), false)
     }
 
-    pub(crate) fn read_by(&self, presence: Presence, follower: bool) -> Outcome {
+    pub(crate) fn outcome_for_reader(&self, reader: ReaderGuard, follower: bool) -> Outcome {
         Outcome {
             key: self.flight.key,
-            how: self.how.clone(),
-            settling: Settling::Running {
+            status: self.status.clone(),
+            state: OutcomeState::Running {
                 ended: self.flight.ended.subscribe(),
                 follower,
                 witness: self.flight.witness.clone(),
             },
-            body: Body::growing(presence),
+            body: Body::from_flight(reader),
             entry: None,
         }
     }
@@ -197,23 +197,25 @@ impl Ticket {
 
     /// Ends the run with its answer: publishes it to the readers, then stores it if it may be kept, every
     /// witness still holds, no epoch has passed and nothing revoked the run. Resolves when that is decided.
-    pub async fn finish(mut self, product: Product) -> Settled {
-        let Product {
+    pub async fn finish(mut self, product: RunResult) -> CallSummary {
+        let RunResult {
             value,
-            keep,
+            storable,
             spent,
             labels,
         } = product;
-        let spent = self.whole(spent);
+        let spent = self.total_cost(spent);
         let answer = value.unwrap_or_else(|| self.flight.body.collected());
         // Readers do not wait for the store; new callers join this flight until the entry is stored.
-        self.flight.body.end(End::Whole(Whole::new(answer.clone())));
-        let storable = std::mem::replace(&mut self.storable, Ok(())).and(keep);
+        self.flight
+            .body
+            .end(StreamEnd::Complete(CompleteBody::new(answer.clone())));
+        let storable = std::mem::replace(&mut self.storable, Ok(())).and(storable);
         let stored = match storable {
             Ok(()) => {
-                self.shared
+                self.engine
                     .clone()
-                    .store(&self, &answer, spent, labels)
+                    .store_answer(&self, &answer, spent, labels)
                     .await
             }
             Err(reason) => Err(reason),
@@ -222,16 +224,16 @@ impl Ticket {
             Ok((revision, expires)) => (Ok(revision), expires),
             Err(reason) => (Err(reason), None),
         };
-        let settled = Settled {
+        let settled = CallSummary {
             stored,
             expires,
-            paid: self.own(spent),
+            paid: self.own_cost(spent),
             saved: Spend::default(),
         };
         self.end(
-            Ended {
+            RunEnd {
                 settled: settled.clone(),
-                worth: spent,
+                run_cost: spent,
             },
             None,
         )
@@ -240,21 +242,21 @@ impl Ticket {
     }
 
     /// Ends the run with a failure, which every waiting reader gets; stores nothing. Returns the cost.
-    pub async fn fail(mut self, failure: Failure) -> Settled {
-        let spent = self.whole(Spend::one(self.elapsed()));
+    pub async fn fail(mut self, failure: Failure) -> CallSummary {
+        let spent = self.total_cost(Spend::for_call(self.elapsed()));
         // Prevents callers from joining a flight that is known to have failed.
         self.flight.close();
-        self.flight.body.end(End::Failed(failure.clone()));
-        let settled = Settled {
+        self.flight.body.end(StreamEnd::Failed(failure.clone()));
+        let settled = CallSummary {
             stored: Err(Reason::Failed),
             expires: None,
-            paid: self.own(spent),
+            paid: self.own_cost(spent),
             saved: Spend::default(),
         };
         self.end(
-            Ended {
+            RunEnd {
                 settled: settled.clone(),
-                worth: spent,
+                run_cost: spent,
             },
             Some(failure),
         )
@@ -263,41 +265,45 @@ impl Ticket {
     }
 
     /// Ends a run before it starts: another process has stored the answer in the meantime.
-    pub(crate) async fn answer_with(mut self, entry: &crate::entry::Entry) {
+    pub(crate) async fn finish_with_entry(mut self, entry: &crate::entry::Entry) {
         // Followers read the witnesses of the answer from the flight.
-        self.flight.witness.adopt(&travelling(&entry.watched));
-        self.flight.body.end(End::Whole(Arc::clone(&entry.body)));
-        let settled = Settled {
+        self.flight
+            .witness
+            .adopt(&to_witnesses(&entry.observations));
+        self.flight
+            .body
+            .end(StreamEnd::Complete(Arc::clone(&entry.body)));
+        let settled = CallSummary {
             stored: Ok(Revision(entry.revision)),
             expires: entry.head.expires,
             paid: Spend::default(),
             saved: entry.head.spent,
         };
         self.end(
-            Ended {
+            RunEnd {
                 settled,
-                worth: entry.head.spent,
+                run_cost: entry.head.spent,
             },
             None,
         )
         .await;
     }
 
-    async fn end(&mut self, ended: Ended, failure: Option<Failure>) {
+    async fn end(&mut self, ended: RunEnd, failure: Option<Failure>) {
         self.stop_renewal();
-        self.tell(ended, failure.as_ref());
+        self.publish(ended, failure.as_ref());
         if let Some(lease) = self.flight.lease() {
             // The answer is not stored. The next leader need not wait until the store has released the lease.
             self.flight.close();
-            self.shared.release(lease, self.policy.patience).await;
+            self.engine.release(lease, self.policy.lookup_timeout).await;
         }
         self.leave();
     }
 
     /// Removes the flight from the table, so that no caller finds it any more.
     fn leave(&mut self) {
-        self.shared.flights.leave(&self.flight);
-        self.stage = Stage::Gone;
+        self.engine.flights.leave(&self.flight);
+        self.stage = TicketStage::Ended;
     }
 
     fn stop_renewal(&mut self) {
@@ -308,34 +314,34 @@ impl Ticket {
 
     /// Publishes the end of the run. The ledger rows are sent first, so that a caller that sees the call as
     /// settled finds it in the ledger.
-    fn tell(&mut self, mut ended: Ended, failure: Option<&Failure>) {
+    fn publish(&mut self, mut ended: RunEnd, failure: Option<&Failure>) {
         if failure.is_some() || self.answers_with_an_error() {
-            ended.worth = Spend::default();
+            ended.run_cost = Spend::default();
         }
-        if self.stage == Stage::Running {
-            self.shared
+        if self.stage == TicketStage::Running {
+            self.engine
                 .ledger
-                .paid(&self.shared, self, &ended.settled, failure);
+                .record_run(&self.engine, self, &ended.settled, failure);
         }
-        self.stage = Stage::Told;
-        for row in self.flight.followers.close(ended.worth) {
-            self.shared.ledger.send(row);
+        self.stage = TicketStage::EvictionListener;
+        for row in self.flight.followers.close(ended.run_cost) {
+            self.engine.ledger.send(row);
         }
         self.flight.ended.send_replace(Some(ended));
     }
 }
 
-pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
+pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: OrphanPolicy) {
     loop {
-        let known = flight.deserted().await;
-        if let Orphan::Finish { within } = orphan
-            && tokio::time::timeout(within, flight.attended(known))
+        let known = flight.without_readers().await;
+        if let OrphanPolicy::Finish { within } = orphan
+            && tokio::time::timeout(within, flight.more_readers_than(known))
                 .await
                 .is_ok()
         {
             continue;
         }
-        if flight.close_if_deserted() {
+        if flight.close_if_unread() {
             return;
         }
     }
@@ -343,44 +349,44 @@ pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
 
 impl Ticket {
     /// Ends a run whose ticket was dropped without `finish` or `fail`.
-    fn give_up(&mut self) {
+    fn abandon(&mut self) {
         let spent = match self.stage {
-            Stage::Waiting => Spend::default(),
-            Stage::Running => self.whole(Spend::one(self.elapsed())),
-            Stage::Told | Stage::Gone => return,
+            TicketStage::Waiting => Spend::default(),
+            TicketStage::Running => self.total_cost(Spend::for_call(self.elapsed())),
+            TicketStage::EvictionListener | TicketStage::Ended => return,
         };
-        let settled = Settled {
+        let settled = CallSummary {
             stored: Err(Reason::Abandoned),
             expires: None,
-            paid: self.own(spent),
+            paid: self.own_cost(spent),
             saved: Spend::default(),
         };
-        let worth = Spend::default();
-        self.tell(Ended { settled, worth }, None);
+        let run_cost = Spend::default();
+        self.publish(RunEnd { settled, run_cost }, None);
         let vacant = self.flight.body.is_empty();
         self.flight.body.end(if vacant {
-            End::Vacant
+            StreamEnd::Vacant
         } else {
-            End::Failed(Failure::dropped())
+            StreamEnd::Failed(Failure::dropped())
         });
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.stage == Stage::Gone {
+        if self.stage == TicketStage::Ended {
             return;
         }
         self.stop_renewal();
         // Closed first, so that a waiter that wakes up and looks again does not join this flight.
         self.flight.close();
-        self.give_up();
-        let (shared, flight) = (Arc::clone(&self.shared), Arc::clone(&self.flight));
+        self.abandon();
+        let (engine, flight) = (Arc::clone(&self.engine), Arc::clone(&self.flight));
         match (flight.lease(), tokio::runtime::Handle::try_current()) {
             (Some(lease), Ok(_)) => {
                 spawn(async move {
-                    shared.release(lease, DEFAULT_PATIENCE).await;
-                    shared.flights.leave(&flight);
+                    engine.release(lease, DEFAULT_LOOKUP_TIMEOUT).await;
+                    engine.flights.leave(&flight);
                 });
             }
             _ => self.leave(),

@@ -5,10 +5,10 @@
 //! moment when it was already old enough to be trusted; any other file is hashed.
 
 pub(crate) mod hex_digest;
-mod looks;
 mod observe;
+mod pending;
 mod status;
-mod travel;
+mod witnesses;
 
 use std::collections::HashMap;
 use std::io;
@@ -22,13 +22,13 @@ use cachalot_core::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::sync::{Mutex, lock};
-use looks::Looks;
-use status::{Absence, Status, Times};
-pub(crate) use travel::travelling;
+use pending::PendingObservations;
+use status::{Absence, FileStatus, FileSystemTimes};
+pub(crate) use witnesses::to_witnesses;
 
 /// Maximum number of observations; an answer with more is not stored, because checking them would cost
 /// more than the work.
-const MOST: usize = 10_000;
+const MAX_OBSERVATIONS: usize = 10_000;
 
 /// The property of a path that the work depends on.
 #[derive(Debug, Clone, Copy)]
@@ -45,26 +45,26 @@ pub enum Observation<'a> {
 
 /// The list in which the work records what it reads. Cheap to clone; clones record into the same list.
 #[derive(Clone, Default)]
-pub struct Witness(Arc<Notes>);
+pub struct Witness(Arc<WitnessState>);
 
 #[derive(Default)]
-struct Notes {
-    looks: Looks,
-    times: Times,
-    observed: Mutex<List>,
+struct WitnessState {
+    pending: PendingObservations,
+    times: FileSystemTimes,
+    observed: Mutex<ObservationList>,
     /// The reason why the list is incomplete: a file changed while it was read, or the list is full.
-    spoilt: Mutex<Option<String>>,
+    incomplete: Mutex<Option<String>>,
 }
 
 /// The distinct observations, in order.
 #[derive(Default)]
-struct List {
+struct ObservationList {
     observed: Vec<Observed>,
     /// Positions in `observed`, by path.
     places: HashMap<String, Vec<usize>>,
 }
 
-impl List {
+impl ObservationList {
     fn holds(&self, observed: &Observed) -> bool {
         self.places
             .get(&observed.path)
@@ -86,7 +86,7 @@ impl Witness {
     /// Errors of the file system. A file that is absent or a directory is recorded, too; any other error
     /// makes the list incomplete.
     pub fn read(&self, path: &Path) -> io::Result<Bytes> {
-        let _look = self.0.looks.begin();
+        let _guard = self.0.pending.begin();
         match observe::read(path, &self.0.times) {
             Ok((observed, bytes)) => {
                 self.note(observed);
@@ -94,7 +94,7 @@ impl Witness {
             }
             Err(error) => {
                 // Records this result: a second attempt could find another state.
-                self.note(observe::unread(path, &error));
+                self.note(observe::observe_failed_read(path, &error));
                 Err(error)
             }
         }
@@ -102,7 +102,7 @@ impl Witness {
 
     /// Records the current state of a path; to be called before reading it. Blocks while it reads the file.
     pub fn observe(&self, what: Observation<'_>) {
-        let _look = self.0.looks.begin();
+        let _guard = self.0.pending.begin();
         let times = &self.0.times;
         self.note(match what {
             Observation::Content(path) => observe::content(path, times),
@@ -115,49 +115,51 @@ impl Witness {
     /// Returns a snapshot of the records that can be checked apart from any entry: for an adapter that puts
     /// a file's content into a key and must know that the work reads the same content.
     #[must_use]
-    pub fn taken(&self) -> Witnessed {
-        Witnessed {
-            spoilt: self.spoilt(),
-            watched: Watched::new(self.observed()),
+    pub fn snapshot(&self) -> WitnessSnapshot {
+        WitnessSnapshot {
+            incomplete: self.incomplete(),
+            observations: ObservationSet::new(self.observed()),
         }
     }
 
     /// True if nothing has been recorded so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        lock(&self.0.observed).observed.is_empty() && self.spoilt().is_none()
+        lock(&self.0.observed).observed.is_empty() && self.incomplete().is_none()
     }
 
     /// Resolves when every observation that had begun is recorded: only then does the list contain all that
     /// the work has read before now.
-    pub(crate) async fn looked(&self) {
-        self.0.looks.ended().await;
+    pub(crate) async fn observations_recorded(&self) {
+        self.0.pending.ended().await;
     }
 
     /// Marks the list as incomplete, because the work read something that cannot be recorded: its answer is
     /// not stored.
-    pub fn spoil(&self, why: impl Into<String>) {
-        lock(&self.0.spoilt).get_or_insert_with(|| why.into());
+    pub fn mark_incomplete(&self, why: impl Into<String>) {
+        lock(&self.0.incomplete).get_or_insert_with(|| why.into());
     }
 
     fn note(&self, observed: Result<Observed, String>) {
         match observed {
-            Err(why) => self.spoil(why),
+            Err(why) => self.mark_incomplete(why),
             Ok(observed) => {
                 let mut list = lock(&self.0.observed);
                 if list.holds(&observed) {
-                } else if list.observed.len() < MOST {
+                } else if list.observed.len() < MAX_OBSERVATIONS {
                     list.push(observed);
                 } else {
                     drop(list);
-                    self.spoil(format!("it looked at more than {MOST} files"));
+                    self.mark_incomplete(format!(
+                        "it looked at more than {MAX_OBSERVATIONS} files"
+                    ));
                 }
             }
         }
     }
 
-    pub(crate) fn spoilt(&self) -> Option<String> {
-        lock(&self.0.spoilt).clone()
+    pub(crate) fn incomplete(&self) -> Option<String> {
+        lock(&self.0.incomplete).clone()
     }
 
     pub(crate) fn observed(&self) -> Vec<Observed> {
@@ -166,20 +168,20 @@ impl Witness {
 }
 
 /// A snapshot of the records of a [`Witness`].
-pub struct Witnessed {
-    spoilt: Option<String>,
-    watched: Arc<Watched>,
+pub struct WitnessSnapshot {
+    incomplete: Option<String>,
+    observations: Arc<ObservationSet>,
 }
 
-impl Witnessed {
+impl WitnessSnapshot {
     /// Checks that everything recorded is unchanged.
     ///
     /// # Errors
     /// A description of the change, or the reason why it cannot be checked.
     pub async fn holds(&self) -> Result<(), String> {
-        match &self.spoilt {
+        match &self.incomplete {
             Some(why) => Err(why.clone()),
-            None => self.watched.check(BEFORE_SERVING).await,
+            None => self.observations.check(SERVE_CHECK_TIMEOUT).await,
         }
     }
 
@@ -188,13 +190,13 @@ impl Witnessed {
     /// # Errors
     /// The reason why there is none: nothing or more than one thing was recorded, or it is not a file.
     pub fn content_digest(&self) -> Result<Digest, String> {
-        match (&self.spoilt, self.watched.observed.as_slice()) {
+        match (&self.incomplete, self.observations.observed.as_slice()) {
             (Some(why), _) => Err(why.clone()),
             (
                 None,
                 [
                     Observed {
-                        what: What::Content { digest, .. },
+                        what: ObservedState::Content { digest, .. },
                         ..
                     },
                 ],
@@ -203,7 +205,7 @@ impl Witnessed {
                 None,
                 [
                     Observed {
-                        what: What::Absent(_),
+                        what: ObservedState::Absent(_),
                         path,
                     },
                 ],
@@ -218,20 +220,20 @@ impl Witnessed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Observed {
     path: String,
-    what: What,
+    what: ObservedState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum What {
+enum ObservedState {
     Content {
         #[serde(with = "hex_digest")]
         digest: Digest,
-        status: Status,
+        status: FileStatus,
     },
     Listing {
         #[serde(with = "hex_digest")]
         digest: Digest,
-        status: Status,
+        status: FileStatus,
     },
     Absent(Absence),
     Present {
@@ -245,43 +247,43 @@ enum What {
 
 /// Maximum number of statuses that are read on the caller's thread: reading one takes about a microsecond,
 /// a round trip to another thread about thirty.
-const INLINE: usize = 64;
+const MAX_INLINE_CHECKS: usize = 64;
 
 /// Maximum total time of such reads; after a longer one, the next check leaves the caller's thread.
-const INLINE_TIME: Duration = Duration::from_millis(1);
+const MAX_INLINE_TIME: Duration = Duration::from_millis(1);
 
 /// The time budget of a check before an entry is served; one that takes longer is a miss.
-pub(crate) const BEFORE_SERVING: Duration = Duration::from_secs(10);
+pub(crate) const SERVE_CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time budget of a check before an answer is stored; an answer whose check takes longer is not.
-pub(crate) const BEFORE_STORING: Duration = Duration::from_secs(60);
+pub(crate) const STORE_CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The observations of an entry, ready to be checked on every hit.
-pub(crate) struct Watched {
+pub(crate) struct ObservationSet {
     observed: Vec<Observed>,
     /// Later statuses, by the position of their observation, under which the content was found unchanged and
     /// which are old enough to be trusted: of files that were touched since, or were too new when recorded.
-    verified: Mutex<HashMap<usize, Status>>,
-    /// Set when `verified` has grown since [`Watched::take_news`].
-    news: AtomicBool,
-    /// Set when the last read of all statuses took longer than [`INLINE_TIME`].
+    verified: Mutex<HashMap<usize, FileStatus>>,
+    /// Set when `verified` has grown since [`ObservationSet::take_updated`].
+    has_updates: AtomicBool,
+    /// Set when the last read of all statuses took longer than [`MAX_INLINE_TIME`].
     slow: AtomicBool,
 }
 
 /// The result of a check by status.
-enum Verdict {
+enum StatusCheck {
     Holds,
     /// The content has to be compared.
     Unsure,
     Changed(String),
 }
 
-impl Watched {
+impl ObservationSet {
     pub(crate) fn new(observed: Vec<Observed>) -> Arc<Self> {
         Arc::new(Self {
             observed,
             verified: Mutex::default(),
-            news: AtomicBool::new(false),
+            has_updates: AtomicBool::new(false),
             slow: AtomicBool::new(false),
         })
     }
@@ -296,14 +298,14 @@ impl Watched {
     }
 
     /// True if files were found unchanged under later statuses since the last call.
-    pub(crate) fn take_news(&self) -> bool {
-        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Relaxed)
+    pub(crate) fn take_updated(&self) -> bool {
+        self.has_updates.load(Ordering::Relaxed) && self.has_updates.swap(false, Ordering::Relaxed)
     }
 
     /// The total size of all files whose content was read, in bytes.
     pub(crate) fn size(&self) -> u64 {
         let size = |observed: &Observed| match &observed.what {
-            What::Content { status, .. } => status.size,
+            ObservedState::Content { status, .. } => status.size,
             _ => 0,
         };
         self.observed.iter().map(size).sum()
@@ -319,10 +321,10 @@ impl Watched {
     /// caller's thread; reads many statuses, slow ones, and contents on another thread. Reads contents only
     /// where the status does not decide. Takes at most `within`.
     pub(crate) async fn check(self: &Arc<Self>, within: Duration) -> Result<(), String> {
-        if self.observed.is_empty() || self.holds_at_a_glance()? {
+        if self.observed.is_empty() || self.check_inline()? {
             return Ok(());
         }
-        self.check_apart(within, false).await
+        self.check_on_thread(within, false).await
     }
 
     /// Checks that all contents are unchanged, regardless of their statuses.
@@ -330,23 +332,23 @@ impl Watched {
         if self.observed.is_empty() {
             return Ok(());
         }
-        self.check_apart(Duration::MAX, true).await
+        self.check_on_thread(Duration::MAX, true).await
     }
 
     /// Reads the statuses on the caller's thread, if they are few; returns false if that does not decide.
-    fn holds_at_a_glance(&self) -> Result<bool, String> {
-        if self.observed.len() > INLINE || self.slow.load(Ordering::Relaxed) {
+    fn check_inline(&self) -> Result<bool, String> {
+        if self.observed.len() > MAX_INLINE_CHECKS || self.slow.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let began = Instant::now();
         let mut holds = true;
         for place in 0..self.observed.len() {
-            match self.glance(place) {
-                Verdict::Holds => {}
-                Verdict::Unsure => holds = false,
-                Verdict::Changed(what) => return Err(what),
+            match self.check_status(place) {
+                StatusCheck::Holds => {}
+                StatusCheck::Unsure => holds = false,
+                StatusCheck::Changed(what) => return Err(what),
             }
-            if began.elapsed() > INLINE_TIME {
+            if began.elapsed() > MAX_INLINE_TIME {
                 self.slow.store(true, Ordering::Relaxed);
                 return Ok(holds && place + 1 == self.observed.len());
             }
@@ -354,10 +356,10 @@ impl Watched {
         Ok(holds)
     }
 
-    async fn check_apart(self: &Arc<Self>, within: Duration, all: bool) -> Result<(), String> {
+    async fn check_on_thread(self: &Arc<Self>, within: Duration, all: bool) -> Result<(), String> {
         let this = Arc::clone(self);
         let until = Instant::now().checked_add(within);
-        let checked = in_time(within, move || this.check_content(until, all)).await;
+        let checked = run_blocking(within, move || this.check_content(until, all)).await;
         checked.unwrap_or_else(|| Err(self.too_slow()))
     }
 
@@ -369,7 +371,7 @@ impl Watched {
     }
 
     fn check_content(&self, until: Option<Instant>, all: bool) -> Result<(), String> {
-        let times = Times::default();
+        let times = FileSystemTimes::default();
         let began = Instant::now();
         let mut read = false;
         for (place, observed) in self.observed.iter().enumerate() {
@@ -377,29 +379,29 @@ impl Watched {
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(self.too_slow());
             }
-            match self.glance(place) {
-                Verdict::Holds if !all => {}
-                Verdict::Changed(what) if !all => return Err(what),
+            match self.check_status(place) {
+                StatusCheck::Holds if !all => {}
+                StatusCheck::Changed(what) if !all => return Err(what),
                 _ => {
                     read = true;
                     if let Some(status) = observed.compare(&times)? {
                         lock(&self.verified).insert(place, status);
                         // A frozen run writes nothing back.
-                        self.news.fetch_or(!all, Ordering::Relaxed);
+                        self.has_updates.fetch_or(!all, Ordering::Relaxed);
                     }
                 }
             }
         }
         if !read {
             self.slow
-                .store(began.elapsed() > INLINE_TIME, Ordering::Relaxed);
+                .store(began.elapsed() > MAX_INLINE_TIME, Ordering::Relaxed);
         }
         Ok(())
     }
 
     /// Decides by the status alone, if possible.
-    fn glance(&self, place: usize) -> Verdict {
-        self.observed[place].glance(|now| {
+    fn check_status(&self, place: usize) -> StatusCheck {
+        self.observed[place].check_status(|now| {
             lock(&self.verified)
                 .get(&place)
                 .is_some_and(|verified| now.same_as(verified))
@@ -409,7 +411,7 @@ impl Watched {
 
 /// Runs `work` on a thread that may block, for at most `within`; `None` if it takes longer (it then
 /// continues unobserved) or panics.
-async fn in_time<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     within: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
@@ -420,103 +422,108 @@ async fn in_time<T: Send + 'static>(
 impl Observed {
     /// Decides by the status alone, if possible. `verified` returns true for a status under which the content
     /// was found unchanged later.
-    fn glance(&self, verified: impl FnOnce(&Status) -> bool) -> Verdict {
-        if let What::Target { .. } = self.what {
+    fn check_status(&self, verified: impl FnOnce(&FileStatus) -> bool) -> StatusCheck {
+        if let ObservedState::Target { .. } = self.what {
             return match observe::target(Path::new(&self.path)) {
-                Ok(now) if now == *self => Verdict::Holds,
-                Ok(_) => Verdict::Changed(format!("{} leads elsewhere", self.path)),
-                Err(error) => Verdict::Changed(error),
+                Ok(now) if now == *self => StatusCheck::Holds,
+                Ok(_) => StatusCheck::Changed(format!("{} leads elsewhere", self.path)),
+                Err(error) => StatusCheck::Changed(error),
             };
         }
-        let now = Status::of(Path::new(&self.path));
+        let now = FileStatus::read(Path::new(&self.path));
         match (&self.what, now) {
-            (_, Err(error)) => Verdict::Changed(format!("{}: {error}", self.path)),
-            (What::Absent(then), Ok(Err(now))) if *then == now => Verdict::Holds,
-            (What::Absent(_), Ok(Err(_))) => self.changed(),
-            (What::Absent(_), Ok(Ok(_))) => Verdict::Changed(format!("{} is there now", self.path)),
-            (_, Ok(Err(_))) => Verdict::Changed(format!("{} is gone", self.path)),
+            (_, Err(error)) => StatusCheck::Changed(format!("{}: {error}", self.path)),
+            (ObservedState::Absent(then), Ok(Err(now))) if *then == now => StatusCheck::Holds,
+            (ObservedState::Absent(_), Ok(Err(_))) => self.changed(),
+            (ObservedState::Absent(_), Ok(Ok(_))) => {
+                StatusCheck::Changed(format!("{} is there now", self.path))
+            }
+            (_, Ok(Err(_))) => StatusCheck::Changed(format!("{} is gone", self.path)),
             // Handled above.
-            (What::Target { .. }, Ok(Ok(_))) => self.changed(),
-            (What::Present { directory }, Ok(Ok(now))) => {
+            (ObservedState::Target { .. }, Ok(Ok(_))) => self.changed(),
+            (ObservedState::Present { directory }, Ok(Ok(now))) => {
                 if *directory == now.directory {
-                    Verdict::Holds
+                    StatusCheck::Holds
                 } else {
                     self.changed()
                 }
             }
-            (What::Content { digest, status }, Ok(Ok(now))) => {
+            (ObservedState::Content { digest, status }, Ok(Ok(now))) => {
                 if now.size != status.size || now.directory {
                     self.changed()
-                } else if status.size == 0 && *digest != empty() {
+                } else if status.size == 0 && *digest != empty_digest() {
                     // Recorded by an earlier version: such a file is generated when it is read.
-                    Verdict::Unsure
-                } else if status.vouches_for(&now) || verified(&now) {
-                    Verdict::Holds
+                    StatusCheck::Unsure
+                } else if status.proves_unchanged(&now) || verified(&now) {
+                    StatusCheck::Holds
                 } else {
-                    Verdict::Unsure
+                    StatusCheck::Unsure
                 }
             }
-            (What::Listing { status, .. }, Ok(Ok(now))) => {
+            (ObservedState::Listing { status, .. }, Ok(Ok(now))) => {
                 if !now.directory {
                     self.changed()
-                } else if status.vouches_for(&now) || verified(&now) {
-                    Verdict::Holds
+                } else if status.proves_unchanged(&now) || verified(&now) {
+                    StatusCheck::Holds
                 } else {
-                    Verdict::Unsure
+                    StatusCheck::Unsure
                 }
             }
         }
     }
 
-    fn changed(&self) -> Verdict {
-        Verdict::Changed(format!("{} changed", self.path))
+    fn changed(&self) -> StatusCheck {
+        StatusCheck::Changed(format!("{} changed", self.path))
     }
 
     /// Replaces the recorded status with a later one.
-    fn verified_under(&mut self, later: &Status) {
-        if let What::Content { status, .. } | What::Listing { status, .. } = &mut self.what {
+    fn verified_under(&mut self, later: &FileStatus) {
+        if let ObservedState::Content { status, .. } | ObservedState::Listing { status, .. } =
+            &mut self.what
+        {
             status.clone_from(later);
         }
     }
 
     /// Observes the path again and compares. Returns the new status if it is old enough to be trusted: while
     /// it stays the same, the content need not be read again.
-    fn compare(&self, times: &Times) -> Result<Option<Status>, String> {
+    fn compare(&self, times: &FileSystemTimes) -> Result<Option<FileStatus>, String> {
         let path = Path::new(&self.path);
         let now = match &self.what {
-            What::Content { .. } => observe::content(path, times),
-            What::Listing { .. } => observe::listing(path, times),
-            What::Absent(_) | What::Present { .. } => observe::existence(path),
-            What::Target { .. } => observe::target(path),
+            ObservedState::Content { .. } => observe::content(path, times),
+            ObservedState::Listing { .. } => observe::listing(path, times),
+            ObservedState::Absent(_) | ObservedState::Present { .. } => observe::existence(path),
+            ObservedState::Target { .. } => observe::target(path),
         }?;
         match (&self.what, now.what) {
             (
-                What::Content { digest, .. },
-                What::Content {
+                ObservedState::Content { digest, .. },
+                ObservedState::Content {
                     digest: again,
                     status,
                 },
             )
             | (
-                What::Listing { digest, .. },
-                What::Listing {
+                ObservedState::Listing { digest, .. },
+                ObservedState::Listing {
                     digest: again,
                     status,
                 },
             ) if *digest == again => Ok(status.trusted.then_some(status)),
-            (then @ (What::Absent(_) | What::Present { .. } | What::Target { .. }), again)
-                if again == *then =>
-            {
-                Ok(None)
-            }
+            (
+                then @ (ObservedState::Absent(_)
+                | ObservedState::Present { .. }
+                | ObservedState::Target { .. }),
+                again,
+            ) if again == *then => Ok(None),
             _ => Err(format!("{} changed", self.path)),
         }
     }
 }
 
 /// The digest of an empty file.
-fn empty() -> Digest {
-    static EMPTY: LazyLock<Digest> = LazyLock::new(|| Digest::of(b""));
+fn empty_digest() -> Digest {
+    static EMPTY: LazyLock<Digest> = LazyLock::new(|| Digest::sha256(b""));
     *EMPTY
 }
 
@@ -530,29 +537,29 @@ mod tests {
     #[tokio::test]
     async fn what_was_noted_of_a_file_of_the_kernel_answers_no_more() {
         let path = Path::new("/proc/uptime");
-        let Ok(Ok(mut status)) = Status::of(path) else {
+        let Ok(Ok(mut status)) = FileStatus::read(path) else {
             unreachable!("Linux has it")
         };
         status.trusted = true;
-        let watched = Watched::new(vec![Observed {
+        let observations = ObservationSet::new(vec![Observed {
             path: "/proc/uptime".to_owned(),
-            what: What::Content {
-                digest: Digest::of(b"1.00 1.00\n"),
+            what: ObservedState::Content {
+                digest: Digest::sha256(b"1.00 1.00\n"),
                 status,
             },
         }]);
-        let checked = watched.check(BEFORE_SERVING).await;
+        let checked = observations.check(SERVE_CHECK_TIMEOUT).await;
         assert!(checked.is_err(), "{checked:?}");
     }
 
     #[tokio::test]
     async fn work_that_takes_too_long_is_not_waited_for() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let stuck = in_time(Duration::from_millis(20), move || ended.recv());
+        let stuck = run_blocking(Duration::from_millis(20), move || ended.recv());
         assert!(stuck.await.is_none());
         end.send(()).unwrap();
-        assert_eq!(in_time(Duration::from_secs(60), || 7).await, Some(7));
-        assert_eq!(in_time(Duration::MAX, || 7).await, Some(7));
+        assert_eq!(run_blocking(Duration::from_secs(60), || 7).await, Some(7));
+        assert_eq!(run_blocking(Duration::MAX, || 7).await, Some(7));
     }
 
     #[tokio::test]
@@ -560,12 +567,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a");
         std::fs::write(&path, "a").unwrap();
-        let watched = Watched::new(vec![observe::content(&path, &Times::default()).unwrap()]);
-        let over = watched.check_content(Some(Instant::now()), true);
+        let observations = ObservationSet::new(vec![
+            observe::content(&path, &FileSystemTimes::default()).unwrap(),
+        ]);
+        let over = observations.check_content(Some(Instant::now()), true);
         let said = format!("{} could not be checked in time", path.display());
         assert_eq!(over, Err(said));
-        assert_eq!(watched.check_content(None, true), Ok(()));
-        let all = Watched::new(vec![watched.observed[0].clone(); 100]);
+        assert_eq!(observations.check_content(None, true), Ok(()));
+        let all = ObservationSet::new(vec![observations.observed[0].clone(); 100]);
         let over = all.check(Duration::ZERO).await;
         assert_eq!(over, Err("100 files could not be checked in time".into()));
         assert_eq!(all.check(Duration::from_secs(60)).await, Ok(()));
@@ -575,14 +584,14 @@ mod tests {
     async fn slow_statuses_leave_the_thread_of_the_caller_until_they_are_quick() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a");
-        let watched = Watched::new(vec![observe::existence(&path).unwrap()]);
-        assert_eq!(watched.holds_at_a_glance(), Ok(true));
-        watched.slow.store(true, Ordering::Relaxed);
-        assert_eq!(watched.holds_at_a_glance(), Ok(false));
+        let observations = ObservationSet::new(vec![observe::existence(&path).unwrap()]);
+        assert_eq!(observations.check_inline(), Ok(true));
+        observations.slow.store(true, Ordering::Relaxed);
+        assert_eq!(observations.check_inline(), Ok(false));
         // An attempt may be slow by chance.
         for _ in 0..100 {
-            assert_eq!(watched.check(BEFORE_SERVING).await, Ok(()));
+            assert_eq!(observations.check(SERVE_CHECK_TIMEOUT).await, Ok(()));
         }
-        assert!(!watched.slow.load(Ordering::Relaxed));
+        assert!(!observations.slow.load(Ordering::Relaxed));
     }
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{
-    Begun, Bounds, Cache, Call, DecodeError, Decoded, Domain, Filter, How, Join, Kind, Ledger,
-    Options, Policy, Product, Scope,
+    BeginResult, Cache, CacheBounds, CacheOptions, CacheStatus, Call, CallKind, DecodeError,
+    Decoded, Domain, EntryFilter, Ledger, Policy, RunResult, Scope, SingleFlight,
 };
-use cachalot_core::{Canonical, ManualClock, Seals, Spend};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{
-    About, Answer, Batch, Enter, Entered, Found, Label, Lease, Memory, Page, Put, Record, Reserved,
-    Usage,
+use cachalot_core::{Canonical, ManualClock, SecretSet, Spend};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{
+    GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, PageRequest, PutResult, Record,
+    RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
 };
 use shuttle::future::{block_on, spawn};
 use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,21 +23,21 @@ use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// A memory in the process whose every request, and every look at a stamp, is a point at which another
 /// task may run.
 struct Shuttled {
-    inner: InProcessMemory,
-    about: About,
+    inner: InProcessStore,
+    about: StoreInfo,
     stamps: bool,
     requests: AtomicUsize,
 }
 
 impl Shuttled {
-    fn inner(&self) -> &InProcessMemory {
+    fn inner(&self) -> &InProcessStore {
         self.requests.fetch_add(1, Ordering::SeqCst);
         &self.inner
     }
 }
 
-impl Memory for Shuttled {
-    fn about(&self) -> &About {
+impl Store for Shuttled {
+    fn about(&self) -> &StoreInfo {
         &self.about
     }
 
@@ -46,12 +46,17 @@ impl Memory for Shuttled {
         space: &'a str,
         key: &'a str,
         counters: &'a [&'a str],
-    ) -> Answer<'a, Found> {
+    ) -> StoreReply<'a, GetResult> {
         self.inner().get(space, key, counters)
     }
 
-    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
-        self.inner().enter(space, key, enter)
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        self.inner().get_or_reserve(space, key, request)
     }
 
     fn put<'a>(
@@ -60,7 +65,7 @@ impl Memory for Shuttled {
         record: Record,
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
-    ) -> Answer<'a, Put> {
+    ) -> StoreReply<'a, PutResult> {
         self.inner().put(space, record, lease, counters)
     }
 
@@ -70,41 +75,45 @@ impl Memory for Shuttled {
         key: &'a str,
         labels: &'a [Label],
         hold: Duration,
-    ) -> Answer<'a, Reserved> {
+    ) -> StoreReply<'a, ReserveResult> {
         self.inner().reserve(space, key, labels, hold)
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
         self.inner().renew(lease, hold)
     }
 
-    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         self.inner().release(lease)
     }
 
     fn find<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a cachalot_memory::Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a cachalot_store::RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.inner().find(space, filter, page)
     }
 
     fn erase<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a cachalot_memory::Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a cachalot_store::RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.inner().erase(space, filter, page)
     }
 
-    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
         self.inner().add(space, additions)
     }
 
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         self.inner().raise_to(space, counter, value)
     }
 
@@ -114,19 +123,19 @@ impl Memory for Shuttled {
         prefix: &'a str,
         after: Option<&'a str>,
         limit: u32,
-    ) -> Answer<'a, Vec<(String, u64)>> {
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
         self.inner().counters(space, prefix, after, limit)
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, i64)]) -> Answer<'a, ()> {
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, i64)]) -> StoreReply<'a, ()> {
         self.inner().touch(space, used)
     }
 
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> Answer<'a, Option<u64>> {
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         self.inner().amend(space, record)
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         self.inner().usage(space)
     }
 
@@ -147,10 +156,10 @@ enum Uses {
 }
 
 impl Uses {
-    fn memory(self) -> Arc<dyn Memory> {
-        let inner = InProcessMemory::new(Arc::new(ManualClock::at(1)));
+    fn memory(self) -> Arc<dyn Store> {
+        let inner = InProcessStore::new(Arc::new(ManualClock::at(1)));
         let all = matches!(self, Self::All);
-        let about = About {
+        let about = StoreInfo {
             name: "shuttled",
             reservations: all,
             ..inner.about().clone()
@@ -163,18 +172,18 @@ impl Uses {
         })
     }
 
-    fn options(self, memory: &Arc<dyn Memory>) -> Options {
-        Options {
-            memory: Some(Arc::clone(memory)),
-            ledger: Ledger::none(),
+    fn options(self, memory: &Arc<dyn Store>) -> CacheOptions {
+        CacheOptions {
+            store: Some(Arc::clone(memory)),
+            ledger: Ledger::disabled(),
             clock: Arc::new(ManualClock::at(1)),
-            seals: Arc::new(Seals::none()),
-            bounds: Bounds {
+            secret_set: Arc::new(SecretSet::empty()),
+            bounds: CacheBounds {
                 front_bytes: match self {
                     Self::Records => 0,
                     Self::All => 1 << 20,
                 },
-                ..Bounds::default()
+                ..CacheBounds::default()
             },
             warn: Arc::new(|text| panic!("{text}")),
         }
@@ -185,19 +194,19 @@ impl Uses {
     }
 
     /// One of several engines over a memory.
-    fn engine(self, memory: &Arc<dyn Memory>) -> Cache {
+    fn engine(self, memory: &Arc<dyn Store>) -> Cache {
         Cache::new(self.options(memory))
     }
 }
 
-async fn begin(cache: &Cache, policy: &Policy) -> Begun {
+async fn begin(cache: &Cache, policy: &Policy) -> BeginResult {
     begin_number(cache, policy, 1).await
 }
 
-async fn begin_number(cache: &Cache, policy: &Policy, number: u64) -> Begun {
+async fn begin_number(cache: &Cache, policy: &Policy, number: u64) -> BeginResult {
     let input = Canonical::value(&serde_json::json!(number));
     let call = Call {
-        kind: Kind::Action,
+        kind: CallKind::Action,
         scope: &Scope::Global,
         name: "n",
         input: &input,
@@ -205,8 +214,8 @@ async fn begin_number(cache: &Cache, policy: &Policy, number: u64) -> Begun {
     cache.begin(&call, policy).await.unwrap()
 }
 
-fn product(text: &str) -> Product {
-    Product::kept(Bytes::copy_from_slice(text.as_bytes()), Spend::default())
+fn product(text: &str) -> RunResult {
+    RunResult::storable(Bytes::copy_from_slice(text.as_bytes()), Spend::default())
 }
 
 /// Explores a scenario at random and by probabilistic concurrency testing.
@@ -229,7 +238,7 @@ fn explore_each<C: Copy + Send + Sync + 'static>(
         .enable_all()
         .build()
         .unwrap();
-    let _entered = runtime.enter();
+    let _entered = runtime.get_or_reserve();
     let scenario = Arc::new(scenario);
     for &case in cases {
         let (first, second) = (Arc::clone(&scenario), Arc::clone(&scenario));
@@ -249,8 +258,8 @@ fn of_callers_at_the_same_time_one_leads_and_all_get_its_answer() {
                     let (cache, runs) = (cache.clone(), Arc::clone(&runs));
                     spawn(async move {
                         match begin(&cache, &Policy::default()).await {
-                            Begun::Served(outcome) => outcome.body.whole().await.unwrap(),
-                            Begun::Run(ticket) => {
+                            BeginResult::Served(outcome) => outcome.body.whole().await.unwrap(),
+                            BeginResult::Run(ticket) => {
                                 let text = format!("run {}", runs.fetch_add(1, Ordering::SeqCst));
                                 let settled = ticket.finish(product(&text)).await;
                                 assert!(settled.stored.is_ok(), "{settled:?} {uses:?}");
@@ -279,12 +288,16 @@ fn whoever_waits_for_a_leader_that_gives_up_leads_or_follows_the_next() {
                     let (cache, leaders) = (cache.clone(), Arc::clone(&leaders));
                     spawn(async move {
                         match begin(&cache, &Policy::default()).await {
-                            Begun::Served(outcome) => outcome.body.whole().await.unwrap().len(),
-                            Begun::Run(ticket) if leaders.fetch_add(1, Ordering::SeqCst) < 2 => {
+                            BeginResult::Served(outcome) => {
+                                outcome.body.whole().await.unwrap().len()
+                            }
+                            BeginResult::Run(ticket)
+                                if leaders.fetch_add(1, Ordering::SeqCst) < 2 =>
+                            {
                                 drop(ticket);
                                 0
                             }
-                            Begun::Run(ticket) => {
+                            BeginResult::Run(ticket) => {
                                 let settled = ticket.finish(product("answer")).await;
                                 assert!(settled.stored.is_ok(), "{settled:?}");
                                 6
@@ -307,7 +320,7 @@ fn readers_of_a_stream_miss_no_chunk_and_no_end() {
     explore_uses(|uses| {
         block_on(async move {
             let cache = uses.cache();
-            let Begun::Run(ticket) = begin(&cache, &Policy::default()).await else {
+            let BeginResult::Run(ticket) = begin(&cache, &Policy::default()).await else {
                 panic!()
             };
             let reading: Vec<_> = (0..2)
@@ -330,7 +343,7 @@ fn readers_of_a_stream_miss_no_chunk_and_no_end() {
                     shuttle::future::yield_now().await;
                 }
                 ticket
-                    .finish(Product {
+                    .finish(RunResult {
                         value: None,
                         ..product("")
                     })
@@ -345,20 +358,20 @@ fn readers_of_a_stream_miss_no_chunk_and_no_end() {
 }
 
 /// Asks, and runs by reading the world if it must.
-async fn ask(cache: &Cache, policy: &Policy, world: &AtomicU64) -> (u64, How) {
+async fn ask(cache: &Cache, policy: &Policy, world: &AtomicU64) -> (u64, CacheStatus) {
     match begin(cache, policy).await {
-        Begun::Served(outcome) => {
+        BeginResult::Served(outcome) => {
             let bytes = outcome.body.whole().await.unwrap();
             (
                 std::str::from_utf8(&bytes).unwrap().parse().unwrap(),
-                outcome.how,
+                outcome.status,
             )
         }
-        Begun::Run(ticket) => {
+        BeginResult::Run(ticket) => {
             let seen = world.load(Ordering::SeqCst);
-            let how = ticket.how().clone();
+            let status = ticket.status().clone();
             ticket.finish(product(&seen.to_string())).await;
-            (seen, how)
+            (seen, status)
         }
     }
 }
@@ -381,7 +394,7 @@ fn who_asks_after_a_write_gets_nothing_older_than_it() {
                     spawn(async move {
                         for _ in 0..2 {
                             let known = announced.load(Ordering::SeqCst);
-                            let (got, how) = ask(&cache, &policy, &world).await;
+                            let (got, status) = ask(&cache, &policy, &world).await;
                             assert!(
                                 got >= known,
                                 "got {got} ({how:?}) after {known} was announced"
@@ -391,9 +404,9 @@ fn who_asks_after_a_write_gets_nothing_older_than_it() {
                 })
                 .collect();
             for version in 1..=2 {
-                let writing = cache.writing(&policy.domains).await;
+                let write_guard = cache.write_guard(&policy.domains).await;
                 world.store(version, Ordering::SeqCst);
-                writing.done().await.unwrap();
+                write_guard.finish().await.unwrap();
                 announced.store(version, Ordering::SeqCst);
             }
             for one in reading {
@@ -425,7 +438,7 @@ fn who_asks_any_engine_after_a_write_that_all_were_told_of_gets_nothing_older_th
                     spawn(async move {
                         for _ in 0..2 {
                             let known = announced.load(Ordering::SeqCst);
-                            let (got, how) = ask(&cache, &policy, &world).await;
+                            let (got, status) = ask(&cache, &policy, &world).await;
                             assert!(
                                 got >= known,
                                 "got {got} ({how:?}) after {known} was announced"
@@ -438,11 +451,11 @@ fn who_asks_any_engine_after_a_write_that_all_were_told_of_gets_nothing_older_th
                 let written = &policy.domains[usize::try_from(version % 2).unwrap()..][..1];
                 let guards = caches.each_ref().map(|cache| cache.announce(written));
                 for guard in &guards {
-                    guard.begun().await;
+                    guard.raise_epochs().await;
                 }
                 world.store(version, Ordering::SeqCst);
                 for guard in guards {
-                    guard.done().await.unwrap();
+                    guard.finish().await.unwrap();
                 }
                 announced.store(version, Ordering::SeqCst);
             }
@@ -474,10 +487,10 @@ fn an_exact_engine_keeps_to_its_bounds_and_serves_what_was_stored() {
                             let text = number.to_string();
                             storing.fetch_add(1, Ordering::SeqCst);
                             match begin_number(&cache, &Policy::default(), number).await {
-                                Begun::Served(outcome) => {
+                                BeginResult::Served(outcome) => {
                                     assert_eq!(outcome.body.whole().await.unwrap(), text);
                                 }
-                                Begun::Run(ticket) => {
+                                BeginResult::Run(ticket) => {
                                     let settled = ticket.finish(product(&text)).await;
                                     assert!(settled.stored.is_ok(), "{settled:?}");
                                 }
@@ -497,7 +510,7 @@ fn an_exact_engine_keeps_to_its_bounds_and_serves_what_was_stored() {
             assert_eq!(cache.usage().await.unwrap().records, ENTRIES);
             let mut served = 0;
             for number in 0..4 {
-                if let Begun::Served(outcome) =
+                if let BeginResult::Served(outcome) =
                     begin_number(&cache, &Policy::default(), number).await
                 {
                     assert_eq!(outcome.body.whole().await.unwrap(), number.to_string());
@@ -511,7 +524,7 @@ fn an_exact_engine_keeps_to_its_bounds_and_serves_what_was_stored() {
 
 fn fleet() -> Policy {
     Policy {
-        join: Join::Fleet {
+        join: SingleFlight::AllProcesses {
             wait: Duration::from_secs(600),
         },
         ..Policy::default()
@@ -533,8 +546,8 @@ fn of_callers_in_two_engines_one_leads_and_all_get_its_answer() {
                     let (cache, runs) = (cache.clone(), Arc::clone(&runs));
                     spawn(async move {
                         match begin(&cache, &fleet()).await {
-                            Begun::Served(outcome) => outcome.body.whole().await.unwrap(),
-                            Begun::Run(ticket) => {
+                            BeginResult::Served(outcome) => outcome.body.whole().await.unwrap(),
+                            BeginResult::Run(ticket) => {
                                 let text = format!("run {}", runs.fetch_add(1, Ordering::SeqCst));
                                 let settled = ticket.finish(product(&text)).await;
                                 assert!(settled.stored.is_ok(), "{settled:?}");
@@ -563,12 +576,16 @@ fn a_reservation_that_is_given_up_goes_to_another_engine() {
                     let (cache, leaders) = (Uses::All.engine(&memory), Arc::clone(&leaders));
                     spawn(async move {
                         match begin(&cache, &fleet()).await {
-                            Begun::Served(outcome) => outcome.body.whole().await.unwrap().len(),
-                            Begun::Run(ticket) if leaders.fetch_add(1, Ordering::SeqCst) == 0 => {
+                            BeginResult::Served(outcome) => {
+                                outcome.body.whole().await.unwrap().len()
+                            }
+                            BeginResult::Run(ticket)
+                                if leaders.fetch_add(1, Ordering::SeqCst) == 0 =>
+                            {
                                 drop(ticket);
                                 0
                             }
-                            Begun::Run(ticket) => {
+                            BeginResult::Run(ticket) => {
                                 let settled = ticket.finish(product("answer")).await;
                                 assert!(settled.stored.is_ok(), "{settled:?}");
                                 6
@@ -609,9 +626,9 @@ fn a_front_serves_nothing_older_than_a_write_or_an_erase_of_another_engine() {
                     spawn(async move {
                         for _ in 0..3 {
                             let known = announced.load(Ordering::SeqCst);
-                            let (got, how) = ask(&cache, &policy, &world).await;
+                            let (got, status) = ask(&cache, &policy, &world).await;
                             // A flight that began before an erase of another process may be joined.
-                            let joined = erases && how == How::Coalesced;
+                            let joined = erases && status == CacheStatus::Coalesced;
                             assert!(got >= known || joined, "got {got} ({how:?}) after {known}");
                         }
                     })
@@ -620,11 +637,11 @@ fn a_front_serves_nothing_older_than_a_write_or_an_erase_of_another_engine() {
             for version in 1..=2 {
                 if erases {
                     world.store(version, Ordering::SeqCst);
-                    writer.erase(&Filter::default(), false).await.unwrap();
+                    writer.erase(&EntryFilter::default(), false).await.unwrap();
                 } else {
-                    let writing = writer.writing(&policy.domains).await;
+                    let write_guard = writer.write_guard(&policy.domains).await;
                     world.store(version, Ordering::SeqCst);
-                    writing.done().await.unwrap();
+                    write_guard.finish().await.unwrap();
                 }
                 announced.store(version, Ordering::SeqCst);
             }
@@ -656,8 +673,8 @@ fn number(bytes: &[u8]) -> Result<Number, DecodeError> {
 
 async fn decode(cache: &Cache, of: u64) -> Arc<Number> {
     match begin_number(cache, &Policy::default(), of).await {
-        Begun::Served(outcome) => outcome.body.decoded(number).await.unwrap(),
-        Begun::Run(ticket) => {
+        BeginResult::Served(outcome) => outcome.body.decoded(number).await.unwrap(),
+        BeginResult::Run(ticket) => {
             let outcome = ticket.outcome();
             ticket.finish(product(&of.to_string())).await;
             outcome.body.decoded(number).await.unwrap()
@@ -674,8 +691,8 @@ fn an_answer_in_the_front_is_decoded_once_whoever_else_makes_room() {
             for _ in 0..2 {
                 match begin(&cache, &Policy::default()).await {
                     // In the front, and not decoded yet.
-                    Begun::Served(outcome) => drop(outcome),
-                    Begun::Run(ticket) => drop(ticket.finish(product("1")).await),
+                    BeginResult::Served(outcome) => drop(outcome),
+                    BeginResult::Run(ticket) => drop(ticket.finish(product("1")).await),
                 }
             }
             let decoding: Vec<_> = (0..3)
@@ -714,7 +731,7 @@ fn after_an_erase_nothing_older_is_served_or_stored() {
                         (cache.clone(), Arc::clone(&world), Arc::clone(&erased));
                     spawn(async move {
                         let known = erased.load(Ordering::SeqCst);
-                        let (got, how) = ask(&cache, &Policy::default(), &world).await;
+                        let (got, status) = ask(&cache, &Policy::default(), &world).await;
                         assert!(
                             got >= known,
                             "got {got} ({how:?}) after an erase at {known}"
@@ -723,7 +740,7 @@ fn after_an_erase_nothing_older_is_served_or_stored() {
                 })
                 .collect();
             world.store(1, Ordering::SeqCst);
-            cache.erase(&Filter::default(), false).await.unwrap();
+            cache.erase(&EntryFilter::default(), false).await.unwrap();
             erased.store(1, Ordering::SeqCst);
             for one in reading {
                 one.await.unwrap();
@@ -738,7 +755,7 @@ fn a_run_whose_readers_leave_is_told_so_whoever_came_in_between() {
     explore_uses(|uses| {
         block_on(async move {
             let cache = uses.cache();
-            let Begun::Run(ticket) = begin(&cache, &Policy::default()).await else {
+            let BeginResult::Run(ticket) = begin(&cache, &Policy::default()).await else {
                 panic!()
             };
             ticket.emit("half".into());
@@ -750,11 +767,11 @@ fn a_run_whose_readers_leave_is_told_so_whoever_came_in_between() {
                     let cache = cache.clone();
                     spawn(async move {
                         match begin(&cache, &Policy::default()).await {
-                            Begun::Served(outcome) => {
+                            BeginResult::Served(outcome) => {
                                 let mut reader = outcome.body.reader();
                                 reader.next().await.unwrap().unwrap();
                             }
-                            Begun::Run(ticket) => {
+                            BeginResult::Run(ticket) => {
                                 assert_eq!(
                                     ticket.finish(product("whole")).await.stored.err(),
                                     None
@@ -770,10 +787,10 @@ fn a_run_whose_readers_leave_is_told_so_whoever_came_in_between() {
                 one.await.unwrap();
             }
             match begin(&cache, &Policy::default()).await {
-                Begun::Served(outcome) => {
+                BeginResult::Served(outcome) => {
                     assert_eq!(&outcome.body.whole().await.unwrap()[..], b"whole")
                 }
-                Begun::Run(ticket) => {
+                BeginResult::Run(ticket) => {
                     assert_eq!(ticket.finish(product("whole")).await.stored.err(), None)
                 }
             }

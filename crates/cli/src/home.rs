@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cachalot_core::Problem;
-use cachalot_memory::sqlite::files_of;
+use cachalot_store::sqlite::files_of;
 
 use crate::command_error::{CommandError, Result};
 

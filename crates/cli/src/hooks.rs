@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cachalot_core::{Problem, Seals};
+use cachalot_core::{Problem, SecretSet};
 use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
 use cachalot_hooks::builtin::{BuiltinDependencies, Builtins};
 use cachalot_hooks::source::{self, ParsedHooks};
@@ -25,18 +25,18 @@ pub(crate) use response_stores::ResponseStores;
 pub(crate) fn builtins(
     process_environment: &ProcessEnvironment,
     lookup: Arc<dyn AgentLookup>,
-    seals: &Arc<Seals>,
+    secret_set: &Arc<SecretSet>,
     opener: StoreOpener,
 ) -> Result<Builtins> {
     let mut builtins = Builtins::standard(&BuiltinDependencies {
         lookup: Arc::clone(&lookup),
         clock: Arc::clone(&process_environment.clock),
         http: process_environment.storage()?.http().clone(),
-        seals: Arc::clone(seals),
+        secret_set: Arc::clone(secret_set),
         environment: Arc::new(process_environment.environment.clone()),
     });
     let clock = Arc::clone(&process_environment.clock);
-    let cache_response = CacheResponse::new(lookup, opener, clock, Arc::clone(seals));
+    let cache_response = CacheResponse::new(lookup, opener, clock, Arc::clone(secret_set));
     builtins
         .register(Arc::new(cache_response))
         .map_err(CommandError::failed)?;
@@ -52,7 +52,7 @@ pub(crate) fn for_reading(process_environment: &ProcessEnvironment) -> Result<Bu
     builtins(
         process_environment,
         Arc::new(()),
-        &Arc::new(Seals::none()),
+        &Arc::new(SecretSet::empty()),
         opener,
     )
 }

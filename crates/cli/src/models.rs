@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cachalot_core::{Problem, Seals};
+use cachalot_core::{Problem, SecretSet};
 use cachalot_model::{
     Catalog, ErrorKind, ModelConfiguration, ModelDependencies, ModelSettings, Models,
 };
@@ -13,11 +13,11 @@ use cachalot_workflow::actions::WrittenEffort;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::wiring::ProcessEnvironment;
 
-/// Creates the models of a file, and registers their keys as secrets in `seals`.
+/// Creates the models of a file, and registers their keys as secrets in `secret_set`.
 pub(crate) fn models(
     process_environment: &ProcessEnvironment,
     configured: ModelConfiguration,
-    seals: &Arc<Seals>,
+    secret_set: &Arc<SecretSet>,
 ) -> Result<Models> {
     let models = Models::new(
         ModelDependencies {
@@ -31,8 +31,8 @@ pub(crate) fn models(
         },
         configured,
     )
-    .with_secrets(Arc::clone(seals));
-    Ok(match seals.key() {
+    .with_secrets(Arc::clone(secret_set));
+    Ok(match secret_set.key() {
         Some(key) => models.with_digest_key(key.clone()),
         None => models,
     })
@@ -52,7 +52,7 @@ pub(crate) fn refusals(
     let models = models(
         process_environment,
         configured.clone(),
-        &Arc::new(Seals::none()),
+        &Arc::new(SecretSet::empty()),
     )?;
     let none = ModelSettings::default();
     let default = configured.defaults.model.as_ref();

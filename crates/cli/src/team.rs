@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_agent::{SourceFile, Team};
-use cachalot_cache::Limits;
+use cachalot_cache::LedgerLimits;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
-use cachalot_core::{Problem, Seals};
+use cachalot_core::{Problem, SecretSet};
 use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_tools::settings::{ToolsetSettings, names, read_servers, read_toolsets};
 use cachalot_workflow::format::read_of_team;
@@ -64,7 +64,7 @@ pub(crate) fn read(
     let mut problems = problems_of_tools(root, &process_environment.environment);
     let loaded = Team::load(root, &written);
     // A team with other problems is checked, too.
-    let read = Section::of(root, "an agent file", &mut Vec::new())
+    let read = Section::from_node(root, "an agent file", &mut Vec::new())
         .and_then(|mut section| Team::read(&mut section, &written, &mut Vec::new()));
     if let Some(team) = read {
         problems.extend(problems_of_models(&team, process_environment)?);
@@ -151,7 +151,7 @@ fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> 
 pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> ToolCacheSettings {
     let section = node
         .filter(|node| !node.is_null())
-        .and_then(|node| Section::of(node, "`tools`", problems));
+        .and_then(|node| Section::from_node(node, "`tools`", problems));
     let Some(mut section) = section else {
         return ToolCacheSettings::default();
     };
@@ -161,7 +161,7 @@ pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> To
 }
 
 /// Returns the retention of calls in the ledger from `settings`.
-pub(crate) fn limits(team: &Team, problems: &mut Vec<Problem>) -> Limits {
+pub(crate) fn limits(team: &Team, problems: &mut Vec<Problem>) -> LedgerLimits {
     let settings = team.settings.as_ref();
     let ledger = settings.map(|node| read_of_team(node, problems));
     ledger.unwrap_or_default().limits()
@@ -179,7 +179,7 @@ pub(crate) fn problems_of_models(
     let models = models(
         process_environment,
         team.configured.clone(),
-        &Arc::new(Seals::none()),
+        &Arc::new(SecretSet::empty()),
     )?;
     Ok(team.check_models(&models))
 }

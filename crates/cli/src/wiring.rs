@@ -5,12 +5,12 @@ use std::io::ErrorKind as ErrorKindOfIo;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cachalot_cache::{Bounds, Cache, Ledger, Limits, Options};
-use cachalot_core::{Clock, DigestKey, Seals, SystemClock, disk};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_memory::{ErrorKind, Memory};
+use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
+use cachalot_core::{Clock, DigestKey, SecretSet, SystemClock, disk};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::sqlite::{self, SqliteStore};
+use cachalot_store::{ErrorKind, Store};
 
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
@@ -74,7 +74,7 @@ impl ProcessEnvironment {
             ..HttpOptions::default()
         };
         let http = HttpClient::new(options).map_err(CommandError::failed)?;
-        Ok(Storage::new(cachalot_storage::Options {
+        Ok(Storage::new(cachalot_storage::StorageOptions {
             directory: self.directory.clone(),
             environment: self.environment.clone(),
             http,
@@ -94,9 +94,9 @@ fn user_number() -> String {
 
 /// A store and the cache engine over it.
 pub(crate) struct Engine {
-    pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) memory: Option<Arc<dyn Store>>,
     pub(crate) cache: Cache,
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) secret_set: Arc<SecretSet>,
 }
 
 /// Parameters for opening an engine.
@@ -104,9 +104,9 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) process_environment: &'a ProcessEnvironment,
     pub(crate) home: &'a Home,
     pub(crate) run: &'a str,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: CacheBounds,
     /// Retention of calls in the ledger.
-    pub(crate) limits: Limits,
+    pub(crate) limits: LedgerLimits,
     /// Set when there are secrets: nothing may then be stored without the home's digest key.
     pub(crate) secrets: bool,
     pub(crate) warn: Warn,
@@ -172,16 +172,16 @@ impl EngineOptions<'_> {
     pub(crate) fn in_process(self) -> Result<Engine> {
         let clock = Arc::clone(&self.process_environment.clock);
         let (key, _) = self.key()?;
-        self.engine(Some(Arc::new(InProcessMemory::new(clock))), key)
+        self.engine(Some(Arc::new(InProcessStore::new(clock))), key)
     }
 
-    fn open(&self) -> std::result::Result<Arc<dyn Memory>, cachalot_memory::Error> {
-        let options = sqlite::Options::new(Arc::clone(&self.process_environment.clock));
-        let memory = SqliteMemory::open(&self.home.memory, options)?;
+    fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
+        let options = sqlite::SqliteOptions::new(Arc::clone(&self.process_environment.clock));
+        let memory = SqliteStore::open(&self.home.memory, options)?;
         Ok(Arc::new(memory))
     }
 
-    fn warn_store_failed(&self, error: &cachalot_memory::Error) {
+    fn warn_store_failed(&self, error: &cachalot_store::Error) {
         let now = self.process_environment.clock.now();
         let kept = match sqlite::set_aside(&self.home.memory, now) {
             Ok(path) => format!("it was set aside as {}", path.display()),
@@ -207,25 +207,25 @@ impl EngineOptions<'_> {
         }
     }
 
-    fn engine(self, memory: Option<Arc<dyn Memory>>, key: DigestKey) -> Result<Engine> {
-        let seals = Arc::new(Seals::under(key));
-        let cache = Cache::new(Options {
-            memory: memory.clone(),
-            ledger: Ledger::limited(
+    fn engine(self, memory: Option<Arc<dyn Store>>, key: DigestKey) -> Result<Engine> {
+        let secret_set = Arc::new(SecretSet::with_key(key));
+        let cache = Cache::new(CacheOptions {
+            store: memory.clone(),
+            ledger: Ledger::with_limits(
                 &self.home.ledger,
                 self.run,
                 self.limits,
                 Arc::clone(&self.warn),
             ),
             clock: Arc::clone(&self.process_environment.clock),
-            seals: Arc::clone(&seals),
+            secret_set: Arc::clone(&secret_set),
             bounds: self.bounds,
             warn: self.warn,
         });
         Ok(Engine {
             memory,
             cache,
-            seals,
+            secret_set,
         })
     }
 }

@@ -13,13 +13,13 @@ use async_trait::async_trait;
 use cachalot_agent::{
     AgentDirectory, Approver, ContextSource, Dependencies, HookSetup, Listener, Team,
 };
-use cachalot_cache::{Cache, Mode};
-use cachalot_core::Seals;
+use cachalot_cache::{Cache, CacheMode};
+use cachalot_core::SecretSet;
 use cachalot_hooks::{AgentLookup, Builtins};
-use cachalot_memory::Memory;
-use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
+use cachalot_store::Store;
+use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::cached::{CachedTools, WriteNotifier};
 use cachalot_tools::mcp::Reporter;
 use cachalot_tools::settings::{self, McpServerPool};
@@ -39,11 +39,11 @@ pub(crate) struct WorkbenchParts<'a> {
     pub(crate) home: &'a Home,
     /// Working directory of the tools.
     pub(crate) workspace: &'a Path,
-    pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) memory: Option<Arc<dyn Store>>,
     pub(crate) cache: Cache,
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) secret_set: Arc<SecretSet>,
     /// Cache mode of the command line, which overrides files.
-    pub(crate) mode: Mode,
+    pub(crate) mode: CacheMode,
     /// Hooks that the command line names.
     pub(crate) hooks: HookFlags,
     /// File that defines the agents.
@@ -62,11 +62,11 @@ pub(crate) struct Workbench(Arc<WorkbenchInner>);
 struct WorkbenchInner {
     process_environment: ProcessEnvironment,
     context: ToolContext,
-    memory: Option<Arc<dyn Memory>>,
+    memory: Option<Arc<dyn Store>>,
     sessions: Sessions,
     cache: Cache,
-    seals: Arc<Seals>,
-    mode: Mode,
+    secret_set: Arc<SecretSet>,
+    mode: CacheMode,
     hooks: HookFlags,
     protected: Vec<PathBuf>,
     warn: Warn,
@@ -119,7 +119,7 @@ impl Workbench {
             workspace,
             memory,
             cache,
-            seals,
+            secret_set,
             mode,
             hooks,
             agent_file,
@@ -141,7 +141,7 @@ impl Workbench {
         // Without a store, sessions end with the process.
         let shelf = memory
             .clone()
-            .unwrap_or_else(|| Arc::new(InProcessMemory::new(Arc::clone(&clock))));
+            .unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
         let context = ToolContext {
             workspace: Arc::new(place),
             session: String::new(),
@@ -149,19 +149,19 @@ impl Workbench {
             clock: Arc::clone(&clock),
             http: process_environment.storage()?.http().clone(),
             memory: memory.clone(),
-            seals: Arc::clone(&seals),
+            secret_set: Arc::clone(&secret_set),
             gate: None,
             rules: Arc::default(),
             witness: cachalot_cache::Witness::default(),
         };
         Ok(Self(Arc::new(WorkbenchInner {
-            sessions: Sessions::new(shelf, clock, Arc::clone(&seals)),
+            sessions: Sessions::new(shelf, clock, Arc::clone(&secret_set)),
             process_environment: process_environment.clone(),
             data: home.memory.parent().map(Path::to_owned),
             context,
             memory,
             cache,
-            seals,
+            secret_set,
             mode,
             hooks,
             reporter: Arc::new(tools::ToolReporter {
@@ -198,11 +198,11 @@ impl Workbench {
         let models = models(
             &inner.process_environment,
             team.configured.clone(),
-            &inner.seals,
+            &inner.secret_set,
         )?;
         let listener = Arc::new(payments::Payments {
             ledger: inner.cache.ledger().clone(),
-            seals: Arc::clone(&inner.seals),
+            secret_set: Arc::clone(&inner.secret_set),
             bench: self.clone(),
             next: listener,
         });
@@ -255,7 +255,7 @@ impl Workbench {
         let answers = ResponseStores {
             cache: inner.cache.clone(),
             clock: Arc::clone(&inner.context.clock),
-            seals: Arc::clone(&inner.seals),
+            secret_set: Arc::clone(&inner.secret_set),
             mode: inner.mode,
             user: inner.process_environment.user(),
             directory: inner.process_environment.directory.clone(),
@@ -264,7 +264,7 @@ impl Workbench {
         hooks::builtins(
             &inner.process_environment,
             lookup,
-            &inner.seals,
+            &inner.secret_set,
             answers.opener(),
         )
     }
@@ -315,7 +315,7 @@ impl Workbench {
             mcp: cachalot_tools::mcp::McpDependencies {
                 directory: inner.context.workspace.root().to_owned(),
                 environment: Arc::clone(&inner.context.environment),
-                seals: Arc::clone(&inner.seals),
+                secret_set: Arc::clone(&inner.secret_set),
                 reporter: Arc::clone(&inner.reporter),
             },
             data: inner.data.clone(),

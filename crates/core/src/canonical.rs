@@ -23,8 +23,8 @@ use bytes::Bytes;
 use serde_json::{Number, Value};
 
 use crate::Digest;
-use crate::json::Malformed;
-use crate::secret::{Piece, Seals};
+use crate::json::JsonError;
+use crate::secret::{SecretSet, TextPart};
 
 mod text;
 
@@ -38,16 +38,16 @@ pub struct Canonical {
 /// The error of a text that has no canonical form. The call that it belongs to bypasses the cache.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at byte {at}")]
-pub struct NotCanonical {
+pub struct CanonicalError {
     /// A description of the problem.
     pub reason: &'static str,
     /// Byte offset.
     pub at: usize,
 }
 
-impl From<Malformed> for NotCanonical {
-    fn from(malformed: Malformed) -> Self {
-        let Malformed { reason, at } = malformed;
+impl From<JsonError> for CanonicalError {
+    fn from(malformed: JsonError) -> Self {
+        let JsonError { reason, at } = malformed;
         Self { reason, at }
     }
 }
@@ -57,7 +57,7 @@ impl Canonical {
     ///
     /// # Errors
     /// Text that is not JSON, duplicate keys, lone surrogates, nesting deeper than 128.
-    pub fn json(text: &[u8]) -> Result<Self, NotCanonical> {
+    pub fn json(text: &[u8]) -> Result<Self, CanonicalError> {
         text::encode(text).map(|bytes| Self {
             bytes: bytes.into(),
             holds_secrets: false,
@@ -78,9 +78,9 @@ impl Canonical {
 
     /// Encodes like [`Canonical::value`], with every known secret replaced by its keyed digest.
     #[must_use]
-    pub fn sealed(value: &Value, seals: &Seals) -> Self {
+    pub fn sealed(value: &Value, secret_set: &SecretSet) -> Self {
         let mut out = Vec::with_capacity(256);
-        if seals.is_empty() {
+        if secret_set.is_empty() {
             encode_value(value, None, &mut out);
             return Self {
                 bytes: out.into(),
@@ -91,7 +91,7 @@ impl Canonical {
         encode_value(
             value,
             Some(&Sealing {
-                seals,
+                secret_set,
                 found: &holds_secrets,
             }),
             &mut out,
@@ -117,7 +117,7 @@ impl Canonical {
     /// Returns the SHA-256 digest of the bytes.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::of(&self.bytes)
+        Digest::sha256(&self.bytes)
     }
 
     /// Decodes the input to a value for display: secrets are masked, and a number that no 64-bit value
@@ -142,7 +142,7 @@ impl std::fmt::Debug for Canonical {
 
 /// The state of sealing while a value is encoded.
 struct Sealing<'a> {
-    seals: &'a Seals,
+    secret_set: &'a SecretSet,
     found: &'a Cell<bool>,
 }
 
@@ -211,15 +211,15 @@ fn encode_string(text: &str, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) {
 /// Encodes `text` in pieces if it contains secrets; returns true if it did.
 fn encode_sealed(tag: u8, text: &str, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) -> bool {
     let Some(sealing) = sealing else { return false };
-    let Some(pieces) = sealing.seals.split(text) else {
+    let Some(pieces) = sealing.secret_set.split(text) else {
         return false;
     };
     sealing.found.set(true);
     out.push(tag);
     for piece in pieces {
         match piece {
-            Piece::Plain(plain) => put_delimited(b's', plain.as_bytes(), out),
-            Piece::Sealed(digest) => put_delimited(b'h', digest.as_bytes(), out),
+            TextPart::Plain(plain) => put_delimited(b's', plain.as_bytes(), out),
+            TextPart::Secret(digest) => put_delimited(b'h', digest.as_bytes(), out),
         }
     }
     out.push(END);

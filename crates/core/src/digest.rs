@@ -14,14 +14,14 @@ pub struct Digest(pub [u8; 32]);
 impl Digest {
     /// Computes the digest of `bytes`.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn sha256(bytes: &[u8]) -> Self {
         Self(sha2::Sha256::digest(bytes).into())
     }
 
     /// Computes the digest of several parts, each preceded by its length, so that different lists of parts
     /// have different digests.
     #[must_use]
-    pub fn of_parts(parts: &[&[u8]]) -> Self {
+    pub fn sha256_of_parts(parts: &[&[u8]]) -> Self {
         let mut hasher = sha2::Sha256::new();
         for part in parts {
             hasher.update((part.len() as u64).to_le_bytes());
@@ -60,14 +60,14 @@ impl fmt::Debug for Digest {
 /// The error of parsing a text that is not 64 hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a digest: expected 64 hex digits")]
-pub struct NotADigest;
+pub struct InvalidDigest;
 
 impl FromStr for Digest {
-    type Err = NotADigest;
+    type Err = InvalidDigest;
 
-    fn from_str(text: &str) -> Result<Self, NotADigest> {
+    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
         let mut bytes = [0; 32];
-        hex::decode_to_slice(text, &mut bytes).map_err(|_| NotADigest)?;
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| InvalidDigest)?;
         Ok(Self(bytes))
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes that must fit where nothing is full: more than any single file that a store begins with.
-const ROOM: usize = 128 << 10;
+const PROBE_BYTES: usize = 128 << 10;
 
 /// Returns true if the error says that there is no room: the disk is full, a quota is used up, or the
 /// file would be larger than its file system or the limits of the process allow.
@@ -40,7 +40,7 @@ impl Probe {
     fn write(&self) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create_new(true).open(&self.0)?;
-        file.write_all(&[1; ROOM])?;
+        file.write_all(&[1; PROBE_BYTES])?;
         // Only then have all file systems found a place for it.
         file.sync_data()
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// A thing that work reads or writes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Touched {
+pub enum EffectTarget {
     /// A path: a file or anything else there.
     Path(PathBuf),
     /// Everything below a directory that matches a pattern; `**` for all of it.
@@ -20,14 +20,14 @@ pub enum Touched {
 
 /// The extent of reads or writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Extent {
+pub enum EffectTargets {
     /// Exactly these things; nothing if the list is empty.
-    Known(Vec<Touched>),
+    Known(Vec<EffectTarget>),
     /// The extent cannot be determined.
     Unknown,
 }
 
-impl Extent {
+impl EffectTargets {
     /// Nothing at all.
     pub const NOTHING: Self = Self::Known(Vec::new());
 
@@ -42,33 +42,33 @@ impl Extent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effects {
     /// The things that the result depends on.
-    pub reads: Extent,
+    pub reads: EffectTargets,
     /// The things that the work changes.
-    pub writes: Extent,
+    pub writes: EffectTargets,
 }
 
 impl Effects {
     /// The effects of work about which nothing is known.
     pub const UNKNOWN: Self = Self {
-        reads: Extent::Unknown,
-        writes: Extent::Unknown,
+        reads: EffectTargets::Unknown,
+        writes: EffectTargets::Unknown,
     };
 
     /// The effects of work that only reads.
     #[must_use]
-    pub fn reading(reads: Vec<Touched>) -> Self {
+    pub fn reading(reads: Vec<EffectTarget>) -> Self {
         Self {
-            reads: Extent::Known(reads),
-            writes: Extent::NOTHING,
+            reads: EffectTargets::Known(reads),
+            writes: EffectTargets::NOTHING,
         }
     }
 
     /// The effects of work that writes, and reads what it writes.
     #[must_use]
-    pub fn writing(writes: Vec<Touched>) -> Self {
+    pub fn writing(writes: Vec<EffectTarget>) -> Self {
         Self {
-            reads: Extent::Known(writes.clone()),
-            writes: Extent::Known(writes),
+            reads: EffectTargets::Known(writes.clone()),
+            writes: EffectTargets::Known(writes),
         }
     }
 }

@@ -8,12 +8,12 @@
 use std::ops::Range;
 
 /// Maximum nesting depth: a foreign text must not determine the use of the stack.
-pub const DEEPEST: u32 = 128;
+pub const MAX_DEPTH: u32 = 128;
 
 /// The error of a text that is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at byte {at}")]
-pub struct Malformed {
+pub struct JsonError {
     /// The reason, lower case.
     pub reason: &'static str,
     /// Byte offset of the problem.
@@ -21,7 +21,7 @@ pub struct Malformed {
 }
 
 /// The result of a read.
-pub type Scanned<T> = Result<T, Malformed>;
+pub type JsonResult<T> = Result<T, JsonError>;
 
 /// Reads JSON text from its beginning to its end.
 #[derive(Debug, Clone)]
@@ -34,21 +34,21 @@ pub struct Scanner<'a> {
 
 /// The brackets of an object or an array.
 #[derive(Debug)]
-pub struct Group {
+pub struct Brackets {
     open: u8,
     close: u8,
     expected: &'static str,
 }
 
 /// The brackets of an object.
-pub const OBJECT: Group = Group {
+pub const OBJECT: Brackets = Brackets {
     open: b'{',
     close: b'}',
     expected: "expected an object",
 };
 
 /// The brackets of an array.
-pub const ARRAY: Group = Group {
+pub const ARRAY: Brackets = Brackets {
     open: b'[',
     close: b']',
     expected: "expected an array",
@@ -99,15 +99,15 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn malformed(&self, reason: &'static str) -> Malformed {
-        Malformed {
+    fn malformed(&self, reason: &'static str) -> JsonError {
+        JsonError {
             reason,
             at: self.at,
         }
     }
 
     #[inline]
-    fn take(&mut self, byte: u8, expected: &'static str) -> Scanned<()> {
+    fn take(&mut self, byte: u8, expected: &'static str) -> JsonResult<()> {
         if self.peek() != Some(byte) {
             return Err(self.malformed(expected));
         }
@@ -119,7 +119,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// If anything else follows.
-    pub fn end(&mut self) -> Scanned<()> {
+    pub fn end(&mut self) -> JsonResult<()> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.malformed("text after the end of the JSON value")),
@@ -130,10 +130,10 @@ impl<'a> Scanner<'a> {
     /// also reads the closing bracket.
     ///
     /// # Errors
-    /// If there is no such bracket, or the nesting is deeper than [`DEEPEST`].
+    /// If there is no such bracket, or the nesting is deeper than [`MAX_DEPTH`].
     #[inline]
-    pub fn open(&mut self, group: &Group) -> Scanned<bool> {
-        if self.peek() == Some(group.open) && self.depth == DEEPEST {
+    pub fn open(&mut self, group: &Brackets) -> JsonResult<bool> {
+        if self.peek() == Some(group.open) && self.depth == MAX_DEPTH {
             return Err(self.malformed("nested too deeply"));
         }
         self.take(group.open, group.expected)?;
@@ -151,7 +151,7 @@ impl<'a> Scanner<'a> {
     /// # Errors
     /// If there is neither.
     #[inline]
-    pub fn more(&mut self, group: &Group) -> Scanned<bool> {
+    pub fn more(&mut self, group: &Brackets) -> JsonResult<bool> {
         match self.peek() {
             Some(b',') => {
                 self.at += 1;
@@ -175,7 +175,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// If there is no key, or no colon.
-    pub fn name(&mut self) -> Scanned<&'a [u8]> {
+    pub fn name(&mut self) -> JsonResult<&'a [u8]> {
         self.expect_key()?;
         let name = self.string()?;
         self.colon()?;
@@ -187,7 +187,7 @@ impl<'a> Scanner<'a> {
     /// # Errors
     /// If there is no key, no colon, or the key cannot be decoded.
     #[inline]
-    pub fn key<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> Scanned<&'b [u8]>
+    pub fn key<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> JsonResult<&'b [u8]>
     where
         'a: 'b,
     {
@@ -198,7 +198,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline]
-    fn expect_key(&mut self) -> Scanned<()> {
+    fn expect_key(&mut self) -> JsonResult<()> {
         match self.peek() {
             Some(b'"') => Ok(()),
             _ => Err(self.malformed("expected a key in double quotes")),
@@ -206,7 +206,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline]
-    fn colon(&mut self) -> Scanned<()> {
+    fn colon(&mut self) -> JsonResult<()> {
         self.take(b':', "expected a colon")
     }
 
@@ -216,8 +216,8 @@ impl<'a> Scanner<'a> {
     /// Errors of the structure and of `each`.
     pub fn members(
         &mut self,
-        mut each: impl FnMut(&'a [u8], &mut Self) -> Scanned<()>,
-    ) -> Scanned<()> {
+        mut each: impl FnMut(&'a [u8], &mut Self) -> JsonResult<()>,
+    ) -> JsonResult<()> {
         let mut more = self.open(&OBJECT)?;
         while more {
             let name = self.name()?;
@@ -231,7 +231,10 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// Errors of the structure and of `each`.
-    pub fn elements(&mut self, mut each: impl FnMut(&mut Self) -> Scanned<()>) -> Scanned<()> {
+    pub fn elements(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> JsonResult<()>,
+    ) -> JsonResult<()> {
         let mut more = self.open(&ARRAY)?;
         while more {
             each(self)?;
@@ -244,12 +247,12 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// If there is no JSON value.
-    pub fn value(&mut self) -> Scanned<&'a [u8]> {
+    pub fn value(&mut self) -> JsonResult<&'a [u8]> {
         self.range().map(|range| &self.text[range])
     }
 
     /// Reads the next value; returns its range.
-    fn range(&mut self) -> Scanned<Range<usize>> {
+    fn range(&mut self) -> JsonResult<Range<usize>> {
         let first = self.peek();
         let from = self.at;
         match first {
@@ -265,7 +268,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// If there is no string, or it does not end.
-    pub fn string(&mut self) -> Scanned<&'a [u8]> {
+    pub fn string(&mut self) -> JsonResult<&'a [u8]> {
         if self.peek() != Some(b'"') {
             return Err(self.malformed("expected a string"));
         }
@@ -286,7 +289,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// The errors of [`Scanner::string`].
-    pub fn string_value(&mut self) -> Scanned<&'a [u8]> {
+    pub fn string_value(&mut self) -> JsonResult<&'a [u8]> {
         let text = self.string()?;
         if text.len() > self.longest.len() {
             self.longest = text;
@@ -301,7 +304,7 @@ impl<'a> Scanner<'a> {
     /// If there is no string, it does not end, or it has a bare control character, an unknown escape, or a
     /// lone surrogate.
     #[inline]
-    pub fn text<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> Scanned<&'b [u8]>
+    pub fn text<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> JsonResult<&'b [u8]>
     where
         'a: 'b,
     {
@@ -317,7 +320,7 @@ impl<'a> Scanner<'a> {
         Ok(unescaped)
     }
 
-    fn unescape(&mut self, into: &mut Vec<u8>) -> Scanned<()> {
+    fn unescape(&mut self, into: &mut Vec<u8>) -> JsonResult<()> {
         loop {
             let rest = self.rest();
             let plain = &rest[..plain_length(rest)];
@@ -337,7 +340,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn escape(&mut self, into: &mut Vec<u8>) -> Scanned<()> {
+    fn escape(&mut self, into: &mut Vec<u8>) -> JsonResult<()> {
         self.at += 1;
         let escaped = match self.byte() {
             Some(b'u') => {
@@ -358,7 +361,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn unicode_escape(&mut self) -> Scanned<char> {
+    fn unicode_escape(&mut self) -> JsonResult<char> {
         let first = self.four_hex_digits()?;
         if matches!(first, 0xd800..=0xdbff) && self.rest().starts_with(b"\\u") {
             self.at += 1;
@@ -370,7 +373,7 @@ impl<'a> Scanner<'a> {
         char::from_u32(first.into()).ok_or_else(|| self.malformed(LONE_SURROGATE))
     }
 
-    fn four_hex_digits(&mut self) -> Scanned<u16> {
+    fn four_hex_digits(&mut self) -> JsonResult<u16> {
         let code = four_hex_digits(self.rest().get(1..).unwrap_or_default())
             .ok_or_else(|| self.malformed("expected four hex digits"))?;
         self.at += 5;
@@ -382,7 +385,7 @@ impl<'a> Scanner<'a> {
     /// # Errors
     /// If there is none of these.
     #[inline]
-    pub fn scalar(&mut self) -> Scanned<&'a [u8]> {
+    pub fn scalar(&mut self) -> JsonResult<&'a [u8]> {
         let words: [&[u8]; 3] = [b"true", b"false", b"null"];
         match self.peek() {
             Some(b'-' | b'0'..=b'9') => self.number(),
@@ -398,7 +401,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn number(&mut self) -> Scanned<&'a [u8]> {
+    fn number(&mut self) -> JsonResult<&'a [u8]> {
         let from = self.at;
         if self.byte() == Some(b'-') {
             self.at += 1;
@@ -425,7 +428,7 @@ impl<'a> Scanner<'a> {
         Ok(&self.text[from..self.at])
     }
 
-    fn digits(&mut self) -> Scanned<()> {
+    fn digits(&mut self) -> JsonResult<()> {
         let start = self.at;
         while let Some(b'0'..=b'9') = self.byte() {
             self.at += 1;

@@ -15,11 +15,11 @@ pub mod suggest;
 pub mod tree;
 pub mod witnesses;
 
-pub use canonical::{Canonical, NotCanonical};
+pub use canonical::{Canonical, CanonicalError};
 pub use clock::{Clock, ManualClock, Millis, SystemClock};
 pub use digest::Digest;
-pub use effects::{Effects, Extent, Touched};
-pub use problem::{Place, Problem};
-pub use secret::{DigestKey, Seals, Secret};
+pub use effects::{EffectTarget, EffectTargets, Effects};
+pub use problem::{Problem, SourceSpan};
+pub use secret::{DigestKey, Secret, SecretSet};
 pub use spend::{Cost, Spend};
 pub use witnesses::Witnesses;

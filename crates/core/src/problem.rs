@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A place in a text. Lines and columns count from 1; `start` and `len` are in bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct SourceSpan {
     /// The file as the user named it, or a word such as `--input`.
     pub file: Arc<str>,
     /// Line, from 1.
@@ -18,13 +18,13 @@ pub struct Place {
     pub len: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SourceSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -38,7 +38,7 @@ pub struct Problem {
     /// A description of the problem, lower case, without a full stop.
     pub message: String,
     /// The place of the problem.
-    pub place: Option<Place>,
+    pub place: Option<SourceSpan>,
     /// The remedy.
     pub help: Option<String>,
     /// Set if the file can be used nevertheless.
@@ -69,7 +69,7 @@ impl Problem {
 
     /// Sets the place.
     #[must_use]
-    pub fn at(mut self, place: &Place) -> Self {
+    pub fn at(mut self, place: &SourceSpan) -> Self {
         self.place = Some(place.clone());
         self
     }

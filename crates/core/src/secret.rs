@@ -1,6 +1,6 @@
 //! Secrets: values that are used but never shown.
 //!
-//! A secret enters a cache key only as a keyed digest, and never a ledger, log, error or export. [`Seals`] is
+//! A secret enters a cache key only as a keyed digest, and never a ledger, log, error or export. [`SecretSet`] is
 //! the set of the secrets of a run, and finds them in texts.
 
 use std::borrow::Cow;
@@ -170,15 +170,15 @@ fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// A piece of a text that may contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum TextPart<'a> {
     /// Ordinary text.
     Plain(&'a str),
     /// A secret, as its keyed digest.
-    Sealed(Digest),
+    Secret(Digest),
 }
 
 /// A secret and its spellings.
-struct Known {
+struct KnownSecret {
     text: Secret<String>,
     /// Other spellings of the secret: inside a JSON string, percent-encoded.
     spellings: Vec<(Secret<String>, Digest)>,
@@ -186,28 +186,28 @@ struct Known {
 }
 
 /// The secrets that are known in a run. An empty set, which most runs have, costs nothing.
-pub struct Seals {
+pub struct SecretSet {
     key: Option<DigestKey>,
-    known: RwLock<Vec<Known>>,
+    known: RwLock<Vec<KnownSecret>>,
 }
 
-impl Default for Seals {
+impl Default for SecretSet {
     fn default() -> Self {
-        Self::none()
+        Self::empty()
     }
 }
 
-impl fmt::Debug for Seals {
+impl fmt::Debug for SecretSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        write!(f, "Seals({} secrets)", known.len())
+        write!(f, "SecretSet({} secrets)", known.len())
     }
 }
 
-impl Seals {
+impl SecretSet {
     /// Creates an empty set that never learns a secret.
     #[must_use]
-    pub fn none() -> Self {
+    pub fn empty() -> Self {
         Self {
             key: None,
             known: RwLock::new(Vec::new()),
@@ -216,7 +216,7 @@ impl Seals {
 
     /// Creates an empty set whose secrets will be digested under `key`.
     #[must_use]
-    pub fn under(key: DigestKey) -> Self {
+    pub fn with_key(key: DigestKey) -> Self {
         Self {
             key: Some(key),
             known: RwLock::new(Vec::new()),
@@ -230,7 +230,7 @@ impl Seals {
     }
 
     /// Adds `text` as a secret, which applies to every later occurrence. The empty text is not a secret.
-    /// Without a digest key nothing is added: [`Seals::none`] is for runs without secrets.
+    /// Without a digest key nothing is added: [`SecretSet::empty`] is for runs without secrets.
     pub fn learn(&self, text: &str) {
         let Some(key) = &self.key else { return };
         if text.is_empty() {
@@ -240,7 +240,7 @@ impl Seals {
         if known.iter().any(|other| other.text.expose() == text) {
             return;
         }
-        known.push(Known {
+        known.push(KnownSecret {
             digest: key.digest(text.as_bytes()),
             spellings: spellings(text)
                 .into_iter()
@@ -266,25 +266,25 @@ impl Seals {
 
     /// Splits `text` at its secrets; `None` if it contains none.
     #[must_use]
-    pub fn split<'a>(&self, text: &'a str) -> Option<Vec<Piece<'a>>> {
+    pub fn split<'a>(&self, text: &'a str) -> Option<Vec<TextPart<'a>>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let mut pieces = vec![Piece::Plain(text)];
-        for (spelling, digest) in known.iter().flat_map(Known::spelled) {
+        let mut pieces = vec![TextPart::Plain(text)];
+        for (spelling, digest) in known.iter().flat_map(KnownSecret::all_spellings) {
             if !text.contains(spelling) {
                 continue;
             }
             let mut next = Vec::with_capacity(pieces.len() + 2);
             for piece in pieces {
                 match piece {
-                    Piece::Plain(plain) => split_at_each(plain, spelling, digest, &mut next),
-                    sealed @ Piece::Sealed(_) => next.push(sealed),
+                    TextPart::Plain(plain) => split_at_each(plain, spelling, digest, &mut next),
+                    sealed @ TextPart::Secret(_) => next.push(sealed),
                 }
             }
             pieces = next;
         }
         pieces
             .iter()
-            .any(|piece| matches!(piece, Piece::Sealed(_)))
+            .any(|piece| matches!(piece, TextPart::Secret(_)))
             .then_some(pieces)
     }
 
@@ -293,7 +293,7 @@ impl Seals {
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut shown = Cow::Borrowed(text);
-        for (spelling, _) in known.iter().flat_map(Known::spelled) {
+        for (spelling, _) in known.iter().flat_map(KnownSecret::all_spellings) {
             if shown.contains(spelling) {
                 shown = Cow::Owned(shown.replace(spelling, MASK));
             }
@@ -303,18 +303,18 @@ impl Seals {
 
     /// True if `bytes` contain a known secret: literally, as JSON escapes it, or percent-encoded.
     #[must_use]
-    pub fn occur_in(&self, bytes: &[u8]) -> bool {
+    pub fn occurs_in(&self, bytes: &[u8]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known
             .iter()
-            .flat_map(Known::spelled)
+            .flat_map(KnownSecret::all_spellings)
             .any(|(spelling, _)| memchr::memmem::find(bytes, spelling.as_bytes()).is_some())
     }
 }
 
-impl Known {
+impl KnownSecret {
     /// Returns every spelling with its digest.
-    fn spelled(&self) -> impl Iterator<Item = (&str, Digest)> {
+    fn all_spellings(&self) -> impl Iterator<Item = (&str, Digest)> {
         let plain = std::iter::once((self.text.expose().as_str(), self.digest));
         plain.chain(
             self.spellings
@@ -324,17 +324,17 @@ impl Known {
     }
 }
 
-fn split_at_each<'a>(plain: &'a str, needle: &str, digest: Digest, into: &mut Vec<Piece<'a>>) {
+fn split_at_each<'a>(plain: &'a str, needle: &str, digest: Digest, into: &mut Vec<TextPart<'a>>) {
     let mut rest = plain;
     while let Some(at) = rest.find(needle) {
         if at > 0 {
-            into.push(Piece::Plain(&rest[..at]));
+            into.push(TextPart::Plain(&rest[..at]));
         }
-        into.push(Piece::Sealed(digest));
+        into.push(TextPart::Secret(digest));
         rest = &rest[at + needle.len()..];
     }
     if !rest.is_empty() {
-        into.push(Piece::Plain(rest));
+        into.push(TextPart::Plain(rest));
     }
 }
 
@@ -376,30 +376,30 @@ fn percent_encoded(text: &str, as_it_is: impl Fn(u8) -> bool) -> String {
 mod tests {
     use super::*;
 
-    fn seals(secrets: &[&str]) -> Seals {
-        let seals = Seals::under(DigestKey::new([7; 32]));
-        secrets.iter().for_each(|secret| seals.learn(secret));
-        seals
+    fn secret_set(secrets: &[&str]) -> SecretSet {
+        let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+        secrets.iter().for_each(|secret| secret_set.learn(secret));
+        secret_set
     }
 
     #[test]
     fn nothing_prints_a_secret() {
         let secret = Secret::new("hunter2".to_owned());
         assert_eq!(format!("{secret} {secret:?}"), "[secret] [secret]");
-        assert!(!format!("{:?}", seals(&["hunter2"])).contains("hunter2"));
+        assert!(!format!("{:?}", secret_set(&["hunter2"])).contains("hunter2"));
     }
 
     #[test]
     fn texts_are_taken_apart_at_their_secrets_the_longest_first() {
-        let seals = seals(&["abc", "abcdef"]);
-        let pieces = seals.split("x abcdef abc").unwrap();
+        let secret_set = secret_set(&["abc", "abcdef"]);
+        let pieces = secret_set.split("x abcdef abc").unwrap();
         assert_eq!(pieces.len(), 4);
-        assert_eq!(pieces[0], Piece::Plain("x "));
+        assert_eq!(pieces[0], TextPart::Plain("x "));
         assert_ne!(pieces[1], pieces[3]);
-        assert_eq!(seals.split("nothing here"), None);
-        let spelled = self::seals(&["a b"]);
+        assert_eq!(secret_set.split("nothing here"), None);
+        let all_spellings = self::secret_set(&["a b"]);
         assert_eq!(
-            spelled.split("?k=a%20b").unwrap().len(),
+            all_spellings.split("?k=a%20b").unwrap().len(),
             2,
             "percent-encoded"
         );
@@ -407,11 +407,14 @@ mod tests {
 
     #[test]
     fn every_spelling_is_redacted_and_found() {
-        let seals = seals(&["a\"b/c"]);
-        assert_eq!(seals.redact(r#"{"k": "a\"b/c"}"#), r#"{"k": "[secret]"}"#);
-        assert_eq!(seals.redact("u?k=a%22b%2Fc"), "u?k=[secret]");
-        assert!(seals.occur_in(b"--a\"b/c--"));
-        assert!(!seals.occur_in(b"nothing"));
+        let secret_set = secret_set(&["a\"b/c"]);
+        assert_eq!(
+            secret_set.redact(r#"{"k": "a\"b/c"}"#),
+            r#"{"k": "[secret]"}"#
+        );
+        assert_eq!(secret_set.redact("u?k=a%22b%2Fc"), "u?k=[secret]");
+        assert!(secret_set.occurs_in(b"--a\"b/c--"));
+        assert!(!secret_set.occurs_in(b"nothing"));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Spend {
 impl Spend {
     /// The cost of one call that took `time`.
     #[must_use]
-    pub fn one(time: Duration) -> Self {
+    pub fn for_call(time: Duration) -> Self {
         Self {
             calls: 1,
             time,
@@ -84,7 +84,7 @@ impl Cost {
 
     /// The cost of an amount in 10⁻¹² US dollars.
     #[must_use]
-    pub fn of_picodollars(picodollars: u64) -> Self {
+    pub fn from_picodollars(picodollars: u64) -> Self {
         Self {
             picodollars,
             unpriced: 0,

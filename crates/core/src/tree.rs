@@ -21,13 +21,13 @@
 //! | `integer-too-large`, `number-too-large` | no 64-bit number can represent it |
 //! | `unknown-tag` | a tag outside the core schema |
 //! | `recursive-alias` | an alias inside the node that it refers to |
-//! | `alias-bomb` | aliases expand to over [`MOST_COPIED_NODES`] values or [`MOST_COPIED_BYTES`] of text |
-//! | `too-deep` | nesting deeper than [`DEEPEST`] |
+//! | `alias-bomb` | aliases expand to over [`MAX_COPIED_NODES`] values or [`MAX_COPIED_BYTES`] of text |
+//! | `too-deep` | nesting deeper than [`MAX_DEPTH`] |
 //! | `wrong-type` | a tag, a merge key or a reader requires another type |
 //! | `missing-key`, `unknown-key`, `out-of-range` | see [`Section`] |
 //! | `unset-variable`, `bad-value` | see [`expand`] |
 
-use crate::{Place, Problem};
+use crate::{Problem, SourceSpan};
 
 mod anchors;
 mod builder;
@@ -44,11 +44,11 @@ pub use environment::expand;
 pub use section::Section;
 
 /// Maximum nesting of lists and mappings, aliases expanded.
-pub const DEEPEST: usize = 128;
+pub const MAX_DEPTH: usize = 128;
 /// Maximum number of values that the anchors and aliases of a file may expand to.
-pub const MOST_COPIED_NODES: usize = 100_000;
+pub const MAX_COPIED_NODES: usize = 100_000;
 /// Maximum number of bytes of text that the anchors and aliases of a file may expand to.
-pub const MOST_COPIED_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_COPIED_BYTES: usize = 16 * 1024 * 1024;
 
 /// A value in a configuration file, with its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,14 +56,14 @@ pub struct Node {
     /// The place of the value, without tag and anchor: a quoted text with its quotes, a block text from its
     /// `|` or `>`, a list or mapping from its first character to its last. The value of an alias has the
     /// place of the anchored node. A missing value has length 0, at the position where it could be.
-    pub place: Place,
+    pub place: SourceSpan,
     /// The type and content.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// The type and content of a node. Scalars are resolved by the YAML 1.2 core schema (`yes`, `on` are text).
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
+pub enum NodeKind {
     /// `null`, `~` or nothing.
     Null,
     /// `true` or `false`.
@@ -79,16 +79,16 @@ pub enum Kind {
     /// A list.
     List(Vec<Node>),
     /// A mapping, in the order of the file.
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
 }
 
 /// One entry of a mapping.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct MapEntry {
     /// The key; a key that is not text is converted to its text.
     pub key: String,
     /// The place of the key.
-    pub key_place: Place,
+    pub key_place: SourceSpan,
     /// The value.
     pub value: Node,
 }
@@ -112,26 +112,26 @@ impl Node {
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
-            Kind::Null => "empty",
-            Kind::Boolean(_) => "true or false",
-            Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_) => "a number",
-            Kind::Text(_) => "text",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a mapping",
+            NodeKind::Null => "empty",
+            NodeKind::Boolean(_) => "true or false",
+            NodeKind::Integer(_) | NodeKind::Unsigned(_) | NodeKind::Float(_) => "a number",
+            NodeKind::Text(_) => "text",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a mapping",
         }
     }
 
     /// True if it is `null`, `~` or nothing.
     #[must_use]
     pub fn is_null(&self) -> bool {
-        matches!(self.kind, Kind::Null)
+        matches!(self.kind, NodeKind::Null)
     }
 
     /// The text, if it is text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Text(text) => Some(text),
+            NodeKind::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -140,7 +140,7 @@ impl Node {
     #[must_use]
     pub fn as_boolean(&self) -> Option<bool> {
         match self.kind {
-            Kind::Boolean(truth) => Some(truth),
+            NodeKind::Boolean(truth) => Some(truth),
             _ => None,
         }
     }
@@ -149,8 +149,8 @@ impl Node {
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         match self.kind {
-            Kind::Integer(integer) => u64::try_from(integer).ok(),
-            Kind::Unsigned(integer) => Some(integer),
+            NodeKind::Integer(integer) => u64::try_from(integer).ok(),
+            NodeKind::Unsigned(integer) => Some(integer),
             _ => None,
         }
     }
@@ -159,9 +159,9 @@ impl Node {
     #[must_use]
     pub fn as_f64(&self) -> Option<f64> {
         match self.kind {
-            Kind::Integer(integer) => Some(integer as f64),
-            Kind::Unsigned(integer) => Some(integer as f64),
-            Kind::Float(float) => Some(float),
+            NodeKind::Integer(integer) => Some(integer as f64),
+            NodeKind::Unsigned(integer) => Some(integer as f64),
+            NodeKind::Float(float) => Some(float),
             _ => None,
         }
     }
@@ -170,16 +170,16 @@ impl Node {
     #[must_use]
     pub fn as_list(&self) -> Option<&[Node]> {
         match &self.kind {
-            Kind::List(items) => Some(items),
+            NodeKind::List(items) => Some(items),
             _ => None,
         }
     }
 
     /// The entries, if it is a mapping.
     #[must_use]
-    pub fn as_map(&self) -> Option<&[Entry]> {
+    pub fn as_map(&self) -> Option<&[MapEntry]> {
         match &self.kind {
-            Kind::Map(entries) => Some(entries),
+            NodeKind::Map(entries) => Some(entries),
             _ => None,
         }
     }
@@ -199,15 +199,15 @@ impl Node {
     pub fn to_value(&self) -> serde_json::Value {
         use serde_json::Value;
         match &self.kind {
-            Kind::Null => Value::Null,
-            Kind::Boolean(truth) => Value::Bool(*truth),
-            Kind::Integer(integer) => Value::from(*integer),
-            Kind::Unsigned(integer) => Value::from(*integer),
-            Kind::Float(float) => serde_json::Number::from_f64(*float)
+            NodeKind::Null => Value::Null,
+            NodeKind::Boolean(truth) => Value::Bool(*truth),
+            NodeKind::Integer(integer) => Value::from(*integer),
+            NodeKind::Unsigned(integer) => Value::from(*integer),
+            NodeKind::Float(float) => serde_json::Number::from_f64(*float)
                 .map_or_else(|| Value::from(scalar::not_finite(*float)), Value::Number),
-            Kind::Text(text) => Value::from(text.as_str()),
-            Kind::List(items) => items.iter().map(Self::to_value).collect(),
-            Kind::Map(entries) => Value::Object(
+            NodeKind::Text(text) => Value::from(text.as_str()),
+            NodeKind::List(items) => items.iter().map(Self::to_value).collect(),
+            NodeKind::Map(entries) => Value::Object(
                 entries
                     .iter()
                     .map(|entry| (entry.key.clone(), entry.value.to_value()))
@@ -219,16 +219,17 @@ impl Node {
     /// The place to show in messages about the whole node: for a list or mapping, from its beginning to the
     /// end of its first item or key; for a scalar, all of it.
     #[must_use]
-    pub fn head(&self) -> Place {
+    pub fn head(&self) -> SourceSpan {
         let first = match &self.kind {
-            Kind::List(items) => items.first().map(Self::head),
-            Kind::Map(entries) => entries.first().map(|entry| entry.key_place.clone()),
+            NodeKind::List(items) => items.first().map(Self::head),
+            NodeKind::Map(entries) => entries.first().map(|entry| entry.key_place.clone()),
             _ => None,
         };
         let mut place = self.place.clone();
         // A merged key is elsewhere, and unrelated to the beginning of the mapping.
-        let within =
-            |first: &Place| first.start >= place.start && first.start < place.start + place.len;
+        let within = |first: &SourceSpan| {
+            first.start >= place.start && first.start < place.start + place.len
+        };
         if let Some(first) = first.filter(within) {
             place.len = first.start + first.len - place.start;
         }
@@ -240,7 +241,7 @@ impl Node {
     /// `text_first_line + n - 1` of the file. `source` is the text that was passed to [`parse`].
     #[must_use]
     pub fn text_first_line(&self, source: &str) -> u32 {
-        let is_block = matches!(self.kind, Kind::Text(_))
+        let is_block = matches!(self.kind, NodeKind::Text(_))
             && matches!(source.as_bytes().get(self.place.start), Some(b'|' | b'>'));
         self.place.line + u32::from(is_block)
     }
@@ -250,7 +251,7 @@ impl Node {
     #[must_use]
     pub fn wrong_type(&self, name: &str, expected: &str) -> Problem {
         let found = match self.kind {
-            Kind::Null => "it is empty".to_owned(),
+            NodeKind::Null => "it is empty".to_owned(),
             _ => format!("this is {}", self.kind_name()),
         };
         let problem = Problem::new(
@@ -262,14 +263,17 @@ impl Node {
     }
 
     fn remedy(&self, expected: &str) -> String {
-        let is_scalar = !matches!(self.kind, Kind::List(_) | Kind::Map(_) | Kind::Null);
+        let is_scalar = !matches!(
+            self.kind,
+            NodeKind::List(_) | NodeKind::Map(_) | NodeKind::Null
+        );
         let unquoted = self.as_text().map(scalar::resolve);
         match unquoted {
             None if is_scalar && expected.starts_with("text") => "put it in quotes".to_owned(),
-            Some(Ok(Kind::Boolean(_))) if expected.contains("true") => {
+            Some(Ok(NodeKind::Boolean(_))) if expected.contains("true") => {
                 "take the quotes away".to_owned()
             }
-            Some(Ok(Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_)))
+            Some(Ok(NodeKind::Integer(_) | NodeKind::Unsigned(_) | NodeKind::Float(_)))
                 if expected.contains("number") =>
             {
                 "take the quotes away".to_owned()

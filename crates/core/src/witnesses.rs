@@ -8,10 +8,10 @@ use std::sync::Arc;
 /// passes a result on passes its witnesses on; code that combines results combines their witnesses with
 /// [`Witnesses::join`].
 #[derive(Clone)]
-pub struct Witnesses(Known);
+pub struct Witnesses(WitnessList);
 
 #[derive(Clone)]
-enum Known {
+enum WitnessList {
     All(Vec<Arc<dyn Any + Send + Sync>>),
     Unknown(Arc<str>),
 }
@@ -19,7 +19,7 @@ enum Known {
 /// No witnesses: the result depends on nothing.
 impl Default for Witnesses {
     fn default() -> Self {
-        Self(Known::All(Vec::new()))
+        Self(WitnessList::All(Vec::new()))
     }
 }
 
@@ -27,21 +27,23 @@ impl Witnesses {
     /// Creates the witnesses of a result whose inputs are unknown, with the reason.
     #[must_use]
     pub fn unknown(why: &str) -> Self {
-        Self(Known::Unknown(why.into()))
+        Self(WitnessList::Unknown(why.into()))
     }
 
     /// Creates the witnesses of a result that depends on `item` only.
     #[must_use]
-    pub fn of(item: Arc<dyn Any + Send + Sync>) -> Self {
-        Self(Known::All(vec![item]))
+    pub fn from_item(item: Arc<dyn Any + Send + Sync>) -> Self {
+        Self(WitnessList::All(vec![item]))
     }
 
     /// Adds the witnesses of another input. Unknown witnesses stay unknown, with the first reason.
     pub fn join(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
-            (Known::All(own), Known::All(others)) => own.extend(others.iter().cloned()),
-            (Known::All(_), Known::Unknown(why)) => self.0 = Known::Unknown(Arc::clone(why)),
-            (Known::Unknown(_), _) => {}
+            (WitnessList::All(own), WitnessList::All(others)) => own.extend(others.iter().cloned()),
+            (WitnessList::All(_), WitnessList::Unknown(why)) => {
+                self.0 = WitnessList::Unknown(Arc::clone(why))
+            }
+            (WitnessList::Unknown(_), _) => {}
         }
     }
 
@@ -51,8 +53,8 @@ impl Witnesses {
     /// The reason why they are unknown.
     pub fn items(&self) -> Result<&[Arc<dyn Any + Send + Sync>], &str> {
         match &self.0 {
-            Known::All(items) => Ok(items),
-            Known::Unknown(why) => Err(why),
+            WitnessList::All(items) => Ok(items),
+            WitnessList::Unknown(why) => Err(why),
         }
     }
 }
@@ -70,14 +72,14 @@ impl fmt::Debug for Witnesses {
 impl PartialEq for Witnesses {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Known::All(own), Known::All(others)) => {
+            (WitnessList::All(own), WitnessList::All(others)) => {
                 own.len() == others.len()
                     && own
                         .iter()
                         .zip(others)
                         .all(|(one, other)| Arc::ptr_eq(one, other))
             }
-            (Known::Unknown(own), Known::Unknown(others)) => own == others,
+            (WitnessList::Unknown(own), WitnessList::Unknown(others)) => own == others,
             _ => false,
         }
     }
@@ -91,8 +93,8 @@ mod tests {
     #[test]
     fn what_is_joined_is_all_that_was_known_and_unknown_stays_so() {
         let mut joined = Witnesses::default();
-        joined.join(&Witnesses::of(Arc::new(1_u8)));
-        joined.join(&Witnesses::of(Arc::new(2_u8)));
+        joined.join(&Witnesses::from_item(Arc::new(1_u8)));
+        joined.join(&Witnesses::from_item(Arc::new(2_u8)));
         let numbers = |witnesses: &Witnesses| -> Vec<u8> {
             let items = witnesses.items().unwrap();
             items
@@ -102,7 +104,7 @@ mod tests {
         };
         assert_eq!(numbers(&joined), [1, 2]);
         joined.join(&Witnesses::unknown("it ran a shell"));
-        joined.join(&Witnesses::of(Arc::new(3_u8)));
+        joined.join(&Witnesses::from_item(Arc::new(3_u8)));
         assert_eq!(joined.items().unwrap_err(), "it ran a shell");
     }
 }

@@ -5,16 +5,16 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Ledger};
 use cachalot_core::tree::{self, Node};
-use cachalot_core::{Digest, Seals, Spend, SystemClock};
+use cachalot_core::{Digest, SecretSet, Spend, SystemClock};
 use cachalot_hooks::builtin::cache_response::{CacheResponse, ResponseStore};
 use cachalot_hooks::input::{Answer, Prompt};
 use cachalot_hooks::{AgentLookup, AgentView, Builtin as _, Event, Input};
-use cachalot_memory::Memory;
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_model::{Message, Model, StopReason};
+use cachalot_store::Store;
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::sqlite::{self, SqliteStore};
 use criterion::{Criterion, criterion_group, criterion_main};
 use tokio::runtime::Runtime;
 
@@ -37,7 +37,7 @@ impl AgentView for Agent {
     }
 
     fn fingerprint(&self, _: &str) -> Option<Digest> {
-        Some(Digest::of(b"instruction, tools, model"))
+        Some(Digest::sha256(b"instruction, tools, model"))
     }
 
     fn section(&self, name: &str) -> Option<&Node> {
@@ -45,27 +45,32 @@ impl AgentView for Agent {
     }
 }
 
-fn builtin(memory: Arc<dyn Memory>, home: &Path) -> CacheResponse {
+fn builtin(memory: Arc<dyn Store>, home: &Path) -> CacheResponse {
     let clock = Arc::new(SystemClock);
-    let seals = Arc::new(Seals::none());
-    let cache = Cache::new(Options {
-        memory: Some(memory),
+    let secret_set = Arc::new(SecretSet::empty());
+    let cache = Cache::new(CacheOptions {
+        store: Some(memory),
         ledger: Ledger::at(&home.join("ledger"), "bench", Arc::new(|_| {})),
         clock: clock.clone(),
-        seals: Arc::clone(&seals),
-        bounds: Bounds::default(),
+        secret_set: Arc::clone(&secret_set),
+        bounds: CacheBounds::default(),
         warn: Arc::new(|line| panic!("{line}")),
     });
     let section = tree::parse("agent.yaml", "cache: {enabled: true, ttl: 1h}").unwrap();
     let opener = Arc::new(move |_: &_| {
         Ok(ResponseStore {
             cache: cache.clone(),
-            mode: Mode::On,
+            mode: CacheMode::On,
             user: "user".to_owned(),
             flat: None,
         })
     });
-    CacheResponse::new(Arc::new(Agent(Arc::new(section))), opener, clock, seals)
+    CacheResponse::new(
+        Arc::new(Agent(Arc::new(section))),
+        opener,
+        clock,
+        secret_set,
+    )
 }
 
 fn input(event: Event) -> Input {
@@ -79,7 +84,7 @@ fn input(event: Event) -> Input {
         model_id: "openai/gpt-4o".to_owned(),
         prompt: Some(Prompt {
             text: "How deep can a sperm whale dive?".to_owned(),
-            prefix: Some(Digest::of(b"200 messages")),
+            prefix: Some(Digest::sha256(b"200 messages")),
             ..Prompt::default()
         }),
         messages: (0..200).map(message).collect(),
@@ -97,12 +102,12 @@ fn replays(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let home = tempfile::tempdir().unwrap();
     let clock = Arc::new(SystemClock);
-    let options = sqlite::Options::new(clock.clone());
-    let memories: [(&str, Arc<dyn Memory>); 2] = [
-        ("in-process", Arc::new(InProcessMemory::new(clock))),
+    let options = sqlite::SqliteOptions::new(clock.clone());
+    let memories: [(&str, Arc<dyn Store>); 2] = [
+        ("in-process", Arc::new(InProcessStore::new(clock))),
         (
             "sqlite",
-            Arc::new(SqliteMemory::open(&home.path().join("memory"), options).unwrap()),
+            Arc::new(SqliteStore::open(&home.path().join("memory"), options).unwrap()),
         ),
     ];
     for (name, memory) in memories {

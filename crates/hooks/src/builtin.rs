@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::tree::Node;
-use cachalot_core::{Clock, Problem, Seals};
+use cachalot_core::{Clock, Problem, SecretSet};
 use cachalot_storage::HttpClient;
 use serde_json::{Value, json};
 
@@ -138,7 +138,7 @@ pub struct BuiltinDependencies {
     /// The HTTP client for outgoing requests.
     pub http: HttpClient,
     /// The secrets to redact.
-    pub seals: Arc<Seals>,
+    pub secret_set: Arc<SecretSet>,
     /// The environment variables.
     pub environment: Arc<BTreeMap<String, String>>,
 }

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::Place;
+use cachalot_core::SourceSpan;
 
 pub use crate::dialect::Condition;
 use crate::{Dialect, Event, Matcher};
@@ -68,7 +68,7 @@ pub struct HookEntry {
     /// The file, flag or builtin that configures it.
     pub source: Arc<str>,
     /// The location in that file.
-    pub place: Option<Place>,
+    pub place: Option<SourceSpan>,
 }
 
 /// A restriction to tool calls with this result.

@@ -114,7 +114,7 @@ impl Hooks {
             })
             .collect();
         let told: Vec<&[u8]> = told.iter().map(String::as_bytes).collect();
-        Digest::of_parts(&told)
+        Digest::sha256_of_parts(&told)
     }
 
     /// True if an event has hooks. Callers check this before they build an [`Input`].

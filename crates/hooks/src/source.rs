@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::nearest;
-use cachalot_core::tree::{self, Kind, Node};
+use cachalot_core::tree::{self, Node, NodeKind};
 
 use crate::builtin::Builtins;
 use crate::definition::{Action, Definition, HookEntry, HooksParser, Plugin};
@@ -144,7 +144,8 @@ fn without_hooks(node: &Node, parser: &mut HooksParser<'_>) {
 
 /// Parses one of our files with `hooks`, `dialect` and descriptive keys.
 fn own(node: &Node, hooks: &Node, parser: &mut HooksParser<'_>) {
-    let Some(mut section) = tree::Section::of(node, "a file of hooks", &mut parser.problems) else {
+    let Some(mut section) = tree::Section::from_node(node, "a file of hooks", &mut parser.problems)
+    else {
         return;
     };
     for key in ["version", "name", "description", "metadata", "hooks"] {
@@ -190,7 +191,7 @@ fn foreign(node: &Node, hooks: &Node, dialect: Dialect, parser: &mut HooksParser
         Dialect::Claude | Dialect::DockerAgent => &[],
     };
     let mut events = hooks.clone();
-    if let Kind::Map(entries) = &mut events.kind {
+    if let NodeKind::Map(entries) = &mut events.kind {
         entries.retain(|entry| !others.contains(&entry.key.as_str()));
     }
     parser.section(&events, dialect);

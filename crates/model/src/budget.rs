@@ -231,12 +231,12 @@ impl Meter {
             spent, reserved, ..
         } = *counted;
         if let Some(limit) = max_cost {
-            let shown = Cost::of_picodollars(limit);
+            let shown = Cost::from_picodollars(limit);
             if spent.cost.unpriced > 0 {
                 return Err(over_budget(format!(
                     "the budget of {shown} (`max_cost`) cannot be held: the price of {} is not known, beside {} spent. Say what the model costs with `cost: {{input: …, output: …}}`, or take `max_cost` out",
                     calls(spent.cost.unpriced),
-                    Cost::of_picodollars(spent.cost.picodollars)
+                    Cost::from_picodollars(spent.cost.picodollars)
                 )));
             }
             if spent.cost.picodollars >= limit {
@@ -308,7 +308,7 @@ impl Meter {
         match self.shared.budget.max_cost {
             Some(limit) if model.price().is_none() => Err(over_budget(format!(
                 "the budget of {} (`max_cost`) cannot be held: nobody knows what the model `{}` of {} costs. Say it with `cost: {{input: …, output: …}}` (0 if nothing), or take `max_cost` out",
-                Cost::of_picodollars(limit),
+                Cost::from_picodollars(limit),
                 model.name(),
                 model.provider()
             ))),

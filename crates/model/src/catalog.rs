@@ -188,7 +188,9 @@ impl Catalog {
         match tree::parse(file, text) {
             Err(found) => problems = found,
             Ok(node) => {
-                if let Some(mut section) = Section::of(&node, "a file of prices", &mut problems) {
+                if let Some(mut section) =
+                    Section::from_node(&node, "a file of prices", &mut problems)
+                {
                     section.text("date", &mut problems);
                     // `sources` documents the origin of the numbers for readers; `shared` holds YAML
                     // anchors for the entries.
@@ -218,7 +220,9 @@ fn read_models(
     };
     let mut models = BTreeMap::new();
     for entry in entries {
-        if let Some(mut section) = Section::of(&entry.value, "a model of a price file", problems) {
+        if let Some(mut section) =
+            Section::from_node(&entry.value, "a model of a price file", problems)
+        {
             let listed = CatalogEntry {
                 price: Price::read(&mut section, problems),
                 limits: ModelLimits {

@@ -81,7 +81,7 @@ impl Row {
     }
 
     fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut section = Section::of(node, "a row of `rows`", problems)?;
+        let mut section = Section::from_node(node, "a row of `rows`", problems)?;
         let style = read_style(&mut section, problems);
         let mut texts = |key| {
             let texts = section.texts(key, problems).unwrap_or_default();
@@ -135,7 +135,7 @@ fn parse(text: &str) -> (Vec<Row>, Vec<Problem>) {
     match tree::parse("markers.yaml", text) {
         Err(found) => problems = found,
         Ok(node) => {
-            if let Some(mut file) = Section::of(&node, "a file of markers", &mut problems) {
+            if let Some(mut file) = Section::from_node(&node, "a file of markers", &mut problems) {
                 for node in file.list("rows", &mut problems).unwrap_or_default() {
                     rows.extend(Row::read(node, &mut problems));
                 }

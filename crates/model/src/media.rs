@@ -60,7 +60,7 @@ impl Row {
     }
 
     fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut section = Section::of(node, "a row of `rows`", problems)?;
+        let mut section = Section::from_node(node, "a row of `rows`", problems)?;
         let mut texts = |key| {
             let texts = section.texts(key, problems).unwrap_or_default();
             texts.into_iter().map(str::to_owned).collect()
@@ -96,7 +96,8 @@ fn parse(text: &str) -> (Vec<Row>, Vec<Problem>) {
     match tree::parse("media.yaml", text) {
         Err(found) => problems = found,
         Ok(node) => {
-            if let Some(mut section) = Section::of(&node, "a file of limits", &mut problems) {
+            if let Some(mut section) = Section::from_node(&node, "a file of limits", &mut problems)
+            {
                 let listed = section.list("rows", &mut problems).unwrap_or_default();
                 rows.extend(
                     listed

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cachalot_core::suggest::{did_you_mean, nearest};
-use cachalot_core::{Clock, DigestKey, Seals};
+use cachalot_core::{Clock, DigestKey, SecretSet};
 use cachalot_storage::{HttpClient, HttpOptions};
 
 use crate::catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits};
@@ -96,7 +96,7 @@ pub struct Models {
     /// Key of the digests of secrets; created on first use if none was given.
     digests: Arc<OnceLock<DigestKey>>,
     /// Set of known secrets; contains the keys.
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     clients: Arc<Mutex<Clients>>,
     rates: Arc<RequestRates>,
     accounts: Arc<ServiceAccounts>,
@@ -124,7 +124,7 @@ impl Models {
             known: ProviderTable::built_in(),
             pauses: Arc::new(SystemRetryPauses),
             digests: Arc::default(),
-            seals: Arc::default(),
+            secret_set: Arc::default(),
             clients: Arc::default(),
             rates: Arc::default(),
             accounts: Arc::default(),
@@ -138,14 +138,14 @@ impl Models {
         self
     }
 
-    /// Registers the keys as secrets in `seals`: immediately those in the environment of every built-in or
+    /// Registers the keys as secrets in `secret_set`: immediately those in the environment of every built-in or
     /// configured provider, so that the result does not depend on the first model that is used; others,
     /// which a call or a header names, before they are sent. Texts that are too short or too plain for a
     /// key (`x`, `not-needed`) are not registered.
     #[must_use]
-    pub fn with_secrets(mut self, seals: Arc<Seals>) -> Self {
-        self.accounts = Arc::new(ServiceAccounts::with_seals(Arc::clone(&seals)));
-        self.seals = seals;
+    pub fn with_secrets(mut self, secret_set: Arc<SecretSet>) -> Self {
+        self.accounts = Arc::new(ServiceAccounts::with_seals(Arc::clone(&secret_set)));
+        self.secret_set = secret_set;
         self.register_secrets();
         self
     }
@@ -154,7 +154,7 @@ impl Models {
         let variables = self.known.key_variables();
         for variable in variables.chain(self.configured.key_variables()) {
             if let Some(key) = self.dependencies.environment.get(variable) {
-                key::register_secrets(key, &self.seals);
+                key::register_secrets(key, &self.secret_set);
             }
         }
     }
@@ -401,7 +401,7 @@ impl Models {
             fallbacks: Vec::new(),
         };
         resolved.prepare_digests()?;
-        resolved.register_secrets(&self.seals);
+        resolved.register_secrets(&self.secret_set);
         Ok(Model::new(resolved))
     }
 

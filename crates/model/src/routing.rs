@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_shard_is_left_while_its_rate_is_at_the_limit() {
         let rates = RequestRates::default();
-        let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
+        let (one, other) = (Digest::sha256(b"one"), Digest::sha256(b"other"));
         let first = rates.assign(one, 0);
         assert!(first.ends_with("-0") && first.len() <= 64, "{first}");
         (1..PER_MINUTE).for_each(|_| rates.count(&first, 1_000));

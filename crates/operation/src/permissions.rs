@@ -96,7 +96,7 @@ pub struct Permissions {
 impl Permissions {
     /// Parses `permissions:` with its lists `allow`, `ask` and `deny`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(mut section) = Section::of(node, "`permissions`", problems) else {
+        let Some(mut section) = Section::from_node(node, "`permissions`", problems) else {
             return Self::default();
         };
         let mut rules = |key| match section.list(key, problems) {
@@ -129,7 +129,7 @@ impl Permissions {
     /// Parses the permissions that a user saved outside of configuration files: a mapping with the only
     /// key `allow`.
     pub fn read_allowed(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(mut section) = Section::of(node, "the saved permissions", problems) else {
+        let Some(mut section) = Section::from_node(node, "the saved permissions", problems) else {
             return Self::default();
         };
         let rules = section.list("allow", problems).unwrap_or_default();

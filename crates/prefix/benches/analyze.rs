@@ -9,7 +9,7 @@ use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_model::Catalog;
 use cachalot_prefix::log::{Analysis, Analyzer};
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ impl Read for Endless {
 }
 
 fn analyze(log: impl io::BufRead) -> Analysis {
-    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
+    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));
     analyzer.read(log).unwrap();
     analyzer.finish()
 }

@@ -18,7 +18,7 @@ mod volatile;
 use std::fmt;
 use std::time::Duration;
 
-use cachalot_core::{Cost, Seals};
+use cachalot_core::{Cost, SecretSet};
 use cachalot_model::Usage;
 use serde::Serialize;
 
@@ -308,7 +308,7 @@ impl fmt::Display for Diagnosis {
 /// Compares a request with the one before it.
 ///
 /// A request that is shorter, and otherwise equal, is no break. Neither is a difference behind which the
-/// provider has read anyway: the diagnosis then has a place, but no reason. Secrets known to `seals`, and
+/// provider has read anyway: the diagnosis then has a place, but no reason. Secrets known to `secret_set`, and
 /// text that looks like a credential, are masked.
 ///
 /// The provider's own comparison takes precedence: a difference that it does not report is ignored, and one
@@ -319,7 +319,7 @@ pub fn diagnose(
     next: &RequestView<'_>,
     observed: &Observations<'_>,
     rules: &Rules,
-    seals: &Seals,
+    secret_set: &SecretSet,
 ) -> Diagnosis {
     let reach = reach::ReadEstimator {
         previous,
@@ -327,7 +327,7 @@ pub fn diagnose(
         observed,
         rules,
     };
-    let own = compare(&reach, seals);
+    let own = compare(&reach, secret_set);
     match observed.verdict {
         Some(verdict) => verdict.applied_to(own, &reach),
         None => own,
@@ -335,7 +335,7 @@ pub fn diagnose(
 }
 
 /// Compares the two requests, without the provider's comparison.
-fn compare(reach: &reach::ReadEstimator<'_>, seals: &Seals) -> Diagnosis {
+fn compare(reach: &reach::ReadEstimator<'_>, secret_set: &SecretSet) -> Diagnosis {
     let reach::ReadEstimator {
         previous,
         next,
@@ -408,12 +408,12 @@ fn compare(reach: &reach::ReadEstimator<'_>, seals: &Seals) -> Diagnosis {
                 parameter: Some(field.name.clone()),
             }),
             cause: Some(detect::parameter(&field.name, next)),
-            change: snippet::parameter(&field.name, previous.tail, next.tail, seals),
+            change: snippet::parameter(&field.name, previous.tail, next.tail, secret_set),
         };
         return found.with(reach, &read);
     }
     match broken {
-        Some(broken) => diagnose_difference(&broken, reach, seals),
+        Some(broken) => diagnose_difference(&broken, reach, secret_set),
         None => without_break(reach),
     }
 }
@@ -482,7 +482,7 @@ impl PartialDiagnosis {
 fn diagnose_difference(
     broken: &PrefixBreak,
     reach: &reach::ReadEstimator<'_>,
-    seals: &Seals,
+    secret_set: &SecretSet,
 ) -> Diagnosis {
     let site = detect::DifferenceSite::of(broken, reach.previous.prompt, reach.next.prompt);
     let read = reach.up_to(&site);
@@ -504,7 +504,7 @@ fn diagnose_difference(
             parameter: None,
         }),
         cause: detect::cause(&site),
-        change: Some(snippet::change(&site, seals)),
+        change: Some(snippet::change(&site, secret_set)),
     };
     found.with(reach, &read)
 }

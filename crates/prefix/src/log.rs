@@ -19,7 +19,7 @@ mod turns;
 use std::io::{self, BufRead, Read as _};
 
 use cachalot_core::Millis;
-use cachalot_core::json::Malformed;
+use cachalot_core::json::JsonError;
 use cachalot_model::Usage;
 
 use crate::diagnosis::ProviderVerdict;
@@ -106,8 +106,8 @@ pub enum Reason {
     Unreadable(#[from] io::Error),
 }
 
-impl From<Malformed> for Reason {
-    fn from(malformed: Malformed) -> Self {
+impl From<JsonError> for Reason {
+    fn from(malformed: JsonError) -> Self {
         Self::NotARequest(malformed.into())
     }
 }

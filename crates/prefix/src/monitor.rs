@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_core::{Millis, Seals};
+use cachalot_core::{Millis, SecretSet};
 use cachalot_model::{ComparisonParameter, Format, Reply, Usage};
 
 use crate::diagnosis::{
@@ -108,8 +108,13 @@ impl PrefixMonitor {
     /// Diagnoses the request in flight by its answer. Returns `None` for a first request, which continues
     /// nothing. The provider's own comparison counts if the request named the last answer. If the provider
     /// does not report cache reads, breaks that only such a report could show are not diagnosed. Secrets
-    /// known to `seals` are masked.
-    pub fn answer(&mut self, reply: &Reply, rules: &Rules, seals: &Seals) -> Option<Diagnosis> {
+    /// known to `secret_set` are masked.
+    pub fn answer(
+        &mut self,
+        reply: &Reply,
+        rules: &Rules,
+        secret_set: &SecretSet,
+    ) -> Option<Diagnosis> {
         let asked = self.asked.take()?;
         let usage = reply.usage;
         let before = std::mem::replace(&mut self.answer, reply.id.clone());
@@ -134,11 +139,23 @@ impl PrefixMonitor {
             };
             let rules = &rules.clone().with_request_options(&asked.tail);
             if divergence(&last.prompt, &asked.prompt).is_none() {
-                return diagnose(&last.sending(), &asked.sending(), &observed, rules, seals);
+                return diagnose(
+                    &last.sending(),
+                    &asked.sending(),
+                    &observed,
+                    rules,
+                    secret_set,
+                );
             }
             // The bytes differ, but the provider may not see the difference: compare the normal forms.
             let (before, now) = (last.normal(), asked.normal());
-            diagnose(&before.sending(), &now.sending(), &observed, rules, seals)
+            diagnose(
+                &before.sending(),
+                &now.sending(),
+                &observed,
+                rules,
+                secret_set,
+            )
         });
         if diagnosis.as_ref().is_some_and(|found| found.at.is_some()) {
             // Cached parts of the old prefix are not useful for the new one, as far as known.

@@ -14,7 +14,7 @@ mod piece;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use cachalot_core::json::{Malformed, Scanned, Scanner};
+use cachalot_core::json::{JsonError, JsonResult, Scanner};
 use cachalot_model::marker_rules::MarkerStyle;
 use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Format, MarkerRules};
@@ -211,8 +211,8 @@ pub enum Error {
     NotARequest(&'static str),
 }
 
-impl From<Malformed> for Error {
-    fn from(malformed: Malformed) -> Self {
+impl From<JsonError> for Error {
+    fn from(malformed: JsonError) -> Self {
         Self::NotJson {
             at: malformed.at,
             reason: malformed.reason,
@@ -272,7 +272,12 @@ impl<'a> Body<'a> {
         Ok(body)
     }
 
-    fn member(&mut self, name: &'a [u8], scanner: &mut Scanner<'a>, text: &'a [u8]) -> Scanned<()> {
+    fn member(
+        &mut self,
+        name: &'a [u8],
+        scanner: &mut Scanner<'a>,
+        text: &'a [u8],
+    ) -> JsonResult<()> {
         let first = scanner.peek();
         match name {
             b"tools" if first == Some(b'[') => self.tools = pieces(scanner, text, true)?,
@@ -406,7 +411,7 @@ fn fingerprints(prompt: &Prompt) -> Vec<u64> {
 }
 
 /// Scans a message for strings. Skips roles and types, which do not distinguish messages.
-fn pass_words(scanner: &mut Scanner<'_>, depth: u32) -> Scanned<()> {
+fn pass_words(scanner: &mut Scanner<'_>, depth: u32) -> JsonResult<()> {
     const DEEPEST: u32 = 2;
     if scanner.peek() != Some(b'{') {
         return scanner.value().map(drop);
@@ -421,7 +426,11 @@ fn pass_words(scanner: &mut Scanner<'_>, depth: u32) -> Scanned<()> {
 }
 
 /// Parses the pieces of a list, or the single piece of a string.
-fn pieces<'a>(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned<Vec<Piece<'a>>> {
+fn pieces<'a>(
+    scanner: &mut Scanner<'a>,
+    text: &'a [u8],
+    whole: bool,
+) -> JsonResult<Vec<Piece<'a>>> {
     let mut pieces = Vec::new();
     if scanner.peek() == Some(b'[') {
         scanner.elements(|scanner| {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cachalot_core::{Seals, SystemClock};
-use cachalot_memory::sqlite::{Options, SqliteMemory};
-use cachalot_memory::{Memory, Record};
+use cachalot_core::{SecretSet, SystemClock};
 use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
 use cachalot_model::{
     Extra, Format, MarkerRules, Message, Parameters, Reply, Role, StopReason, ToolDefinition, Usage,
@@ -20,6 +18,8 @@ use cachalot_prompt::{
     Namespace, Plan, PlanContext, Prompt, Rules, Session, SessionHead, Sessions, contiguous, plan,
     segments,
 };
+use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
+use cachalot_store::{Record, Store};
 use serde_json::json;
 
 const MESSAGES: usize = 200;
@@ -171,7 +171,10 @@ fn watched(messages: usize) {
         at: Some(0),
     };
     let marker_rules = MarkerRules::find("anthropic", &parameters.model, Format::Messages);
-    let (rules, seals) = (diagnosis::Rules::new(marker_rules, None), Seals::none());
+    let (rules, secret_set) = (
+        diagnosis::Rules::new(marker_rules, None),
+        SecretSet::empty(),
+    );
     let usage = |read| Reply {
         message: Message::assistant(""),
         stop: StopReason::End,
@@ -185,12 +188,12 @@ fn watched(messages: usize) {
     };
     let mut before = PrefixMonitor::default();
     before.ask(asked(&prompt.without_last(2)));
-    before.answer(&usage(0), &rules, &seals);
+    before.answer(&usage(0), &rules, &secret_set);
     let (plan_context, next) = (following(&prompt), asked(&prompt));
     let after = |read: u64| {
         let mut watch = before.clone();
         watch.ask(next.clone());
-        watch.answer(&usage(read), &rules, &seals)
+        watch.answer(&usage(read), &rules, &secret_set)
     };
     let [planning, copying, read, lost] = in_turns(
         2_001,
@@ -214,10 +217,10 @@ fn watched(messages: usize) {
 fn saved(prompt: &Prompt) {
     let home = tempfile::tempdir().unwrap();
     let clock = Arc::new(SystemClock);
-    let options = Options::new(clock.clone());
-    let memory = SqliteMemory::open(&home.path().join("memory.db"), options).unwrap();
-    let memory: Arc<dyn Memory> = Arc::new(memory);
-    let sessions = Sessions::new(Arc::clone(&memory), clock, Arc::new(Seals::none()));
+    let options = SqliteOptions::new(clock.clone());
+    let memory = SqliteStore::open(&home.path().join("memory.db"), options).unwrap();
+    let memory: Arc<dyn Store> = Arc::new(memory);
+    let sessions = Sessions::new(Arc::clone(&memory), clock, Arc::new(SecretSet::empty()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

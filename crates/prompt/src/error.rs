@@ -44,7 +44,7 @@ pub struct Error {
     /// The failure, the session, and the fix.
     pub message: String,
     /// True if repeating the same call may succeed.
-    pub worth_retrying: bool,
+    pub is_retryable: bool,
     /// The cause.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -56,15 +56,15 @@ impl Error {
             kind,
             session: Some(session.to_owned()),
             message: message.into(),
-            worth_retrying: kind == ErrorKind::Busy,
+            is_retryable: kind == ErrorKind::Busy,
             source: None,
         }
     }
 
-    pub(crate) fn memory(session: &str, doing: &str, error: cachalot_memory::Error) -> Self {
+    pub(crate) fn memory(session: &str, doing: &str, error: cachalot_store::Error) -> Self {
         let kind = match error.kind {
-            cachalot_memory::ErrorKind::TooLarge => ErrorKind::TooLarge,
-            cachalot_memory::ErrorKind::TooNew => ErrorKind::TooNew,
+            cachalot_store::ErrorKind::TooLarge => ErrorKind::TooLarge,
+            cachalot_store::ErrorKind::TooNew => ErrorKind::TooNew,
             _ => ErrorKind::Memory,
         };
         let whose = match session {
@@ -75,7 +75,7 @@ impl Error {
             kind,
             session: Some(session.to_owned()).filter(|session| !session.is_empty()),
             message: format!("{doing}{whose}: {error}"),
-            worth_retrying: error.worth_retrying(),
+            is_retryable: error.is_retryable(),
             source: Some(Arc::new(error)),
         }
     }

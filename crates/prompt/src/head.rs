@@ -109,7 +109,7 @@ impl SessionHead {
             let id = self.origin.as_ref().map_or(&self.id, |it| &it.session);
             let of_session = || match id.len() {
                 0..=MAX_ROUTING_KEY_CHARS => id.clone(),
-                _ => Digest::of(id.as_bytes()).to_hex(),
+                _ => Digest::sha256(id.as_bytes()).to_hex(),
             };
             parameters.cache_key = Some(self.routing_key.clone().unwrap_or_else(of_session));
         }

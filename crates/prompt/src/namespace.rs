@@ -111,7 +111,7 @@ impl Namespace {
                         let value = normal::member(format, model, name, value)?;
                         Canonical::value(&value).digest()
                     }
-                    Err(_) => Digest::of(value),
+                    Err(_) => Digest::sha256(value),
                 };
                 Some(Field {
                     level,
@@ -138,7 +138,7 @@ impl Namespace {
         let parts: Vec<&[u8]> = fields
             .flat_map(|field| [field.name.as_bytes(), field.digest.as_bytes().as_slice()])
             .collect();
-        Digest::of_parts(&parts)
+        Digest::sha256_of_parts(&parts)
     }
 
     /// The first field, in the order of levels, that differs.

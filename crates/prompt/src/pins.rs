@@ -62,8 +62,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use cachalot_core::{ManualClock, Seals};
-    use cachalot_memory::in_process::InProcessMemory;
+    use cachalot_core::{ManualClock, SecretSet};
+    use cachalot_store::in_process::InProcessStore;
 
     use super::*;
 
@@ -73,9 +73,9 @@ mod tests {
     fn only_what_is_void_is_called_so() {
         let clock = Arc::new(ManualClock::at(0));
         let store = SessionStore {
-            memory: Arc::new(InProcessMemory::new(clock.clone())),
+            memory: Arc::new(InProcessStore::new(clock.clone())),
             clock,
-            seals: Arc::new(Seals::none()),
+            secret_set: Arc::new(SecretSet::empty()),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.unwrap().block_on(async {

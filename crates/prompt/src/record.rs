@@ -52,7 +52,7 @@ impl EncodedPiece {
         let parent = node.parent.as_ref().and_then(|node| node.record.get());
         let value = encode(node, parent)?;
         Ok(Self {
-            key: *node.record.get_or_init(|| Digest::of(&value)),
+            key: *node.record.get_or_init(|| Digest::sha256(&value)),
             parent: parent.copied(),
             value,
         })
@@ -102,7 +102,7 @@ impl StoredPiece {
     /// Decodes the record stored under `key`.
     pub(crate) fn decode(key: Digest, value: &Bytes) -> Result<Self, Unreadable> {
         readable_format(value)?;
-        if Digest::of(value) != key {
+        if Digest::sha256(value) != key {
             return Err("the bytes of a piece are not those that were stored".into());
         }
         let mut rest = ByteReader(&value[1..]);
@@ -228,7 +228,7 @@ impl SessionRecord {
 
 fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut seal = [0; CHECKSUM_BYTES];
-    seal.copy_from_slice(&Digest::of(bytes).as_bytes()[..CHECKSUM_BYTES]);
+    seal.copy_from_slice(&Digest::sha256(bytes).as_bytes()[..CHECKSUM_BYTES]);
     seal
 }
 
@@ -270,7 +270,7 @@ mod tests {
             let cut = fresh.value.slice(..cut);
             assert!(StoredPiece::decode(fresh.key, &cut).is_err());
             // Must fail even if the key matches.
-            assert!(StoredPiece::decode(Digest::of(&cut), &cut).is_err());
+            assert!(StoredPiece::decode(Digest::sha256(&cut), &cut).is_err());
         }
         for at in 0..fresh.value.len() {
             let mut other = fresh.value.to_vec();
@@ -278,7 +278,7 @@ mod tests {
             let other = Bytes::from(other);
             assert!(StoredPiece::decode(fresh.key, &other).is_err());
             // Must not panic for any content.
-            let _ = StoredPiece::decode(Digest::of(&other), &other);
+            let _ = StoredPiece::decode(Digest::sha256(&other), &other);
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
         value[0] = 9;
         let value = Bytes::from(value);
         assert!(matches!(
-            StoredPiece::decode(Digest::of(&value), &value),
+            StoredPiece::decode(Digest::sha256(&value), &value),
             Err(Unreadable::TooNew(9))
         ));
     }

@@ -1,6 +1,6 @@
 //! Removal: erases pieces that no session needs, see [`crate::store`].
 
-use cachalot_memory::{Filter, Label, Lease, Match, Page, Record};
+use cachalot_store::{Label, LabelMatch, Lease, PageRequest, Record, RecordFilter};
 
 use crate::error::{Error, ErrorKind};
 use crate::record::SessionRecord;
@@ -34,18 +34,18 @@ impl SessionStore {
     /// Erases the ten pins whose numbers begin with the digits of `ten`, which must be void.
     pub(crate) async fn unpin_ten(&self, id: &str, ten: u64) -> Result<(), Error> {
         let prefix = format!("{PIN}{id}/{ten:019}");
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix: &prefix,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
-        let erased = self.memory.erase(PIECES, &filter, Page::keys(10));
+        let erased = self.memory.erase(PIECES, &filter, PageRequest::keys(10));
         self.ask(id, "writing", erased).await?;
         Ok(())
     }
 
     /// Erases the void pins of a session, and the pieces that only they held.
     pub(crate) async fn clear(&self, id: &str) -> Result<SweepReport, Error> {
-        if self.pins(id, Page::keys(1)).await?.is_empty() {
+        if self.pins(id, PageRequest::keys(1)).await?.is_empty() {
             return Ok(SweepReport::default());
         }
         let lease = self.reserve(id).await?;
@@ -73,7 +73,7 @@ impl SessionStore {
                 Err(_) => return Ok(Vec::new()),
             },
         };
-        let mut pins = self.pins(id, Page::first(u32::MAX)).await?;
+        let mut pins = self.pins(id, PageRequest::first(u32::MAX)).await?;
         let renewed = self.memory.renew(lease, LEASE_DURATION);
         if !self.ask(id, "writing", renewed).await? {
             return Ok(Vec::new());
@@ -112,7 +112,7 @@ impl SessionStore {
             if self.needed(id, &target, void).await? {
                 break;
             }
-            let marked = Match::Is {
+            let marked = LabelMatch::Is {
                 name: DOOMED,
                 value: removal,
             };
@@ -129,16 +129,16 @@ impl SessionStore {
 
     /// True if a piece or a pin refers to this piece.
     async fn needed(&self, id: &str, target: &str, void: &[&str]) -> Result<bool, Error> {
-        let named = [Match::Is {
+        let named = [LabelMatch::Is {
             name: PARENT,
             value: target,
         }];
-        let filter = Filter {
+        let filter = RecordFilter {
             labels: &named,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
         let limit = u32::try_from(void.len()).unwrap_or(u32::MAX);
-        let page = Page::keys(limit.saturating_add(1));
+        let page = PageRequest::keys(limit.saturating_add(1));
         let found = self.memory.find(PIECES, &filter, page);
         let found = self.ask(id, "removing", found).await?.records;
         Ok(found.iter().any(|by| !void.contains(&by.key.as_str())))
@@ -150,30 +150,30 @@ impl SessionStore {
         &self,
         id: &str,
         key: &str,
-        labels: &[Match<'_>],
+        labels: &[LabelMatch<'_>],
     ) -> Result<bool, Error> {
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix: key,
             labels,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
-        let erased = self.memory.erase(PIECES, &filter, Page::keys(1));
+        let erased = self.memory.erase(PIECES, &filter, PageRequest::keys(1));
         let erased = self.ask(id, "removing", erased).await?;
         Ok(!erased.records.is_empty())
     }
 
     /// Erases the session's own record, which also invalidates the lease of a current writer.
     pub(crate) async fn erase_head(&self, id: &str) -> Result<bool, Error> {
-        let exactly = [Match::Is {
+        let exactly = [LabelMatch::Is {
             name: ID,
             value: id,
         }];
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix: id,
             labels: &exactly,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
-        let erased = self.memory.erase(SESSIONS, &filter, Page::keys(1));
+        let erased = self.memory.erase(SESSIONS, &filter, PageRequest::keys(1));
         let erased = self.ask(id, "removing", erased).await?;
         Ok(!erased.records.is_empty())
     }
@@ -202,16 +202,16 @@ impl SessionStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<String>, Error> {
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
         let mut keys: Vec<String> = Vec::new();
         loop {
             let after = keys.last().cloned();
-            let page = Page {
+            let page = PageRequest {
                 after: after.as_deref(),
-                ..Page::keys(512)
+                ..PageRequest::keys(512)
             };
             let found = self.memory.find(PIECES, &filter, page);
             let batch = self.ask("", "sweeping the sessions", found).await?;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::{Digest, Millis};
-use cachalot_memory::Lease;
 use cachalot_model::Message;
 use cachalot_model::wire::{Rendered, Wire};
+use cachalot_store::Lease;
 use futures_util::future::{join, try_join};
 use serde_json::{Map, Value};
 
@@ -453,10 +453,10 @@ impl Session {
 
     fn saved(&self, write: &Write) -> SessionRecord {
         let prompt = &write.prompt;
-        let seals = &self.store.seals;
-        let secret = |piece: &EncodedPiece| seals.occur_in(&piece.value);
+        let secret_set = &self.store.secret_set;
+        let secret = |piece: &EncodedPiece| secret_set.occurs_in(&piece.value);
         let holds_secrets =
-            self.holds_secrets || (!seals.is_empty() && write.fresh.iter().any(secret));
+            self.holds_secrets || (!secret_set.is_empty() && write.fresh.iter().any(secret));
         let mut head = write.head.clone();
         head.id.clone_from(&self.id);
         SessionRecord {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cachalot_core::{Clock, Digest, Millis, Seals};
-use cachalot_memory::{Filter, Match, Memory, Order, Page, Record};
+use cachalot_core::{Clock, Digest, Millis, SecretSet};
+use cachalot_store::{LabelMatch, Order, PageRequest, Record, RecordFilter, Store};
 
 use crate::chain::{NodeId, Prompt};
 use crate::error::{Error, ErrorKind};
@@ -90,13 +90,13 @@ impl Session {
 }
 
 impl Sessions {
-    /// Opens the sessions in `memory`. `seals` only serve to record which sessions contain secrets.
+    /// Opens the sessions in `memory`. `secret_set` only serve to record which sessions contain secrets.
     #[must_use]
-    pub fn new(memory: Arc<dyn Memory>, clock: Arc<dyn Clock>, seals: Arc<Seals>) -> Self {
+    pub fn new(memory: Arc<dyn Store>, clock: Arc<dyn Clock>, secret_set: Arc<SecretSet>) -> Self {
         let store = SessionStore {
             memory,
             clock,
-            seals,
+            secret_set,
         };
         Self {
             store: Arc::new(store),
@@ -276,11 +276,11 @@ impl Sessions {
         if self.store.head(id).await?.is_some() {
             return Ok(Some(id.to_owned()));
         }
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix: id,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
-        let page = Page::keys(MAX_CANDIDATES + 1);
+        let page = PageRequest::keys(MAX_CANDIDATES + 1);
         let found = self.store.memory.find(SESSIONS, &filter, page);
         let found = self.store.ask(id, "looking for", found).await?.records;
         let mut names = found.into_iter().map(|record| record.key);
@@ -301,25 +301,25 @@ impl Sessions {
             ("workspace", listing.workspace),
             ("parent", listing.parent),
         ];
-        let labels: Vec<Match<'_>> = criteria
+        let labels: Vec<LabelMatch<'_>> = criteria
             .into_iter()
             .filter_map(|(name, value)| {
-                Some(Match::Is {
+                Some(LabelMatch::Is {
                     name,
                     value: value?,
                 })
             })
             .collect();
-        let filter = Filter {
+        let filter = RecordFilter {
             labels: &labels,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
         let mut summaries: Vec<SessionSummary> = Vec::new();
         loop {
             let after = summaries.last().map(|summary| summary.id.clone());
-            let page = Page {
+            let page = PageRequest {
                 after: after.as_deref(),
-                ..Page::first(256)
+                ..PageRequest::first(256)
             };
             let found = self.store.memory.find(SESSIONS, &filter, page);
             let batch = self.store.ask("", "listing the sessions", found).await?;
@@ -344,16 +344,19 @@ impl Sessions {
         prompt: &Prompt,
         within: Millis,
     ) -> Result<bool, Error> {
-        let labels = [Match::Is {
+        let labels = [LabelMatch::Is {
             name: "agent",
             value: &head.agent,
         }];
-        let filter = Filter {
+        let filter = RecordFilter {
             labels: &labels,
             order: Order::Newest,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
-        let found = self.store.memory.find(SESSIONS, &filter, Page::first(1));
+        let found = self
+            .store
+            .memory
+            .find(SESSIONS, &filter, PageRequest::first(1));
         let found = self.store.ask("", "listing the sessions", found).await?;
         let Some(last) = found.records.into_iter().next() else {
             return Ok(false);
@@ -405,7 +408,7 @@ impl Sessions {
             |summary: &SessionSummary| summary.state.as_ref().map_or(0, |it| it.head.created);
         listed.sort_by(|one, other| (created(one), &one.id).cmp(&(created(other), &other.id)));
         let (mut tree_builder, mut known) = (
-            PrefixTreeBuilder::new(Arc::clone(&self.store.seals)),
+            PrefixTreeBuilder::new(Arc::clone(&self.store.secret_set)),
             Known::new(),
         );
         let mut unreadable = Vec::new();

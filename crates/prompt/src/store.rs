@@ -29,8 +29,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::{Clock, Digest, Seals};
-use cachalot_memory::{Answer, Filter, Label, Lease, Memory, Page, Put, Record, Reserved};
+use cachalot_core::{Clock, Digest, SecretSet};
+use cachalot_store::{
+    Label, Lease, PageRequest, PutResult, Record, RecordFilter, ReserveResult, Store, StoreReply,
+};
 use futures_util::future::{Either, join_all, select, try_join};
 
 use crate::error::{Error, ErrorKind};
@@ -60,9 +62,9 @@ const MAX_CONCURRENT_PIECES: usize = 64;
 
 /// A store with sessions.
 pub(crate) struct SessionStore {
-    pub(crate) memory: Arc<dyn Memory>,
+    pub(crate) memory: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) secret_set: Arc<SecretSet>,
 }
 
 /// The session's stored record, if there is one.
@@ -74,7 +76,7 @@ impl SessionStore {
         &self,
         id: &str,
         doing: &str,
-        answer: Answer<'_, T>,
+        answer: StoreReply<'_, T>,
     ) -> Result<T, Error> {
         answer
             .within(OPERATION_TIMEOUT)
@@ -122,8 +124,8 @@ impl SessionStore {
         loop {
             let reserving = self.memory.reserve(SESSIONS, id, &labels, LEASE_DURATION);
             let left = match self.ask(id, "writing", reserving).await? {
-                Reserved::Held(lease) => return Ok(lease),
-                Reserved::Busy { left, .. } => left,
+                ReserveResult::Held(lease) => return Ok(lease),
+                ReserveResult::Busy { left, .. } => left,
             };
             if began.elapsed() >= MAX_LEASE_WAIT {
                 return Err(Error::new(
@@ -198,7 +200,7 @@ impl SessionStore {
         let record = new_record(head.id.clone(), value, labels);
         let stored = self.memory.put(SESSIONS, record, Some(lease), &[]);
         let stored = self.ask(&head.id, "writing", stored).await?;
-        Ok(stored != Put::Overtaken)
+        Ok(stored != PutResult::LeaseLost)
     }
 
     /// Stores a pin and the pieces that it holds, then checks the pieces again.
@@ -254,11 +256,11 @@ impl SessionStore {
     }
 
     /// Reads a page of the pins of a session.
-    pub(crate) async fn pins(&self, id: &str, page: Page<'_>) -> Result<Vec<Record>, Error> {
+    pub(crate) async fn pins(&self, id: &str, page: PageRequest<'_>) -> Result<Vec<Record>, Error> {
         let prefix = format!("{PIN}{id}/");
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix: &prefix,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
         let found = self.memory.find(PIECES, &filter, page);
         Ok(self.ask(id, "reading", found).await?.records)
@@ -266,7 +268,7 @@ impl SessionStore {
 
     /// True if a session has other pins than this one.
     pub(crate) async fn has_other_pins(&self, id: &str, pin: u64) -> Result<bool, Error> {
-        let (pins, kept) = (self.pins(id, Page::keys(2)).await?, pin_key(id, pin));
+        let (pins, kept) = (self.pins(id, PageRequest::keys(2)).await?, pin_key(id, pin));
         Ok(pins.iter().any(|pin| pin.key != kept))
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_core::secret::mask_credentials;
 use cachalot_model::{Message, Role};
 
@@ -33,7 +33,7 @@ pub struct PrefixTreeBuilder {
     index: HashMap<NodeId, usize>,
     /// The names of the prompts by their last piece; `None` for empty prompts.
     ends: HashMap<Option<usize>, Vec<String>>,
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
 }
 
 /// The stored data of a piece.
@@ -52,12 +52,12 @@ pub(crate) struct Piece {
 }
 
 impl PrefixTreeBuilder {
-    /// Creates an empty forest. The secrets in `seals`, and everything that looks like a credential, are
+    /// Creates an empty forest. The secrets in `secret_set`, and everything that looks like a credential, are
     /// masked in labels.
     #[must_use]
-    pub fn new(seals: Arc<Seals>) -> Self {
+    pub fn new(secret_set: Arc<SecretSet>) -> Self {
         Self {
-            seals,
+            secret_set,
             ..Self::default()
         }
     }
@@ -100,7 +100,7 @@ impl PrefixTreeBuilder {
                 break;
             };
             piece.is_message = true;
-            piece.words = said(node).and_then(|text| label(&text, &self.seals));
+            piece.words = said(node).and_then(|text| label(&text, &self.secret_set));
         }
     }
 
@@ -130,7 +130,7 @@ impl PrefixTreeBuilder {
             bytes: bytes as u64,
             total: total + bytes as u64,
             is_message: source.is_some(),
-            words: source.and_then(|message| words(message, &self.seals)),
+            words: source.and_then(|message| words(message, &self.secret_set)),
         });
         at
     }
@@ -382,16 +382,16 @@ impl PrefixTree {
 }
 
 /// The label of a user message; `None` if there is no text.
-fn words(message: &Message, seals: &Seals) -> Option<Box<str>> {
+fn words(message: &Message, secret_set: &SecretSet) -> Option<Box<str>> {
     if message.role != Role::User {
         return None;
     }
-    label(&message.text(), seals)
+    label(&message.text(), secret_set)
 }
 
 /// Truncates a text to a label. Secrets are masked first, because a truncated secret would not be
 /// recognized.
-fn label(text: &str, seals: &Seals) -> Option<Box<str>> {
+fn label(text: &str, secret_set: &SecretSet) -> Option<Box<str>> {
     let mut said = String::new();
     for word in text.split_whitespace() {
         if said.len() > MAX_MASKED_BYTES {
@@ -402,7 +402,7 @@ fn label(text: &str, seals: &Seals) -> Option<Box<str>> {
         }
         said.push_str(word);
     }
-    let mut label = mask_credentials(&seals.redact(&said)).into_owned();
+    let mut label = mask_credentials(&secret_set.redact(&said)).into_owned();
     if let Some((cut, _)) = label.char_indices().nth(MAX_LABEL_CHARS) {
         label.truncate(cut);
         label.truncate(label.trim_end().len());

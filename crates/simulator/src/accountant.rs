@@ -17,8 +17,8 @@ use crate::wire::{ApiError, Format, Prompt, ValidationContext};
 /// The caches of both providers.
 #[derive(Default)]
 pub(crate) struct PromptCaches {
-    anthropic: accounting::anthropic::Store,
-    openai: accounting::openai::Store,
+    anthropic: accounting::anthropic::ProviderCache,
+    openai: accounting::openai::ProviderCache,
 }
 
 /// Token counts of a request; its cache writes take effect when its response begins.
@@ -174,7 +174,7 @@ pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), R
     let validation = ValidationContext {
         headers: &headers,
         rules: &Rules::published(),
-        namespace: Digest::of(&[]),
+        namespace: Digest::sha256(&[]),
         accepts_unknown: false,
         by_model: true,
         items: &StoredItems::default(),
@@ -226,7 +226,7 @@ impl Accountant {
         body: &[u8],
         at: Millis,
     ) -> Result<InputTokens, RefusedRequest> {
-        self.account_in_namespace(format, body, at, Digest::of(&[]))
+        self.account_in_namespace(format, body, at, Digest::sha256(&[]))
     }
 
     /// Like [`Accountant::account`], with a separate cache for each `namespace`.

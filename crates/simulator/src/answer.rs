@@ -108,7 +108,9 @@ impl Answer {
         for text in [&mut self.reasoning, &mut self.text].into_iter().flatten() {
             if tokens::estimate(text) > left {
                 let most = usize::try_from(left).unwrap_or(usize::MAX);
-                text.truncate(text.floor_char_boundary(most.saturating_mul(tokens::BYTES)));
+                text.truncate(
+                    text.floor_char_boundary(most.saturating_mul(tokens::BYTES_PER_TOKEN)),
+                );
                 is_cut = true;
             }
             left -= tokens::estimate(text).min(left);

@@ -205,7 +205,7 @@ fn blocks(level: &anthropic::Level) -> Blocks {
 }
 
 fn block(content: &Content) -> (Digest, u64) {
-    let digest = Digest::of_parts(&[content.frame.as_bytes(), content.text.as_bytes()]);
+    let digest = Digest::sha256_of_parts(&[content.frame.as_bytes(), content.text.as_bytes()]);
     (digest, content.tokens())
 }
 

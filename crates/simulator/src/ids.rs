@@ -14,7 +14,7 @@ impl Ids {
     /// Creates the identifiers for the request with this body, the `number`th of the server.
     pub(crate) fn new(body: &[u8], number: u64) -> Self {
         Self {
-            body: Digest::of(body),
+            body: Digest::sha256(body),
             number,
         }
     }
@@ -39,13 +39,13 @@ impl Ids {
 }
 
 fn hex(prefix: &str, parts: &[&[u8]]) -> String {
-    let hex = Digest::of_parts(parts).to_hex();
+    let hex = Digest::sha256_of_parts(parts).to_hex();
     format!("{prefix}{}", &hex[..24])
 }
 
 /// Returns the signature of a thinking block: a digest of its text, which can be verified without state.
 pub(crate) fn signature(thinking: &str) -> String {
-    let hex = Digest::of_parts(&[b"thinking", thinking.as_bytes()]).to_hex();
+    let hex = Digest::sha256_of_parts(&[b"thinking", thinking.as_bytes()]).to_hex();
     format!("simulated-{hex}")
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn encrypted(reasoning: &str) -> String {
         .bytes()
         .map(|byte| format!("{:02x}", byte ^ 0x5a))
         .collect();
-    let check = Digest::of_parts(&[b"reasoning", sealed.as_bytes()]).to_hex();
+    let check = Digest::sha256_of_parts(&[b"reasoning", sealed.as_bytes()]).to_hex();
     format!("simulated-{check}-{sealed}")
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn is_encrypted(content: &str) -> bool {
         .strip_prefix("simulated-")
         .and_then(|rest| rest.split_once('-'));
     parts.is_some_and(|(check, sealed)| {
-        Digest::of_parts(&[b"reasoning", sealed.as_bytes()]).to_hex() == check
+        Digest::sha256_of_parts(&[b"reasoning", sealed.as_bytes()]).to_hex() == check
     })
 }
 

@@ -188,7 +188,7 @@ impl Script {
     /// Sets the required key; requests without it are refused with 401.
     #[must_use]
     pub fn with_required_key(mut self, key: &str) -> Self {
-        self.key = Some(Digest::of(key.as_bytes()));
+        self.key = Some(Digest::sha256(key.as_bytes()));
         self
     }
 
@@ -223,7 +223,7 @@ impl Script {
 
     pub(crate) fn accepts_key(&self, key: Option<&str>) -> bool {
         match &self.key {
-            Some(wanted) => key.is_some_and(|key| Digest::of(key.as_bytes()) == *wanted),
+            Some(wanted) => key.is_some_and(|key| Digest::sha256(key.as_bytes()) == *wanted),
             None => true,
         }
     }

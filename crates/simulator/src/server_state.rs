@@ -97,7 +97,7 @@ impl ServerState {
         };
         let namespace = match platform {
             // One account, whose signatures and tokens differ from request to request.
-            Some(platform) => Digest::of_parts(&[platform.as_bytes()]),
+            Some(platform) => Digest::sha256_of_parts(&[platform.as_bytes()]),
             None => namespace(&headers),
         };
         if platform.is_some() {
@@ -683,7 +683,7 @@ fn key(headers: &HeaderMap) -> Option<&str> {
 /// Returns the namespace of the caches: requests with the same key, organization and project share them.
 fn namespace(headers: &HeaderMap) -> Digest {
     let part = |name| text(headers, name).unwrap_or_default().as_bytes();
-    Digest::of_parts(&[
+    Digest::sha256_of_parts(&[
         key(headers).unwrap_or_default().as_bytes(),
         part("openai-organization"),
         part("openai-project"),

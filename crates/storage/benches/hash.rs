@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cachalot_storage::{Algorithm, HttpClient, HttpOptions, Options, Storage};
+use cachalot_storage::{Algorithm, HttpClient, HttpOptions, Storage, StorageOptions};
 
 const SIZE: u64 = 1 << 30;
 const ROUNDS: usize = 9;
@@ -20,7 +20,7 @@ fn main() {
     }
     let directory = tempfile::tempdir().unwrap();
     fill(&directory.path().join(NAME));
-    let storage = Storage::new(Options {
+    let storage = Storage::new(StorageOptions {
         directory: directory.path().to_owned(),
         environment: std::collections::BTreeMap::new(),
         http: HttpClient::new(HttpOptions::default()).unwrap(),

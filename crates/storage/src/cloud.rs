@@ -58,7 +58,7 @@ impl Clouds {
     ) -> Result<(u64, BoxStream<'static, Result<Bytes, Error>>), Error> {
         let found = self.get(uri, object, false).await?;
         let size = found.meta.size;
-        let complaint = Complaint {
+        let complaint = ErrorContext {
             uri: uri.to_owned(),
             cloud: object.bucket.cloud,
             secrets: settings::secrets(&self.environment),
@@ -87,7 +87,7 @@ impl Clouds {
         })?;
         let complaint = |error| {
             let secrets = settings::secrets(&self.environment);
-            Complaint {
+            ErrorContext {
                 uri: uri.to_owned(),
                 cloud: object.bucket.cloud,
                 secrets,
@@ -183,13 +183,13 @@ impl HttpConnector for Connector {
 }
 
 /// Converts errors of a store to [`Error`], without credentials.
-struct Complaint {
+struct ErrorContext {
     uri: String,
     cloud: Cloud,
     secrets: Vec<String>,
 }
 
-impl Complaint {
+impl ErrorContext {
     fn about(&self, error: &object_store::Error) -> Error {
         use object_store::Error as Fault;
         let uri = masked(&self.uri);
@@ -274,8 +274,8 @@ impl Complaint {
         for secret in &self.secrets {
             text = text.replace(secret.as_str(), MASK);
         }
-        const MOST: usize = 400;
-        match text.char_indices().nth(MOST) {
+        const MAX_REASON_CHARS: usize = 400;
+        match text.char_indices().nth(MAX_REASON_CHARS) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text,
         }

@@ -57,7 +57,7 @@ impl Error {
 
     /// Adds the cause.
     #[must_use]
-    pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
@@ -75,7 +75,7 @@ impl Error {
     /// True if the same call may succeed on a retry: the network or the server failed (timeouts, broken
     /// connections, status 408, 425, 429, 5xx), not the request.
     #[must_use]
-    pub fn worth_retrying(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         self.retry
     }
 }

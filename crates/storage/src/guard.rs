@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 /// A refusal of the guard.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` is {address}, {what}")]
-pub(crate) struct Refusal {
+pub(crate) struct BlockedHost {
     host: String,
     address: IpAddr,
     what: &'static str,
@@ -24,7 +24,7 @@ pub(crate) struct Refusal {
 /// The error of a redirect to a host that is not in [`AllowedHosts`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not among the allowed hosts")]
-pub(crate) struct Elsewhere(pub(crate) String);
+pub(crate) struct ForeignRedirect(pub(crate) String);
 
 /// An exhaustive list of hosts: host names (`*.` as a prefix matches all names below), addresses, and
 /// networks such as `10.0.0.0/8`. Ports are ignored. Cheap to clone.
@@ -49,7 +49,7 @@ impl AllowedHosts {
 
     /// Returns a list with only the host of a URL; `None` if it has none.
     #[must_use]
-    pub fn of(url: &Url) -> Option<Self> {
+    pub fn from_url(url: &Url) -> Option<Self> {
         Self::parse(&[url.host_str()?.to_owned()]).ok()
     }
 
@@ -67,12 +67,12 @@ impl AllowedHosts {
         let Some(host) = url.host_str() else {
             return false;
         };
-        match bare(host).parse::<IpAddr>() {
+        match without_brackets(host).parse::<IpAddr>() {
             Ok(address) => {
                 let mut networks = self.list.networks.iter();
                 networks.any(|network| network.contains(address))
             }
-            Err(_) => self.list.names(host),
+            Err(_) => self.list.matches_host(host),
         }
     }
 }
@@ -86,7 +86,7 @@ impl PartialEq for AllowedHosts {
 impl Eq for AllowedHosts {}
 
 /// Removes the brackets of an IPv6 address.
-pub(crate) fn bare(host: &str) -> &str {
+pub(crate) fn without_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
@@ -121,7 +121,7 @@ impl AllowList {
         Ok(list)
     }
 
-    fn names(&self, host: &str) -> bool {
+    fn matches_host(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         self.hosts
             .iter()
@@ -139,8 +139,8 @@ impl AllowList {
         &self,
         host: &str,
         addresses: impl IntoIterator<Item = IpAddr>,
-    ) -> Result<(), Refusal> {
-        if self.names(host) {
+    ) -> Result<(), BlockedHost> {
+        if self.matches_host(host) {
             return Ok(());
         }
         for address in addresses {
@@ -148,8 +148,8 @@ impl AllowList {
                 .networks
                 .iter()
                 .any(|network| network.contains(address));
-            if let (false, Some(what)) = (allowed, private(address)) {
-                return Err(Refusal {
+            if let (false, Some(what)) = (allowed, private_range(address)) {
+                return Err(BlockedHost {
                     host: host.to_owned(),
                     address,
                     what,
@@ -160,11 +160,11 @@ impl AllowList {
     }
 
     /// Checks a URL whose host is an address. A URL with a host name is checked when the name is resolved.
-    pub(crate) fn check_literal(&self, url: &Url) -> Result<(), Refusal> {
+    pub(crate) fn check_literal(&self, url: &Url) -> Result<(), BlockedHost> {
         let Some(host) = url.host_str() else {
             return Ok(());
         };
-        match bare(host).parse::<IpAddr>() {
+        match without_brackets(host).parse::<IpAddr>() {
             Ok(address) => self.check(host, [address]),
             Err(_) => Ok(()),
         }
@@ -192,8 +192,8 @@ impl Network {
             Some((address, bits)) => (address, Some(bits.parse::<u32>().ok()?)),
             None => (text, None),
         };
-        let bare = address.trim_start_matches('[').trim_end_matches(']');
-        let address: IpAddr = bare.parse().ok()?;
+        let without_brackets = address.trim_start_matches('[').trim_end_matches(']');
+        let address: IpAddr = without_brackets.parse().ok()?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.unwrap_or(most);
         (bits <= most).then_some(Self { address, bits })
@@ -216,7 +216,7 @@ impl Network {
 
 /// Describes why an address is reachable only from its own machine, network or cloud; `None` for addresses of
 /// the public internet.
-pub(crate) fn private(address: IpAddr) -> Option<&'static str> {
+pub(crate) fn private_range(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => private_v4(address),
         IpAddr::V6(address) => private_v6(address),
@@ -341,7 +341,7 @@ mod tests {
             "ff02::1",
             "4000::1",
         ] {
-            assert!(private(address(text)).is_some(), "{text}");
+            assert!(private_range(address(text)).is_some(), "{text}");
         }
     }
 
@@ -374,7 +374,7 @@ mod tests {
             "64:ff9b::8.8.8.8",
             "2002:808:808::1",
         ] {
-            assert_eq!(private(address(text)), None, "{text}");
+            assert_eq!(private_range(address(text)), None, "{text}");
         }
     }
 
@@ -445,8 +445,8 @@ mod tests {
         ] {
             assert!(!allows(url), "{url}");
         }
-        let of = AllowedHosts::of(&Url::parse("http://[::1]/").unwrap()).unwrap();
-        assert!(of.allows(&Url::parse("https://[::1]:1/").unwrap()));
+        let from_url = AllowedHosts::from_url(&Url::parse("http://[::1]/").unwrap()).unwrap();
+        assert!(from_url.allows(&Url::parse("https://[::1]:1/").unwrap()));
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl FromStr for Algorithm {
 
 /// The hash of a byte sequence.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Hashed {
+pub struct HashOutput {
     /// The digest in lower-case hex digits.
     pub hash: String,
     /// The algorithm.
@@ -140,14 +140,14 @@ impl Hasher {
 
     /// Returns the hash of all added bytes.
     #[must_use]
-    pub fn finish(self) -> Hashed {
+    pub fn finish(self) -> HashOutput {
         let algorithm = self.algorithm();
         let hash = match self.state {
             State::Sha256(state) => hex::encode(state.finalize()),
             State::Md5(state) => hex::encode(state.finalize()),
             State::Blake2b(state) => hex::encode(state.finalize()),
         };
-        Hashed {
+        HashOutput {
             hash,
             algorithm,
             size_bytes: self.size_bytes,
@@ -160,7 +160,7 @@ impl Hasher {
 /// # Errors
 /// The file does not exist, is a directory or another non-regular file, is not readable because of its
 /// permissions, or a read fails.
-pub fn hash_file(path: &Path, algorithm: Algorithm) -> Result<Hashed, Error> {
+pub fn hash_file(path: &Path, algorithm: Algorithm) -> Result<HashOutput, Error> {
     let shown = path.to_string_lossy();
     let mut file = local::open(&shown, path)?;
     hash_open_file(&mut file, algorithm, || true)
@@ -173,7 +173,7 @@ pub(crate) fn hash_open_file(
     file: &mut File,
     algorithm: Algorithm,
     wanted: impl Fn() -> bool,
-) -> io::Result<Option<Hashed>> {
+) -> io::Result<Option<HashOutput>> {
     let mut hasher = Hasher::new(algorithm);
     let mut chunk = vec![0_u8; CHUNK];
     while wanted() {

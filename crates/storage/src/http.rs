@@ -9,11 +9,11 @@ use std::time::Duration;
 use reqwest::{Method, Request, RequestBuilder, Response, Url, redirect};
 
 use crate::error::{Error, ErrorKind};
-use crate::guard::{AllowList, AllowedHosts, Elsewhere, GuardedResolver, Refusal};
+use crate::guard::{AllowList, AllowedHosts, BlockedHost, ForeignRedirect, GuardedResolver};
 use crate::mask::masked;
 use crate::proxy::proxies;
-use crate::redirect::{self as hop, Judge};
-use crate::tunnel::{Broken, Tunnels};
+use crate::redirect::{self as hop, RedirectCheck};
+use crate::tunnel::{TunnelError, Tunnels};
 
 /// Options of the HTTP client. The defaults suit the command line.
 #[derive(Clone)]
@@ -80,11 +80,11 @@ pub struct HttpClient {
 #[derive(Clone)]
 pub struct GuardedClient {
     shared: Arc<Shared>,
-    judge: Option<Judge>,
+    redirect_check: Option<RedirectCheck>,
 }
 
 /// Maximum number of derived clients that are kept for reuse; when it is reached, all are dropped.
-const MOST_RESTRICTED: usize = 64;
+const MAX_RESTRICTED_CLIENTS: usize = 64;
 
 struct Shared {
     options: HttpOptions,
@@ -183,7 +183,7 @@ impl HttpClient {
         if let Some(known) = kept.iter().find(same) {
             return known.clone();
         }
-        if kept.len() == MOST_RESTRICTED {
+        if kept.len() == MAX_RESTRICTED_CLIENTS {
             kept.clear();
         }
         let client = Self::with(options, allow, redirects_to);
@@ -196,7 +196,7 @@ impl HttpClient {
     pub fn guarded(&self) -> GuardedClient {
         GuardedClient {
             shared: Arc::clone(&self.shared),
-            judge: None,
+            redirect_check: None,
         }
     }
 
@@ -207,15 +207,15 @@ impl HttpClient {
     /// variable).
     pub fn request(&self, method: Method, url: &str) -> Result<RequestBuilder, Error> {
         let url = web_url(url)?;
-        Ok(self.shared.client(self.way())?.request(method, url))
+        Ok(self.shared.client(self.route())?.request(method, url))
     }
 
     /// Returns the mode of requests. A client that follows no redirects uses `Following`, whose underlying
     /// client reports a redirect as not followed.
-    fn way(&self) -> Way {
+    fn route(&self) -> RequestRoute {
         match self.shared.options.redirects {
-            0 => Way::Following,
-            _ => Way::Open,
+            0 => RequestRoute::Following,
+            _ => RequestRoute::Open,
         }
     }
 
@@ -227,9 +227,13 @@ impl HttpClient {
     /// it redirects to a host to which the user did not send the request.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
         let (_, request) = request.build_split();
-        match self.way() {
-            Way::Following => self.shared.send_by(Way::Following, valid(request)?).await,
-            way => self.shared.exchange(request, way, None).await,
+        match self.route() {
+            RequestRoute::Following => {
+                self.shared
+                    .send_by(RequestRoute::Following, valid(request)?)
+                    .await
+            }
+            route => self.shared.exchange(request, route, None).await,
         }
     }
 
@@ -244,7 +248,7 @@ impl HttpClient {
     }
 
     pub(crate) fn client(&self) -> Result<&reqwest::Client, Error> {
-        self.shared.client(Way::Following)
+        self.shared.client(RequestRoute::Following)
     }
 }
 
@@ -252,9 +256,9 @@ impl GuardedClient {
     /// Returns the same client with a judge, which is called before each redirect and may refuse it with a
     /// reason.
     #[must_use]
-    pub fn judged_by(self, judge: Judge) -> Self {
+    pub fn with_redirect_check(self, redirect_check: RedirectCheck) -> Self {
         Self {
-            judge: Some(judge),
+            redirect_check: Some(redirect_check),
             ..self
         }
     }
@@ -263,7 +267,10 @@ impl GuardedClient {
     pub fn request(&self, method: Method, url: &str) -> Result<RequestBuilder, Error> {
         let url = web_url(url)?;
         self.shared.check(&url)?;
-        Ok(self.shared.client(Way::Guarded)?.request(method, url))
+        Ok(self
+            .shared
+            .client(RequestRoute::Guarded)?
+            .request(method, url))
     }
 
     /// Sends a request and waits for the response headers, for any status.
@@ -274,14 +281,16 @@ impl GuardedClient {
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
         // The guarded client sends the request, even if another client created the builder.
         let (_, request) = request.build_split();
-        let judge = self.judge.as_ref();
-        self.shared.exchange(request, Way::Guarded, judge).await
+        let redirect_check = self.redirect_check.as_ref();
+        self.shared
+            .exchange(request, RequestRoute::Guarded, redirect_check)
+            .await
     }
 }
 
 /// The mode of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum RequestRoute {
     /// To a URL that the user chose.
     Open,
     /// To a URL that a model or fetched content chose.
@@ -291,8 +300,8 @@ enum Way {
 }
 
 /// The reason why a guarded request failed.
-enum Halted {
-    Refused(Refusal),
+enum GuardedError {
+    Refused(BlockedHost),
     Failed(Error),
 }
 
@@ -317,8 +326,8 @@ impl Shared {
     async fn exchange(
         &self,
         request: reqwest::Result<Request>,
-        way: Way,
-        judge: Option<&Judge>,
+        route: RequestRoute,
+        redirect_check: Option<&RedirectCheck>,
     ) -> Result<Response, Error> {
         let mut request = valid(request)?;
         let first = request.url().clone();
@@ -330,29 +339,29 @@ impl Shared {
             );
             Error::new(ErrorKind::Refused, message)
         };
-        let mut is_guarded = way == Way::Guarded;
+        let mut is_guarded = route == RequestRoute::Guarded;
         if is_guarded {
             self.check(&first)?;
         }
         let mut private_origin = None;
         for _ in 0..=self.options.redirects {
-            let again = hop::Again::of(&request);
+            let again = hop::RequestCopy::from_request(&request);
             let url = request.url().clone();
             let answered = match is_guarded {
                 true => self.send_guarded(request).await,
                 false => {
-                    let sent = self.send_by(Way::Open, request).await;
-                    sent.map_err(Halted::Failed)
+                    let sent = self.send_by(RequestRoute::Open, request).await;
+                    sent.map_err(GuardedError::Failed)
                 }
             };
             let response = match answered {
                 Ok(response) => response,
-                Err(Halted::Failed(error)) => return Err(error),
-                Err(Halted::Refused(refusal)) if way == Way::Guarded => {
+                Err(GuardedError::Failed(error)) => return Err(error),
+                Err(GuardedError::Refused(refusal)) if route == RequestRoute::Guarded => {
                     return Err(refused(url.as_str(), &refusal));
                 }
-                Err(Halted::Refused(refusal)) => {
-                    return Err(declined(&url, &format!("{refusal}; {CHOOSE}")));
+                Err(GuardedError::Refused(refusal)) => {
+                    return Err(declined(&url, &format!("{refusal}; {REDIRECT_HINT}")));
                 }
             };
             let Some(next) = again.redirected(&response) else {
@@ -361,15 +370,18 @@ impl Shared {
             let target = next.url();
             if !matches!(target.scheme(), "http" | "https") {
                 let what = format!("it leads to `{}:`", target.scheme());
-                return Err(lost(&first, &what));
+                return Err(connection_lost(&first, &what));
             }
             if let Some(hosts) = &self.redirects_to
                 && !hosts.allows(target)
             {
                 let host = target.host_str().unwrap_or_default();
-                return Err(elsewhere(first.as_str(), &Elsewhere(host.to_owned())));
+                return Err(foreign_redirect(
+                    first.as_str(),
+                    &ForeignRedirect(host.to_owned()),
+                ));
             }
-            if way == Way::Guarded {
+            if route == RequestRoute::Guarded {
                 self.check(target)?;
             } else {
                 let is_proxied = self.tunnels.proxy(&url).is_some();
@@ -380,37 +392,39 @@ impl Shared {
                     self.redirects_to.is_some() || target.host_str() == first.host_str();
                 if let (false, Some(host)) = (is_chosen, &private_origin) {
                     let why = format!(
-                        "`{host}` has a private address, and decides about no other host; {CHOOSE}"
+                        "`{host}` has a private address, and decides about no other host; {REDIRECT_HINT}"
                     );
                     return Err(declined(target, &why));
                 }
                 is_guarded = !is_chosen;
                 if let (true, Err(refusal)) = (is_guarded, self.allow.check_literal(target)) {
-                    return Err(declined(target, &format!("{refusal}; {CHOOSE}")));
+                    return Err(declined(target, &format!("{refusal}; {REDIRECT_HINT}")));
                 }
             }
-            if let Some(Err(why)) = judge.map(|judge| judge(target)) {
+            if let Some(Err(why)) = redirect_check.map(|redirect_check| redirect_check(target)) {
                 return Err(declined(target, &why));
             }
             request = next;
         }
-        Err(lost(&first, "too many redirects"))
+        Err(connection_lost(&first, "too many redirects"))
     }
 
-    async fn send_by(&self, way: Way, request: Request) -> Result<Response, Error> {
+    async fn send_by(&self, route: RequestRoute, request: Request) -> Result<Response, Error> {
         let url = request.url().to_string();
-        let answered = self.client(way)?.execute(request).await;
+        let answered = self.client(route)?.execute(request).await;
         answered.map_err(|error| fault(&url, error))
     }
 
-    async fn send_guarded(&self, request: Request) -> Result<Response, Halted> {
+    async fn send_guarded(&self, request: Request) -> Result<Response, GuardedError> {
         let url = request.url().clone();
         let Some(proxy) = self.tunnels.proxy(&url) else {
-            let client = self.client(Way::Guarded).map_err(Halted::Failed)?;
+            let client = self
+                .client(RequestRoute::Guarded)
+                .map_err(GuardedError::Failed)?;
             let answered = client.execute(request).await;
-            return answered.map_err(|error| match cause_in::<Refusal>(&error) {
-                Some(refusal) => Halted::Refused(refusal.clone()),
-                None => Halted::Failed(fault(url.as_str(), error)),
+            return answered.map_err(|error| match cause_in::<BlockedHost>(&error) {
+                Some(refusal) => GuardedError::Refused(refusal.clone()),
+                None => GuardedError::Failed(fault(url.as_str(), error)),
             });
         };
         let unavailable = |what: &str| {
@@ -418,14 +432,14 @@ impl Shared {
                 "cannot fetch `{}` through the proxy: {what}",
                 masked(url.as_str())
             );
-            Halted::Failed(Error::new(ErrorKind::Unavailable, message).retrying(true))
+            GuardedError::Failed(Error::new(ErrorKind::Unavailable, message).retrying(true))
         };
         let limit = self.options.connect_timeout + self.options.idle_timeout;
         let sent = Box::pin(self.tunnels.send(request, &proxy));
         match tokio::time::timeout(limit, sent).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(Broken::Refused(refusal))) => Err(Halted::Refused(refusal)),
-            Ok(Err(Broken::Failed(what))) => Err(unavailable(&what)),
+            Ok(Err(TunnelError::Refused(refusal))) => Err(GuardedError::Refused(refusal)),
+            Ok(Err(TunnelError::Failed(what))) => Err(unavailable(&what)),
             Err(_) => Err(unavailable("no answer in time")),
         }
     }
@@ -436,29 +450,29 @@ impl Shared {
             .map_err(|refusal| refused(url.as_str(), &refusal))
     }
 
-    fn client(&self, way: Way) -> Result<&reqwest::Client, Error> {
-        let cell = match way {
-            Way::Open => &self.open,
-            Way::Guarded => &self.guarded,
-            Way::Following => &self.following,
+    fn client(&self, route: RequestRoute) -> Result<&reqwest::Client, Error> {
+        let cell = match route {
+            RequestRoute::Open => &self.open,
+            RequestRoute::Guarded => &self.guarded,
+            RequestRoute::Following => &self.following,
         };
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        let client = self.build(way)?;
+        let client = self.build(route)?;
         Ok(cell.get_or_init(|| client))
     }
 
-    fn build(&self, way: Way) -> Result<reqwest::Client, Error> {
+    fn build(&self, route: RequestRoute) -> Result<reqwest::Client, Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // This build has only one provider; another thread may have installed it first.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        match self.settings(way)?.build() {
+        match self.settings(route)?.build() {
             Ok(client) => Ok(client),
             // A minimal container has no certificates, but plain HTTP must work there.
             Err(_) => self
-                .settings(way)?
+                .settings(route)?
                 .tls_certs_only([])
                 .build()
                 .map_err(|error| {
@@ -466,12 +480,12 @@ impl Shared {
                         ErrorKind::Unavailable,
                         format!("cannot set up the HTTP client: {}", deepest(&error)),
                     )
-                    .because(error.without_url())
+                    .with_source(error.without_url())
                 }),
         }
     }
 
-    fn settings(&self, way: Way) -> Result<reqwest::ClientBuilder, Error> {
+    fn settings(&self, route: RequestRoute) -> Result<reqwest::ClientBuilder, Error> {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("cachalot/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(self.options.connect_timeout)
@@ -479,11 +493,13 @@ impl Shared {
             .referer(false)
             // Proxies come only from the given environment, never from that of the process.
             .no_proxy();
-        builder = match way {
-            Way::Following => builder.redirect(self.redirects()),
-            Way::Open | Way::Guarded => builder.redirect(redirect::Policy::none()),
+        builder = match route {
+            RequestRoute::Following => builder.redirect(self.redirects()),
+            RequestRoute::Open | RequestRoute::Guarded => {
+                builder.redirect(redirect::Policy::none())
+            }
         };
-        if way == Way::Guarded {
+        if route == RequestRoute::Guarded {
             let resolver = GuardedResolver(Arc::clone(&self.allow));
             return Ok(builder.dns_resolver(Arc::new(resolver)));
         }
@@ -503,7 +519,7 @@ impl Shared {
                 && !hosts.allows(url)
             {
                 let host = url.host_str().unwrap_or_default().to_owned();
-                return attempt.error(Elsewhere(host));
+                return attempt.error(ForeignRedirect(host));
             }
             limited.redirect(attempt)
         })
@@ -511,7 +527,7 @@ impl Shared {
 }
 
 /// The remedy in messages about a refused redirect.
-const CHOOSE: &str =
+const REDIRECT_HINT: &str =
     "if that is meant, request that address itself, or name its host in `allowed_hosts`";
 
 fn valid(request: reqwest::Result<Request>) -> Result<Request, Error> {
@@ -520,11 +536,11 @@ fn valid(request: reqwest::Result<Request>) -> Result<Request, Error> {
             ErrorKind::Invalid,
             format!("the request makes no sense: {}", deepest(&error)),
         )
-        .because(error.without_url())
+        .with_source(error.without_url())
     })
 }
 
-fn lost(url: &Url, what: &str) -> Error {
+fn connection_lost(url: &Url, what: &str) -> Error {
     let message = format!(
         "cannot follow the redirects of `{}`: {what}; check the address",
         masked(url.as_str())
@@ -534,19 +550,19 @@ fn lost(url: &Url, what: &str) -> Error {
 
 /// Converts an error before or during a response.
 pub(crate) fn fault(url: &str, error: reqwest::Error) -> Error {
-    if let Some(refusal) = cause_in::<Refusal>(&error) {
+    if let Some(refusal) = cause_in::<BlockedHost>(&error) {
         return refused(url, refusal);
     }
-    if let Some(host) = cause_in::<Elsewhere>(&error) {
-        return elsewhere(url, host);
+    if let Some(host) = cause_in::<ForeignRedirect>(&error) {
+        return foreign_redirect(url, host);
     }
-    let (kind, retry, message) = diagnosis(&masked(url), &error);
+    let (kind, retry, message) = describe_error(&masked(url), &error);
     Error::new(kind, message)
         .retrying(retry)
-        .because(error.without_url())
+        .with_source(error.without_url())
 }
 
-fn diagnosis(shown: &str, error: &reqwest::Error) -> (ErrorKind, bool, String) {
+fn describe_error(shown: &str, error: &reqwest::Error) -> (ErrorKind, bool, String) {
     let reason = deepest(error);
     let (kind, retry, what, remedy) = if error.is_redirect() {
         (
@@ -586,7 +602,7 @@ fn diagnosis(shown: &str, error: &reqwest::Error) -> (ErrorKind, bool, String) {
     (kind, retry, format!("{what} `{shown}`: {reason}; {remedy}"))
 }
 
-fn elsewhere(url: &str, host: &Elsewhere) -> Error {
+fn foreign_redirect(url: &str, host: &ForeignRedirect) -> Error {
     Error::new(
         ErrorKind::Refused,
         format!(
@@ -596,7 +612,7 @@ fn elsewhere(url: &str, host: &Elsewhere) -> Error {
     )
 }
 
-fn refused(url: &str, refusal: &Refusal) -> Error {
+fn refused(url: &str, refusal: &BlockedHost) -> Error {
     Error::new(
         ErrorKind::Refused,
         format!(

@@ -24,10 +24,10 @@ mod tunnel;
 
 pub use error::{Error, ErrorKind};
 pub use guard::AllowedHosts;
-pub use hash::{Algorithm, Hashed, Hasher, hash_file};
+pub use hash::{Algorithm, HashOutput, Hasher, hash_file};
 pub use http::{GuardedClient, HttpClient, HttpOptions};
 pub use mask::masked;
-pub use redirect::Judge;
+pub use redirect::RedirectCheck;
 pub use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
-pub use storage::{Options, Stat, Storage};
+pub use storage::{Stat, Storage, StorageOptions};
 pub use transfer::{body, chunks, success};

@@ -13,7 +13,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 
 use crate::error::{Error, ErrorKind};
-use crate::hash::{Algorithm, Hashed, hash_open_file};
+use crate::hash::{Algorithm, HashOutput, hash_open_file};
 use crate::storage::Stat;
 
 const CHUNK: usize = 256 * 1024;
@@ -83,7 +83,7 @@ pub(crate) fn fault(shown: &str, path: &Path, error: io::Error) -> Error {
             format!("cannot read `{shown}`{place}: {error}"),
         ),
     };
-    Error::new(kind, message).because(error)
+    Error::new(kind, message).with_source(error)
 }
 
 /// Returns size and modification time of a file.
@@ -171,8 +171,8 @@ pub(crate) async fn hash(
     shown: String,
     path: PathBuf,
     algorithm: Algorithm,
-) -> Result<Hashed, Error> {
-    let gone = Gone(Arc::new(AtomicBool::new(false)));
+) -> Result<HashOutput, Error> {
+    let gone = CancelOnDrop(Arc::new(AtomicBool::new(false)));
     let flag = Arc::clone(&gone.0);
     blocking(move || {
         let mut file = open(&shown, &path)?;
@@ -184,9 +184,9 @@ pub(crate) async fn hash(
 }
 
 /// Signals, when dropped, that the caller no longer waits.
-struct Gone(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for Gone {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

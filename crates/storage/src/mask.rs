@@ -66,7 +66,7 @@ fn mask_parameters(parameters: &str, shown: &mut String) {
     for piece in parameters.split_inclusive(['?', '#', '&', ';']) {
         let body = piece.trim_end_matches(['?', '#', '&', ';']);
         match body.split_once('=') {
-            Some((name, value)) if !value.is_empty() && carries_a_credential(name) => {
+            Some((name, value)) if !value.is_empty() && is_credential_parameter(name) => {
                 shown.push_str(name);
                 shown.push('=');
                 shown.push_str(MASK);
@@ -78,7 +78,7 @@ fn mask_parameters(parameters: &str, shown: &mut String) {
 }
 
 /// True if a parameter with this name usually holds a credential. Prefers false positives.
-fn carries_a_credential(name: &str) -> bool {
+fn is_credential_parameter(name: &str) -> bool {
     const WHOLE: [&str; 8] = ["sig", "key", "code", "auth", "pwd", "sas", "jwt", "session"];
     const PARTS: [&str; 9] = [
         "signature",

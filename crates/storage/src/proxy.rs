@@ -32,7 +32,7 @@ pub(crate) fn proxies(environment: &BTreeMap<String, String>) -> Result<Vec<Prox
     ] {
         if let Some((name, value)) = setting {
             let proxy = make(address(&name, value)?).map_err(|error| {
-                invalid(&name, value, "is no address of a proxy").because(error.without_url())
+                invalid(&name, value, "is no address of a proxy").with_source(error.without_url())
             })?;
             found.push(proxy.no_proxy(none.clone()));
         }

@@ -9,20 +9,20 @@ use reqwest::header::{
 };
 use reqwest::{Method, Request, Response, Url};
 
-use crate::guard::{bare, private};
+use crate::guard::{private_range, without_brackets};
 
 /// Checks if a redirect to a URL may be followed; an error is the reason for a refusal.
-pub type Judge = Arc<dyn Fn(&Url) -> Result<(), String> + Send + Sync>;
+pub type RedirectCheck = Arc<dyn Fn(&Url) -> Result<(), String> + Send + Sync>;
 
 /// A copy of a request, from which the next one is made if the response is a redirect.
-pub(crate) struct Again {
+pub(crate) struct RequestCopy {
     request: Request,
     /// True if the body could be copied.
     is_whole: bool,
 }
 
-impl Again {
-    pub(crate) fn of(request: &Request) -> Self {
+impl RequestCopy {
+    pub(crate) fn from_request(request: &Request) -> Self {
         if let Some(request) = request.try_clone() {
             return Self {
                 request,
@@ -85,12 +85,12 @@ fn origin(url: &Url) -> (Option<&str>, Option<u16>) {
 
 /// True if a response came from a private address, as far as known: behind a proxy, only the URL is checked.
 pub(crate) fn is_private(url: &Url, response: &Response, is_proxied: bool) -> bool {
-    let host = url.host_str().map(bare).unwrap_or_default();
+    let host = url.host_str().map(without_brackets).unwrap_or_default();
     if let Ok(address) = host.parse::<IpAddr>() {
-        return private(address).is_some();
+        return private_range(address).is_some();
     }
     let name = host.trim_end_matches('.');
     let is_local = name == "localhost" || name.ends_with(".localhost");
     let address = response.remote_addr().filter(|_| !is_proxied);
-    is_local || address.is_some_and(|address| private(address.ip()).is_some())
+    is_local || address.is_some_and(|address| private_range(address.ip()).is_some())
 }

@@ -12,7 +12,7 @@ use futures_util::stream::BoxStream;
 
 use crate::cloud::Clouds;
 use crate::error::Error;
-use crate::hash::{Algorithm, Hashed, Hasher};
+use crate::hash::{Algorithm, HashOutput, Hasher};
 use crate::http::HttpClient;
 use crate::location::Location;
 use crate::mask::masked;
@@ -20,7 +20,7 @@ use crate::{local, transfer};
 
 /// Options of a [`Storage`].
 #[derive(Clone)]
-pub struct Options {
+pub struct StorageOptions {
     /// The directory at which relative paths start.
     pub directory: PathBuf,
     /// The source of cloud credentials and endpoints.
@@ -29,7 +29,7 @@ pub struct Options {
     pub http: HttpClient,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for StorageOptions {
     /// Omits the environment, which contains secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
@@ -53,7 +53,7 @@ pub struct Stat {
 /// Reads bytes behind URIs. Cheap to clone; clones share connections.
 ///
 /// A URI is one of:
-/// - a path, absolute or relative to [`Options::directory`], used verbatim: no `~`, no wildcards, no
+/// - a path, absolute or relative to [`StorageOptions::directory`], used verbatim: no `~`, no wildcards, no
 ///   percent-encoding; also with a Windows drive letter;
 /// - `file:///path`, percent-encoded, with the host empty or `localhost`;
 /// - `http://` or `https://`, read with the unguarded [`HttpClient`], because the user chose the URI;
@@ -83,8 +83,8 @@ impl fmt::Debug for Storage {
 impl Storage {
     /// Creates a storage.
     #[must_use]
-    pub fn new(options: Options) -> Self {
-        let Options {
+    pub fn new(options: StorageOptions) -> Self {
+        let StorageOptions {
             directory,
             environment,
             http,
@@ -106,7 +106,7 @@ impl Storage {
     }
 
     /// Returns the file that `uri` names: plain paths and `file://`, made absolute with
-    /// [`Options::directory`]. `None` for remote and invalid URIs.
+    /// [`StorageOptions::directory`]. `None` for remote and invalid URIs.
     #[must_use]
     pub fn local_path(&self, uri: &str) -> Option<PathBuf> {
         match self.locate(uri) {
@@ -141,7 +141,7 @@ impl Storage {
             }
             Location::Object(object) => {
                 let (size, chunks) = self.shared.clouds.open(uri, &object).await?;
-                transfer::gather(&masked(uri), Some(size), chunks, max_bytes).await
+                transfer::read_limited(&masked(uri), Some(size), chunks, max_bytes).await
             }
         }
     }
@@ -165,7 +165,7 @@ impl Storage {
     ///
     /// # Errors
     /// The errors of [`Storage::open`]; an interrupted transfer is an error, never the hash of a part.
-    pub async fn hash(&self, uri: &str, algorithm: Algorithm) -> Result<Hashed, Error> {
+    pub async fn hash(&self, uri: &str, algorithm: Algorithm) -> Result<HashOutput, Error> {
         if let Location::Local(path) = self.locate(uri)? {
             return local::hash(uri.to_owned(), path, algorithm).await;
         }

@@ -82,7 +82,7 @@ pub fn chunks(response: Response) -> BoxStream<'static, Result<Bytes, Error>> {
             Err(error) if error.is_timeout() => Err(fault(&url, error)),
             Err(error) => match expected {
                 Some(expected) => {
-                    Err(broken_off(&url, seen, expected).because(error.without_url()))
+                    Err(broken_off(&url, seen, expected).with_source(error.without_url()))
                 }
                 None => Err(fault(&url, error)),
             },
@@ -98,11 +98,11 @@ pub fn chunks(response: Response) -> BoxStream<'static, Result<Bytes, Error>> {
 pub async fn body(response: Response, max_bytes: u64) -> Result<Bytes, Error> {
     let url = response.url().to_string();
     let size = announced(response.headers());
-    gather(&masked(&url), size, chunks(response), max_bytes).await
+    read_limited(&masked(&url), size, chunks(response), max_bytes).await
 }
 
 /// Concatenates chunks, up to a limit. `size` is the announced size, which is only a hint.
-pub(crate) async fn gather(
+pub(crate) async fn read_limited(
     shown: &str,
     size: Option<u64>,
     mut chunks: BoxStream<'static, Result<Bytes, Error>>,

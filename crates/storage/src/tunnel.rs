@@ -26,7 +26,7 @@ use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use crate::guard::{AllowList, Refusal};
+use crate::guard::{AllowList, BlockedHost};
 
 type Fault = Box<dyn StdError + Send + Sync>;
 
@@ -38,9 +38,9 @@ pub(crate) struct Tunnels {
 }
 
 /// The reason why a guarded request failed.
-pub(crate) enum Broken {
+pub(crate) enum TunnelError {
     /// The host is private.
-    Refused(Refusal),
+    Refused(BlockedHost),
     /// Another error, as text.
     Failed(String),
 }
@@ -81,9 +81,9 @@ impl Tunnels {
         &self,
         request: Request,
         proxy: &Intercept,
-    ) -> Result<Response, Broken> {
+    ) -> Result<Response, TunnelError> {
         let url = request.url().clone();
-        let failed = |error: &dyn StdError| Broken::Failed(error.to_string());
+        let failed = |error: &dyn StdError| TunnelError::Failed(error.to_string());
         let mut request: http::Request<Body> = request
             .try_into()
             .map_err(|error: reqwest::Error| failed(&error))?;
@@ -94,8 +94,8 @@ impl Tunnels {
             .build::<_, Body>(self.connector(proxy));
         let answered = client.request(request).await;
         let response = answered.map_err(|error| match refusal_in(&error) {
-            Some(refusal) => Broken::Refused(refusal.clone()),
-            None => Broken::Failed(deepest(&error)),
+            Some(refusal) => TunnelError::Refused(refusal.clone()),
+            None => TunnelError::Failed(deepest(&error)),
         })?;
         let (head, body) = response.into_parts();
         let mut response = http::Response::builder()
@@ -108,7 +108,7 @@ impl Tunnels {
         Ok(response.into())
     }
 
-    fn connector(&self, proxy: &Intercept) -> HttpsConnector<Checked> {
+    fn connector(&self, proxy: &Intercept) -> HttpsConnector<CheckedConnector> {
         let https = || {
             HttpsConnectorBuilder::new()
                 .with_tls_config(self.tls.get_or_init(tls).clone())
@@ -120,7 +120,7 @@ impl Tunnels {
             Some(auth) => tunnel.with_auth(auth.clone()),
             None => tunnel,
         };
-        https().wrap_connector(Checked {
+        https().wrap_connector(CheckedConnector {
             tunnel,
             allow: Arc::clone(&self.allow),
         })
@@ -136,10 +136,10 @@ fn tls() -> ClientConfig {
     })
 }
 
-fn refusal_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Refusal> {
+fn refusal_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a BlockedHost> {
     let mut next = Some(error);
     while let Some(cause) = next {
-        if let Some(refusal) = cause.downcast_ref::<Refusal>() {
+        if let Some(refusal) = cause.downcast_ref::<BlockedHost>() {
             return Some(refusal);
         }
         next = cause.source();
@@ -157,12 +157,12 @@ fn deepest(error: &dyn StdError) -> String {
 
 /// Connects to a checked address of a host, through a proxy.
 #[derive(Clone)]
-struct Checked {
+struct CheckedConnector {
     tunnel: Tunnel<HttpsConnector<HttpConnector>>,
     allow: Arc<AllowList>,
 }
 
-impl Checked {
+impl CheckedConnector {
     async fn connect(mut self, uri: Uri) -> Result<MaybeHttpsStream<TokioIo<TcpStream>>, Fault> {
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16().unwrap_or(match uri.scheme_str() {
@@ -185,7 +185,7 @@ impl Checked {
     }
 }
 
-impl Service<Uri> for Checked {
+impl Service<Uri> for CheckedConnector {
     type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
     type Error = Fault;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Fault>> + Send>>;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cachalot_cache::{Ledger, Mode, Observation, Witness};
-use cachalot_core::{Effects, Seals, SystemClock};
+use cachalot_cache::{CacheMode, Ledger, Observation, Witness};
+use cachalot_core::{Effects, SecretSet, SystemClock};
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::cached::{CachedToolsOptions, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
@@ -80,10 +80,10 @@ impl Bench {
                 enabled: true,
                 ..ToolCacheSettings::default()
             },
-            mode: Mode::On,
+            mode: CacheMode::On,
             ledger: Ledger::at(&ledger, "bench", Arc::clone(&log)),
             clock: Arc::new(SystemClock),
-            seals: Arc::new(Seals::none()),
+            secret_set: Arc::new(SecretSet::empty()),
             log,
             persistent: None,
             user: "bench".into(),
@@ -166,13 +166,13 @@ impl Bench {
         for path in &paths {
             witness.observe(Observation::Content(path));
         }
-        let taken = witness.taken();
+        let snapshot = witness.snapshot();
         group.bench_function(format!("check: {name}"), |bencher| {
             bencher.iter_custom(|checks| {
                 self.runtime.block_on(async {
                     let began = Instant::now();
                     for _ in 0..checks {
-                        taken.holds().await.unwrap();
+                        snapshot.holds().await.unwrap();
                     }
                     began.elapsed()
                 })
@@ -197,7 +197,7 @@ fn batch(root: &Path) -> BatchContext {
             clock: Arc::new(SystemClock),
             http: HttpClient::new(HttpOptions::default()).unwrap(),
             memory: None,
-            seals: Arc::new(Seals::none()),
+            secret_set: Arc::new(SecretSet::empty()),
             gate: None,
             rules: Arc::default(),
             witness: Witness::default(),

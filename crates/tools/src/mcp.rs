@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 
 pub use error::McpError;
 pub use listing::ServerListing;
@@ -70,7 +70,7 @@ pub struct McpDependencies {
     /// `LC_*`, `TMPDIR` and those of its configuration. HTTP uses the proxies that they specify.
     pub environment: Arc<BTreeMap<String, String>>,
     /// The secrets. Those of a server (headers, variables that look like credentials) are added.
-    pub seals: Arc<Seals>,
+    pub secret_set: Arc<SecretSet>,
     /// The receiver of events.
     pub reporter: Arc<dyn Reporter>,
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::Witness;
-use cachalot_core::{Clock, Effects, Seals};
-use cachalot_memory::Memory;
+use cachalot_core::{Clock, Effects, SecretSet};
 use cachalot_model::Block;
 use cachalot_operation::workspace::PathError;
 use cachalot_operation::{Permissions, ResourceAccess, Workspace};
 use cachalot_storage::HttpClient;
+use cachalot_store::Store;
 use serde_json::Value;
 
 use crate::gate::Gate;
@@ -103,9 +103,9 @@ pub struct ToolContext {
     /// The HTTP client. URLs chosen by a model must use its guarded half.
     pub http: HttpClient,
     /// Long-term memory, if there is one.
-    pub memory: Option<Arc<dyn Memory>>,
+    pub memory: Option<Arc<dyn Store>>,
     /// The secrets that must be redacted.
-    pub seals: Arc<Seals>,
+    pub secret_set: Arc<SecretSet>,
     /// The allow-list of tools; `None`: all tools. Code that runs a call or passes it on must check it first,
     /// before hooks, permissions, and anything that could answer in the tool's place.
     pub gate: Option<Gate>,

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
-use cachalot_core::{Seals, SystemClock};
-use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_memory::{Filter, Memory, Page, space};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Ledger};
+use cachalot_core::{SecretSet, SystemClock};
 use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_store::sqlite::{self, SqliteStore};
+use cachalot_store::{PageRequest, RecordFilter, Store, space};
 use cachalot_workflow::actions::{Registry, builtin, check};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::Random;
@@ -98,8 +98,8 @@ fn measure(name: &str, place: &Path, result: &Value) {
     });
     let memory = warm.memory.as_ref().unwrap();
     let key = runtime.block_on(async {
-        let every = Filter::default();
-        let found = memory.find(space::CACHE, &every, Page::keys(1));
+        let every = RecordFilter::default();
+        let found = memory.find(space::CACHE, &every, PageRequest::keys(1));
         found.settle().await.unwrap().records.remove(0).key
     });
     let bare = bare(&path);
@@ -234,18 +234,18 @@ impl Random for Half {
 
 fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime {
     let clock = Arc::new(SystemClock);
-    let memory: Arc<dyn Memory> =
-        Arc::new(SqliteMemory::open(path, sqlite::Options::new(clock.clone())).unwrap());
-    let seals = Arc::new(Seals::none());
+    let memory: Arc<dyn Store> =
+        Arc::new(SqliteStore::open(path, sqlite::SqliteOptions::new(clock.clone())).unwrap());
+    let secret_set = Arc::new(SecretSet::empty());
     let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|text: &str| println!("{text}"));
-    let cache = Cache::new(Options {
-        memory: Some(Arc::clone(&memory)),
+    let cache = Cache::new(CacheOptions {
+        store: Some(Arc::clone(&memory)),
         ledger: Ledger::at(ledger, "run", Arc::clone(&warn)),
         clock: clock.clone(),
-        seals: Arc::clone(&seals),
-        bounds: Bounds {
+        secret_set: Arc::clone(&secret_set),
+        bounds: CacheBounds {
             front_bytes,
-            ..Bounds::default()
+            ..CacheBounds::default()
         },
         warn,
     });
@@ -254,7 +254,7 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
         result: result.clone(),
     });
     let directory = path.parent().unwrap().to_owned();
-    let storage = Storage::new(cachalot_storage::Options {
+    let storage = Storage::new(cachalot_storage::StorageOptions {
         directory: directory.clone(),
         environment: BTreeMap::new(),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
@@ -283,8 +283,8 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
         storage,
         memory: Some(memory),
         cache,
-        mode: Mode::On,
-        seals,
+        mode: CacheMode::On,
+        secret_set,
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
         reporter: Arc::new(Quiet),

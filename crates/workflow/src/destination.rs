@@ -105,7 +105,7 @@ pub(crate) fn check(
     let is_whole = !by_model && origin.is_some_and(|origin| origin.is_whole());
     Ok(match is_whole {
         true => None,
-        false => AllowedHosts::of(url),
+        false => AllowedHosts::from_url(url),
     })
 }
 

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use cachalot_agent::definition::Builtins;
 use cachalot_agent::{Dependencies, Listener, Team};
 use cachalot_cache::Cache;
-use cachalot_core::{Clock, Seals};
-use cachalot_memory::Memory;
+use cachalot_core::{Clock, SecretSet};
 use cachalot_model::budget::Meter;
 use cachalot_model::{Model, ModelConfiguration, Models};
 use cachalot_storage::Storage;
+use cachalot_store::Store;
 use serde_json::Value;
 
 use crate::action::Failure;
@@ -67,15 +67,15 @@ pub struct Runtime {
     pub storage: Storage,
     /// The store of long-term memory, for `ltm.*`; `None` if it could not be opened (a warning was
     /// reported).
-    pub memory: Option<Arc<dyn Memory>>,
+    pub memory: Option<Arc<dyn Store>>,
     /// The memory of the run, for `memory.*`.
     pub session: SessionMemory,
     /// The cache, on the same store. Without a store it keeps nothing.
     pub cache: Cache,
     /// Cache mode of the command line, which overrides the file: `--no-cache`, `--refresh`, `--frozen`.
-    pub mode: cachalot_cache::Mode,
+    pub mode: cachalot_cache::CacheMode,
     /// The secrets that are masked in output of the run.
-    pub seals: Arc<Seals>,
+    pub secret_set: Arc<SecretSet>,
     /// Values of `{{ secrets.NAME }}`.
     pub secrets: BTreeMap<String, cachalot_core::Secret<String>>,
     /// The models that the agent file and the environment configure.
@@ -113,7 +113,7 @@ impl Runtime {
             memory: self.memory.clone(),
             cache: self.cache.clone(),
             mode: self.mode,
-            seals: Arc::clone(&self.seals),
+            secret_set: Arc::clone(&self.secret_set),
             secrets: self.secrets.clone(),
             models: self.models.with_configuration(models.clone()),
             meter: self.meter.clone(),
@@ -134,6 +134,6 @@ impl Runtime {
 
     /// Masks known secrets in the text, and text that looks like a credential.
     pub(crate) fn masked(&self, text: &str) -> String {
-        cachalot_core::secret::mask_credentials(&self.seals.redact(text)).into_owned()
+        cachalot_core::secret::mask_credentials(&self.secret_set.redact(text)).into_owned()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_cache::{Call, Kind, Policy, Product, Reason, Scope};
+use cachalot_cache::{Call, CallKind, Policy, Reason, RunResult, Scope};
 use cachalot_core::{Canonical, Spend};
 use serde_json::Value;
 
@@ -74,10 +74,10 @@ pub(crate) async fn account(
     if charge(spent) {
         return;
     }
-    let input = Canonical::sealed(input, &runtime.seals);
+    let input = Canonical::sealed(input, &runtime.secret_set);
     let scope = Scope::Agent(runtime.agent.clone());
     let call = Call {
-        kind: Kind::Action,
+        kind: CallKind::Action,
         scope: &scope,
         name,
         input: &input,
@@ -88,9 +88,9 @@ pub(crate) async fn account(
         Reason::Declined(UNWRAPPED.to_owned()),
     );
     let settled = ticket
-        .finish(Product {
+        .finish(RunResult {
             value: Some(Bytes::new()),
-            keep: Err(Reason::Off),
+            storable: Err(Reason::Off),
             spent,
             labels: Vec::new(),
         })

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cachalot_core::{Clock, Millis};
-use cachalot_memory::{
-    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
-    Order, Page, Put, Record, Reserved, Usage, counter, space as names,
+use cachalot_store::{
+    StoreInfo, StoreReply, RecordPage, GetOrReserve, GetOrReserveResult, Error, ErrorKind, RecordFilter, GetResult, Label, Lease, Store,
+    Order, PageRequest, PutResult, Record, ReserveResult, SpaceUsage, counter, space as names,
 };
 
 use lines::{Line, Lines};
@@ -33,7 +33,7 @@ const MOST: u64 = i64::MAX as u64;
 
 /// A memory in a file of JSON lines. See the [module](self).
 pub struct JournalMemory {
-    about: About,
+    about: StoreInfo,
     clock: Arc<dyn Clock>,
     kept: Mutex<Kept>,
     /// Moves with every change, while the lock is held: one stamp for everything.
@@ -54,7 +54,7 @@ impl JournalMemory {
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let mut spaces = HashMap::new();
         let lines = Lines::open(path, |line| replay(&mut spaces, line))?;
-        let about = About {
+        let about = StoreInfo {
             name: "journal",
             location: path.display().to_string(),
             shared: false,
@@ -125,7 +125,7 @@ fn replay(spaces: &mut HashMap<String, Space>, line: Line) {
 }
 
 /// A cursor works in key order only.
-fn check(filter: &Filter<'_>, page: &Page<'_>) -> Result<(), Error> {
+fn check(filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> Result<(), Error> {
     match page.after {
         Some(_) if filter.order != Order::Key => Err(Error::new(
             ErrorKind::Unsupported,
@@ -171,8 +171,8 @@ fn check_put(space: &str, record: &Record, under: Option<&Lease>) -> Result<(), 
     Ok(())
 }
 
-impl Memory for JournalMemory {
-    fn about(&self) -> &About {
+impl Store for JournalMemory {
+    fn about(&self) -> &StoreInfo {
         &self.about
     }
 
@@ -181,23 +181,23 @@ impl Memory for JournalMemory {
         space: &'a str,
         key: &'a str,
         counters: &'a [&'a str],
-    ) -> Answer<'a, Found> {
-        Answer::Now(Ok(self.kept().space(space).found(
+    ) -> StoreReply<'a, GetResult> {
+        StoreReply::Now(Ok(self.kept().space(space).found(
             key,
             counters,
             self.clock.now(),
         )))
     }
 
-    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
+    fn get_or_reserve<'a>(&'a self, space: &'a str, key: &'a str, request: GetOrReserve<'a>) -> StoreReply<'a, GetOrReserveResult> {
         let now = self.clock.now();
         let mut kept = self.kept();
         let place = kept.space(space);
-        let found = place.found(key, enter.counters, now);
-        let answered = enter.stale.is_answered_by(&found);
+        let found = place.found(key, request.counters, now);
+        let answered = request.stale.is_answered_by(&found);
         let reserved =
-            (!answered).then(|| place.reserve(space, key, enter.labels, enter.hold, now));
-        Answer::Now(Ok(Entered { found, reserved }))
+            (!answered).then(|| place.reserve(space, key, request.labels, request.hold, now));
+        StoreReply::Now(Ok(GetOrReserveResult { found, reserved }))
     }
 
     fn put<'a>(
@@ -206,19 +206,19 @@ impl Memory for JournalMemory {
         mut record: Record,
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
-    ) -> Answer<'a, Put> {
+    ) -> StoreReply<'a, PutResult> {
         if let Err(error) = check_put(space, &record, lease) {
-            return Answer::Now(Err(error));
+            return StoreReply::Now(Err(error));
         }
         let mut kept = self.kept();
         let now = self.clock.now();
         let place = kept.space(space);
         if lease.is_some_and(|lease| !place.holds(lease)) {
-            return Answer::Now(Ok(Put::Overtaken));
+            return StoreReply::Now(Ok(PutResult::LeaseLost));
         }
         let moved = |(counter, value): &(&str, u64)| place.counter(counter) != *value;
         if let Some(counter) = counters.iter().position(moved) {
-            return Answer::Now(Ok(Put::Outdated { counter }));
+            return StoreReply::Now(Ok(PutResult::CounterChanged { counter }));
         }
         record.labels.sort();
         record.labels.dedup();
@@ -234,14 +234,14 @@ impl Memory for JournalMemory {
             space: space.to_owned(),
             record: (&record).into(),
         };
-        Answer::Now(kept.lines.append(&line).map(|()| {
+        StoreReply::Now(kept.lines.append(&line).map(|()| {
             self.changed();
             let space = kept.space(space);
             space.put(record);
             if let Some(lease) = lease {
                 space.release(lease);
             }
-            Put::Stored { revision }
+            PutResult::Stored { revision }
         }))
     }
 
@@ -251,51 +251,51 @@ impl Memory for JournalMemory {
         key: &'a str,
         labels: &'a [Label],
         hold: Duration,
-    ) -> Answer<'a, Reserved> {
+    ) -> StoreReply<'a, ReserveResult> {
         // Reservations die with the process, and with it everybody who could present a lease.
         let now = self.clock.now();
         let mut kept = self.kept();
-        Answer::Now(Ok(kept.space(space).reserve(space, key, labels, hold, now)))
+        StoreReply::Now(Ok(kept.space(space).reserve(space, key, labels, hold, now)))
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
         let now = self.clock.now();
         let mut kept = self.kept();
-        Answer::Now(Ok(kept
+        StoreReply::Now(Ok(kept
             .known(&lease.space)
             .is_some_and(|space| space.renew(lease, hold, now))))
     }
 
-    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         if let Some(space) = self.kept().known(&lease.space) {
             space.release(&lease);
         }
-        Answer::Now(Ok(()))
+        StoreReply::Now(Ok(()))
     }
 
     fn find<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         let mut kept = self.kept();
         let found = check(filter, &page).map(|()| {
             kept.known(space)
                 .map(|space| space.find(filter, &page))
                 .unwrap_or_default()
         });
-        Answer::Now(found)
+        StoreReply::Now(found)
     }
 
     fn erase<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         if let Err(error) = check(filter, &page) {
-            return Answer::Now(Err(error));
+            return StoreReply::Now(Err(error));
         }
         let mut kept = self.kept();
         let place = kept.space(space);
@@ -313,7 +313,7 @@ impl Memory for JournalMemory {
                 keys: keys.clone(),
             };
             if let Err(error) = kept.lines.append(&line) {
-                return Answer::Now(Err(error));
+                return StoreReply::Now(Err(error));
             }
             self.changed();
             kept.space(space).remove(&keys);
@@ -321,16 +321,16 @@ impl Memory for JournalMemory {
         if revokes {
             if let Err(error) = self.count(&mut kept, space, vec![(counter::ERASED.into(), raised)])
             {
-                return Answer::Now(Err(error));
+                return StoreReply::Now(Err(error));
             }
             kept.space(space).revoke(filter);
         }
-        Answer::Now(Ok(found))
+        StoreReply::Now(Ok(found))
     }
 
-    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> StoreReply<'a, Vec<u64>> {
         if let Err(error) = check_names(additions.iter().map(|(name, _)| *name)) {
-            return Answer::Now(Err(error));
+            return StoreReply::Now(Err(error));
         }
         let mut kept = self.kept();
         let mut raised: Vec<(String, u64)> = Vec::new();
@@ -344,17 +344,17 @@ impl Memory for JournalMemory {
             raised.push(((*name).to_owned(), before.saturating_add(*by).min(MOST)));
         }
         let values = raised.iter().map(|(_, value)| *value).collect();
-        Answer::Now(self.count(&mut kept, space, raised).map(|()| values))
+        StoreReply::Now(self.count(&mut kept, space, raised).map(|()| values))
     }
 
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         if let Err(error) = check_names([counter]) {
-            return Answer::Now(Err(error));
+            return StoreReply::Now(Err(error));
         }
         let mut kept = self.kept();
         let value = kept.space(space).counter(counter).max(value.min(MOST));
         let raised = vec![(counter.to_owned(), value)];
-        Answer::Now(self.count(&mut kept, space, raised).map(|()| value))
+        StoreReply::Now(self.count(&mut kept, space, raised).map(|()| value))
     }
 
     fn counters<'a>(
@@ -363,20 +363,20 @@ impl Memory for JournalMemory {
         prefix: &'a str,
         after: Option<&'a str>,
         limit: u32,
-    ) -> Answer<'a, Vec<(String, u64)>> {
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
         let mut kept = self.kept();
-        Answer::Now(Ok(kept.space(space).counters(prefix, after, limit)))
+        StoreReply::Now(Ok(kept.space(space).counters(prefix, after, limit)))
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         // Best effort: uses are not worth a line, and start anew when the file is opened.
         if let Some(space) = self.kept().known(space) {
             used.iter().for_each(|(key, at)| space.touch(key, *at));
         }
-        Answer::Now(Ok(()))
+        StoreReply::Now(Ok(()))
     }
 
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> Answer<'a, Option<u64>> {
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         let checked = match space {
             names::USER => Err(Error::new(
                 ErrorKind::Unsupported,
@@ -385,13 +385,13 @@ impl Memory for JournalMemory {
             _ => check_put(space, &record, None),
         };
         if let Err(error) = checked {
-            return Answer::Now(Err(error));
+            return StoreReply::Now(Err(error));
         }
         let mut kept = self.kept();
         let as_read =
             |there: &Record| (there.revision, there.updated) == (record.revision, record.updated);
         let Some(there) = kept.space(space).record(&record.key).filter(as_read) else {
-            return Answer::Now(Ok(None));
+            return StoreReply::Now(Ok(None));
         };
         let amended = Record {
             value: record.value,
@@ -402,7 +402,7 @@ impl Memory for JournalMemory {
             space: space.to_owned(),
             record: (&amended).into(),
         };
-        Answer::Now(kept.lines.append(&line).map(|()| {
+        StoreReply::Now(kept.lines.append(&line).map(|()| {
             self.changed();
             let revision = amended.revision;
             kept.space(space).amend(amended);
@@ -410,8 +410,8 @@ impl Memory for JournalMemory {
         }))
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
-        Answer::Now(Ok(self
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
+        StoreReply::Now(Ok(self
             .kept()
             .known(space)
             .map(|space| space.usage())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use cachalot_core::{Effects, Touched};
+use cachalot_core::{Effects, EffectTarget};
 use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ impl Tool for LongestLine {
 
     fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         match file(arguments, context) {
-            Ok(path) => Effects::reading(vec![Touched::Path(path)]),
+            Ok(path) => Effects::reading(vec![EffectTarget::Path(path)]),
             Err(_) => Effects::reading(Vec::new()),
         }
     }

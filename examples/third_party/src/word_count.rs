@@ -70,7 +70,7 @@ impl Action for WordCount {
             .read(path, LARGEST)
             .await
             .map_err(|error| Failure {
-                retryable: error.worth_retrying(),
+                retryable: error.is_retryable(),
                 ..Failure::new("file_error", error.to_string())
             })?;
         let text = std::str::from_utf8(&bytes)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cachalot_core::ManualClock;
-use cachalot_memory::conformance::Subject;
-use cachalot_memory::{ErrorKind, Filter, Label, Memory, Page, Put, Record, space};
+use cachalot_store::conformance::Subject;
+use cachalot_store::{ErrorKind, RecordFilter, Label, Store, PageRequest, PutResult, Record, space};
 use third_party::JournalMemory;
 
 fn fresh() -> Subject {
@@ -16,7 +16,7 @@ fn fresh() -> Subject {
 }
 
 mod conformance {
-    cachalot_memory::memory_conformance!(super::fresh());
+    cachalot_store::memory_conformance!(super::fresh());
 }
 
 fn record(key: &str) -> Record {
@@ -60,11 +60,11 @@ async fn everything_is_there_again_after_opening() {
     memory
         .erase(
             space::USER,
-            &Filter {
+            &RecordFilter {
                 prefix: "c",
-                ..Filter::default()
+                ..RecordFilter::default()
             },
-            Page::keys(9),
+            PageRequest::keys(9),
         )
         .settle()
         .await
@@ -90,7 +90,7 @@ async fn everything_is_there_again_after_opening() {
         .settle()
         .await
         .unwrap();
-    assert_eq!(put, Put::Stored { revision: 3 });
+    assert_eq!(put, PutResult::Stored { revision: 3 });
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cachalot_cache::{Ledger, Mode, Witness};
-use cachalot_core::{Seals, SystemClock};
+use cachalot_cache::{Ledger, CacheMode, Witness};
+use cachalot_core::{SecretSet, SystemClock};
 use cachalot_model::Block;
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::cached::{CachedTools, CachedToolsOptions, ToolCacheSettings, WriteNotifier};
@@ -25,7 +25,7 @@ fn batch(directory: &Path) -> BatchContext {
             clock: Arc::new(SystemClock),
             http: HttpClient::new(HttpOptions::default()).unwrap(),
             memory: None,
-            seals: Arc::new(Seals::none()),
+            secret_set: Arc::new(SecretSet::empty()),
             gate: None,
             rules: Arc::default(),
             witness: Witness::default(),
@@ -70,10 +70,10 @@ async fn its_results_are_kept_until_the_file_changes() {
     };
     let options = CachedToolsOptions {
         settings,
-        mode: Mode::On,
-        ledger: Ledger::none(),
+        mode: CacheMode::On,
+        ledger: Ledger::disabled(),
         clock: Arc::new(SystemClock),
-        seals: Arc::new(Seals::none()),
+        secret_set: Arc::new(SecretSet::empty()),
         log: Arc::new(|_| {}),
         persistent: None,
         user: String::new(),

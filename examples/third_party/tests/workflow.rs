@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
-use cachalot_core::{Clock, Seals, SystemClock};
-use cachalot_memory::Memory;
+use cachalot_cache::{CacheBounds, Cache, Ledger, CacheMode, CacheOptions};
+use cachalot_core::{Clock, SecretSet, SystemClock};
+use cachalot_store::Store;
 use cachalot_model::{Budget, Catalog, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{Registry, builtin};
@@ -82,18 +82,18 @@ fn registry() -> (Registry, Arc<AtomicU32>) {
     (registry, done)
 }
 
-fn runtime(directory: &Path, memory: Arc<dyn Memory>, actions: Registry) -> Arc<Runtime> {
+fn runtime(directory: &Path, memory: Arc<dyn Store>, actions: Registry) -> Arc<Runtime> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let seals = Arc::new(Seals::none());
-    let cache = Cache::new(Options {
-        memory: Some(Arc::clone(&memory)),
-        ledger: Ledger::none(),
+    let secret_set = Arc::new(SecretSet::empty());
+    let cache = Cache::new(CacheOptions {
+        store: Some(Arc::clone(&memory)),
+        ledger: Ledger::disabled(),
         clock: Arc::clone(&clock),
-        seals: Arc::clone(&seals),
-        bounds: Bounds::default(),
+        secret_set: Arc::clone(&secret_set),
+        bounds: CacheBounds::default(),
         warn: Arc::new(|warning| panic!("{warning}")),
     });
-    let storage = Storage::new(cachalot_storage::Options {
+    let storage = Storage::new(cachalot_storage::StorageOptions {
         directory: directory.to_owned(),
         environment: BTreeMap::new(),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
@@ -122,8 +122,8 @@ fn runtime(directory: &Path, memory: Arc<dyn Memory>, actions: Registry) -> Arc<
         storage,
         memory: Some(memory),
         cache,
-        mode: Mode::On,
-        seals,
+        mode: CacheMode::On,
+        secret_set,
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
         reporter: Arc::new(Silence),

@@ -3,7 +3,7 @@
 //! A block of these prompts counts 100 tokens, so that ten of them are long enough for the model.
 
 use cachalot_accounting::anthropic::{
-    Block, Charge, Level, Prompt, Run, Store, Ttl, Usage, charge,
+    Block, Charge, Level, LookbackUnit, Prompt, ProviderCache, Ttl, Usage, charge,
 };
 use cachalot_accounting::{Content, Rules};
 use cachalot_core::Digest;
@@ -48,7 +48,7 @@ fn of(tools: Vec<Block>, system: Vec<Block>, messages: Vec<Block>) -> Prompt {
         blocks,
     };
     Prompt {
-        namespace: Digest::of(b"workspace"),
+        namespace: Digest::sha256(b"workspace"),
         model: MODEL.to_owned(),
         levels: [level(tools), level(system), level(messages)],
     }
@@ -56,7 +56,7 @@ fn of(tools: Vec<Block>, system: Vec<Block>, messages: Vec<Block>) -> Prompt {
 
 /// A cache and its clock.
 struct Cache {
-    store: Store,
+    store: ProviderCache,
     rules: Rules,
     now: i64,
 }
@@ -64,7 +64,7 @@ struct Cache {
 impl Cache {
     fn new() -> Self {
         Self {
-            store: Store::default(),
+            store: ProviderCache::default(),
             rules: Rules::published(),
             now: START,
         }
@@ -169,7 +169,7 @@ fn runs_of_tool_blocks_are_one_position() {
     );
     messages[14].breakpoint = None;
     // Fifteen parallel calls and their results: thirty blocks, two positions.
-    for run in [Run::ToolUses, Run::ToolResults] {
+    for run in [LookbackUnit::ToolUses, LookbackUnit::ToolResults] {
         messages.extend((0..15).map(|at| Block {
             run,
             ..block(&format!("{run:?} {at} "))
@@ -378,6 +378,6 @@ fn order_is_tools_system_messages_and_each_level_loses_those_behind_it() {
     assert_eq!(cache.look(&other).usage.read, 0);
     other.model = MODEL.to_owned();
     assert_eq!(cache.look(&other).usage.read, 3_300);
-    other.namespace = Digest::of(b"another workspace");
+    other.namespace = Digest::sha256(b"another workspace");
     assert_eq!(cache.look(&other).usage.read, 0);
 }

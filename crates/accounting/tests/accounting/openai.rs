@@ -1,7 +1,7 @@
 //! OpenAI's rules as pure functions. A block counts 100 tokens.
 
 use cachalot_accounting::openai::{
-    Block, Charge, End, FIRST_MACHINE, Mode, Prompt, Store, Usage, charge,
+    Block, Charge, End, FIRST_MACHINE, Mode, Prompt, ProviderCache, Usage, charge,
 };
 use cachalot_accounting::{Content, Rules};
 use cachalot_core::Digest;
@@ -27,7 +27,7 @@ fn block(name: &str, end: Option<End>) -> Block {
 /// Messages of one block each.
 fn prompt(model: &str, names: &[&str]) -> Prompt {
     Prompt {
-        namespace: Digest::of(b"organisation"),
+        namespace: Digest::sha256(b"organisation"),
         model: model.to_owned(),
         cache_key: None,
         settings: Content::default(),
@@ -47,7 +47,7 @@ fn conversation(model: &str, messages: usize) -> Prompt {
 }
 
 struct Cache {
-    store: Store,
+    store: ProviderCache,
     rules: Rules,
     now: i64,
 }
@@ -55,7 +55,7 @@ struct Cache {
 impl Cache {
     fn new() -> Self {
         Self {
-            store: Store::default(),
+            store: ProviderCache::default(),
             rules: Rules::published(),
             now: START,
         }
@@ -173,7 +173,7 @@ fn the_key_and_the_organisation_separate_caches() {
     assert_eq!(cache.look(&with_key(Some("b"))).usage.cached, 0);
     assert_eq!(cache.look(&with_key(None)).usage.cached, 0);
     let elsewhere = Prompt {
-        namespace: Digest::of(b"another organisation"),
+        namespace: Digest::sha256(b"another organisation"),
         ..with_key(Some("a"))
     };
     assert_eq!(cache.look(&elsewhere).usage.cached, 0);

@@ -54,7 +54,7 @@ fn of_anthropic(asked: &Asked) -> anthropic::Prompt {
                 true => anthropic::Ttl::OneHour,
                 false => anthropic::Ttl::FiveMinutes,
             }),
-            run: anthropic::Run::Alone,
+            run: anthropic::LookbackUnit::Alone,
         }
     };
     let messages = anthropic::Level {
@@ -62,7 +62,7 @@ fn of_anthropic(asked: &Asked) -> anthropic::Prompt {
         blocks: (0..asked.blocks).map(block).collect(),
     };
     anthropic::Prompt {
-        namespace: Digest::of(b""),
+        namespace: Digest::sha256(b""),
         model: "claude-opus-5".to_owned(),
         levels: [
             anthropic::Level::default(),
@@ -79,7 +79,7 @@ fn of_openai(asked: &Asked, model: &str) -> openai::Prompt {
         end: Some(openai::End::Eligible),
     };
     openai::Prompt {
-        namespace: Digest::of(b""),
+        namespace: Digest::sha256(b""),
         model: model.to_owned(),
         cache_key: None,
         settings: Content::default(),
@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn every_input_token_is_counted_once(asked in prop::collection::vec(asked(), 1..12)) {
         let rules = Rules::published();
-        let (mut claude, mut gpt) = (anthropic::Store::default(), openai::Store::default());
+        let (mut claude, mut gpt) = (anthropic::ProviderCache::default(), openai::ProviderCache::default());
         let mut now = START;
         for asked in &asked {
             now += asked.pause;
@@ -130,7 +130,7 @@ proptest! {
     #[test]
     fn what_is_sent_again_at_once_is_read(asked in asked()) {
         let rules = Rules::published();
-        let mut store = anthropic::Store::default();
+        let mut store = anthropic::ProviderCache::default();
         let prompt = of_anthropic(&asked);
         let first = anthropic::charge(&prompt, &rules.anthropic, &store, START);
         store.begin(&first);
@@ -139,7 +139,7 @@ proptest! {
         prop_assert_eq!(second.usage.read, written);
         prop_assert_eq!(second.usage.written_5m + second.usage.written_1h, 0);
 
-        let mut store = openai::Store::default();
+        let mut store = openai::ProviderCache::default();
         let prompt = of_openai(&asked, "gpt-5.6");
         let first = openai::charge(&prompt, &rules.openai, &store, 0, START);
         store.begin(&first);
@@ -152,7 +152,7 @@ proptest! {
     fn markers_say_nothing(asked in asked()) {
         // What one request wrote is read by another that is marked at the same end and elsewhere.
         let rules = Rules::published();
-        let mut store = anthropic::Store::default();
+        let mut store = anthropic::ProviderCache::default();
         let end = Asked { marks: vec![(asked.blocks, false)], ..asked.clone() };
         let first = anthropic::charge(&of_anthropic(&end), &rules.anthropic, &store, START);
         store.begin(&first);

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{Entry, Node, Section};
-use cachalot_core::{Place, Problem};
+use cachalot_core::tree::{MapEntry, Node, Section};
+use cachalot_core::{Problem, SourceSpan};
 use cachalot_hooks::source::ParsedHooks as Hooks;
 use cachalot_hooks::{Builtins, HookEntry};
 use cachalot_prompt::PrefixSettings;
@@ -68,7 +68,7 @@ pub struct AgentDefinition {
     /// The agent's own hooks, in the order of the file.
     pub hooks: Vec<HookEntry>,
     /// Other keys, in the order of the file; each belongs to a builtin.
-    pub sections: Vec<Entry>,
+    pub sections: Vec<MapEntry>,
 }
 
 impl AgentDefinition {
@@ -94,20 +94,20 @@ pub struct SubAgent {
 pub(super) struct ParsedAgent {
     pub(super) definition: AgentDefinition,
     /// The place of the model name.
-    pub(super) model: Place,
+    pub(super) model: SourceSpan,
     /// The places of the sub-agent names.
-    pub(super) sub_agents: Vec<Place>,
+    pub(super) sub_agents: Vec<SourceSpan>,
     /// Valid hook settings that have no effect.
     pub(super) warnings: Vec<Problem>,
 }
 
 /// Reads an agent; `None` if it has no model.
 pub(super) fn read(
-    entry: &Entry,
+    entry: &MapEntry,
     source: &super::SourceFile<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<ParsedAgent> {
-    let mut section = Section::of(&entry.value, "an agent", problems)?;
+    let mut section = Section::from_node(&entry.value, "an agent", problems)?;
     let model = section.required_text("model", problems);
     let (sub_agents, places) = sub_agents(&mut section, problems).into_iter().unzip();
     let hooks = hooks(&mut section, source.builtins, problems);
@@ -177,8 +177,11 @@ pub(super) fn limit(
 }
 
 /// Claims `sub_agents`: a list of distinct names, or of `{name: …, fork: true}`, with their places.
-fn sub_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<(SubAgent, Place)> {
-    let mut named: Vec<(SubAgent, Place)> = Vec::new();
+fn sub_agents(
+    section: &mut Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> Vec<(SubAgent, SourceSpan)> {
+    let mut named: Vec<(SubAgent, SourceSpan)> = Vec::new();
     for item in section.list("sub_agents", problems).unwrap_or_default() {
         let Some((sub_agent, place)) = sub_agent(item, problems) else {
             continue;
@@ -202,7 +205,7 @@ fn sub_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<(Su
     named
 }
 
-fn sub_agent(item: &Node, problems: &mut Vec<Problem>) -> Option<(SubAgent, Place)> {
+fn sub_agent(item: &Node, problems: &mut Vec<Problem>) -> Option<(SubAgent, SourceSpan)> {
     if let Some(name) = item.as_text() {
         let name = name.to_owned();
         return Some((SubAgent { name, fork: false }, item.place.clone()));
@@ -212,7 +215,7 @@ fn sub_agent(item: &Node, problems: &mut Vec<Problem>) -> Option<(SubAgent, Plac
         problems.push(item.wrong_type("an item of `sub_agents`", expected));
         return None;
     }
-    let mut section = Section::of(item, "a sub-agent", problems)?;
+    let mut section = Section::from_node(item, "a sub-agent", problems)?;
     let name = section.required_text("name", problems).map(str::to_owned);
     let fork = section.boolean("fork", problems).unwrap_or(false);
     let place = section.node("name").map(|node| node.place.clone());
@@ -254,7 +257,7 @@ fn sections(
     section: &mut Section<'_>,
     builtins: &Builtins,
     problems: &mut Vec<Problem>,
-) -> Vec<Entry> {
+) -> Vec<MapEntry> {
     let mut claimed = Vec::new();
     for entry in section.take_rest() {
         let Some(owner) = builtins.owner(&entry.key) else {

@@ -2,7 +2,7 @@
 
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Section;
-use cachalot_core::{Place, Problem};
+use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::limit;
 use crate::fork::Inherit;
@@ -42,7 +42,7 @@ pub struct LocatedName {
     /// The name.
     pub name: String,
     /// The place of the name.
-    pub place: Place,
+    pub place: SourceSpan,
 }
 
 /// The `review` key of an agent.

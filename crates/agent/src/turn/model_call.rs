@@ -97,8 +97,8 @@ impl Turn<'_> {
             // The agent's provider has not answered, so its cache usage is unknown.
             Some(_) => None,
             None => {
-                let seals = &self.shared.dependencies.tools.seals;
-                self.session.conversation.diagnose(&reply, seals)
+                let secret_set = &self.shared.dependencies.tools.secret_set;
+                self.session.conversation.diagnose(&reply, secret_set)
             }
         };
         self.record_reply(&reply, sent_at, began.elapsed(), diagnosis.as_ref());
@@ -144,7 +144,7 @@ impl Turn<'_> {
             input_tokens: usage.total_input(),
             output_tokens: usage.output,
             cost,
-            ..Spend::one(elapsed)
+            ..Spend::for_call(elapsed)
         };
         self.session.conversation.add_usage(usage, paid);
         self.shared.meter.record(reply.usage.as_ref(), cost);

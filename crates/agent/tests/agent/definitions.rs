@@ -320,7 +320,7 @@ fn a_team_may_be_part_of_a_larger_file() {
     };
     let root = tree::parse("team.yaml", text).unwrap();
     let mut problems = Vec::new();
-    let mut section = tree::Section::of(&root, "a file", &mut problems).unwrap();
+    let mut section = tree::Section::from_node(&root, "a file", &mut problems).unwrap();
     let team = Team::read(&mut section, &written, &mut problems);
     assert!(team.is_some() && problems.is_empty());
     section.finish(&mut problems);

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use cachalot_agent::{CancellationToken, Chat, ForkReport, ForkSpec, Inherit, ReviewReport};
-use cachalot_core::{Effects, Extent};
+use cachalot_core::{EffectTargets, Effects};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::{Value, json};
@@ -120,8 +120,8 @@ impl Tool for Recording {
     fn effects(&self, _: &Arguments, _: &ToolContext) -> Effects {
         match self.metadata.read_only {
             true => Effects {
-                reads: Extent::NOTHING,
-                writes: Extent::NOTHING,
+                reads: EffectTargets::NOTHING,
+                writes: EffectTargets::NOTHING,
             },
             false => Effects::UNKNOWN,
         }

@@ -529,7 +529,7 @@ async fn what_hooks_say_and_spend_is_passed_on() {
         calls: 1,
         input_tokens: 10,
         output_tokens: 5,
-        cost: Cost::of_picodollars(7_000_000),
+        cost: Cost::from_picodollars(7_000_000),
         ..Spend::default()
     };
     let output = Output {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_agent::{CancellationToken, Provenance};
-use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
-use cachalot_core::{Clock, ManualClock, Seals};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Ledger};
+use cachalot_core::{Clock, ManualClock, SecretSet};
 use cachalot_hooks::builtin::cache_response::{CacheResponse, ResponseStore, StoreOpener};
 use cachalot_hooks::{Dialect, Event};
-use cachalot_memory::in_process::InProcessMemory;
 use cachalot_simulator::{Fault, ScriptedReply};
+use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::{Arguments, CacheClass, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::json;
 
@@ -59,20 +59,20 @@ async fn world(replies: Vec<ScriptedReply>) -> (World, Arc<ManualClock>) {
     let mut world = World::new(Wire::Chat, KEEPER, replies).await;
     world.clock = Arc::clone(&clock) as Arc<dyn Clock>;
     world.tools = vec![Arc::new(News::new())];
-    let memory = Arc::new(InProcessMemory::new(Arc::clone(&world.clock)));
-    let seals = Arc::new(Seals::none());
-    let cache = Cache::new(Options {
-        memory: Some(memory),
-        ledger: Ledger::none(),
+    let memory = Arc::new(InProcessStore::new(Arc::clone(&world.clock)));
+    let secret_set = Arc::new(SecretSet::empty());
+    let cache = Cache::new(CacheOptions {
+        store: Some(memory),
+        ledger: Ledger::disabled(),
         clock: Arc::clone(&world.clock),
-        seals: Arc::clone(&seals),
-        bounds: Bounds::default(),
+        secret_set: Arc::clone(&secret_set),
+        bounds: CacheBounds::default(),
         warn: Arc::new(|line| panic!("{line}")),
     });
     let opener: StoreOpener = Arc::new(move |_| {
         Ok(ResponseStore {
             cache: cache.clone(),
-            mode: Mode::On,
+            mode: CacheMode::On,
             user: "somebody".to_owned(),
             flat: None,
         })
@@ -81,7 +81,7 @@ async fn world(replies: Vec<ScriptedReply>) -> (World, Arc<ManualClock>) {
         world.agent_directory.clone(),
         opener,
         world.clock.clone(),
-        seals,
+        secret_set,
     );
     world.builtins = vec![Arc::new(builtin)];
     (world, clock)

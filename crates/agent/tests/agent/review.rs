@@ -11,11 +11,11 @@ use async_trait::async_trait;
 use cachalot_agent::definition::ReviewKind;
 use cachalot_agent::{CancellationToken, Chat, ErrorKind, ReviewReport, Stop};
 use cachalot_core::ManualClock;
-use cachalot_memory::Memory;
-use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::Usage;
 use cachalot_prompt::SESSIONS;
 use cachalot_simulator::{Fault, ScriptedReply};
+use cachalot_store::Store;
+use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::{Value, json};
 
@@ -278,7 +278,7 @@ async fn the_session_of_the_chat_stays_as_it_is_byte_for_byte() {
         replies,
     )
     .await;
-    let memory = Arc::new(InProcessMemory::new(Arc::new(ManualClock::at(NOW))));
+    let memory = Arc::new(InProcessStore::new(Arc::new(ManualClock::at(NOW))));
     desk.world.remember_in(Arc::clone(&memory) as _);
     let mut chat = desk.world.chat().await;
     desk.world.turn(&mut chat, "How deep?").await;

@@ -9,10 +9,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use cachalot_core::ManualClock;
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{
-    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
-    Millis, Page, Put, Record, Reserved, Usage,
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{
+    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
+    PageRequest, PutResult, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store,
+    StoreInfo, StoreReply,
 };
 
 /// What goes wrong with a call.
@@ -26,7 +27,7 @@ pub(crate) enum Fault {
 
 /// See the [module](self).
 pub(crate) struct SlowMemory {
-    inner: InProcessMemory,
+    inner: InProcessStore,
     clock: Arc<ManualClock>,
     /// How many calls there were.
     calls: AtomicUsize,
@@ -38,7 +39,7 @@ impl SlowMemory {
     pub(crate) fn new() -> Self {
         let clock = Arc::new(ManualClock::at(0));
         Self {
-            inner: InProcessMemory::new(Arc::clone(&clock) as _),
+            inner: InProcessStore::new(Arc::clone(&clock) as _),
             clock,
             calls: AtomicUsize::new(0),
             faults: std::sync::Mutex::default(),
@@ -59,9 +60,9 @@ impl SlowMemory {
 
     fn slowly<'a, T: Send + 'a>(
         &'a self,
-        call: impl FnOnce() -> Answer<'a, T> + Send + 'a,
-    ) -> Answer<'a, T> {
-        Answer::later(async move {
+        call: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
+    ) -> StoreReply<'a, T> {
+        StoreReply::later(async move {
             give_way().await;
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
             let fault = self
@@ -125,8 +126,8 @@ pub(crate) async fn at_most<F: Future>(mut future: Pin<&mut F>, polls: usize) ->
     .await
 }
 
-impl Memory for SlowMemory {
-    fn about(&self) -> &About {
+impl Store for SlowMemory {
+    fn about(&self) -> &StoreInfo {
         self.inner.about()
     }
 
@@ -135,20 +136,31 @@ impl Memory for SlowMemory {
         space: &'a str,
         key: &'a str,
         counters: &'a [&'a str],
-    ) -> Answer<'a, Found> {
+    ) -> StoreReply<'a, GetResult> {
         self.slowly(move || self.inner.get(space, key, counters))
     }
 
-    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
         let entering = async move {
-            let entered = self.inner.enter(space, key, enter).settle().await;
-            let busy = |entered: &Entered| matches!(entered.reserved, Some(Reserved::Busy { .. }));
+            let entered = self
+                .inner
+                .get_or_reserve(space, key, request)
+                .settle()
+                .await;
+            let busy = |entered: &GetOrReserveResult| {
+                matches!(entered.reserved, Some(ReserveResult::Busy { .. }))
+            };
             if entered.as_ref().is_ok_and(busy) {
                 self.clock.advance(Duration::from_secs(1));
             }
             entered
         };
-        self.slowly(move || Answer::later(entering))
+        self.slowly(move || StoreReply::later(entering))
     }
 
     fn put<'a>(
@@ -157,7 +169,7 @@ impl Memory for SlowMemory {
         record: Record,
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
-    ) -> Answer<'a, Put> {
+    ) -> StoreReply<'a, PutResult> {
         self.slowly(move || self.inner.put(space, record, lease, counters))
     }
 
@@ -167,48 +179,52 @@ impl Memory for SlowMemory {
         key: &'a str,
         labels: &'a [Label],
         hold: Duration,
-    ) -> Answer<'a, Reserved> {
+    ) -> StoreReply<'a, ReserveResult> {
         let reserving = async move {
             let reserved = self.inner.reserve(space, key, labels, hold).settle().await;
-            if matches!(reserved, Ok(Reserved::Busy { .. })) {
+            if matches!(reserved, Ok(ReserveResult::Busy { .. })) {
                 self.clock.advance(Duration::from_secs(1));
             }
             reserved
         };
-        self.slowly(move || Answer::later(reserving))
+        self.slowly(move || StoreReply::later(reserving))
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
         self.slowly(move || self.inner.renew(lease, hold))
     }
 
-    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         self.slowly(move || self.inner.release(lease))
     }
 
     fn find<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.slowly(move || self.inner.find(space, filter, page))
     }
 
     fn erase<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.slowly(move || self.inner.erase(space, filter, page))
     }
 
-    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
         self.slowly(move || self.inner.add(space, additions))
     }
 
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         self.slowly(move || self.inner.raise_to(space, counter, value))
     }
 
@@ -218,15 +234,15 @@ impl Memory for SlowMemory {
         prefix: &'a str,
         after: Option<&'a str>,
         limit: u32,
-    ) -> Answer<'a, Vec<(String, u64)>> {
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
         self.slowly(move || self.inner.counters(space, prefix, after, limit))
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         self.slowly(move || self.inner.touch(space, used))
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         self.slowly(move || self.inner.usage(space))
     }
 

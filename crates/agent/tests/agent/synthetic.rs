@@ -27,7 +27,7 @@ fn answer(content: &str) -> Output {
                 time: Duration::from_secs(3),
                 input_tokens: 100,
                 output_tokens: 10,
-                cost: Cost::of_picodollars(5),
+                cost: Cost::from_picodollars(5),
             },
         }),
         ..Output::default()

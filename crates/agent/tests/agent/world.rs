@@ -12,16 +12,16 @@ use cachalot_agent::{
     AgentDefinition, AgentDirectory, CancellationToken, Chat, ContextSource, Dependencies, Error,
     HookSetup, SourceFile, Team, Toolboxes, TurnReport,
 };
-use cachalot_cache::{Cache, Ledger, Mode, Witness};
-use cachalot_core::{Clock, ManualClock, Millis, Problem, Seals, tree};
+use cachalot_cache::{Cache, CacheMode, Ledger, Witness};
+use cachalot_core::{Clock, ManualClock, Millis, Problem, SecretSet, tree};
 use cachalot_hooks::{Builtin, Builtins, HookDependencies, HookEntry};
-use cachalot_memory::Memory;
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_model::{Catalog, Message, ModelDependencies, Models, RetryPauses};
 use cachalot_prompt::{SessionFilter, SessionOverview, Sessions};
 use cachalot_simulator::{RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions};
 use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_store::Store;
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_tools::builtin::{self, Shell, ShellSettings};
 use cachalot_tools::cached::{self, CachedTools, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{Registry, Tool, ToolContext, Toolbox, Workspace};
@@ -119,7 +119,7 @@ pub(crate) struct World {
     /// Additional environment variables.
     pub(crate) environment: BTreeMap<String, String>,
     file: String,
-    memory: Arc<dyn Memory>,
+    memory: Arc<dyn Store>,
     database: Option<(tempfile::TempDir, PathBuf)>,
     names: Arc<AtomicUsize>,
     write_notifier: WriteNotifier,
@@ -166,7 +166,7 @@ impl World {
             wire,
             environment: BTreeMap::new(),
             file: file.to_owned(),
-            memory: Arc::new(InProcessMemory::new(Arc::clone(&clock))),
+            memory: Arc::new(InProcessStore::new(Arc::clone(&clock))),
             clock,
             database: None,
             names: Arc::default(),
@@ -185,19 +185,19 @@ impl World {
     }
 
     /// With its sessions in this memory.
-    pub(crate) fn remember_in(&mut self, memory: Arc<dyn Memory>) {
+    pub(crate) fn remember_in(&mut self, memory: Arc<dyn Store>) {
         self.memory = memory;
     }
 
     /// The memory as another process opens it. Everything else is as good as new, too.
-    pub(crate) fn elsewhere(&self) -> Arc<dyn Memory> {
+    pub(crate) fn elsewhere(&self) -> Arc<dyn Store> {
         let (_, path) = self.database.as_ref().expect("a world in a file");
         open(path, &self.clock)
     }
 
     /// Another process begins.
     pub(crate) fn restart(&mut self) {
-        self.memory = Arc::new(InProcessMemory::new(Arc::clone(&self.clock)));
+        self.memory = Arc::new(InProcessStore::new(Arc::clone(&self.clock)));
         self.memory = self.elsewhere();
         self.write_notifier = WriteNotifier::new();
     }
@@ -242,8 +242,8 @@ impl World {
         self.house_over(Arc::clone(&self.memory))
     }
 
-    pub(crate) fn house_over(&self, memory: Arc<dyn Memory>) -> Dependencies {
-        let seals = Arc::new(Seals::none());
+    pub(crate) fn house_over(&self, memory: Arc<dyn Store>) -> Dependencies {
+        let secret_set = Arc::new(SecretSet::empty());
         let mut environment = environment();
         environment.extend(self.environment.clone());
         let models = Models::new(
@@ -285,13 +285,13 @@ impl World {
                 clock: Arc::clone(&self.clock),
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
                 memory: None,
-                seals: Arc::clone(&seals),
+                secret_set: Arc::clone(&secret_set),
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),
             },
             models,
-            sessions: Sessions::new(memory, Arc::clone(&self.clock), seals),
+            sessions: Sessions::new(memory, Arc::clone(&self.clock), secret_set),
             clock: Arc::clone(&self.clock),
             context: self.sources.clone(),
             listener: Arc::clone(&self.told) as _,
@@ -399,8 +399,8 @@ impl Drop for World {
     }
 }
 
-fn open(path: &Path, clock: &Arc<dyn Clock>) -> Arc<dyn Memory> {
-    Arc::new(SqliteMemory::open(path, sqlite::Options::new(Arc::clone(clock))).unwrap())
+fn open(path: &Path, clock: &Arc<dyn Clock>) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(path, sqlite::SqliteOptions::new(Arc::clone(clock))).unwrap())
 }
 
 pub(crate) fn environment() -> BTreeMap<String, String> {
@@ -471,7 +471,7 @@ impl Toolboxes for Bench {
         }
         let mut problems = Vec::new();
         let settings = team.tools.as_ref().map(|node| {
-            let mut section = tree::Section::of(node, "`tools`", &mut problems).unwrap();
+            let mut section = tree::Section::from_node(node, "`tools`", &mut problems).unwrap();
             let settings = ToolCacheSettings::read(&mut section, &mut problems);
             section.finish(&mut problems);
             settings
@@ -479,10 +479,10 @@ impl Toolboxes for Bench {
         assert_eq!(problems, []);
         let options = cached::CachedToolsOptions {
             settings: settings.unwrap_or_default(),
-            mode: Mode::On,
-            ledger: Ledger::none(),
+            mode: CacheMode::On,
+            ledger: Ledger::disabled(),
             clock: Arc::clone(&self.clock),
-            seals: Arc::new(Seals::none()),
+            secret_set: Arc::new(SecretSet::empty()),
             log: Arc::new(|_| {}),
             persistent: self.results.clone(),
             user: "somebody".to_owned(),

@@ -9,15 +9,15 @@ use cachalot_core::{Millis, Spend};
 use rusqlite::{Connection, TransactionBehavior, params};
 use serde_json::Value;
 
-use super::limits::{self, Limits};
+use super::limits::{self, LedgerLimits};
 use super::tally::RecentHit;
-use super::{Answered, HANDLE_LABEL, Totals, Unwritten};
-use crate::Kind;
+use super::{CallStatus, HANDLE_LABEL, LedgerTotals, PendingRow};
+use crate::CallKind;
 
 /// Maximum length of a text in an input; a longer one is cut, with its digest so that differences still show.
-const LONGEST_TEXT: usize = 2_000;
+const MAX_TEXT_BYTES: usize = 2_000;
 /// Maximum length of an input; a longer one is not kept.
-const LONGEST_INPUT: usize = 64 << 10;
+const MAX_INPUT_BYTES: usize = 64 << 10;
 
 /// Name in `counters`: the number of calls that are only in the totals, because their rows were dropped while
 /// the file could not be written.
@@ -25,9 +25,9 @@ pub(super) const DROPPED: &str = "dropped";
 
 /// Calls that are written in one transaction.
 pub(super) struct Batch<'a> {
-    pub(super) rows: &'a [Unwritten],
+    pub(super) rows: &'a [PendingRow],
     /// Totals of calls that have no row in this batch.
-    pub(super) sums: &'a HashMap<(Kind, String), Totals>,
+    pub(super) sums: &'a HashMap<(CallKind, String), LedgerTotals>,
     /// In the order of arrival.
     pub(super) hits: &'a [RecentHit],
     /// Number of calls in `sums` whose rows were dropped.
@@ -46,19 +46,19 @@ impl Batch<'_> {
 pub(super) fn append(
     connection: &mut Connection,
     run: &str,
-    limits: &Limits,
+    limits: &LedgerLimits,
     batch: &Batch<'_>,
 ) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut totals: HashMap<(&str, Cow<'_, str>), Totals> = HashMap::new();
+    let mut totals: HashMap<(&str, Cow<'_, str>), LedgerTotals> = HashMap::new();
     let mut hits = batch.hits.iter().peekable();
     for row in batch.rows {
         while let Some(hit) = hits.next_if(|hit| hit.when < row.when) {
             insert_hit(&transaction, run, hit)?;
         }
         insert(&transaction, run, row)?;
-        let name = row.seals.redact(&row.name);
-        *totals.entry((row.kind.as_str(), name)).or_default() += sum_of(row);
+        let name = row.secret_set.redact(&row.name);
+        *totals.entry((row.kind.as_str(), name)).or_default() += row_totals(row);
     }
     for hit in hits {
         insert_hit(&transaction, run, hit)?;
@@ -86,16 +86,16 @@ fn count(connection: &Connection, name: &str, more: u64) -> rusqlite::Result<()>
 }
 
 /// A row's contribution to the totals.
-pub(super) fn sum_of(row: &Unwritten) -> Totals {
-    Totals {
-        coalesced: u64::from(row.answered == Answered::Coalesced),
-        misses: u64::from(row.answered == Answered::Miss),
-        bypasses: u64::from(row.answered == Answered::Bypass),
+pub(super) fn row_totals(row: &PendingRow) -> LedgerTotals {
+    LedgerTotals {
+        coalesced: u64::from(row.answered == CallStatus::Coalesced),
+        misses: u64::from(row.answered == CallStatus::Miss),
+        bypasses: u64::from(row.answered == CallStatus::Bypass),
         failures: u64::from(row.failure.is_some()),
         failed: u64::from(row.failed),
         paid: row.paid,
         saved: row.saved,
-        ..Totals::default()
+        ..LedgerTotals::default()
     }
 }
 
@@ -125,22 +125,22 @@ const INSERT: &str = "INSERT INTO calls
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
             ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)";
 
-fn insert(connection: &Connection, run: &str, row: &Unwritten) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, run: &str, row: &PendingRow) -> rusqlite::Result<()> {
     let shown = |text: &Option<String>| {
         text.as_ref()
-            .map(|text| mask_credentials(&row.seals.redact(text)).into_owned())
+            .map(|text| mask_credentials(&row.secret_set.redact(text)).into_owned())
     };
     let mut input = row.input.readable();
-    redact_value(&mut input, &row.seals);
+    redact_value(&mut input, &row.secret_set);
     shorten(&mut input);
-    let input = Some(input.to_string()).filter(|input| input.len() <= LONGEST_INPUT);
+    let input = Some(input.to_string()).filter(|input| input.len() <= MAX_INPUT_BYTES);
     let charges = charges(&row.paid, &row.saved);
     connection.prepare_cached(INSERT)?.execute(params![
         row.at,
         run,
         row.kind.as_str(),
-        row.seals.redact(&row.name),
-        row.seals.redact(&row.scope),
+        row.secret_set.redact(&row.name),
+        row.secret_set.redact(&row.scope),
         row.key.to_string(),
         shown(&row.handle),
         row.answered.as_str(),
@@ -169,9 +169,9 @@ fn insert_hit(connection: &Connection, run: &str, hit: &RecentHit) -> rusqlite::
     let head = &hit.head;
     let handle = hit.labels.iter().find(|label| label.name == HANDLE_LABEL);
     let answered = if hit.coalesced {
-        Answered::Coalesced
+        CallStatus::Coalesced
     } else {
-        Answered::Hit
+        CallStatus::Hit
     };
     let charges = charges(&Spend::default(), &head.spent);
     connection.prepare_cached(INSERT)?.execute(params![
@@ -204,7 +204,12 @@ fn insert_hit(connection: &Connection, run: &str, hit: &RecentHit) -> rusqlite::
     Ok(())
 }
 
-fn add(connection: &Connection, kind: &str, name: &str, sum: &Totals) -> rusqlite::Result<()> {
+fn add(
+    connection: &Connection,
+    kind: &str,
+    name: &str,
+    sum: &LedgerTotals,
+) -> rusqlite::Result<()> {
     let charges = charges(&sum.paid, &sum.saved);
     connection
         .prepare_cached(
@@ -253,8 +258,8 @@ fn add(connection: &Connection, kind: &str, name: &str, sum: &Totals) -> rusqlit
 /// Cuts long texts and appends the digest of the whole text, so that different texts stay different.
 fn shorten(value: &mut Value) {
     match value {
-        Value::String(text) if text.len() > LONGEST_TEXT => {
-            let digest = cachalot_core::Digest::of(text.as_bytes()).to_hex();
+        Value::String(text) if text.len() > MAX_TEXT_BYTES => {
+            let digest = cachalot_core::Digest::sha256(text.as_bytes()).to_hex();
             let cut = (0..=200)
                 .rev()
                 .find(|at| text.is_char_boundary(*at))

@@ -8,23 +8,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use cachalot_core::Millis;
-use cachalot_memory::sqlite::files_of;
+use cachalot_store::sqlite::files_of;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params_from_iter};
 
 use super::{Ledger, LedgerError};
-use crate::{Key, Kind};
-use cachalot_memory::glob_matches;
+use crate::{CallKind, Key};
+use cachalot_store::glob_matches;
 
 /// Maximum time that an erasure waits for another process that holds the file's lock.
-const WAIT: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Name in `counters`: set while deleted content may still be in the files.
 const UNCOMPACTED: &str = "uncompacted";
 
 /// Selects calls in a ledger.
 #[derive(Debug, Clone, Copy)]
-pub enum Selection<'a> {
+pub enum LedgerSelection<'a> {
     /// Every call.
     All,
     /// Every call that an entry of the cache could answer: all but the answers of models in conversations.
@@ -41,7 +41,7 @@ pub enum Selection<'a> {
 
 /// The number of calls that were deleted, or would be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneReport {
     /// Number of calls.
     pub calls: u64,
     /// Bytes by which the database and its write-ahead log have shrunk; 0 in a dry run.
@@ -65,17 +65,17 @@ impl Ledger {
     /// # Errors
     /// If the file cannot be read or written. If another process keeps reading, the calls are erased, but
     /// their content may be in the files until the next erasure.
-    pub fn erase(&self, which: Selection<'_>, dry_run: bool) -> Result<u64, LedgerError> {
-        let Some((path, mut connection)) = self.reading()? else {
+    pub fn erase(&self, which: LedgerSelection<'_>, dry_run: bool) -> Result<u64, LedgerError> {
+        let Some((path, mut connection)) = self.open_for_reading()? else {
             return Ok(0);
         };
         let fault = |error| LedgerError::new(&path, error);
         let erase = |connection: &mut Connection| {
-            connection.busy_timeout(WAIT)?;
+            connection.busy_timeout(LOCK_TIMEOUT)?;
             let Condition { sql, parameters } = which.condition(connection)?;
             let unerased = format!("key <> '' AND ({sql})");
             if dry_run {
-                return count(connection, &unerased, &parameters);
+                return count_calls(connection, &unerased, &parameters);
             }
             change(
                 connection,
@@ -100,9 +100,13 @@ impl Ledger {
     ///
     /// # Errors
     /// The errors of [`Ledger::erase`].
-    pub fn prune(&self, which: Selection<'_>, dry_run: bool) -> Result<Pruned, LedgerError> {
-        let Some((path, mut connection)) = self.reading()? else {
-            return Ok(Pruned::default());
+    pub fn prune(
+        &self,
+        which: LedgerSelection<'_>,
+        dry_run: bool,
+    ) -> Result<PruneReport, LedgerError> {
+        let Some((path, mut connection)) = self.open_for_reading()? else {
+            return Ok(PruneReport::default());
         };
         let fault = |error| LedgerError::new(&path, error);
         let size = || -> u64 {
@@ -112,10 +116,10 @@ impl Ledger {
                 .sum()
         };
         let prune = |connection: &mut Connection| {
-            connection.busy_timeout(WAIT)?;
+            connection.busy_timeout(LOCK_TIMEOUT)?;
             let Condition { sql, parameters } = which.condition(connection)?;
             if dry_run {
-                return count(connection, &sql, &parameters);
+                return count_calls(connection, &sql, &parameters);
             }
             let delete = format!("DELETE FROM calls WHERE {sql}");
             change(connection, &delete, &parameters)
@@ -125,18 +129,21 @@ impl Ledger {
         if !dry_run {
             compact(&path, &connection)?;
         }
-        Ok(Pruned {
+        Ok(PruneReport {
             calls,
             bytes: before.saturating_sub(size()),
         })
     }
 }
 
-fn count(connection: &Connection, which: &str, parameters: &[Sql]) -> rusqlite::Result<u64> {
+fn count_calls(connection: &Connection, which: &str, parameters: &[Sql]) -> rusqlite::Result<u64> {
     connection.query_row(
         &format!("SELECT count(*) FROM calls WHERE {which}"),
         params_from_iter(parameters),
-        |row| row.get::<_, i64>(0).map(|count| count.max(0) as u64),
+        |row| {
+            row.get::<_, i64>(0)
+                .map(|count_calls| count_calls.max(0) as u64)
+        },
     )
 }
 
@@ -185,7 +192,7 @@ fn compact(path: &Path, connection: &Connection) -> Result<(), LedgerError> {
     };
     match compact() {
         Ok(true) => Ok(()),
-        Ok(false) => Err(LedgerError::because(format!(
+        Ok(false) => Err(LedgerError::from_message(format!(
             "{0}: the calls are changed, but another process uses the file, so that what was erased may still be in it or in {0}-wal: run the command again when that process has ended",
             path.display()
         ))),
@@ -193,9 +200,9 @@ fn compact(path: &Path, connection: &Connection) -> Result<(), LedgerError> {
     }
 }
 
-impl Selection<'_> {
+impl LedgerSelection<'_> {
     fn condition(&self, connection: &Connection) -> rusqlite::Result<Condition> {
-        let payment = Kind::Prefix.as_str();
+        let payment = CallKind::Prefix.as_str();
         let of = |sql: &str, parameters: Vec<Sql>| Condition {
             sql: sql.to_owned(),
             parameters,
@@ -209,7 +216,7 @@ impl Selection<'_> {
             }
             Self::Matching(pattern) => {
                 let handles = if pattern.contains('*') {
-                    let mut handles = texts(
+                    let mut handles = query_texts(
                         connection,
                         "SELECT DISTINCT handle FROM calls WHERE handle IS NOT NULL",
                         &[],
@@ -221,7 +228,7 @@ impl Selection<'_> {
                 };
                 of(
                     "handle IN (SELECT value FROM json_each(?1))",
-                    vec![list(&handles)],
+                    vec![json_list(&handles)],
                 )
             }
             Self::Sessions(sessions) => {
@@ -235,16 +242,16 @@ impl Selection<'_> {
                          SELECT run FROM calls
                          WHERE session IN (SELECT value FROM json_each(?1))))",
                     vec![
-                        list(&all),
+                        json_list(&all),
                         payment.to_owned().into(),
-                        Kind::Tool.as_str().to_owned().into(),
-                        Kind::Turn.as_str().to_owned().into(),
+                        CallKind::Tool.as_str().to_owned().into(),
+                        CallKind::Turn.as_str().to_owned().into(),
                     ],
                 )
             }
             Self::AllSessions => of(
                 "session IS NOT NULL OR kind IN (?1, ?2, ?3)",
-                [Kind::Prefix, Kind::Tool, Kind::Turn]
+                [CallKind::Prefix, CallKind::Tool, CallKind::Turn]
                     .map(|kind| kind.as_str().to_owned().into())
                     .into(),
             ),
@@ -257,12 +264,12 @@ fn with_forks(connection: &Connection, sessions: &[String]) -> rusqlite::Result<
     let mut all = sessions.to_vec();
     loop {
         let known = all.len();
-        let forks = texts(
+        let forks = query_texts(
             connection,
             "SELECT DISTINCT handle FROM calls
              WHERE session IN (SELECT value FROM json_each(?1)) AND kind = ?2
              AND handle IS NOT NULL",
-            &[list(&all), Kind::Prefix.as_str().to_owned().into()],
+            &[json_list(&all), CallKind::Prefix.as_str().to_owned().into()],
         )?;
         for fork in forks {
             if !all.contains(&fork) {
@@ -275,7 +282,7 @@ fn with_forks(connection: &Connection, sessions: &[String]) -> rusqlite::Result<
     }
 }
 
-fn texts(
+fn query_texts(
     connection: &Connection,
     query: &str,
     parameters: &[Sql],
@@ -286,6 +293,6 @@ fn texts(
 }
 
 /// A list as a parameter for `json_each`.
-fn list(items: &[String]) -> Sql {
+fn json_list(items: &[String]) -> Sql {
     Sql::Text(serde_json::Value::from(items.to_vec()).to_string())
 }

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cachalot_memory::sqlite::{is_full, set_aside};
+use cachalot_store::sqlite::{is_full, set_aside};
 use rusqlite::{Connection, ErrorCode};
 
 use super::append::{Batch, append};
-use super::layout;
-use super::limits::Limits;
+use super::limits::LedgerLimits;
+use super::schema;
 
 /// An error of reading or writing the ledger.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -40,7 +40,7 @@ impl LedgerError {
     }
 
     /// Creates an error that does not come from SQLite.
-    pub(super) fn because(message: String) -> Self {
+    pub(super) fn from_message(message: String) -> Self {
         Self {
             message,
             source: None,
@@ -71,7 +71,7 @@ impl LedgerError {
 pub(super) struct File {
     path: PathBuf,
     run: String,
-    limits: Limits,
+    limits: LedgerLimits,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     connection: Option<Connection>,
 }
@@ -80,7 +80,7 @@ impl File {
     pub(super) fn new(
         path: PathBuf,
         run: String,
-        limits: Limits,
+        limits: LedgerLimits,
         warn: &Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl File {
     fn try_append(&mut self, batch: &Batch<'_>) -> Result<(), LedgerError> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
-            closed => closed.insert(layout::open(&self.path)?),
+            closed => closed.insert(schema::open(&self.path)?),
         };
         append(connection, &self.run, &self.limits, batch)
             .map_err(|error| LedgerError::new(&self.path, error))

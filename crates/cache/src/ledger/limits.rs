@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 /// Payments are limited by age and size, and rows that paid nothing by their number, so that no number of
 /// hits displaces a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct LedgerLimits {
     /// Maximum age of a row, relative to the newest call; `None` for no limit.
     pub age: Option<Duration>,
     /// Maximum number of bytes of data in the file; the oldest rows are deleted first.
@@ -20,7 +20,7 @@ pub struct Limits {
     pub unpaid: u64,
 }
 
-impl Default for Limits {
+impl Default for LedgerLimits {
     /// Any age, 256 MiB, 1,000 hits.
     fn default() -> Self {
         Self {
@@ -41,12 +41,12 @@ const UNPAID: [(&str, bool); 5] = [
 ];
 
 /// Number of rows that are deleted at a time while the file has too many bytes.
-const STEP: u32 = 64;
+const ROWS_PER_DELETE: u32 = 64;
 
 /// Deletes the rows that exceed the limits. `now` is the time of the newest call.
 pub(super) fn enforce(
     connection: &Connection,
-    limits: &Limits,
+    limits: &LedgerLimits,
     now: Option<Millis>,
 ) -> rusqlite::Result<()> {
     let unpaid = i64::try_from(limits.unpaid).unwrap_or(i64::MAX);
@@ -68,7 +68,7 @@ pub(super) fn enforce(
         "DELETE FROM calls WHERE id IN (SELECT id FROM calls ORDER BY id LIMIT ?1)",
     )?;
     while bytes_of_data(connection)? > limits.bytes {
-        if delete_oldest.execute([STEP])? == 0 {
+        if delete_oldest.execute([ROWS_PER_DELETE])? == 0 {
             break;
         }
     }

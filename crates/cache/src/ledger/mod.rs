@@ -1,19 +1,19 @@
 //! The ledger: records calls, the sources of their answers, and their costs or savings.
 //!
 //! A local file of its own, separate from the store. Every payment, miss and bypass is a row; hits are summed
-//! by name, and the most recent ones are rows, too. Payments and hits have separate limits ([`Limits`]).
+//! by name, and the most recent ones are rows, too. Payments and hits have separate limits ([`LedgerLimits`]).
 //! Inputs are kept only here, redacted and bounded. A call never waits for the ledger: rows are sent to a
 //! thread that writes them in batches, and keeps rows that the file cannot take yet.
 
 mod append;
 mod erase;
 mod file;
-mod layout;
 mod limits;
 mod payment;
 mod pending;
 mod query;
 mod row;
+mod schema;
 mod tally;
 mod writer;
 
@@ -22,24 +22,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-use cachalot_core::{Canonical, Millis, Seals, Spend};
-use cachalot_memory::Label;
+use cachalot_core::{Canonical, Millis, SecretSet, Spend};
+use cachalot_store::Label;
 
-pub use erase::{Pruned, Selection};
+pub use erase::{LedgerSelection, PruneReport};
 pub use file::LedgerError;
-pub use limits::Limits;
+pub use limits::LedgerLimits;
 pub use payment::Payment;
-pub use row::{Answered, Row, Totals};
-use tally::Recent;
+pub use row::{CallStatus, LedgerRow, LedgerTotals};
+use tally::RecentHits;
 pub(crate) use tally::Tally;
 use writer::Writer;
 
-use crate::engine::Shared;
-use crate::front::Fronted;
-use crate::outcome::{How, Settled};
+use crate::engine::Engine;
+use crate::front::FrontEntry;
+use crate::outcome::{CacheStatus, CallSummary};
 use crate::policy::Policy;
 use crate::ticket::Ticket;
-use crate::{Call, Failure, Key, Kind, Reason};
+use crate::{Call, CallKind, Failure, Key, Reason};
 
 /// The label whose value is shown to users as an entry's key.
 pub const HANDLE_LABEL: &str = "handle";
@@ -51,7 +51,7 @@ pub struct Ledger(Option<Arc<Inner>>);
 struct Inner {
     path: PathBuf,
     run: String,
-    limits: Limits,
+    limits: LedgerLimits,
     hits: Arc<Hits>,
     writer: OnceLock<Writer>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
@@ -59,24 +59,24 @@ struct Inner {
 
 #[derive(Default)]
 struct Hits {
-    tallies: RwLock<HashMap<String, HashMap<Kind, Arc<Tally>>>>,
-    recent: Recent,
+    tallies: RwLock<HashMap<String, HashMap<CallKind, Arc<Tally>>>>,
+    recent: RecentHits,
 }
 
 /// A row before redaction.
-pub(crate) struct Unwritten {
+pub(crate) struct PendingRow {
     /// The time of sending, which orders rows and recent hits.
     when: Instant,
     at: Millis,
-    kind: Kind,
+    kind: CallKind,
     scope: String,
     name: String,
     key: Key,
     handle: Option<String>,
     session: Option<Arc<str>>,
     input: Canonical,
-    seals: Arc<Seals>,
-    answered: Answered,
+    secret_set: Arc<SecretSet>,
+    answered: CallStatus,
     reason: Option<String>,
     not_stored: Option<String>,
     failure: Option<String>,
@@ -86,20 +86,26 @@ pub(crate) struct Unwritten {
     pub(crate) saved: Spend,
 }
 
-impl Unwritten {
+impl PendingRow {
     /// Creates the row of a call that ran nothing itself.
-    fn of(shared: &Shared, call: &Call<'_>, key: Key, policy: &Policy, answered: Answered) -> Self {
+    fn new(
+        engine: &Engine,
+        call: &Call<'_>,
+        key: Key,
+        policy: &Policy,
+        answered: CallStatus,
+    ) -> Self {
         Self {
             when: Instant::now(),
-            at: shared.clock.now(),
+            at: engine.clock.now(),
             kind: call.kind,
             scope: call.scope.to_string(),
             name: call.name.to_owned(),
             key,
-            handle: handle_of(&policy.labels),
+            handle: find_handle(&policy.labels),
             session: policy.session.clone(),
             input: call.input.clone(),
-            seals: Arc::clone(&shared.seals),
+            secret_set: Arc::clone(&engine.secret_set),
             answered,
             reason: None,
             not_stored: None,
@@ -122,22 +128,22 @@ impl Unwritten {
 impl Ledger {
     /// Creates a ledger that records nothing.
     #[must_use]
-    pub fn none() -> Self {
+    pub fn disabled() -> Self {
         Self(None)
     }
 
     /// Creates a ledger in the file at `path`, which is created when the first row is written. Rows contain
     /// `run`, which distinguishes the calls of one run from those of another. Faults are reported to `warn`.
     pub fn at(path: &Path, run: impl Into<String>, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
-        Self::limited(path, run, Limits::default(), warn)
+        Self::with_limits(path, run, LedgerLimits::default(), warn)
     }
 
     /// Creates a ledger like [`Ledger::at`], with limits of its own, which also apply to rows of other
     /// processes.
-    pub fn limited(
+    pub fn with_limits(
         path: &Path,
         run: impl Into<String>,
-        limits: Limits,
+        limits: LedgerLimits,
         warn: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Self {
         Self(Some(Arc::new(Inner {
@@ -156,56 +162,62 @@ impl Ledger {
         self.0.as_ref().map(|inner| inner.path.as_path())
     }
 
-    pub(crate) fn tally(&self, kind: Kind, name: &str) -> Arc<Tally> {
+    pub(crate) fn tally(&self, kind: CallKind, name: &str) -> Arc<Tally> {
         let Some(inner) = &self.0 else {
             return Arc::default();
         };
         inner.hits.tally(kind, name)
     }
 
-    pub(crate) fn hit(&self, fronted: &Fronted, at: Millis, how: &How, policy: &Policy) {
+    pub(crate) fn record_hit(
+        &self,
+        front_entry: &FrontEntry,
+        at: Millis,
+        status: &CacheStatus,
+        policy: &Policy,
+    ) {
         let Some(inner) = &self.0 else { return };
         inner.writer();
-        let (entry, coalesced) = (&fronted.entry, matches!(how, How::Coalesced));
-        fronted.tally.add(coalesced, &entry.head.spent);
+        let (entry, coalesced) = (&front_entry.entry, matches!(status, CacheStatus::Coalesced));
+        front_entry.tally.add(coalesced, &entry.head.spent);
         let session = policy.session.as_ref();
-        inner.hits.recent.note(entry, at, coalesced, session);
+        inner.hits.recent.record(entry, at, coalesced, session);
     }
 
     /// Creates the row of a call that follows another caller's run in this process. Its saving is known when
     /// that run ends.
     pub(crate) fn follower(
         &self,
-        shared: &Shared,
+        engine: &Engine,
         call: &Call<'_>,
         key: Key,
         policy: &Policy,
-    ) -> Unwritten {
-        Unwritten::of(shared, call, key, policy, Answered::Coalesced)
+    ) -> PendingRow {
+        PendingRow::new(engine, call, key, policy, CallStatus::Coalesced)
     }
 
     /// Records a call of a frozen run that no entry answers.
-    pub(crate) fn refused(
+    pub(crate) fn record_refused(
         &self,
-        shared: &Shared,
+        engine: &Engine,
         call: &Call<'_>,
         key: Key,
         policy: &Policy,
         reason: &Reason,
     ) {
-        let row = Unwritten::of(shared, call, key, policy, Answered::Refused);
-        self.send(Unwritten {
+        let row = PendingRow::new(engine, call, key, policy, CallStatus::Refused);
+        self.send(PendingRow {
             reason: Some(reason.to_string()),
             ..row
         });
     }
 
     /// Records a run that ended.
-    pub(crate) fn paid(
+    pub(crate) fn record_run(
         &self,
-        shared: &Shared,
+        engine: &Engine,
         ticket: &Ticket,
-        settled: &Settled,
+        settled: &CallSummary,
         failure: Option<&Failure>,
     ) {
         if self.0.is_none() {
@@ -214,19 +226,19 @@ impl Ledger {
         let is_answered = failure.is_none()
             && settled.stored != Err(Reason::Abandoned)
             && !ticket.answers_with_an_error();
-        self.send(Unwritten {
+        self.send(PendingRow {
             when: Instant::now(),
-            at: shared.clock.now(),
-            kind: ticket.errand.kind,
-            scope: ticket.errand.scope.to_string(),
-            name: ticket.errand.name.clone(),
+            at: engine.clock.now(),
+            kind: ticket.call.kind,
+            scope: ticket.call.scope.to_string(),
+            name: ticket.call.name.clone(),
             key: ticket.flight.key,
-            handle: handle_of(&ticket.flight.labels),
+            handle: find_handle(&ticket.flight.labels),
             session: ticket.policy.session.clone(),
-            input: ticket.errand.input.clone(),
-            seals: Arc::clone(&shared.seals),
-            answered: Answered::of(&ticket.how),
-            reason: ticket.how.reason().map(ToString::to_string),
+            input: ticket.call.input.clone(),
+            secret_set: Arc::clone(&engine.secret_set),
+            answered: CallStatus::from_status(&ticket.status),
+            reason: ticket.status.reason().map(ToString::to_string),
             not_stored: settled.stored.as_ref().err().map(ToString::to_string),
             failure: failure.map(ToString::to_string),
             failed: !is_answered && settled.paid.is_free(),
@@ -235,7 +247,7 @@ impl Ledger {
         });
     }
 
-    pub(crate) fn send(&self, mut row: Unwritten) {
+    pub(crate) fn send(&self, mut row: PendingRow) {
         let Some(inner) = &self.0 else { return };
         row.when = Instant::now();
         inner.writer().send(row);
@@ -260,7 +272,7 @@ impl Inner {
 }
 
 impl Hits {
-    fn tally(&self, kind: Kind, name: &str) -> Arc<Tally> {
+    fn tally(&self, kind: CallKind, name: &str) -> Arc<Tally> {
         let known = self.tallies.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(tally) = known.get(name).and_then(|kinds| kinds.get(&kind)) {
             return Arc::clone(tally);
@@ -272,7 +284,7 @@ impl Hits {
     }
 
     /// Returns the hits since the last call, by name.
-    fn take_sums(&self) -> Vec<(Kind, String, Totals)> {
+    fn take_sums(&self) -> Vec<(CallKind, String, LedgerTotals)> {
         let known = self.tallies.read().unwrap_or_else(PoisonError::into_inner);
         let sums = known.iter().flat_map(|(name, kinds)| {
             kinds
@@ -284,7 +296,7 @@ impl Hits {
     }
 }
 
-fn handle_of(labels: &[Label]) -> Option<String> {
+fn find_handle(labels: &[Label]) -> Option<String> {
     labels
         .iter()
         .find(|label| label.name == HANDLE_LABEL)

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cachalot_core::{Canonical, Digest, Millis, Seals, Spend};
+use cachalot_core::{Canonical, Digest, Millis, SecretSet, Spend};
 
-use super::{Answered, Ledger, Unwritten};
-use crate::{Key, Kind, Scope};
+use super::{CallStatus, Ledger, PendingRow};
+use crate::{CallKind, Key, Scope};
 
 /// A model's answer in a conversation. No entry answers such a request; its cost depends on the length of the
 /// prefix that the provider has in its own cache.
@@ -33,12 +33,12 @@ pub struct Payment<'a> {
     /// The saving by reads from the provider's cache; a negative one is recorded as zero.
     pub saved: Spend,
     /// Secrets that must not be written.
-    pub seals: &'a Arc<Seals>,
+    pub secret_set: &'a Arc<SecretSet>,
 }
 
 impl Ledger {
     /// Records a model's answer in a conversation.
-    pub fn pay(&self, payment: Payment<'_>) {
+    pub fn record_payment(&self, payment: Payment<'_>) {
         let Payment {
             at,
             model,
@@ -50,21 +50,21 @@ impl Ledger {
             reason,
             paid,
             saved,
-            seals,
+            secret_set,
         } = payment;
-        self.send(Unwritten {
+        self.send(PendingRow {
             when: Instant::now(),
             at,
-            kind: Kind::Prefix,
+            kind: CallKind::Prefix,
             scope: scope.to_string(),
             name: model.to_owned(),
             key: Key::from_digest(prefix),
             handle: Some(session.to_owned()),
             session: Some(on_behalf_of.unwrap_or(session).into()),
             input,
-            seals: Arc::clone(seals),
-            answered: Answered::Miss,
-            reason: reason.map(|reason| seals.redact(&reason).into_owned()),
+            secret_set: Arc::clone(secret_set),
+            answered: CallStatus::Miss,
+            reason: reason.map(|reason| secret_set.redact(&reason).into_owned()),
             not_stored: None,
             failure: None,
             failed: false,

@@ -3,35 +3,35 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use super::append::{Batch, sum_of};
+use super::append::{Batch, row_totals};
 use super::file::File;
-use super::tally::{RECENT, RecentHit};
-use super::{Hits, LedgerError, Totals, Unwritten};
-use crate::Kind;
+use super::tally::{MAX_RECENT_HITS, RecentHit};
+use super::{Hits, LedgerError, LedgerTotals, PendingRow};
+use crate::CallKind;
 
 /// Maximum number of rows in one transaction.
-pub(super) const TOGETHER: usize = 1_000;
+pub(super) const MAX_ROWS_PER_TRANSACTION: usize = 1_000;
 
 /// Maximum size of the rows that wait for a file that cannot be written, in bytes.
-pub(super) const KEPT: usize = 64 << 20;
+pub(super) const MAX_PENDING_BYTES: usize = 64 << 20;
 
-/// Calls that are not in the file yet. They stay here until the file has taken them; past [`KEPT`] bytes the
+/// Calls that are not in the file yet. They stay here until the file has taken them; past [`MAX_PENDING_BYTES`] bytes the
 /// oldest rows are dropped, and only their totals are kept.
 #[derive(Default)]
 pub(super) struct Pending {
-    rows: VecDeque<Unwritten>,
+    rows: VecDeque<PendingRow>,
     /// The approximate size of `rows`, in bytes.
     bytes: usize,
     /// Totals of calls that have no row here.
-    sums: HashMap<(Kind, String), Totals>,
-    /// The most recent hits, at most [`RECENT`], in the order of arrival.
+    sums: HashMap<(CallKind, String), LedgerTotals>,
+    /// The most recent hits, at most [`MAX_RECENT_HITS`], in the order of arrival.
     hits: VecDeque<RecentHit>,
     /// Number of rows dropped since the last successful write.
     dropped: u64,
 }
 
 impl Pending {
-    pub(super) fn push(&mut self, row: Unwritten) {
+    pub(super) fn push(&mut self, row: PendingRow) {
         self.bytes += row.size();
         self.rows.push_back(row);
     }
@@ -42,7 +42,7 @@ impl Pending {
             *self.sums.entry((kind, name)).or_default() += sum;
         }
         self.hits.extend(hits.recent.take());
-        let too_many = self.hits.len().saturating_sub(RECENT);
+        let too_many = self.hits.len().saturating_sub(MAX_RECENT_HITS);
         self.hits.drain(..too_many);
     }
 
@@ -72,7 +72,7 @@ impl Pending {
     }
 
     fn write_some(&mut self, file: &mut File) -> Result<(), LedgerError> {
-        let rows = self.rows.len().min(TOGETHER);
+        let rows = self.rows.len().min(MAX_ROWS_PER_TRANSACTION);
         let is_all = rows == self.rows.len();
         // Hits that came after these rows are written with later ones.
         let until = self.rows.get(rows.wrapping_sub(1)).map(|row| row.when);
@@ -94,16 +94,16 @@ impl Pending {
         Ok(())
     }
 
-    /// Drops the oldest rows beyond [`KEPT`] bytes; returns their number. Their totals stay.
-    pub(super) fn shrink(&mut self) -> u64 {
+    /// Drops the oldest rows beyond [`MAX_PENDING_BYTES`] bytes; returns their number. Their totals stay.
+    pub(super) fn drop_oldest(&mut self) -> u64 {
         let before = self.dropped;
-        while self.bytes > KEPT {
+        while self.bytes > MAX_PENDING_BYTES {
             let Some(row) = self.rows.pop_front() else {
                 break;
             };
             self.bytes -= row.size();
-            let name = row.seals.redact(&row.name).into_owned();
-            *self.sums.entry((row.kind, name)).or_default() += sum_of(&row);
+            let name = row.secret_set.redact(&row.name).into_owned();
+            *self.sums.entry((row.kind, name)).or_default() += row_totals(&row);
             self.dropped += 1;
         }
         self.dropped - before

@@ -7,21 +7,21 @@ use cachalot_core::{Cost, Millis, Spend};
 use rusqlite::{Connection, params};
 
 use super::append::DROPPED;
-use super::layout::open_to_read;
-use super::{Answered, Ledger, LedgerError, Row, Totals};
-use crate::{Key, Kind};
+use super::schema::open_to_read;
+use super::{CallStatus, Ledger, LedgerError, LedgerRow, LedgerTotals};
+use crate::{CallKind, Key};
 
 impl Ledger {
     /// Returns the last `limit` calls, newest first.
     ///
     /// # Errors
     /// If the file cannot be read. A ledger without a file is empty.
-    pub fn recent(&self, limit: u32) -> Result<Vec<Row>, LedgerError> {
+    pub fn recent(&self, limit: u32) -> Result<Vec<LedgerRow>, LedgerError> {
         self.rows("1 ORDER BY id DESC LIMIT ?1", params![limit])
     }
 
     /// Returns the last call that an entry could have answered.
-    pub(crate) fn last_call(&self) -> Result<Vec<Row>, LedgerError> {
+    pub(crate) fn last_call(&self) -> Result<Vec<LedgerRow>, LedgerError> {
         // The literal lets SQLite use the partial index `calls_cacheable`.
         self.rows(
             "id = (SELECT max(id) FROM calls WHERE kind <> 'prefix')",
@@ -30,7 +30,11 @@ impl Ledger {
     }
 
     /// Returns the last paid call under a key, up to row `id`.
-    pub(crate) fn last_payment(&self, key: &str, id: i64) -> Result<Option<Row>, LedgerError> {
+    pub(crate) fn last_payment(
+        &self,
+        key: &str,
+        id: i64,
+    ) -> Result<Option<LedgerRow>, LedgerError> {
         let paid = self.rows(
             "key = ?1 AND id <= ?2 AND answered IN ('miss', 'bypass') AND NOT failed
              ORDER BY id DESC LIMIT 1",
@@ -45,7 +49,7 @@ impl Ledger {
     /// # Errors
     /// If the file cannot be read.
     pub fn dropped(&self) -> Result<u64, LedgerError> {
-        let Some((path, connection)) = self.reading()? else {
+        let Some((path, connection)) = self.open_for_reading()? else {
             return Ok(0);
         };
         let read = || {
@@ -60,7 +64,11 @@ impl Ledger {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn calls_of(&self, key_or_handle: &str, limit: u32) -> Result<Vec<Row>, LedgerError> {
+    pub fn calls_by_key(
+        &self,
+        key_or_handle: &str,
+        limit: u32,
+    ) -> Result<Vec<LedgerRow>, LedgerError> {
         let column = if key_or_handle.parse::<Key>().is_ok() {
             "key"
         } else {
@@ -78,7 +86,7 @@ impl Ledger {
     /// # Errors
     /// If the file cannot be read.
     pub fn sessions(&self, beginning: &str, limit: u32) -> Result<Vec<String>, LedgerError> {
-        let Some((path, connection)) = self.reading()? else {
+        let Some((path, connection)) = self.open_for_reading()? else {
             return Ok(Vec::new());
         };
         let read = || {
@@ -87,7 +95,7 @@ impl Ledger {
                  WHERE kind = ?1 AND handle >= ?2 AND substr(handle, 1, length(?2)) = ?2
                  GROUP BY handle ORDER BY max(id) DESC LIMIT ?3",
             )?;
-            let with = params![Kind::Prefix.as_str(), beginning, limit];
+            let with = params![CallKind::Prefix.as_str(), beginning, limit];
             let sessions = statement.query_map(with, |row| row.get(0))?;
             sessions.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -104,7 +112,7 @@ impl Ledger {
         beginning: &str,
         limit: u32,
     ) -> Result<Vec<String>, LedgerError> {
-        let Some((path, connection)) = self.reading()? else {
+        let Some((path, connection)) = self.open_for_reading()? else {
             return Ok(Vec::new());
         };
         let read = || {
@@ -116,7 +124,7 @@ impl Ledger {
                  WHERE kind = ?2 AND handle >= ?1 AND substr(handle, 1, length(?1)) = ?1
                  LIMIT ?3",
             )?;
-            let with = params![beginning, Kind::Prefix.as_str(), limit];
+            let with = params![beginning, CallKind::Prefix.as_str(), limit];
             let sessions = statement.query_map(with, |row| row.get(0))?;
             sessions.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -135,8 +143,8 @@ impl Ledger {
         &self,
         after: i64,
         since: Millis,
-    ) -> Result<(Vec<Row>, i64), LedgerError> {
-        let Some((path, connection)) = self.reading()? else {
+    ) -> Result<(Vec<LedgerRow>, i64), LedgerError> {
+        let Some((path, connection)) = self.open_for_reading()? else {
             return Ok((Vec::new(), 0));
         };
         let newest = connection.query_row("SELECT ifnull(max(id), 0) FROM calls", [], |row| {
@@ -146,7 +154,7 @@ impl Ledger {
         let rows = match newest > after {
             true => self.rows(
                 "kind = ?1 AND reason IS NOT NULL AND id > ?2 AND id <= ?3 AND at >= ?4 ORDER BY id",
-                params![Kind::Prefix.as_str(), after, newest, since],
+                params![CallKind::Prefix.as_str(), after, newest, since],
             )?,
             // Rows were deleted, and their numbers are reused.
             false => Vec::new(),
@@ -156,7 +164,11 @@ impl Ledger {
 
     /// Returns earlier calls of the same name and scope whose input is known in part or as a digest, newest
     /// first.
-    pub(crate) fn earlier_alike(&self, row: &Row, limit: u32) -> Result<Vec<Row>, LedgerError> {
+    pub(crate) fn earlier_calls(
+        &self,
+        row: &LedgerRow,
+        limit: u32,
+    ) -> Result<Vec<LedgerRow>, LedgerError> {
         self.rows(
             "name = ?1 AND scope = ?2 AND id < ?3 AND input_digest IS NOT NULL ORDER BY id DESC LIMIT ?4",
             params![row.name, row.scope, row.id, limit],
@@ -167,8 +179,8 @@ impl Ledger {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn totals(&self) -> Result<Vec<(String, String, Totals)>, LedgerError> {
-        let Some((path, connection)) = self.reading()? else {
+    pub fn totals(&self) -> Result<Vec<(String, String, LedgerTotals)>, LedgerError> {
+        let Some((path, connection)) = self.open_for_reading()? else {
             return Ok(Vec::new());
         };
         let read = || {
@@ -180,7 +192,7 @@ impl Ledger {
             )?;
             let rows = statement.query_map([], |row| {
                 let count = |index| count(row, index);
-                let totals = Totals {
+                let totals = LedgerTotals {
                     hits: count(2)?,
                     coalesced: count(3)?,
                     misses: count(4)?,
@@ -198,7 +210,7 @@ impl Ledger {
         read().map_err(|error| LedgerError::new(&path, error))
     }
 
-    pub(super) fn reading(&self) -> Result<Option<(PathBuf, Connection)>, LedgerError> {
+    pub(super) fn open_for_reading(&self) -> Result<Option<(PathBuf, Connection)>, LedgerError> {
         let Some(path) = self.path() else {
             return Ok(None);
         };
@@ -206,8 +218,12 @@ impl Ledger {
         Ok(connection.map(|connection| (path.to_owned(), connection)))
     }
 
-    fn rows(&self, which: &str, with: &[&dyn rusqlite::ToSql]) -> Result<Vec<Row>, LedgerError> {
-        let Some((path, connection)) = self.reading()? else {
+    fn rows(
+        &self,
+        which: &str,
+        with: &[&dyn rusqlite::ToSql],
+    ) -> Result<Vec<LedgerRow>, LedgerError> {
+        let Some((path, connection)) = self.open_for_reading()? else {
             return Ok(Vec::new());
         };
         let read = || {
@@ -218,7 +234,7 @@ impl Ledger {
                         saved_input, saved_output, saved_cost, saved_unpriced, session, failed
                  FROM calls WHERE {which}"
             ))?;
-            let rows = statement.query_map(with, row_of)?;
+            let rows = statement.query_map(with, read_row)?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(|error| LedgerError::new(&path, error))
@@ -248,16 +264,16 @@ fn spend(
     })
 }
 
-fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let answered = Answered::parse(&row.get::<_, String>(8)?);
+fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<LedgerRow> {
+    let answered = CallStatus::parse(&row.get::<_, String>(8)?);
     let failed: bool = row.get(25)?;
     let key: String = row.get(6)?;
     let (paid_calls, saved_calls) = match answered {
-        Answered::Miss | Answered::Bypass => (u64::from(!failed), 0),
-        Answered::Hit | Answered::Coalesced => (0, 1),
-        Answered::Refused => (0, 0),
+        CallStatus::Miss | CallStatus::Bypass => (u64::from(!failed), 0),
+        CallStatus::Hit | CallStatus::Coalesced => (0, 1),
+        CallStatus::Refused => (0, 0),
     };
-    Ok(Row {
+    Ok(LedgerRow {
         id: row.get(0)?,
         at: row.get(1)?,
         run: row.get(2)?,

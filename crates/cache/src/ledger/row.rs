@@ -5,12 +5,12 @@ use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::outcome::How;
+use crate::outcome::CacheStatus;
 
 /// The source of the answer to a call, as recorded in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answered {
+pub enum CallStatus {
     /// An entry of the cache.
     Hit,
     /// A run of another caller.
@@ -23,13 +23,13 @@ pub enum Answered {
     Refused,
 }
 
-impl Answered {
-    pub(super) fn of(how: &How) -> Self {
-        match how {
-            How::Hit => Self::Hit,
-            How::Coalesced => Self::Coalesced,
-            How::Miss(_) => Self::Miss,
-            How::Bypass(_) => Self::Bypass,
+impl CallStatus {
+    pub(super) fn from_status(status: &CacheStatus) -> Self {
+        match status {
+            CacheStatus::Hit => Self::Hit,
+            CacheStatus::Coalesced => Self::Coalesced,
+            CacheStatus::Miss(_) => Self::Miss,
+            CacheStatus::Bypass(_) => Self::Bypass,
         }
     }
 
@@ -58,7 +58,7 @@ impl Answered {
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct LedgerRow {
     /// The row's number, larger than those of all earlier rows in the file.
     pub id: i64,
     /// The time when the call was recorded.
@@ -78,7 +78,7 @@ pub struct Row {
     /// The session in which it was made; for the payment of a fork, the session that the fork ran for.
     pub session: Option<String>,
     /// The source of the answer.
-    pub answered: Answered,
+    pub answered: CallStatus,
     /// The reason why it was not a hit.
     pub reason: Option<String>,
     /// The reason why its answer was not stored.
@@ -156,7 +156,7 @@ fn fields<S: Serializer>(
 
 /// Calls of one name, summed over all runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Totals {
+pub struct LedgerTotals {
     /// Calls answered from the cache.
     pub hits: u64,
     /// Calls answered by a run of another caller.
@@ -178,7 +178,7 @@ pub struct Totals {
     pub saved: Spend,
 }
 
-impl Totals {
+impl LedgerTotals {
     /// Number of runs that were paid.
     #[must_use]
     pub fn paid_runs(&self) -> u64 {
@@ -186,7 +186,7 @@ impl Totals {
     }
 }
 
-impl std::ops::AddAssign for Totals {
+impl std::ops::AddAssign for LedgerTotals {
     fn add_assign(&mut self, other: Self) {
         let Self {
             hits,

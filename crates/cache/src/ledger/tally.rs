@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cachalot_core::{Cost, Millis, Spend};
-use cachalot_memory::Label;
+use cachalot_store::Label;
 
-use super::Totals;
-use crate::entry::{Entry, Head};
+use super::LedgerTotals;
+use crate::entry::{Entry, EntryHead};
 use crate::sync::{Mutex, lock};
 
 const LANES: usize = 8;
 
 /// Maximum number of recent hits that are kept individually until the next write.
-pub(super) const RECENT: usize = 256;
+pub(super) const MAX_RECENT_HITS: usize = 256;
 
 thread_local! {
     static LANE: usize = {
@@ -73,12 +73,12 @@ impl Tally {
     }
 
     /// Returns and resets the sums.
-    pub(super) fn take(&self) -> Totals {
-        let mut totals = Totals::default();
+    pub(super) fn take(&self) -> LedgerTotals {
+        let mut totals = LedgerTotals::default();
         for sums in &self.0 {
             let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
             let [input_tokens, output_tokens, picodollars, unpriced] = &sums.charges;
-            totals += Totals {
+            totals += LedgerTotals {
                 hits: take(&sums.hits),
                 coalesced: take(&sums.coalesced),
                 saved: Spend {
@@ -91,7 +91,7 @@ impl Tally {
                         unpriced: take(unpriced),
                     },
                 },
-                ..Totals::default()
+                ..LedgerTotals::default()
             };
         }
         totals
@@ -102,14 +102,14 @@ impl Tally {
 pub(super) struct RecentHit {
     pub(super) when: Instant,
     pub(super) at: Millis,
-    pub(super) head: Arc<Head>,
+    pub(super) head: Arc<EntryHead>,
     pub(super) labels: Arc<[Label]>,
     pub(super) coalesced: bool,
     pub(super) session: Option<Arc<str>>,
 }
 
 /// The most recent hits; a sample if they arrive faster than they are written.
-pub(super) struct Recent([Mutex<Ring>; LANES]);
+pub(super) struct RecentHits([Mutex<Ring>; LANES]);
 
 #[derive(Default)]
 struct Ring {
@@ -118,14 +118,14 @@ struct Ring {
     seen: usize,
 }
 
-impl Default for Recent {
+impl Default for RecentHits {
     fn default() -> Self {
         Self(array::from_fn(|_| Mutex::default()))
     }
 }
 
-impl Recent {
-    pub(super) fn note(
+impl RecentHits {
+    pub(super) fn record(
         &self,
         entry: &Entry,
         at: Millis,
@@ -133,13 +133,13 @@ impl Recent {
         session: Option<&Arc<str>>,
     ) {
         /// Once the ring has been filled, one in this many hits is kept.
-        const SAMPLE: usize = 16;
+        const SAMPLE_INTERVAL: usize = 16;
         let mut ring = lock(lane(&self.0));
         ring.seen += 1;
-        if ring.seen > RECENT && !ring.seen.is_multiple_of(SAMPLE) {
+        if ring.seen > MAX_RECENT_HITS && !ring.seen.is_multiple_of(SAMPLE_INTERVAL) {
             return;
         }
-        if ring.hits.len() == RECENT {
+        if ring.hits.len() == MAX_RECENT_HITS {
             ring.hits.pop_front();
         }
         let (head, labels) = (Arc::clone(&entry.head), Arc::clone(&entry.labels));
@@ -160,7 +160,7 @@ impl Recent {
             taken.append(&mut std::mem::take(&mut *lock(lane)).hits.into());
         }
         taken.sort_by_key(|hit| hit.when);
-        taken.drain(..taken.len().saturating_sub(RECENT));
+        taken.drain(..taken.len().saturating_sub(MAX_RECENT_HITS));
         taken.into()
     }
 }

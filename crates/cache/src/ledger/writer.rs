@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::file::File;
-use super::limits::Limits;
-use super::pending::{Pending, TOGETHER};
-use super::{Hits, LedgerError, Unwritten};
+use super::limits::LedgerLimits;
+use super::pending::{MAX_ROWS_PER_TRANSACTION, Pending};
+use super::{Hits, LedgerError, PendingRow};
 
 /// Time to wait for more rows, unless a flush is requested: a transaction costs more than a call, and a
 /// process that is killed loses the rows of no longer than this.
-const GATHER: Duration = Duration::from_millis(50);
+const BATCH_DELAY: Duration = Duration::from_millis(50);
 
 /// Interval at which counted hits are added while there are no rows to write.
-const SUM_UP: Duration = Duration::from_secs(1);
+const HIT_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time that a flush waits for another process that holds the file's lock.
-const FLUSH_WAIT: Duration = Duration::from_secs(10);
+const FLUSH_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
 enum Message {
-    Row(Box<Unwritten>),
+    Row(Box<PendingRow>),
     Flush(oneshot::Sender<()>),
 }
 
@@ -41,14 +41,14 @@ impl Writer {
     pub(super) fn start(
         path: &Path,
         run: &str,
-        limits: Limits,
+        limits: LedgerLimits,
         hits: &Arc<Hits>,
         warn: &Warn,
     ) -> Self {
         let (messages, receiver) = mpsc::channel();
         let file = File::new(path.to_owned(), run.to_owned(), limits, warn);
-        let (hits, told) = (Arc::clone(hits), Arc::clone(warn));
-        let writing = move || write(file, &hits, &receiver, &told);
+        let (hits, thread_warn) = (Arc::clone(hits), Arc::clone(warn));
+        let writing = move || write(file, &hits, &receiver, &thread_warn);
         let thread = match thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(writing)
@@ -62,7 +62,7 @@ impl Writer {
         Self { messages, thread }
     }
 
-    pub(super) fn send(&self, row: Unwritten) {
+    pub(super) fn send(&self, row: PendingRow) {
         // The thread lives as long as the ledger: if it could not be started, a warning has been reported.
         let _ = self.messages.send(Message::Row(Box::new(row)));
     }
@@ -110,16 +110,22 @@ impl State {
     fn take_all(&mut self, messages: &mpsc::Receiver<Message>) {
         // The channel has no bound: while the file cannot be written, it is emptied, because `Pending` has
         // one.
-        let most = if self.is_stuck { usize::MAX } else { TOGETHER };
+        let limit = if self.is_stuck {
+            usize::MAX
+        } else {
+            MAX_ROWS_PER_TRANSACTION
+        };
         messages
             .try_iter()
-            .take(most)
+            .take(limit)
             .for_each(|message| self.take(message));
     }
 
     /// True if writing may wait for more rows.
-    fn may_gather(&self) -> bool {
-        (1..TOGETHER).contains(&self.pending.rows()) && self.flushes.is_empty() && !self.is_stuck
+    fn may_wait_for_rows(&self) -> bool {
+        (1..MAX_ROWS_PER_TRANSACTION).contains(&self.pending.rows())
+            && self.flushes.is_empty()
+            && !self.is_stuck
     }
 
     /// Writes everything that is pending. Rows that cannot be written stay pending, up to a maximum size; the
@@ -134,7 +140,7 @@ impl State {
         let written = self.pending.write(file, Instant::now() + wait);
         self.is_stuck = written.is_err();
         let Err(error) = written else { return };
-        let dropped = self.pending.shrink();
+        let dropped = self.pending.drop_oldest();
         // A lock that is released in time needs no warning.
         let warning = if dropped > 0 || must_end || !error.is_locked() {
             Some(self.warning(file.path(), &error, dropped))
@@ -172,14 +178,14 @@ impl State {
 }
 
 fn write(mut file: File, hits: &Hits, messages: &mpsc::Receiver<Message>, warn: &Warn) {
-    let mut state = State::new(FLUSH_WAIT);
+    let mut state = State::new(FLUSH_LOCK_TIMEOUT);
     loop {
-        let first = messages.recv_timeout(SUM_UP);
+        let first = messages.recv_timeout(HIT_WRITE_INTERVAL);
         let ended = matches!(first, Err(mpsc::RecvTimeoutError::Disconnected));
         first.into_iter().for_each(|message| state.take(message));
         state.take_all(messages);
-        if state.may_gather() {
-            thread::park_timeout(GATHER);
+        if state.may_wait_for_rows() {
+            thread::park_timeout(BATCH_DELAY);
             state.take_all(messages);
         }
         state.pending.take_hits(hits);
@@ -198,26 +204,26 @@ fn write(mut file: File, hits: &Hits, messages: &mpsc::Receiver<Message>, warn: 
 mod tests {
     use std::sync::Mutex;
 
-    use cachalot_core::{Canonical, Seals, Spend};
+    use cachalot_core::{Canonical, SecretSet, Spend};
     use serde_json::json;
 
     use super::*;
-    use crate::ledger::Answered;
-    use crate::{Key, Kind};
+    use crate::ledger::CallStatus;
+    use crate::{CallKind, Key};
 
-    fn row() -> Unwritten {
-        Unwritten {
+    fn row() -> PendingRow {
+        PendingRow {
             when: Instant::now(),
             at: 5,
-            kind: Kind::Action,
+            kind: CallKind::Action,
             scope: "global".to_owned(),
             name: "read".to_owned(),
-            key: Key::from_digest(cachalot_core::Digest::of(b"x")),
+            key: Key::from_digest(cachalot_core::Digest::sha256(b"x")),
             handle: None,
             session: None,
             input: Canonical::value(&json!({})),
-            seals: Arc::new(Seals::none()),
-            answered: Answered::Miss,
+            secret_set: Arc::new(SecretSet::empty()),
+            answered: CallStatus::Miss,
             reason: None,
             not_stored: None,
             failure: None,
@@ -234,7 +240,12 @@ mod tests {
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&warnings);
         let warn: Warn = Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
-        let mut file = File::new(path.clone(), "run".to_owned(), Limits::default(), &warn);
+        let mut file = File::new(
+            path.clone(),
+            "run".to_owned(),
+            LedgerLimits::default(),
+            &warn,
+        );
         let mut state = State::new(Duration::from_millis(300));
         state.pending.push(row());
         state.write(&mut file, false, &warn);

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use cachalot_core::Digest;
 use sha2::Digest as _;
 
-use super::status::{Absence, Status, Times};
-use super::{Observed, What};
+use super::status::{Absence, FileStatus, FileSystemTimes};
+use super::{Observed, ObservedState};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -34,36 +34,36 @@ fn fault(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-fn moved(path: &Path) -> String {
+fn changed_while_read(path: &Path) -> String {
     format!("{} changed while it was read", path.display())
 }
 
 /// Reads a file through one handle, and records it.
-pub(super) fn read(path: &Path, times: &Times) -> io::Result<(Result<Observed>, Bytes)> {
+pub(super) fn read(path: &Path, times: &FileSystemTimes) -> io::Result<(Result<Observed>, Bytes)> {
     let mut file = File::open(path)?;
-    let before = Status::from(&file.metadata()?);
+    let before = FileStatus::from(&file.metadata()?);
     let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
     file.read_to_end(&mut bytes)?;
-    let after = Status::from(&file.metadata()?);
+    let after = FileStatus::from(&file.metadata()?);
     let observed = match before.same_as(&after) {
-        true => noted(
+        true => content_observation(
             path,
-            (Digest::of(&bytes), bytes.len() as u64),
+            (Digest::sha256(&bytes), bytes.len() as u64),
             before,
             times,
         ),
-        false => Err(moved(path)),
+        false => Err(changed_while_read(path)),
     };
     Ok((observed, bytes.into()))
 }
 
 /// Records the digest and length of a content. A length that differs from the status is that of a file
 /// which is generated when it is read, like those of `/proc`: nothing reveals when it changes.
-fn noted(
+fn content_observation(
     path: &Path,
     (digest, length): (Digest, u64),
-    status: Status,
-    times: &Times,
+    status: FileStatus,
+    times: &FileSystemTimes,
 ) -> Result<Observed> {
     if length != status.size {
         return Err(format!(
@@ -72,18 +72,20 @@ fn noted(
             status.size
         ));
     }
-    let status = status.judge(path, directory_of(path), times);
+    let status = status.with_trust(path, directory_of(path), times);
     Ok(Observed {
         path: name(path)?,
-        what: What::Content { digest, status },
+        what: ObservedState::Content { digest, status },
     })
 }
 
 /// The observation that follows from a failed read of a path.
-pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
-    let what = match Absence::of(error) {
-        Some(absence) => What::Absent(absence),
-        None if error.kind() == io::ErrorKind::IsADirectory => What::Present { directory: true },
+pub(super) fn observe_failed_read(path: &Path, error: &io::Error) -> Result<Observed> {
+    let what = match Absence::from_error(error) {
+        Some(absence) => ObservedState::Absent(absence),
+        None if error.kind() == io::ErrorKind::IsADirectory => {
+            ObservedState::Present { directory: true }
+        }
         None => return Err(fault(path, error)),
     };
     Ok(Observed {
@@ -93,11 +95,11 @@ pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
 }
 
 /// Observes the current content of a path, in constant memory.
-pub(super) fn content(path: &Path, times: &Times) -> Result<Observed> {
-    match Status::of(path).map_err(|error| fault(path, &error))? {
+pub(super) fn content(path: &Path, times: &FileSystemTimes) -> Result<Observed> {
+    match FileStatus::read(path).map_err(|error| fault(path, &error))? {
         Err(absence) => Ok(Observed {
             path: name(path)?,
-            what: What::Absent(absence),
+            what: ObservedState::Absent(absence),
         }),
         Ok(status) if status.directory => listing(path, times),
         // Opening a pipe would wait for its other end.
@@ -109,15 +111,15 @@ pub(super) fn content(path: &Path, times: &Times) -> Result<Observed> {
             let mut file = File::open(path).map_err(|error| fault(path, &error))?;
             let status_of = |file: &File| {
                 file.metadata()
-                    .map(|m| Status::from(&m))
+                    .map(|m| FileStatus::from(&m))
                     .map_err(|error| fault(path, &error))
             };
             let before = status_of(&file)?;
             let content = hash(&mut file).map_err(|error| fault(path, &error))?;
             if !before.same_as(&status_of(&file)?) {
-                return Err(moved(path));
+                return Err(changed_while_read(path));
             }
-            noted(path, content, before, times)
+            content_observation(path, content, before, times)
         }
     }
 }
@@ -139,19 +141,19 @@ fn hash(file: &mut File) -> io::Result<(Digest, u64)> {
 }
 
 /// Observes the names and types of a directory's entries.
-pub(super) fn listing(path: &Path, times: &Times) -> Result<Observed> {
-    let status = match Status::of(path).map_err(|error| fault(path, &error))? {
+pub(super) fn listing(path: &Path, times: &FileSystemTimes) -> Result<Observed> {
+    let status = match FileStatus::read(path).map_err(|error| fault(path, &error))? {
         Err(absence) => {
             return Ok(Observed {
                 path: name(path)?,
-                what: What::Absent(absence),
+                what: ObservedState::Absent(absence),
             });
         }
         Ok(status) if status.directory => status,
         Ok(_) => {
             return Ok(Observed {
                 path: name(path)?,
-                what: What::Present { directory: false },
+                what: ObservedState::Present { directory: false },
             });
         }
     };
@@ -171,24 +173,24 @@ pub(super) fn listing(path: &Path, times: &Times) -> Result<Observed> {
         .iter()
         .flat_map(|(name, kind)| [name.as_slice(), kind.as_slice()])
         .collect();
-    let digest = Digest::of_parts(&parts);
-    match Status::of(path) {
+    let digest = Digest::sha256_of_parts(&parts);
+    match FileStatus::read(path) {
         Ok(Ok(after)) if after.same_as(&status) => {
-            let status = status.judge(path, path, times);
+            let status = status.with_trust(path, path, times);
             Ok(Observed {
                 path: name(path)?,
-                what: What::Listing { digest, status },
+                what: ObservedState::Listing { digest, status },
             })
         }
-        _ => Err(moved(path)),
+        _ => Err(changed_while_read(path)),
     }
 }
 
 /// Observes the existence and the type of a path.
 pub(super) fn existence(path: &Path) -> Result<Observed> {
-    let what = match Status::of(path).map_err(|error| fault(path, &error))? {
-        Err(absence) => What::Absent(absence),
-        Ok(status) => What::Present {
+    let what = match FileStatus::read(path).map_err(|error| fault(path, &error))? {
+        Err(absence) => ObservedState::Absent(absence),
+        Ok(status) => ObservedState::Present {
             directory: status.directory,
         },
     };
@@ -202,11 +204,11 @@ pub(super) fn existence(path: &Path) -> Result<Observed> {
 pub(super) fn target(path: &Path) -> Result<Observed> {
     let real = match std::fs::canonicalize(path) {
         Ok(real) => Some(name(&real)?),
-        Err(error) if Absence::of(&error).is_some() => None,
+        Err(error) if Absence::from_error(&error).is_some() => None,
         Err(error) => return Err(fault(path, &error)),
     };
     Ok(Observed {
         path: name(path)?,
-        what: What::Target { real },
+        what: ObservedState::Target { real },
     })
 }

@@ -4,13 +4,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cachalot_cache::{Begun, Bounds, DecodeError, Decoded, How, Policy, Reason, Share};
-use cachalot_memory::Memory;
+use cachalot_cache::{
+    BeginResult, CacheBounds, CacheStatus, DecodeError, Decoded, Policy, Quota, Reason,
+};
+use cachalot_store::Store;
 
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{Making, Question, Setting, clock, eventually, in_process, sqlite};
 
-fn bounded(bounds: Bounds) -> Setting {
+fn bounded(bounds: CacheBounds) -> Setting {
     let clock = clock();
     Making::over(in_process(&clock), &clock)
         .bounds(bounds)
@@ -37,9 +39,9 @@ async fn is_there(here: &Setting, number: usize) -> bool {
 
 #[tokio::test]
 async fn no_more_entries_than_told_the_oldest_go_first() {
-    let here = bounded(Bounds {
+    let here = bounded(CacheBounds {
         entries: 20,
-        ..Bounds::default()
+        ..CacheBounds::default()
     });
     fill(&here, 0..100, "x").await;
     eventually(async || here.cache.usage().await.unwrap().records <= 20).await;
@@ -51,9 +53,9 @@ async fn no_more_entries_than_told_the_oldest_go_first() {
 
 #[tokio::test]
 async fn no_more_bytes_than_told() {
-    let here = bounded(Bounds {
+    let here = bounded(CacheBounds {
         bytes: 100_000,
-        ..Bounds::default()
+        ..CacheBounds::default()
     });
     fill(&here, 0..50, &"x".repeat(9_000)).await;
     eventually(async || here.cache.usage().await.unwrap().bytes <= 100_000).await;
@@ -64,9 +66,9 @@ async fn no_more_bytes_than_told() {
 
 #[tokio::test]
 async fn what_alone_is_larger_than_all_may_be_is_not_stored() {
-    let here = bounded(Bounds {
+    let here = bounded(CacheBounds {
         bytes: 1_000,
-        ..Bounds::default()
+        ..CacheBounds::default()
     });
     let told = here
         .ask(&Question::number(1), &Policy::default(), &"x".repeat(1_001))
@@ -83,10 +85,10 @@ async fn what_alone_is_larger_than_all_may_be_is_not_stored() {
 #[tokio::test]
 async fn what_is_used_stays() {
     for front_bytes in [0, 1 << 20] {
-        let here = bounded(Bounds {
+        let here = bounded(CacheBounds {
             entries: 20,
             front_bytes,
-            ..Bounds::default()
+            ..CacheBounds::default()
         });
         fill(&here, 0..15, "x").await;
         for number in 15..200 {
@@ -94,8 +96,8 @@ async fn what_is_used_stays() {
             assert_eq!(
                 here.ask(&Question::number(3), &Policy::default(), "")
                     .await
-                    .how,
-                How::Hit,
+                    .status,
+                CacheStatus::Hit,
                 "at {number}"
             );
             fill(&here, number..number + 1, "x").await;
@@ -119,8 +121,8 @@ async fn hits_alone_are_told_to_the_memory_too() {
             assert_eq!(
                 here.ask(&Question::number(number), &Policy::default(), "")
                     .await
-                    .how,
-                How::Hit
+                    .status,
+                CacheStatus::Hit
             );
         }
         tokio::task::yield_now().await;
@@ -144,9 +146,9 @@ async fn close_tells_what_was_used() {
 #[tokio::test]
 async fn a_front_of_any_size_serves_what_the_memory_holds() {
     for front_bytes in [0, 1, 3_000, 1 << 20] {
-        let here = bounded(Bounds {
+        let here = bounded(CacheBounds {
             front_bytes,
-            ..Bounds::default()
+            ..CacheBounds::default()
         });
         for number in 0..50 {
             let text = number.to_string();
@@ -158,8 +160,8 @@ async fn a_front_of_any_size_serves_what_the_memory_holds() {
                 .ask(&Question::number(number), &Policy::default(), "")
                 .await;
             assert_eq!(
-                (&told.how, told.text()),
-                (&How::Hit, number.to_string().as_str())
+                (&told.status, told.text()),
+                (&CacheStatus::Hit, number.to_string().as_str())
             );
         }
     }
@@ -177,8 +179,8 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
         assert_eq!(
             here.ask(&Question::number(0), &Policy::default(), "")
                 .await
-                .how,
-            How::Hit
+                .status,
+            CacheStatus::Hit
         );
     }
     assert_eq!(memory.count(Op::Enter), before);
@@ -191,8 +193,8 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
         assert_eq!(
             here.ask(&Question::number(0), &Policy::default(), "")
                 .await
-                .how,
-            How::Hit
+                .status,
+            CacheStatus::Hit
         );
     }
     assert_eq!(
@@ -234,17 +236,17 @@ async fn decode(here: &Setting, number: usize) {
     let question = Question::number(number);
     let call = question.call();
     match here.cache.begin(&call, &Policy::default()).await.unwrap() {
-        Begun::Served(outcome) => drop(outcome.body.decoded(heavy).await.unwrap()),
-        Begun::Run(_) => panic!("a miss"),
+        BeginResult::Served(outcome) => drop(outcome.body.decoded(heavy).await.unwrap()),
+        BeginResult::Run(_) => panic!("a miss"),
     }
 }
 
 #[tokio::test]
 async fn the_bound_of_the_front_includes_what_answers_are_decoded_into() {
     let _counting = COUNTING.lock().await;
-    let here = bounded(Bounds {
+    let here = bounded(CacheBounds {
         front_bytes: 1_000_000,
-        ..Bounds::default()
+        ..CacheBounds::default()
     });
     fill(&here, 0..200, "50000").await;
     for number in 0..200 {
@@ -268,9 +270,9 @@ async fn an_answer_stays_in_the_front_when_its_decoded_form_is_too_large_for_it(
     let clock = clock();
     let memory = Arc::new(Double::over(in_process(&clock)));
     let here = Making::over(memory.clone(), &clock)
-        .bounds(Bounds {
+        .bounds(CacheBounds {
             front_bytes: 1_000_000,
-            ..Bounds::default()
+            ..CacheBounds::default()
         })
         .make();
     fill(&here, 0..1, "990000").await;
@@ -284,7 +286,7 @@ async fn an_answer_stays_in_the_front_when_its_decoded_form_is_too_large_for_it(
     assert_eq!(ALIVE.load(Ordering::SeqCst), 0, "its form is not");
 }
 
-fn exactly(bounds: Bounds, memory: impl FnOnce(Arc<dyn Memory>) -> Arc<dyn Memory>) -> Setting {
+fn exactly(bounds: CacheBounds, memory: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Setting {
     let clock = clock();
     let memory = memory(in_process(&clock));
     Making::over(memory, &clock).bounds(bounds).make_exact()
@@ -294,13 +296,13 @@ fn exactly(bounds: Bounds, memory: impl FnOnce(Arc<dyn Memory>) -> Arc<dyn Memor
 async fn hits(here: &Setting, number: usize) -> bool {
     let question = Question::number(number);
     let told = here.ask(&question, &Policy::default(), "x").await;
-    told.how == How::Hit
+    told.status == CacheStatus::Hit
 }
 
 #[tokio::test]
 async fn an_exact_engine_is_within_its_bounds_after_every_store_and_the_least_recently_used_goes() {
-    let now: fn(Arc<dyn Memory>) -> Arc<dyn Memory> = |memory| memory;
-    let later: fn(Arc<dyn Memory>) -> Arc<dyn Memory> = |memory| {
+    let now: fn(Arc<dyn Store>) -> Arc<dyn Store> = |memory| memory;
+    let later: fn(Arc<dyn Store>) -> Arc<dyn Store> = |memory| {
         let double = Double::over(memory);
         double.now(|op| match op {
             Op::Touch => Fate::Slow(Duration::ZERO),
@@ -315,10 +317,10 @@ async fn an_exact_engine_is_within_its_bounds_after_every_store_and_the_least_re
         (later, 1 << 20, 0),
         (later, 0, 7),
     ] {
-        let bounds = Bounds {
+        let bounds = CacheBounds {
             entries: 3,
             front_bytes,
-            ..Bounds::default()
+            ..CacheBounds::default()
         };
         let here = exactly(bounds, memory);
         // The order of use, by a list: the last used at the end.
@@ -349,9 +351,9 @@ async fn an_exact_engine_is_within_its_bounds_after_every_store_and_the_least_re
 
 #[tokio::test]
 async fn an_exact_engine_keeps_to_its_bytes() {
-    let bounds = Bounds {
+    let bounds = CacheBounds {
         bytes: 10_000,
-        ..Bounds::default()
+        ..CacheBounds::default()
     };
     let here = exactly(bounds, |memory| memory);
     for number in 0..30 {
@@ -366,9 +368,9 @@ async fn an_exact_engine_keeps_to_its_bytes() {
 async fn who_has_to_go_is_told_by_name() {
     for exact in [true, false] {
         let clock = clock();
-        let making = Making::over(in_process(&clock), &clock).bounds(Bounds {
+        let making = Making::over(in_process(&clock), &clock).bounds(CacheBounds {
             entries: 20,
-            ..Bounds::default()
+            ..CacheBounds::default()
         });
         let here = if exact {
             making.make_exact()
@@ -378,7 +380,7 @@ async fn who_has_to_go_is_told_by_name() {
         let gone: Arc<Mutex<Vec<String>>> = Arc::default();
         let told = Arc::clone(&gone);
         here.cache
-            .tell_of_evictions(move |name| told.lock().unwrap().push(name.to_owned()));
+            .on_eviction(move |name| told.lock().unwrap().push(name.to_owned()));
         for number in 0..50 {
             here.after(Duration::from_secs(1));
             let question = Question::number(number).named(&format!("name-{number}"));
@@ -394,7 +396,7 @@ async fn who_has_to_go_is_told_by_name() {
 
 fn of_part(part: &str, entries: u64, bytes: u64) -> Policy {
     Policy {
-        share: Some(Share {
+        quota: Some(Quota {
             name: part.to_owned(),
             entries,
             bytes,
@@ -437,7 +439,7 @@ async fn a_part_keeps_within_bounds_of_its_own_and_touches_no_other() {
                 // What is asked for again and again is not the one that goes.
                 here.after(Duration::from_secs(100));
                 let told = here.ask(&Question::number(20), &policy, "x").await;
-                assert_eq!(told.how, How::Hit);
+                assert_eq!(told.status, CacheStatus::Hit);
             }
         }
         assert_eq!(left(&here, 20..30).await, [20, 28, 29]);

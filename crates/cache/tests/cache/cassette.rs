@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{
-    CassetteError, Exported, Filter, How, Listed, Observation, Policy, Product, Reason, Stored,
+    CacheStatus, CassetteError, EntryFilter, EntryInfo, ExportReport, Observation, Policy, Reason,
+    RunResult, StoredEntry,
 };
-use cachalot_core::{Canonical, Cost, DigestKey, Seals, Spend};
-use cachalot_memory::Label;
+use cachalot_core::{Canonical, Cost, DigestKey, SecretSet, Spend};
+use cachalot_store::Label;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -32,9 +33,9 @@ async fn refused(cassette: &[u8]) -> (u64, String) {
 }
 
 /// An entry in every respect, to compare.
-async fn described(stored: Stored) -> String {
+async fn described(stored: StoredEntry) -> String {
     let body = stored.body.whole().await.unwrap();
-    let Listed {
+    let EntryInfo {
         key,
         kind,
         scope,
@@ -43,8 +44,8 @@ async fn described(stored: Stored) -> String {
         expired,
         bytes,
         spent,
-    } = stored.listed;
-    let cachalot_cache::Provenance {
+    } = stored.entry_info;
+    let cachalot_cache::EntryProvenance {
         created,
         expires,
         spent: again,
@@ -60,13 +61,13 @@ async fn described(stored: Stored) -> String {
 async fn all(here: &Setting) -> Vec<String> {
     let mut found = Vec::new();
     here.cache
-        .each(&Filter::default(), |listed| found.push(listed))
+        .each(&EntryFilter::default(), |entry_info| found.push(entry_info))
         .await
         .unwrap();
     let mut shown = Vec::new();
-    for listed in found {
-        let stored = here.cache.peek(&listed.key).await.unwrap().unwrap();
-        assert_eq!(stored.listed, listed);
+    for entry_info in found {
+        let stored = here.cache.peek(&entry_info.key).await.unwrap().unwrap();
+        assert_eq!(stored.entry_info, entry_info);
         shown.push(described(stored).await);
     }
     shown
@@ -100,7 +101,7 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
         "under domains",
     )
     .await;
-    let binary = Product::kept(
+    let binary = RunResult::storable(
         Bytes::from_static(b"\0\xff\xfebinary"),
         Spend {
             calls: 3,
@@ -144,7 +145,10 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
             here.frozen(&question).await.unwrap(),
             there.frozen(&question).await.unwrap(),
         );
-        assert_eq!((&copy.how, &copy.body), (&How::Hit, &original.body));
+        assert_eq!(
+            (&copy.status, &copy.body),
+            (&CacheStatus::Hit, &original.body)
+        );
         assert_eq!(copy.settled.saved, original.settled.saved);
         assert_eq!(copy.settled.expires, original.settled.expires);
     }
@@ -200,15 +204,15 @@ async fn played_without_frozen_it_answers_what_is_still_good() {
         there
             .ask(&Question::number(1), &Policy::default(), "new")
             .await
-            .how,
-        How::Miss(Reason::Expired)
+            .status,
+        CacheStatus::Miss(Reason::Expired)
     );
     let told = there
         .ask(&Question::number(2), &in_domains(&["d"]), "new")
         .await;
     assert_eq!(
-        told.how,
-        How::Miss(Reason::Written("d".into())),
+        told.status,
+        CacheStatus::Miss(Reason::Written("d".into())),
         "nobody announced to us what was written there"
     );
     assert_eq!(
@@ -283,15 +287,15 @@ async fn many_entries_fit_in_the_order_of_their_keys() {
     );
 }
 
-fn seals(byte: u8) -> Arc<Seals> {
-    let seals = Seals::under(DigestKey::new([byte; 32]));
-    seals.learn("hunter2");
-    Arc::new(seals)
+fn secret_set(byte: u8) -> Arc<SecretSet> {
+    let secret_set = SecretSet::with_key(DigestKey::new([byte; 32]));
+    secret_set.learn("hunter2");
+    Arc::new(secret_set)
 }
 
-fn sealed(seals: &Seals) -> Question {
+fn sealed(secret_set: &SecretSet) -> Question {
     Question {
-        input: Canonical::sealed(&json!({"password": "hunter2"}), seals),
+        input: Canonical::sealed(&json!({"password": "hunter2"}), secret_set),
         ..Question::number(0)
     }
 }
@@ -299,11 +303,11 @@ fn sealed(seals: &Seals) -> Question {
 #[tokio::test]
 async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
     let clock = clock();
-    let seals = seals(7);
+    let secret_set = secret_set(7);
     let here = Making::over(in_process(&clock), &clock)
-        .seals(&seals)
+        .secret_set(&secret_set)
         .make();
-    here.ask(&sealed(&seals), &Policy::default(), "sealed")
+    here.ask(&sealed(&secret_set), &Policy::default(), "sealed")
         .await;
     here.ask(&Question::number(1), &Policy::default(), "plain")
         .await;
@@ -312,19 +316,25 @@ async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
     let told = here.cache.export(&mut without, None).await.unwrap();
     assert_eq!(
         told,
-        Exported {
+        ExportReport {
             entries: 1,
             left_out: 1
         }
     );
     let text = String::from_utf8(without).unwrap();
-    assert!(!text.contains(&"07".repeat(32)) && !text.contains(&sealed(&seals).key().to_string()));
+    assert!(
+        !text.contains(&"07".repeat(32)) && !text.contains(&sealed(&secret_set).key().to_string())
+    );
 
     let mut with = Vec::new();
-    let told = here.cache.export(&mut with, seals.key()).await.unwrap();
+    let told = here
+        .cache
+        .export(&mut with, secret_set.key())
+        .await
+        .unwrap();
     assert_eq!(
         told,
-        Exported {
+        ExportReport {
             entries: 2,
             left_out: 0
         }
@@ -333,7 +343,7 @@ async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
     let imported = there.cache.import(&mut with.as_slice()).await.unwrap();
     let key = imported.digest_key.unwrap();
     assert_eq!(key.expose(), &[7; 32]);
-    let learnt = Seals::under(key);
+    let learnt = SecretSet::with_key(key);
     learnt.learn("hunter2");
     assert_eq!(
         there.frozen(&sealed(&learnt)).await.unwrap().text(),
@@ -341,7 +351,7 @@ async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
     );
     assert_eq!(
         there
-            .frozen(&sealed(&self::seals(8)))
+            .frozen(&sealed(&self::secret_set(8)))
             .await
             .unwrap_err()
             .reason,
@@ -350,7 +360,7 @@ async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
     let again = there.cache.export(&mut Vec::new(), None).await.unwrap();
     assert_eq!(
         again,
-        Exported {
+        ExportReport {
             entries: 1,
             left_out: 1
         },
@@ -477,18 +487,18 @@ async fn without_a_memory_there_is_nothing_to_export_from_or_import_into() {
     .make();
     assert!(matches!(
         here.cache.export(&mut Vec::new(), None).await,
-        Err(CassetteError::NoMemory)
+        Err(CassetteError::NoStore)
     ));
     assert!(matches!(
         here.cache.import(&mut &b""[..]).await,
-        Err(CassetteError::NoMemory)
+        Err(CassetteError::NoStore)
     ));
 }
 
-fn product_of(value: Vec<u8>, calls: u64, nanos: u64, tags: Vec<String>) -> Product {
-    Product {
+fn product_of(value: Vec<u8>, calls: u64, nanos: u64, tags: Vec<String>) -> RunResult {
+    RunResult {
         value: Some(value.into()),
-        keep: Ok(()),
+        storable: Ok(()),
         spent: Spend {
             calls,
             time: Duration::from_nanos(nanos),

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cachalot_cache::{Filter, How, Mode, Policy};
-use cachalot_memory::{Memory, Page, space};
+use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy};
+use cachalot_store::{PageRequest, Store, space};
 
 use crate::setting::{Making, Question, Setting, clock, in_mode, in_process, sqlite};
 
-fn pairs(home: &Path) -> Vec<(Setting, Setting, Arc<dyn Memory>)> {
+fn pairs(home: &Path) -> Vec<(Setting, Setting, Arc<dyn Store>)> {
     let clock = clock();
     let shared = in_process(&clock);
     let file = home.join("cachalot.db");
-    let of = |one: Arc<dyn Memory>, other: Arc<dyn Memory>| {
+    let of = |one: Arc<dyn Store>, other: Arc<dyn Store>| {
         (
             Making::over(one.clone(), &clock).make(),
             Making::over(other, &clock).make(),
@@ -30,7 +30,7 @@ fn pairs(home: &Path) -> Vec<(Setting, Setting, Arc<dyn Memory>)> {
 async fn warm(there: &Setting, question: &Question, text: &str) {
     for _ in 0..3 {
         let told = there.ask(question, &Policy::default(), "").await;
-        assert_eq!((&told.how, told.text()), (&How::Hit, text));
+        assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, text));
     }
 }
 
@@ -43,7 +43,7 @@ async fn what_another_replaced_is_seen_at_once() {
         for round in 1..20 {
             warm(&there, &question, &(round - 1).to_string()).await;
             let told = here
-                .ask(&question, &in_mode(Mode::Refresh), &round.to_string())
+                .ask(&question, &in_mode(CacheMode::Refresh), &round.to_string())
                 .await;
             assert!(told.settled.stored.is_ok());
             warm(&there, &question, &round.to_string()).await;
@@ -61,19 +61,22 @@ async fn what_another_erased_is_gone_at_once() {
             warm(&there, &question, "old").await;
             match round % 3 {
                 0 => {
-                    here.cache.erase(&Filter::default(), false).await.unwrap();
+                    here.cache
+                        .erase(&EntryFilter::default(), false)
+                        .await
+                        .unwrap();
                 }
                 1 => {
-                    let which = Filter {
+                    let which = EntryFilter {
                         key: Some(question.key()),
-                        ..Filter::default()
+                        ..EntryFilter::default()
                     };
                     here.cache.erase(&which, false).await.unwrap();
                 }
                 _ => {
-                    let filter = cachalot_memory::Filter::default();
+                    let filter = cachalot_store::RecordFilter::default();
                     memory
-                        .erase(space::CACHE, &filter, Page::keys(100))
+                        .erase(space::CACHE, &filter, PageRequest::keys(100))
                         .settle()
                         .await
                         .unwrap();
@@ -126,9 +129,9 @@ async fn under_load_nobody_gets_less_than_what_was_stored_before_it_asked() {
                     while !stop.load(Ordering::SeqCst) {
                         let least = stored.load(Ordering::SeqCst);
                         let told = reader
-                            .ask(&question, &in_mode(Mode::ReadOnly), "none")
+                            .ask(&question, &in_mode(CacheMode::ReadOnly), "none")
                             .await;
-                        assert_eq!(told.how, How::Hit);
+                        assert_eq!(told.status, CacheStatus::Hit);
                         let got: u64 = told.text().parse().unwrap();
                         assert!(got >= least, "{got} after {least}");
                         asked += 1;
@@ -142,7 +145,11 @@ async fn under_load_nobody_gets_less_than_what_was_stored_before_it_asked() {
             .collect();
         for version in 1..=300_u64 {
             let told = here
-                .ask(&question, &in_mode(Mode::Refresh), &version.to_string())
+                .ask(
+                    &question,
+                    &in_mode(CacheMode::Refresh),
+                    &version.to_string(),
+                )
                 .await;
             assert!(told.settled.stored.is_ok(), "{told:?}");
             stored.store(version, Ordering::SeqCst);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cachalot_cache::{Bounds, Filter, How, Observation, Policy, Reason};
-use cachalot_memory::{Memory, Record, space};
+use cachalot_cache::{CacheBounds, CacheStatus, EntryFilter, Observation, Policy, Reason};
+use cachalot_store::{Record, Store, space};
 use proptest::prelude::*;
 
 use crate::setting::{
@@ -13,13 +13,13 @@ use crate::setting::{
 const ANSWER: &str = "the answer, and nothing but the answer";
 
 /// An engine without a front, its memory, and an entry with all that an entry can have.
-async fn stored() -> (Setting, Arc<dyn Memory>, Record, tempfile::TempDir) {
+async fn stored() -> (Setting, Arc<dyn Store>, Record, tempfile::TempDir) {
     let clock = clock();
     let memory = in_process(&clock);
     let here = Making::over(memory.clone(), &clock)
-        .bounds(Bounds {
+        .bounds(CacheBounds {
             front_bytes: 0,
-            ..Bounds::default()
+            ..CacheBounds::default()
         })
         .make();
     let home = tempfile::tempdir().unwrap();
@@ -45,7 +45,7 @@ async fn stored() -> (Setting, Arc<dyn Memory>, Record, tempfile::TempDir) {
     (here, memory, record, home)
 }
 
-async fn replace(memory: &Arc<dyn Memory>, record: &Record, value: Vec<u8>) {
+async fn replace(memory: &Arc<dyn Store>, record: &Record, value: Vec<u8>) {
     let record = Record {
         value: value.into(),
         ..record.clone()
@@ -74,9 +74,9 @@ async fn a_format_that_is_not_known_is_a_miss_and_replaced() {
         );
         let told = here.ask(&Question::number(1), &policy, "new").await;
         assert!(
-            matches!(&told.how, How::Miss(Reason::Damaged(how)) if how.contains("format")),
+            matches!(&told.status, CacheStatus::Miss(Reason::Damaged(status)) if status.contains("format")),
             "{:?}",
-            told.how
+            told.status
         );
         assert!(told.settled.stored.is_ok());
         assert_eq!(
@@ -97,9 +97,9 @@ async fn an_answer_of_which_one_bit_is_wrong_is_not_served() {
             .ask(&Question::number(1), &in_domains(&["d"]), "run")
             .await;
         assert!(
-            matches!(&told.how, How::Miss(Reason::Damaged(_))),
+            matches!(&told.status, CacheStatus::Miss(Reason::Damaged(_))),
             "bit {at}: {:?}",
-            told.how
+            told.status
         );
         assert_eq!(told.text(), "run");
     }
@@ -171,7 +171,7 @@ proptest! {
             let shown = here.cache.peek(&Question::number(1).key()).await.unwrap();
             assert_eq!(shown.is_some(), unharmed);
             here.cache.export(&mut Vec::new(), None).await.unwrap();
-            here.cache.newest(&Filter::default(), &testers()).await.unwrap();
+            here.cache.newest(&EntryFilter::default(), &testers()).await.unwrap();
             let told = here.ask(&Question::number(1), &in_domains(&["d"]), "run").await;
             assert_eq!(told.text(), if unharmed { ANSWER } else { "run" });
             assert!(told.settled.stored.is_ok());

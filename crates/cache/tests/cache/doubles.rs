@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cachalot_core::Millis;
-use cachalot_memory::{
-    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
-    Page, Put, Record, Reserved, Usage, Values,
+use cachalot_store::{
+    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, PageRequest,
+    PutResult, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo,
+    StoreReply, ValuePart,
 };
 
 /// What a memory can be asked for.
@@ -42,8 +43,8 @@ pub(crate) enum Fate {
 type Script = Box<dyn Fn(Op) -> Fate + Send + Sync>;
 
 pub(crate) struct Double {
-    inner: Arc<dyn Memory>,
-    about: About,
+    inner: Arc<dyn Store>,
+    about: StoreInfo,
     stamps: bool,
     script: Mutex<Script>,
     counts: Mutex<HashMap<Op, usize>>,
@@ -53,7 +54,7 @@ pub(crate) struct Double {
 
 impl Double {
     /// Passes everything on until it is told otherwise.
-    pub(crate) fn over(inner: Arc<dyn Memory>) -> Self {
+    pub(crate) fn over(inner: Arc<dyn Store>) -> Self {
         let about = inner.about().clone();
         Self {
             inner,
@@ -65,7 +66,7 @@ impl Double {
         }
     }
 
-    pub(crate) fn always(inner: Arc<dyn Memory>, fate: Fate) -> Self {
+    pub(crate) fn always(inner: Arc<dyn Store>, fate: Fate) -> Self {
         let double = Self::over(inner);
         double.now(move |_| fate);
         double
@@ -95,11 +96,11 @@ impl Double {
         self.paged.load(Ordering::SeqCst)
     }
 
-    fn note_page(&self, page: Page<'_>) {
+    fn note_page(&self, page: PageRequest<'_>) {
         let bytes = match page.values {
-            Values::None => 0,
-            Values::First(bytes) => u64::from(bytes),
-            Values::All => u64::MAX / 1_000,
+            ValuePart::None => 0,
+            ValuePart::First(bytes) => u64::from(bytes),
+            ValuePart::All => u64::MAX / 1_000,
         };
         self.paged.fetch_add(bytes, Ordering::SeqCst);
     }
@@ -116,23 +117,23 @@ impl Double {
     fn answer<'a, T: Send + 'a>(
         &self,
         op: Op,
-        inner: impl FnOnce() -> Answer<'a, T> + Send + 'a,
-    ) -> Answer<'a, T> {
+        inner: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
+    ) -> StoreReply<'a, T> {
         *self.counts.lock().unwrap().entry(op).or_default() += 1;
         let fate = (self.script.lock().unwrap())(op);
         match fate {
             Fate::Pass => inner(),
-            Fate::Fail => Answer::Now(Err(Error::new(
+            Fate::Fail => StoreReply::Now(Err(Error::new(
                 ErrorKind::Unavailable,
                 format!("no {op:?} today"),
             ))),
-            Fate::Hang => Answer::later(std::future::pending()),
-            Fate::Late(by) => Answer::later(async move {
+            Fate::Hang => StoreReply::later(std::future::pending()),
+            Fate::Late(by) => StoreReply::later(async move {
                 let answer = inner().settle().await;
                 tokio::time::sleep(by).await;
                 answer
             }),
-            Fate::Slow(by) => Answer::later(async move {
+            Fate::Slow(by) => StoreReply::later(async move {
                 tokio::time::sleep(by).await;
                 inner().settle().await
             }),
@@ -140,8 +141,8 @@ impl Double {
     }
 }
 
-impl Memory for Double {
-    fn about(&self) -> &About {
+impl Store for Double {
+    fn about(&self) -> &StoreInfo {
         &self.about
     }
 
@@ -150,12 +151,19 @@ impl Memory for Double {
         space: &'a str,
         key: &'a str,
         counters: &'a [&'a str],
-    ) -> Answer<'a, Found> {
+    ) -> StoreReply<'a, GetResult> {
         self.answer(Op::Get, move || self.inner.get(space, key, counters))
     }
 
-    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
-        self.answer(Op::Enter, move || self.inner.enter(space, key, enter))
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        self.answer(Op::Enter, move || {
+            self.inner.get_or_reserve(space, key, request)
+        })
     }
 
     fn put<'a>(
@@ -164,7 +172,7 @@ impl Memory for Double {
         record: Record,
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
-    ) -> Answer<'a, Put> {
+    ) -> StoreReply<'a, PutResult> {
         self.answer(Op::Put, move || {
             self.inner.put(space, record, lease, counters)
         })
@@ -176,26 +184,26 @@ impl Memory for Double {
         key: &'a str,
         labels: &'a [Label],
         hold: Duration,
-    ) -> Answer<'a, Reserved> {
+    ) -> StoreReply<'a, ReserveResult> {
         self.answer(Op::Reserve, move || {
             self.inner.reserve(space, key, labels, hold)
         })
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
         self.answer(Op::Renew, move || self.inner.renew(lease, hold))
     }
 
-    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         self.answer(Op::Release, move || self.inner.release(lease))
     }
 
     fn find<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.note_page(page);
         self.answer(Op::Find, move || self.inner.find(space, filter, page))
     }
@@ -203,18 +211,22 @@ impl Memory for Double {
     fn erase<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.note_page(page);
         self.answer(Op::Erase, move || self.inner.erase(space, filter, page))
     }
 
-    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
         self.answer(Op::Raise, move || self.inner.add(space, additions))
     }
 
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         self.answer(Op::Raise, move || {
             self.inner.raise_to(space, counter, value)
         })
@@ -226,21 +238,21 @@ impl Memory for Double {
         prefix: &'a str,
         after: Option<&'a str>,
         limit: u32,
-    ) -> Answer<'a, Vec<(String, u64)>> {
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
         self.answer(Op::Find, move || {
             self.inner.counters(space, prefix, after, limit)
         })
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         self.answer(Op::Touch, move || self.inner.touch(space, used))
     }
 
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> Answer<'a, Option<u64>> {
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
         self.answer(Op::Amend, move || self.inner.amend(space, record))
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         self.answer(Op::Usage, move || self.inner.usage(space))
     }
 

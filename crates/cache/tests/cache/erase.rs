@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Criterion, Erased, Filter, Policy, Reason, Scope};
-use cachalot_memory::{Label, Match, Memory, Page, Record, Reserved, space};
+use cachalot_cache::{EntryFilter, EraseReport, LabelCriterion, Policy, Reason, Scope};
+use cachalot_store::{Label, LabelMatch, PageRequest, Record, ReserveResult, Store, space};
 
 use crate::doubles::{Double, Op};
 use crate::setting::{
@@ -12,26 +12,26 @@ use crate::setting::{
     tagged, testers,
 };
 
-fn tag(value: &str) -> Criterion {
-    Criterion::Is(Label::new("tag", value))
+fn tag(value: &str) -> LabelCriterion {
+    LabelCriterion::Is(Label::new("tag", value))
 }
 
-fn glob(pattern: &str) -> Criterion {
-    Criterion::Glob {
+fn glob(pattern: &str) -> LabelCriterion {
+    LabelCriterion::Glob {
         name: "tag".into(),
         pattern: pattern.into(),
     }
 }
 
-fn by(criterion: Criterion) -> Filter {
-    Filter {
+fn by(criterion: LabelCriterion) -> EntryFilter {
+    EntryFilter {
         criteria: vec![criterion],
-        ..Filter::default()
+        ..EntryFilter::default()
     }
 }
 
 /// The tags of what was erased, sorted.
-fn tags(erased: &Erased) -> Vec<&str> {
+fn tags(erased: &EraseReport) -> Vec<&str> {
     let labels = erased
         .entries
         .iter()
@@ -60,9 +60,9 @@ async fn left(here: &Setting) -> u64 {
 async fn one_key_is_one_entry() {
     let here = setting();
     fill(&here, &["a", "b", "c"]).await;
-    let which = Filter {
+    let which = EntryFilter {
         key: Some(Question::number(1).key()),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(tags(&here.cache.erase(&which, false).await.unwrap()), ["b"]);
     assert_eq!(
@@ -138,35 +138,35 @@ async fn all_criteria_must_hold() {
         "",
     )
     .await;
-    let which = Filter {
+    let which = EntryFilter {
         name: Some("file.read".into()),
         criteria: vec![tag("a"), tag("b")],
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(
         here.cache.erase(&which, true).await.unwrap().entries.len(),
         1
     );
-    let which = Filter {
+    let which = EntryFilter {
         criteria: vec![tag("a"), glob("b*")],
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(
         here.cache.erase(&which, true).await.unwrap().entries.len(),
         2
     );
-    let which = Filter {
+    let which = EntryFilter {
         name: Some("http.get".into()),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(
         here.cache.erase(&which, false).await.unwrap().entries.len(),
         1
     );
-    let which = Filter {
+    let which = EntryFilter {
         key: Some(Question::number(2).key()),
         criteria: vec![tag("b")],
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(
         here.cache.erase(&which, false).await.unwrap().entries.len(),
@@ -239,18 +239,21 @@ async fn other_spaces_are_not_touched() {
         .await
         .unwrap();
     here.after(Duration::from_secs(100));
-    here.cache.erase(&Filter::default(), false).await.unwrap();
+    here.cache
+        .erase(&EntryFilter::default(), false)
+        .await
+        .unwrap();
     here.cache.sweep(None).await.unwrap();
-    let labels = [Match::Is {
+    let labels = [LabelMatch::Is {
         name: "tag",
         value: "a",
     }];
-    let filter = cachalot_memory::Filter {
+    let filter = cachalot_store::RecordFilter {
         labels: &labels,
         ..Default::default()
     };
     let found = memory
-        .find(space::USER, &filter, Page::first(9))
+        .find(space::USER, &filter, PageRequest::first(9))
         .settle()
         .await
         .unwrap();
@@ -265,15 +268,15 @@ async fn a_run_that_matches_is_not_stored_and_not_joined_afterwards() {
         by(tag("a")),
         by(glob("a*")),
         by(glob("*a")),
-        Filter {
+        EntryFilter {
             key,
-            ..Filter::default()
+            ..EntryFilter::default()
         },
-        Filter {
+        EntryFilter {
             name: Some("file.read".into()),
-            ..Filter::default()
+            ..EntryFilter::default()
         },
-        Filter::default(),
+        EntryFilter::default(),
     ] {
         let here = setting();
         let question = Question::number(1);
@@ -303,17 +306,17 @@ async fn a_run_that_does_not_match_is_left_alone() {
     for which in [
         by(tag("b")),
         by(glob("*b*")),
-        Filter {
+        EntryFilter {
             name: Some("other".into()),
-            ..Filter::default()
+            ..EntryFilter::default()
         },
-        Filter {
+        EntryFilter {
             key: Some(Question::number(2).key()),
-            ..Filter::default()
+            ..EntryFilter::default()
         },
-        Filter {
+        EntryFilter {
             expired_before: Some(i64::MAX),
-            ..Filter::default()
+            ..EntryFilter::default()
         },
     ] {
         assert_eq!(
@@ -331,7 +334,7 @@ async fn a_run_in_another_process_is_revoked_through_its_reservation() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
     let (shared, file) = (in_process(&clock), home.path().join("db"));
-    let pairs: [[Arc<dyn Memory>; 2]; 2] = [
+    let pairs: [[Arc<dyn Store>; 2]; 2] = [
         [shared.clone(), shared],
         [sqlite(&file, &clock), sqlite(&file, &clock)],
     ];
@@ -344,9 +347,9 @@ async fn a_run_in_another_process_is_revoked_through_its_reservation() {
         for which in [
             by(tag("a")),
             by(glob("a*")),
-            Filter {
+            EntryFilter {
                 key: Some(question.key()),
-                ..Filter::default()
+                ..EntryFilter::default()
             },
         ] {
             let ticket = here.lead(&question, &tagged(&["a"])).await;
@@ -361,7 +364,11 @@ async fn a_run_in_another_process_is_revoked_through_its_reservation() {
         let ticket = here.lead(&question, &tagged(&["a"])).await;
         there.cache.erase(&by(tag("b")), false).await.unwrap();
         assert!(ticket.finish(product("kept")).await.stored.is_ok());
-        there.cache.erase(&Filter::default(), false).await.unwrap();
+        there
+            .cache
+            .erase(&EntryFilter::default(), false)
+            .await
+            .unwrap();
     }
 }
 
@@ -434,12 +441,16 @@ async fn without_a_memory_there_is_nothing_to_erase_but_runs_to_revoke() {
     }
     .make();
     let ticket = here.lead(&Question::number(1), &tagged(&["a"])).await;
-    let erased = here.cache.erase(&Filter::default(), false).await.unwrap();
+    let erased = here
+        .cache
+        .erase(&EntryFilter::default(), false)
+        .await
+        .unwrap();
     assert_eq!((erased.entries.len(), erased.revoked), (0, 1));
     assert_eq!(here.cache.sweep(None).await.unwrap(), 0);
     assert!(
         here.cache
-            .newest(&Filter::default(), &testers())
+            .newest(&EntryFilter::default(), &testers())
             .await
             .unwrap()
             .is_none()
@@ -462,9 +473,9 @@ async fn only_entries_whose_time_was_over_then() {
         )
         .await;
     }
-    let which = Filter {
+    let which = EntryFilter {
         expired_before: Some(crate::setting::START + 20_000),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(
         here.cache.erase(&which, false).await.unwrap().entries.len(),
@@ -583,7 +594,7 @@ async fn the_newest_is_sought_in_scopes_that_are_named_and_in_no_others() {
     for number in 2..700 {
         ask(user("bob"), number).await;
     }
-    let newest = async |criterion: Criterion, scopes: &[Scope]| {
+    let newest = async |criterion: LabelCriterion, scopes: &[Scope]| {
         let stored = here.cache.newest(&by(criterion), scopes).await.unwrap()?;
         let text = stored.body.whole().await.unwrap();
         Some(String::from_utf8(text.to_vec()).unwrap())
@@ -638,6 +649,6 @@ async fn a_reservation_of_its_own_is_gone_after_an_erase() {
         .settle()
         .await
         .unwrap();
-    assert!(matches!(free, Reserved::Held(_)));
+    assert!(matches!(free, ReserveResult::Held(_)));
     drop(ticket);
 }

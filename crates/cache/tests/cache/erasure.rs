@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_cache::{Answered, Failure, HANDLE_LABEL, Kind, Payment, Policy, Scope, Selection};
-use cachalot_core::{Canonical, Digest, Seals, Spend};
-use cachalot_memory::Label;
+use cachalot_cache::{
+    CallKind, CallStatus, Failure, HANDLE_LABEL, LedgerSelection, Payment, Policy, Scope,
+};
+use cachalot_core::{Canonical, Digest, SecretSet, Spend};
+use cachalot_store::Label;
 use serde_json::json;
 
 use crate::ledger::{rows, totals, with_ledger};
@@ -30,7 +32,7 @@ fn marked(directory: &Path) -> Vec<String> {
     marked
 }
 
-fn question(kind: Kind, number: usize) -> Question {
+fn question(kind: CallKind, number: usize) -> Question {
     Question {
         kind,
         scope: Scope::Workspace(format!("/home/{MARK}")),
@@ -50,29 +52,29 @@ fn policy(session: Option<&str>) -> Policy {
     }
 }
 
-fn pay(here: &Setting, session: &str, on_behalf_of: Option<&str>) {
-    here.cache.ledger().pay(Payment {
+fn record_payment(here: &Setting, session: &str, on_behalf_of: Option<&str>) {
+    here.cache.ledger().record_payment(Payment {
         at: START,
         model: "anthropic/claude",
         scope: &Scope::Agent(MARK.into()),
         session,
         on_behalf_of,
-        prefix: Digest::of(session.as_bytes()),
+        prefix: Digest::sha256(session.as_bytes()),
         input: Canonical::value(&json!({ "about": MARK })),
         reason: Some(format!("system_changed: {MARK}")),
         paid: COST,
         saved: Spend::default(),
-        seals: &Arc::new(Seals::none()),
+        secret_set: &Arc::new(SecretSet::empty()),
     });
 }
 
 /// Calls of all kinds: 60 paid, 60 hits, 60 failed.
 async fn calls(here: &Setting) {
     for number in 0..60 {
-        let asked = question(Kind::Action, number);
+        let asked = question(CallKind::Action, number);
         here.ask(&asked, &policy(None), "x").await;
         here.ask(&asked, &policy(None), "").await;
-        let failing = question(Kind::Tool, number);
+        let failing = question(CallKind::Tool, number);
         let ticket = here.lead(&failing, &policy(Some(MARK))).await;
         let error = std::io::Error::other(format!("cannot read {MARK}"));
         ticket.fail(Failure::new(error)).await;
@@ -86,16 +88,16 @@ async fn what_is_erased_is_in_no_file_and_the_amounts_stay() {
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
     calls(&here).await;
-    pay(&here, MARK, None);
+    record_payment(&here, MARK, None);
     let before = rows(&here).await;
     let totals_before = totals(&here, "read");
     assert!(!marked(home.path()).is_empty());
 
     let ledger = here.cache.ledger();
     let count = before.len() as u64;
-    assert_eq!(ledger.erase(Selection::All, true).unwrap(), count);
+    assert_eq!(ledger.erase(LedgerSelection::All, true).unwrap(), count);
     assert_eq!(rows(&here).await, before, "a dry run changes nothing");
-    assert_eq!(ledger.erase(Selection::All, false).unwrap(), count);
+    assert_eq!(ledger.erase(LedgerSelection::All, false).unwrap(), count);
     // The writer of this process still has the file open.
     assert_eq!(marked(home.path()), Vec::<String>::new());
 
@@ -126,17 +128,20 @@ async fn what_is_erased_is_in_no_file_and_the_amounts_stay() {
         assert!(after.key.is_empty() && after.scope.is_empty() && after.run.is_empty());
     }
     assert_eq!(totals(&here, "read"), totals_before);
-    assert_eq!(ledger.erase(Selection::All, false).unwrap(), 0);
+    assert_eq!(ledger.erase(LedgerSelection::All, false).unwrap(), 0);
     // What comes next is written and explained as ever.
     let why = ledger.explain(None).unwrap().unwrap();
     assert!(
         why.call.erased && why.same.is_none() && why.payment.is_none() && why.nearest.is_none()
     );
-    let next = question(Kind::Action, 1_000);
+    let next = question(CallKind::Action, 1_000);
     here.ask(&next, &policy(None), "x").await;
     assert_eq!(rows(&here).await.len(), before.len() + 1);
     assert_eq!(
-        ledger.calls_of(&next.key().to_string(), 9).unwrap().len(),
+        ledger
+            .calls_by_key(&next.key().to_string(), 9)
+            .unwrap()
+            .len(),
         1
     );
     assert!(here.warned().is_empty(), "{:?}", here.warned());
@@ -155,7 +160,10 @@ async fn what_earlier_versions_deleted_is_in_no_file_either() {
     )
     .unwrap();
     drop(old);
-    here.cache.ledger().erase(Selection::All, false).unwrap();
+    here.cache
+        .ledger()
+        .erase(LedgerSelection::All, false)
+        .unwrap();
     assert_eq!(marked(home.path()), Vec::<String>::new());
 }
 
@@ -175,7 +183,13 @@ async fn an_erasure_that_was_cut_short_is_completed_by_the_next() {
         .unwrap();
     drop(killed);
     assert!(!marked(home.path()).is_empty());
-    assert_eq!(here.cache.ledger().erase(Selection::All, false).unwrap(), 0);
+    assert_eq!(
+        here.cache
+            .ledger()
+            .erase(LedgerSelection::All, false)
+            .unwrap(),
+        0
+    );
     assert_eq!(marked(home.path()), Vec::<String>::new());
 }
 
@@ -190,18 +204,23 @@ async fn sessions_are_erased_with_their_forks_and_without_others() {
         here.ask(&question(kind, number), &policy(Some("other")), "")
             .await;
     };
-    pay(&here, "one", None);
-    pay(&here, "fork-of-one", Some("one"));
-    pay(&here, "other", None);
-    ask(Kind::Tool, 1, Some("one")).await;
-    ask(Kind::Turn, 2, Some("one")).await;
-    ask(Kind::Tool, 3, Some("fork-of-one")).await;
-    ask(Kind::Tool, 4, Some("other")).await;
-    ask(Kind::Action, 5, None).await;
+    record_payment(&here, "one", None);
+    record_payment(&here, "fork-of-one", Some("one"));
+    record_payment(&here, "other", None);
+    ask(CallKind::Tool, 1, Some("one")).await;
+    ask(CallKind::Turn, 2, Some("one")).await;
+    ask(CallKind::Tool, 3, Some("fork-of-one")).await;
+    ask(CallKind::Tool, 4, Some("other")).await;
+    ask(CallKind::Action, 5, None).await;
     here.cache.ledger().flush().await;
     let ledger = here.cache.ledger();
     let one = ["one".to_owned()];
-    assert_eq!(ledger.erase(Selection::Sessions(&one), false).unwrap(), 5);
+    assert_eq!(
+        ledger
+            .erase(LedgerSelection::Sessions(&one), false)
+            .unwrap(),
+        5
+    );
     let left = rows(&here).await;
     let left: Vec<_> = left.iter().filter(|row| !row.erased).collect();
     assert_eq!(left.len(), 8);
@@ -210,11 +229,14 @@ async fn sessions_are_erased_with_their_forks_and_without_others() {
             .all(|row| row.session.as_deref() == Some("other") || row.kind == "action"),
         "{left:?}"
     );
-    assert_eq!(ledger.erase(Selection::AllSessions, false).unwrap(), 7);
+    assert_eq!(
+        ledger.erase(LedgerSelection::AllSessions, false).unwrap(),
+        7
+    );
     let left = rows(&here).await;
     let left: Vec<_> = left.iter().filter(|row| !row.erased).collect();
     assert_eq!((left.len(), left[0].kind.as_str()), (1, "action"));
-    assert_eq!(ledger.erase(Selection::Cacheable, false).unwrap(), 1);
+    assert_eq!(ledger.erase(LedgerSelection::Cacheable, false).unwrap(), 1);
 }
 
 #[tokio::test]
@@ -228,12 +250,12 @@ async fn calls_are_erased_by_key_handle_and_pattern() {
         };
         here.ask(&Question::number(number), &policy, "x").await;
     }
-    pay(&here, "one", None);
+    record_payment(&here, "one", None);
     here.cache.ledger().flush().await;
     let erase = |which: &str| {
         here.cache
             .ledger()
-            .erase(Selection::Matching(which), false)
+            .erase(LedgerSelection::Matching(which), false)
             .unwrap()
     };
     assert_eq!(erase(&Question::number(0).key().to_string()), 1);
@@ -258,7 +280,7 @@ async fn deleted_calls_are_in_no_file_and_the_totals_stay() {
     let all = rows(&here).await.len() as u64;
     let totals_before = totals(&here, "read");
     let ledger = here.cache.ledger();
-    let before = Selection::Before(START + 60_000);
+    let before = LedgerSelection::Before(START + 60_000);
     assert_eq!(ledger.prune(before, true).unwrap().calls, all - 1);
     assert_eq!(rows(&here).await.len() as u64, all);
     let pruned = ledger.prune(before, false).unwrap();
@@ -266,8 +288,8 @@ async fn deleted_calls_are_in_no_file_and_the_totals_stay() {
     assert!(pruned.bytes > 0, "{pruned:?}");
     assert_eq!(marked(home.path()), Vec::<String>::new());
     let left = rows(&here).await;
-    assert_eq!((left.len(), left[0].answered), (1, Answered::Miss));
-    assert_eq!(ledger.prune(Selection::All, false).unwrap().calls, 1);
+    assert_eq!((left.len(), left[0].answered), (1, CallStatus::Miss));
+    assert_eq!(ledger.prune(LedgerSelection::All, false).unwrap().calls, 1);
     assert!(rows(&here).await.is_empty());
     assert_eq!(totals(&here, "read"), totals_before);
     let ticket = here.lead(&Question::number(8), &Policy::default()).await;
@@ -281,8 +303,8 @@ async fn a_ledger_that_was_never_written_has_nothing_to_erase() {
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
     let ledger = here.cache.ledger();
-    assert_eq!(ledger.erase(Selection::All, false).unwrap(), 0);
-    assert_eq!(ledger.prune(Selection::All, false).unwrap().calls, 0);
+    assert_eq!(ledger.erase(LedgerSelection::All, false).unwrap(), 0);
+    assert_eq!(ledger.prune(LedgerSelection::All, false).unwrap().calls, 0);
     assert_eq!(ledger.dropped().unwrap(), 0);
     assert!(!path.exists());
 }

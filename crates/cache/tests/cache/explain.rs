@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{Answered, Explanation, HANDLE_LABEL, Ledger, Policy, Scope};
-use cachalot_memory::Label;
+use cachalot_cache::{CallStatus, Explanation, HANDLE_LABEL, Ledger, Policy, Scope};
+use cachalot_store::Label;
 use serde_json::{Value, json};
 
 use crate::setting::{Making, Question, Setting, clock, in_domains, in_process};
@@ -68,7 +68,7 @@ async fn one_argument_changed_is_named_with_its_old_and_new_value() {
     assert_eq!(why.nearest.unwrap().input.unwrap()["options"]["depth"], 1);
     assert_eq!(
         (why.call.answered, why.call.reason.as_deref()),
-        (Answered::Miss, Some("not in the cache"))
+        (CallStatus::Miss, Some("not in the cache"))
     );
 }
 
@@ -162,9 +162,9 @@ async fn the_same_key_again_needs_no_differences_its_reason_says_why() {
     place
         .here
         .cache
-        .writing(&policy.domains)
+        .write_guard(&policy.domains)
         .await
-        .done()
+        .finish()
         .await
         .unwrap();
     place.here.ask(&question, &policy, "x").await;
@@ -182,7 +182,7 @@ async fn a_hit_is_explained_by_the_call_that_paid() {
     let why = place.why_last().await;
     assert_eq!(
         (why.call.answered, why.same.unwrap().answered),
-        (Answered::Hit, Answered::Miss)
+        (CallStatus::Hit, CallStatus::Miss)
     );
 }
 
@@ -193,7 +193,7 @@ async fn the_last_call_is_the_last_one_whoever_was_hit_before() {
     place.ask(json!({"n": 1})).await;
     place.ask(json!({"n": 2})).await;
     let why = place.why_last().await;
-    assert_eq!(why.call.answered, Answered::Miss);
+    assert_eq!(why.call.answered, CallStatus::Miss);
     assert_eq!(differences(&why), [("/n", Some(json!(1)), Some(json!(2)))]);
 }
 
@@ -231,7 +231,7 @@ async fn a_call_is_found_by_its_key_or_its_handle() {
             .unwrap()
             .call
             .answered,
-        Answered::Hit
+        CallStatus::Hit
     );
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Filter, How, Join, Mode, Policy, Reason};
+use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy, Reason, SingleFlight};
 
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{
@@ -41,7 +41,7 @@ fn over(reservations: bool) -> (Setting, Arc<Double>) {
 async fn right(here: &Setting, number: usize, policy: &Policy, world: &str) -> Duration {
     let began = tokio::time::Instant::now();
     let told = here.ask(&Question::number(number), policy, world).await;
-    assert_eq!(told.text(), world, "{:?}", told.how);
+    assert_eq!(told.text(), world, "{:?}", told.status);
     began.elapsed()
 }
 
@@ -50,16 +50,16 @@ async fn a_day(here: &Setting) -> Duration {
     let mut longest = Duration::ZERO;
     let policies = [
         Policy::default(),
-        in_mode(Mode::Refresh),
-        in_mode(Mode::ReadOnly),
-        in_mode(Mode::Off),
+        in_mode(CacheMode::Refresh),
+        in_mode(CacheMode::ReadOnly),
+        in_mode(CacheMode::Off),
         tagged(&["t"]),
         Policy {
-            join: Join::Alone,
+            join: SingleFlight::Off,
             ..Policy::default()
         },
         Policy {
-            join: Join::Fleet {
+            join: SingleFlight::AllProcesses {
                 wait: Duration::ZERO,
             },
             ..Policy::default()
@@ -76,8 +76,8 @@ async fn a_day(here: &Setting) -> Duration {
         for _ in 0..2 {
             longest = longest.max(right(here, 100, &policy, &world).await);
         }
-        let writing = here.cache.writing(&domains(&["d"])).await;
-        let _ = writing.done().await;
+        let write_guard = here.cache.write_guard(&domains(&["d"])).await;
+        let _ = write_guard.finish().await;
     }
     let ticket = here.lead(&Question::number(200), &Policy::default()).await;
     drop(ticket);
@@ -163,11 +163,11 @@ async fn looking_up_and_storing_have_a_time_each() {
         .ask(&Question::number(1), &Policy::default(), "x")
         .await;
     assert!(
-        matches!(told.settled.stored, Err(Reason::MemoryFault(_))),
+        matches!(told.settled.stored, Err(Reason::StoreFault(_))),
         "{told:?}"
     );
     let patient = Policy {
-        patience: Duration::from_secs(10),
+        lookup_timeout: Duration::from_secs(10),
         ..Policy::default()
     };
     // Its reservation is given back by and by.
@@ -178,8 +178,8 @@ async fn looking_up_and_storing_have_a_time_each() {
     let told = here.ask(&Question::number(1), &patient, "x").await;
     assert!(told.settled.stored.is_ok());
     assert_eq!(
-        here.ask(&Question::number(1), &patient, "").await.how,
-        How::Hit
+        here.ask(&Question::number(1), &patient, "").await.status,
+        CacheStatus::Hit
     );
 }
 
@@ -190,7 +190,7 @@ async fn an_impatient_call_does_not_wait_at_all() {
         .await;
     double.now(|_| Fate::Hang);
     let policy = Policy {
-        patience: Duration::ZERO,
+        lookup_timeout: Duration::ZERO,
         store_timeout: Duration::ZERO,
         ..Policy::default()
     };
@@ -243,12 +243,12 @@ async fn a_fault_is_the_reason_that_is_given() {
         .ask(&Question::number(1), &Policy::default(), "x")
         .await;
     assert_eq!(
-        told.how,
-        How::Miss(Reason::MemoryFault("no Enter today".into()))
+        told.status,
+        CacheStatus::Miss(Reason::StoreFault("no Enter today".into()))
     );
     assert_eq!(
         told.settled.stored,
-        Err(Reason::MemoryFault("no Enter today".into()))
+        Err(Reason::StoreFault("no Enter today".into()))
     );
     double.now(fails(Op::Put));
     let told = here
@@ -256,13 +256,13 @@ async fn a_fault_is_the_reason_that_is_given() {
         .await;
     assert_eq!(
         told.settled.stored,
-        Err(Reason::MemoryFault("no Put today".into()))
+        Err(Reason::StoreFault("no Put today".into()))
     );
     let miss = here.frozen(&Question::number(4)).await.unwrap_err();
     assert_eq!(miss.reason, Reason::Absent);
     double.now(|_| Fate::Fail);
     let miss = here.frozen(&Question::number(4)).await.unwrap_err();
-    assert_eq!(miss.reason, Reason::MemoryFault("no Get today".into()));
+    assert_eq!(miss.reason, Reason::StoreFault("no Get today".into()));
 }
 
 #[tokio::test]
@@ -307,16 +307,31 @@ async fn a_store_that_fails_each_time_is_warned_of_once() {
 async fn who_asks_the_memory_itself_is_told_of_its_fault() {
     let (here, double) = over(true);
     double.now(|_| Fate::Fail);
-    assert!(here.cache.erase(&Filter::default(), false).await.is_err());
-    assert!(here.cache.erase(&Filter::default(), true).await.is_err());
-    assert!(here.cache.peek(&Question::number(1).key()).await.is_err());
     assert!(
         here.cache
-            .newest(&Filter::default(), &testers())
+            .erase(&EntryFilter::default(), false)
             .await
             .is_err()
     );
-    assert!(here.cache.each(&Filter::default(), |_| {}).await.is_err());
+    assert!(
+        here.cache
+            .erase(&EntryFilter::default(), true)
+            .await
+            .is_err()
+    );
+    assert!(here.cache.peek(&Question::number(1).key()).await.is_err());
+    assert!(
+        here.cache
+            .newest(&EntryFilter::default(), &testers())
+            .await
+            .is_err()
+    );
+    assert!(
+        here.cache
+            .each(&EntryFilter::default(), |_| {})
+            .await
+            .is_err()
+    );
     assert!(here.cache.sweep(None).await.is_err());
     assert!(here.cache.usage().await.is_err());
     assert!(here.cache.export(&mut Vec::new(), None).await.is_err());
@@ -333,9 +348,9 @@ async fn an_erase_that_the_memory_did_not_hear_of_revokes_the_runs_of_this_proce
             Fate::Pass
         }
     });
-    let which = Filter {
+    let which = EntryFilter {
         name: Some("file.read".into()),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert!(here.cache.erase(&which, false).await.is_err());
     assert_eq!(
@@ -352,7 +367,7 @@ async fn an_entry_in_the_front_is_served_while_the_memory_is_down() {
     here.ask(&Question::number(1), &Policy::default(), "").await;
     double.now(|_| Fate::Fail);
     let told = here.ask(&Question::number(1), &Policy::default(), "").await;
-    assert_eq!((&told.how, told.text()), (&How::Hit, "x"));
+    assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, "x"));
 }
 
 #[tokio::test(start_paused = true)]

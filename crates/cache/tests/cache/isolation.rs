@@ -1,8 +1,8 @@
 //! Nobody gets what belongs to another call.
 
-use cachalot_cache::{Bounds, How, Key, Kind, Policy, Reason, Scope};
+use cachalot_cache::{CacheBounds, CacheStatus, CallKind, Key, Policy, Reason, Scope};
 use cachalot_core::Canonical;
-use cachalot_memory::space;
+use cachalot_store::space;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -27,7 +27,12 @@ async fn scopes_kinds_and_names_never_share() {
     let here = setting();
     let mut questions = Vec::new();
     for scope in scopes() {
-        for kind in [Kind::Action, Kind::Tool, Kind::Turn, Kind::Request] {
+        for kind in [
+            CallKind::Action,
+            CallKind::Tool,
+            CallKind::Turn,
+            CallKind::Request,
+        ] {
             for name in ["n", "m", ""] {
                 let input = Canonical::value(&json!({"path": "a"}));
                 questions.push(Question {
@@ -43,13 +48,17 @@ async fn scopes_kinds_and_names_never_share() {
         let told = here
             .ask(question, &Policy::default(), &number.to_string())
             .await;
-        assert_eq!(told.how, How::Miss(Reason::Absent), "{question:?}");
+        assert_eq!(
+            told.status,
+            CacheStatus::Miss(Reason::Absent),
+            "{question:?}"
+        );
     }
     for (number, question) in questions.iter().enumerate() {
         let told = here.ask(question, &Policy::default(), "").await;
         assert_eq!(
-            (&told.how, told.text()),
-            (&How::Hit, number.to_string().as_str()),
+            (&told.status, told.text()),
+            (&CacheStatus::Hit, number.to_string().as_str()),
             "{question:?}"
         );
     }
@@ -59,9 +68,9 @@ async fn scopes_kinds_and_names_never_share() {
 async fn an_entry_that_lies_under_the_key_of_another_call_is_not_served() {
     let clock = clock();
     let memory = in_process(&clock);
-    let making = Making::over(memory.clone(), &clock).bounds(Bounds {
+    let making = Making::over(memory.clone(), &clock).bounds(CacheBounds {
         front_bytes: 0,
-        ..Bounds::default()
+        ..CacheBounds::default()
     });
     let here = making.make();
     let base = Question::number(1);
@@ -76,7 +85,7 @@ async fn an_entry_that_lies_under_the_key_of_another_call_is_not_served() {
             ..base.clone()
         },
         Question {
-            kind: Kind::Tool,
+            kind: CallKind::Tool,
             ..base.clone()
         },
         base.clone().named("other"),
@@ -90,7 +99,7 @@ async fn an_entry_that_lies_under_the_key_of_another_call_is_not_served() {
             .unwrap()
             .record
             .unwrap();
-        let moved = cachalot_memory::Record {
+        let moved = cachalot_store::Record {
             key: base.key().to_string(),
             ..theirs
         };
@@ -107,29 +116,29 @@ async fn an_entry_that_lies_under_the_key_of_another_call_is_not_served() {
         let told = here.ask(&base, &Policy::default(), "mine").await;
         assert_eq!(told.text(), "mine");
         assert_eq!(
-            told.how.reason().unwrap().to_string(),
+            told.status.reason().unwrap().to_string(),
             "damaged entry: it belongs to another call"
         );
         assert_eq!(here.ask(&base, &Policy::default(), "").await.text(), "mine");
         let mut shown = 0;
         here.cache
-            .each(&cachalot_cache::Filter::default(), |_| shown += 1)
+            .each(&cachalot_cache::EntryFilter::default(), |_| shown += 1)
             .await
             .unwrap();
         assert!(shown >= 2);
         here.cache
-            .erase(&cachalot_cache::Filter::default(), false)
+            .erase(&cachalot_cache::EntryFilter::default(), false)
             .await
             .unwrap();
     }
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = CallKind> {
     prop_oneof![
-        Just(Kind::Action),
-        Just(Kind::Tool),
-        Just(Kind::Turn),
-        Just(Kind::Request)
+        Just(CallKind::Action),
+        Just(CallKind::Tool),
+        Just(CallKind::Turn),
+        Just(CallKind::Request)
     ]
 }
 
@@ -160,6 +169,6 @@ proptest! {
             && one.scope == other.scope
             && one.name == other.name
             && one.input == other.input;
-        prop_assert_eq!(Key::of(&one.call()) == Key::of(&other.call()), same);
+        prop_assert_eq!(Key::for_call(&one.call()) == Key::for_call(&other.call()), same);
     }
 }

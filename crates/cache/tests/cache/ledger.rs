@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{
-    Answered, Failure, HANDLE_LABEL, How, Ledger, Mode, Policy, Reason, Row, Totals,
+    CacheMode, CacheStatus, CallStatus, Failure, HANDLE_LABEL, Ledger, LedgerRow, LedgerTotals,
+    Policy, Reason,
 };
 use cachalot_core::Cost;
-use cachalot_memory::Label;
+use cachalot_store::Label;
 use serde_json::json;
 
 use crate::setting::{
@@ -20,14 +21,14 @@ pub(super) fn with_ledger(path: &Path) -> Setting {
     Making::over(in_process(&clock), &clock).ledger(path).make()
 }
 
-pub(super) async fn rows(here: &Setting) -> Vec<Row> {
+pub(super) async fn rows(here: &Setting) -> Vec<LedgerRow> {
     here.cache.ledger().flush().await;
     let mut rows = here.cache.ledger().recent(100_000).unwrap();
     rows.reverse();
     rows
 }
 
-pub(super) fn totals(here: &Setting, name: &str) -> Totals {
+pub(super) fn totals(here: &Setting, name: &str) -> LedgerTotals {
     let all = here.cache.ledger().totals().unwrap();
     all.into_iter()
         .find(|(_, found, _)| found == name)
@@ -63,7 +64,7 @@ async fn every_payment_is_a_row_with_all_that_is_known_of_it() {
     );
     assert_eq!(
         (row.answered, row.reason.as_deref()),
-        (Answered::Miss, Some("not in the cache"))
+        (CallStatus::Miss, Some("not in the cache"))
     );
     assert_eq!((&row.not_stored, &row.failure), (&None, &None));
     assert_eq!((row.paid.time, row.saved.time), (COST.time, Duration::ZERO));
@@ -89,9 +90,9 @@ async fn each_way_to_be_answered_is_told_apart() {
     let question = Question::number(1);
     here.ask(&question, &Policy::default(), "x").await;
     here.ask(&question, &Policy::default(), "").await;
-    here.ask(&question, &in_mode(Mode::Refresh), "x").await;
-    here.ask(&question, &in_mode(Mode::Off), "x").await;
-    here.ask(&Question::number(2), &in_mode(Mode::ReadOnly), "x")
+    here.ask(&question, &in_mode(CacheMode::Refresh), "x").await;
+    here.ask(&question, &in_mode(CacheMode::Off), "x").await;
+    here.ask(&Question::number(2), &in_mode(CacheMode::ReadOnly), "x")
         .await;
     let fails = |ticket: cachalot_cache::Ticket| async move {
         ticket
@@ -116,7 +117,7 @@ async fn each_way_to_be_answered_is_told_apart() {
             )
         })
         .collect();
-    use Answered::{Bypass, Hit, Miss};
+    use CallStatus::{Bypass, Hit, Miss};
     assert_eq!(
         shown,
         [
@@ -176,8 +177,8 @@ async fn a_bypass_is_a_row_with_its_reason() {
         Reason::NoKey("no digest".into()),
     );
     assert_eq!(
-        ticket.how(),
-        &How::Bypass(Reason::NoKey("no digest".into()))
+        ticket.status(),
+        &CacheStatus::Bypass(Reason::NoKey("no digest".into()))
     );
     assert_eq!(
         ticket.finish(product("x")).await.stored,
@@ -202,14 +203,14 @@ async fn a_probe_is_no_call() {
         here.cache
             .probe(&question.call(), &in_mode(mode))
             .await
-            .map(|outcome| outcome.how)
+            .map(|outcome| outcome.status)
     };
-    assert_eq!(probe(Mode::On).await, Err(Reason::Absent));
+    assert_eq!(probe(CacheMode::On).await, Err(Reason::Absent));
     here.ask(&question, &Policy::default(), "x").await;
-    assert_eq!(probe(Mode::On).await, Ok(How::Hit));
-    assert_eq!(probe(Mode::Frozen).await, Ok(How::Hit));
-    assert_eq!(probe(Mode::Off).await, Err(Reason::Off));
-    assert_eq!(probe(Mode::Refresh).await, Err(Reason::Refresh));
+    assert_eq!(probe(CacheMode::On).await, Ok(CacheStatus::Hit));
+    assert_eq!(probe(CacheMode::Frozen).await, Ok(CacheStatus::Hit));
+    assert_eq!(probe(CacheMode::Off).await, Err(Reason::Off));
+    assert_eq!(probe(CacheMode::Refresh).await, Err(Reason::Refresh));
     assert_eq!(rows(&here).await.len(), 1);
     assert_eq!(totals(&here, "file.read").hits, 0);
 }
@@ -229,12 +230,12 @@ async fn followers_are_rows_that_saved_what_the_run_cost() {
     settle_down().await;
     ticket.finish(product("x")).await;
     for one in waiting {
-        assert_eq!(one.await.unwrap().how, How::Coalesced);
+        assert_eq!(one.await.unwrap().status, CacheStatus::Coalesced);
     }
     let rows = rows(&here).await;
     let coalesced: Vec<_> = rows
         .iter()
-        .filter(|row| row.answered == Answered::Coalesced)
+        .filter(|row| row.answered == CallStatus::Coalesced)
         .collect();
     assert_eq!(coalesced.len(), 3);
     assert!(
@@ -275,18 +276,21 @@ async fn a_follower_of_a_run_without_an_answer_saves_nothing() {
                     .await,
             ),
             1 => {
-                ticket.note_error();
+                ticket.mark_error();
                 ticket.finish(product("{\"error\": 1}")).await;
             }
             _ => drop(ticket),
         }
         let told = waiting.await.unwrap();
-        assert!(number == 2 || told.how == How::Coalesced, "{number}");
+        assert!(
+            number == 2 || told.status == CacheStatus::Coalesced,
+            "{number}"
+        );
     }
     let followers: Vec<_> = rows(&here)
         .await
         .into_iter()
-        .filter(|row| row.answered == Answered::Coalesced)
+        .filter(|row| row.answered == CallStatus::Coalesced)
         .collect();
     assert!(followers.len() >= 2, "{followers:?}");
     // Each is a call that did not run.
@@ -314,7 +318,7 @@ async fn what_calls_inside_a_run_account_for_is_paid_once_and_saved_whole() {
         tokio::spawn(async move { here.ask(&question, &Policy::default(), "").await })
     };
     settle_down().await;
-    ticket.account_elsewhere(cachalot_core::Spend {
+    ticket.subtract_nested(cachalot_core::Spend {
         time: Duration::from_millis(30),
         ..cachalot_core::Spend::default()
     });
@@ -384,10 +388,10 @@ async fn recent_hits_are_rows_and_no_more_than_that() {
     let rows = rows(&here).await;
     let hits = rows
         .iter()
-        .filter(|row| row.answered == Answered::Hit)
+        .filter(|row| row.answered == CallStatus::Hit)
         .count();
     assert!((200..1_000).contains(&hits), "{hits}");
-    assert!(rows.iter().any(|row| row.answered == Answered::Miss));
+    assert!(rows.iter().any(|row| row.answered == CallStatus::Miss));
     assert_eq!(totals(&here, "file.read").hits, 5_000);
 }
 
@@ -411,11 +415,11 @@ async fn what_was_flushed_is_there_for_others_at_once() {
     let path = home.path().join("deep/er/ledger.db");
     let (here, there) = (with_ledger(&path), with_ledger(&path));
     for number in 0..2_500 {
-        here.ask(&Question::number(number), &in_mode(Mode::Off), "x")
+        here.ask(&Question::number(number), &in_mode(CacheMode::Off), "x")
             .await;
         if number % 10 == 0 {
             there
-                .ask(&Question::number(number), &in_mode(Mode::Off), "x")
+                .ask(&Question::number(number), &in_mode(CacheMode::Off), "x")
                 .await;
         }
     }
@@ -442,8 +446,8 @@ async fn a_ledger_that_was_never_written_is_empty_and_makes_no_file() {
     assert!(here.cache.ledger().totals().unwrap().is_empty());
     assert!(here.cache.ledger().explain(None).unwrap().is_none());
     assert!(!path.exists());
-    assert!(Ledger::none().recent(1).unwrap().is_empty());
-    assert!(Ledger::none().path().is_none());
+    assert!(Ledger::disabled().recent(1).unwrap().is_empty());
+    assert!(Ledger::disabled().path().is_none());
 }
 
 #[cfg(unix)]
@@ -525,7 +529,7 @@ async fn a_damaged_file_is_set_aside_and_told_of() {
         here.ask(&Question::number(1), &Policy::default(), "x")
             .await;
         let told = here.ask(&Question::number(1), &Policy::default(), "").await;
-        assert_eq!(told.how, How::Hit);
+        assert_eq!(told.status, CacheStatus::Hit);
         assert_eq!(rows(&here).await.len(), 2);
         let aside: Vec<_> = std::fs::read_dir(home.path())
             .unwrap()
@@ -604,14 +608,14 @@ async fn what_a_frozen_run_refused_is_a_row() {
         .await;
     let refused = here
         .cache
-        .begin(&Question::number(2).call(), &in_mode(Mode::Frozen))
+        .begin(&Question::number(2).call(), &in_mode(CacheMode::Frozen))
         .await;
     assert!(refused.is_err());
     let rows = rows(&here).await;
     let last = rows.last().unwrap();
     assert_eq!(
         (last.answered, last.reason.as_deref()),
-        (Answered::Refused, Some("not in the cache"))
+        (CallStatus::Refused, Some("not in the cache"))
     );
     assert_eq!(
         (last.paid.time, totals(&here, "file.read").misses),
@@ -626,10 +630,10 @@ async fn time_that_an_inner_call_accounted_for_is_paid_once() {
     let (outer, inner) = (Question::number(1), Question::number(2));
     let ticket = here.lead(&outer, &Policy::default()).await;
     here.ask(&inner, &Policy::default(), "inner").await;
-    ticket.account_elsewhere(COST);
-    let whole = cachalot_core::Spend::one(COST.time * 3);
+    ticket.subtract_nested(COST);
+    let whole = cachalot_core::Spend::for_call(COST.time * 3);
     let settled = ticket
-        .finish(cachalot_cache::Product::kept("outer".into(), whole))
+        .finish(cachalot_cache::RunResult::storable("outer".into(), whole))
         .await;
     assert_eq!(settled.paid.time, COST.time * 2);
     assert_eq!(rows(&here).await.len(), 2);
@@ -658,19 +662,19 @@ async fn tokens_and_money_are_paid_once_and_saved_by_every_hit() {
     };
     ticket.charge(charged);
     // Of that, a call inside has told the ledger itself.
-    ticket.account_elsewhere(cachalot_core::Spend {
+    ticket.subtract_nested(cachalot_core::Spend {
         input_tokens: 40,
         cost: Cost::UNPRICED,
         ..cachalot_core::Spend::default()
     });
-    let own = cachalot_core::Spend::one(COST.time);
+    let own = cachalot_core::Spend::for_call(COST.time);
     let settled = ticket
-        .finish(cachalot_cache::Product::kept("x".into(), own))
+        .finish(cachalot_cache::RunResult::storable("x".into(), own))
         .await;
     let paid = cachalot_core::Spend {
         input_tokens: 60,
         output_tokens: 20,
-        cost: Cost::of_picodollars(5),
+        cost: Cost::from_picodollars(5),
         ..own
     };
     let worth = cachalot_core::Spend {
@@ -748,8 +752,8 @@ async fn a_run_without_an_answer_that_cost_nothing_is_failed_and_not_paid() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let free = |text: &str| {
-        let spent = cachalot_core::Spend::one(COST.time);
-        cachalot_cache::Product::kept(text.to_owned().into(), spent)
+        let spent = cachalot_core::Spend::for_call(COST.time);
+        cachalot_cache::RunResult::storable(text.to_owned().into(), spent)
     };
     let failing = here.lead(&Question::number(1), &Policy::default()).await;
     failing
@@ -757,13 +761,13 @@ async fn a_run_without_an_answer_that_cost_nothing_is_failed_and_not_paid() {
         .await;
     // An answer that tells of an error, in whatever way.
     let telling = here.lead(&Question::number(2), &Policy::default()).await;
-    telling.note_error();
+    telling.mark_error();
     telling.finish(free("{\"success\": false}")).await;
     drop(here.lead(&Question::number(3), &Policy::default()).await);
     let working = here.lead(&Question::number(4), &Policy::default()).await;
     working.finish(free("x")).await;
     let charged = here.lead(&Question::number(5), &Policy::default()).await;
-    charged.note_error();
+    charged.mark_error();
     charged.finish(product("paid for an error")).await;
     let rows = rows(&here).await;
     let failed: Vec<_> = rows.iter().map(|row| row.failed).collect();

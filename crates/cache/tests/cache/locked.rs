@@ -69,7 +69,7 @@ async fn rows_that_there_is_no_room_for_are_counted_and_their_costs_are_kept() {
     let calls = 80;
     for number in 1..=calls {
         let question = Question::of(json!({ "number": number, "text": "x".repeat(1 << 20) }));
-        here.ask(&question, &in_mode(cachalot_cache::Mode::Off), "x")
+        here.ask(&question, &in_mode(cachalot_cache::CacheMode::Off), "x")
             .await;
     }
     eventually(async || !here.warned().is_empty()).await;

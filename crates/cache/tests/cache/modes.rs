@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_cache::{Failure, How, Mode, Policy, Product, Reason};
+use cachalot_cache::{CacheMode, CacheStatus, Failure, Policy, Reason, RunResult};
 use cachalot_core::{Clock as _, Millis, Spend};
-use cachalot_memory::Label;
+use cachalot_store::Label;
 
 use crate::setting::{
     COST, Making, Question, START, Told, clock, in_domains, in_mode, product, setting, tagged, told,
@@ -14,11 +14,14 @@ use crate::setting::{
 const SECOND: Duration = Duration::from_secs(1);
 
 fn is_hit(told: &Told, text: &str) {
-    assert_eq!((&told.how, told.text()), (&How::Hit, text));
+    assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, text));
 }
 
 fn is_miss(told: &Told, reason: Reason, text: &str) {
-    assert_eq!((&told.how, told.text()), (&How::Miss(reason), text));
+    assert_eq!(
+        (&told.status, told.text()),
+        (&CacheStatus::Miss(reason), text)
+    );
 }
 
 #[tokio::test]
@@ -60,8 +63,8 @@ async fn off_neither_looks_nor_stores() {
     let here = setting();
     let question = Question::number(1);
     for _ in 0..2 {
-        let told = here.ask(&question, &in_mode(Mode::Off), "off").await;
-        assert_eq!(told.how, How::Bypass(Reason::Off));
+        let told = here.ask(&question, &in_mode(CacheMode::Off), "off").await;
+        assert_eq!(told.status, CacheStatus::Bypass(Reason::Off));
         assert_eq!(told.settled.stored, Err(Reason::Off));
         assert_eq!(told.settled.paid, COST);
     }
@@ -71,7 +74,9 @@ async fn off_neither_looks_nor_stores() {
         "on",
     );
     assert_eq!(
-        here.ask(&question, &in_mode(Mode::Off), "off").await.text(),
+        here.ask(&question, &in_mode(CacheMode::Off), "off")
+            .await
+            .text(),
         "off"
     );
     is_hit(&here.ask(&question, &Policy::default(), "").await, "on");
@@ -82,7 +87,9 @@ async fn refresh_runs_although_there_is_an_entry_and_replaces_it() {
     let here = setting();
     let question = Question::number(1);
     here.ask(&question, &Policy::default(), "old").await;
-    let told = here.ask(&question, &in_mode(Mode::Refresh), "new").await;
+    let told = here
+        .ask(&question, &in_mode(CacheMode::Refresh), "new")
+        .await;
     is_miss(&told, Reason::Refresh, "new");
     assert_eq!(told.settled.stored.unwrap().0, 2);
     is_hit(&here.ask(&question, &Policy::default(), "").await, "new");
@@ -95,16 +102,16 @@ async fn refresh_under_a_domain_replaces_the_entry_too() {
     let policy = in_domains(&["a", "b"]);
     for text in ["first", "second", "third"] {
         here.cache
-            .writing(&policy.domains[..1])
+            .write_guard(&policy.domains[..1])
             .await
-            .done()
+            .finish()
             .await
             .unwrap();
         let told = here
             .ask(
                 &question,
                 &Policy {
-                    mode: Mode::Refresh,
+                    mode: CacheMode::Refresh,
                     ..policy.clone()
                 },
                 text,
@@ -119,7 +126,9 @@ async fn refresh_under_a_domain_replaces_the_entry_too() {
 async fn read_only_serves_and_runs_but_does_not_store() {
     let here = setting();
     let question = Question::number(1);
-    let told = here.ask(&question, &in_mode(Mode::ReadOnly), "run").await;
+    let told = here
+        .ask(&question, &in_mode(CacheMode::ReadOnly), "run")
+        .await;
     is_miss(&told, Reason::Absent, "run");
     assert_eq!(told.settled.stored, Err(Reason::ReadOnly));
     is_miss(
@@ -128,7 +137,7 @@ async fn read_only_serves_and_runs_but_does_not_store() {
         "stored",
     );
     is_hit(
-        &here.ask(&question, &in_mode(Mode::ReadOnly), "").await,
+        &here.ask(&question, &in_mode(CacheMode::ReadOnly), "").await,
         "stored",
     );
 }
@@ -155,9 +164,9 @@ async fn frozen_answers_from_the_cache_only() {
     here.ask(&question, &policy, "kept").await;
     here.after(SECOND * 100);
     here.cache
-        .writing(&policy.domains)
+        .write_guard(&policy.domains)
         .await
-        .done()
+        .finish()
         .await
         .unwrap();
     is_hit(&here.frozen(&question).await.unwrap(), "kept");
@@ -206,13 +215,13 @@ async fn frozen_without_a_memory_says_so() {
     .make();
     assert_eq!(
         here.frozen(&Question::number(1)).await.unwrap_err().reason,
-        Reason::NoMemory
+        Reason::NoStore
     );
     let told = here
         .ask(&Question::number(1), &Policy::default(), "run")
         .await;
-    is_miss(&told, Reason::NoMemory, "run");
-    assert_eq!(told.settled.stored, Err(Reason::NoMemory));
+    is_miss(&told, Reason::NoStore, "run");
+    assert_eq!(told.settled.stored, Err(Reason::NoStore));
 }
 
 #[tokio::test]
@@ -234,7 +243,7 @@ async fn who_made_an_answer_can_shorten_its_time() {
         let question = Question::number(number);
         let mut ticket = here.lead(&question, &policy).await;
         for seconds in lifetimes {
-            ticket.expire_within(SECOND * *seconds);
+            ticket.limit_ttl(SECOND * *seconds);
         }
         let settled = ticket.finish(product("brief")).await;
         let expires = here.clock.now() + expected * 1_000;
@@ -247,7 +256,7 @@ async fn an_entry_is_served_up_to_the_last_millisecond_of_its_time() {
     for from_front in [true, false] {
         let clock = clock();
         let making = Making::over(crate::setting::in_process(&clock), &clock);
-        let bounds = cachalot_cache::Bounds {
+        let bounds = cachalot_cache::CacheBounds {
             front_bytes: u64::from(from_front) << 20,
             ..making.bounds
         };
@@ -364,8 +373,8 @@ async fn what_the_adapter_declines_is_delivered_and_not_stored() {
     let here = setting();
     let question = Question::number(1);
     let declined = Reason::Declined("a refusal".into());
-    let product = Product {
-        keep: Err(declined.clone()),
+    let product = RunResult {
+        storable: Err(declined.clone()),
         ..product("no")
     };
     let told = told(
@@ -427,7 +436,7 @@ async fn a_panic_reaches_the_caller_as_a_failure_and_is_not_stored() {
 #[tokio::test]
 async fn labels_come_from_the_policy_and_from_the_product() {
     let here = setting();
-    let product = Product {
+    let product = RunResult {
         labels: vec![Label::new("tag", "late"), Label::new("tag", "early")],
         ..product("x")
     };
@@ -446,7 +455,7 @@ async fn labels_come_from_the_policy_and_from_the_product() {
         .unwrap()
         .unwrap();
     let tags: Vec<_> = stored
-        .listed
+        .entry_info
         .provenance
         .labels
         .iter()
@@ -466,7 +475,7 @@ async fn any_bytes_are_an_answer_also_none() {
         .enumerate()
     {
         let question = Question::number(number);
-        let product = Product::kept(Bytes::from_static(bytes), COST);
+        let product = RunResult::storable(Bytes::from_static(bytes), COST);
         told(
             here.through(&question, &Policy::default(), |t| {
                 crate::setting::finish(t, product)
@@ -475,7 +484,10 @@ async fn any_bytes_are_an_answer_also_none() {
         )
         .await;
         let told = here.ask(&question, &Policy::default(), "wrong").await;
-        assert_eq!((&told.how, &told.body.unwrap()[..]), (&How::Hit, bytes));
+        assert_eq!(
+            (&told.status, &told.body.unwrap()[..]),
+            (&CacheStatus::Hit, bytes)
+        );
     }
 }
 
@@ -501,14 +513,17 @@ async fn peek_counts_as_no_call_and_shows_what_is_expired() {
         let stored = here.cache.peek(&question.key()).await.unwrap().unwrap();
         assert_eq!(
             (
-                stored.listed.expired,
-                stored.listed.bytes,
-                stored.listed.key
+                stored.entry_info.expired,
+                stored.entry_info.bytes,
+                stored.entry_info.key
             ),
             (expired, 1, question.key())
         );
         assert_eq!(
-            (stored.listed.name.as_str(), stored.listed.scope.as_str()),
+            (
+                stored.entry_info.name.as_str(),
+                stored.entry_info.scope.as_str()
+            ),
             ("file.read", "agent:tester")
         );
         assert_eq!(&stored.body.whole().await.unwrap()[..], b"x");
@@ -520,18 +535,42 @@ async fn peek_counts_as_no_call_and_shows_what_is_expired() {
 
 #[test]
 fn what_the_command_line_says_counts_unless_the_file_says_off() {
-    assert_eq!(Mode::On.overridden_by(Mode::Frozen), Mode::Frozen);
-    assert_eq!(Mode::On.overridden_by(Mode::Refresh), Mode::Refresh);
-    assert_eq!(Mode::Refresh.overridden_by(Mode::On), Mode::Refresh);
-    assert_eq!(Mode::Off.overridden_by(Mode::Refresh), Mode::Off);
-    assert_eq!(Mode::On.overridden_by(Mode::Off), Mode::Off);
+    assert_eq!(
+        CacheMode::On.overridden_by(CacheMode::Frozen),
+        CacheMode::Frozen
+    );
+    assert_eq!(
+        CacheMode::On.overridden_by(CacheMode::Refresh),
+        CacheMode::Refresh
+    );
+    assert_eq!(
+        CacheMode::Refresh.overridden_by(CacheMode::On),
+        CacheMode::Refresh
+    );
+    assert_eq!(
+        CacheMode::Off.overridden_by(CacheMode::Refresh),
+        CacheMode::Off
+    );
+    assert_eq!(CacheMode::On.overridden_by(CacheMode::Off), CacheMode::Off);
 }
 
 #[test]
 fn what_may_not_be_stored_is_not_stored_by_refreshing_it() {
-    assert_eq!(Mode::ReadOnly.overridden_by(Mode::On), Mode::ReadOnly);
+    assert_eq!(
+        CacheMode::ReadOnly.overridden_by(CacheMode::On),
+        CacheMode::ReadOnly
+    );
     // Neither is looked, which was asked for, nor stored, which is not allowed.
-    assert_eq!(Mode::ReadOnly.overridden_by(Mode::Refresh), Mode::Off);
-    assert_eq!(Mode::ReadOnly.overridden_by(Mode::Off), Mode::Off);
-    assert_eq!(Mode::ReadOnly.overridden_by(Mode::Frozen), Mode::Frozen);
+    assert_eq!(
+        CacheMode::ReadOnly.overridden_by(CacheMode::Refresh),
+        CacheMode::Off
+    );
+    assert_eq!(
+        CacheMode::ReadOnly.overridden_by(CacheMode::Off),
+        CacheMode::Off
+    );
+    assert_eq!(
+        CacheMode::ReadOnly.overridden_by(CacheMode::Frozen),
+        CacheMode::Frozen
+    );
 }

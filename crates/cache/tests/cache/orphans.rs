@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cachalot_cache::{How, Orphan, Outcome, Policy, Reason};
+use cachalot_cache::{CacheStatus, OrphanPolicy, Outcome, Policy, Reason};
 
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{
@@ -26,7 +26,7 @@ impl Drop for Dropped {
 async fn long_run(
     here: &Setting,
     question: &Question,
-    orphan: Orphan,
+    orphan: OrphanPolicy,
 ) -> (Outcome, Arc<AtomicBool>) {
     let stopped = Arc::new(AtomicBool::new(false));
     let guard = Dropped(Arc::clone(&stopped));
@@ -54,7 +54,7 @@ async fn cancel_drops_the_work_when_the_last_reader_leaves() {
         .ledger(&home.path().join("ledger.db"))
         .make();
     let question = Question::number(1);
-    let (outcome, work) = long_run(&here, &question, Orphan::Cancel).await;
+    let (outcome, work) = long_run(&here, &question, OrphanPolicy::Cancel).await;
     let reader = outcome.body.reader();
     let copy = outcome.body.clone();
     drop(outcome);
@@ -71,8 +71,8 @@ async fn cancel_drops_the_work_when_the_last_reader_leaves() {
     assert_eq!(row.not_stored.as_deref(), Some("the work was abandoned"));
     let told = here.ask(&question, &Policy::default(), "again").await;
     assert_eq!(
-        (&told.how, told.text()),
-        (&How::Miss(Reason::Absent), "again")
+        (&told.status, told.text()),
+        (&CacheStatus::Miss(Reason::Absent), "again")
     );
     assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
 }
@@ -81,7 +81,7 @@ async fn cancel_drops_the_work_when_the_last_reader_leaves() {
 async fn a_follower_keeps_a_run_alive_whose_first_caller_left() {
     let here = setting();
     let question = Question::number(1);
-    let (outcome, work) = long_run(&here, &question, Orphan::Cancel).await;
+    let (outcome, work) = long_run(&here, &question, OrphanPolicy::Cancel).await;
     let follower = {
         let (here, question) = (here.clone(), question.clone());
         tokio::spawn(async move { here.ask(&question, &Policy::default(), "no").await })
@@ -90,8 +90,8 @@ async fn a_follower_keeps_a_run_alive_whose_first_caller_left() {
     drop(outcome);
     let told = follower.await.unwrap();
     assert_eq!(
-        (&told.how, told.text()),
-        (&How::Coalesced, "after ten seconds")
+        (&told.status, told.text()),
+        (&CacheStatus::Coalesced, "after ten seconds")
     );
     assert!(told.settled.stored.is_ok() && !stopped(&work));
 }
@@ -103,7 +103,7 @@ async fn finish_lets_the_work_go_on_for_a_while() {
     let (outcome, work) = long_run(
         &here,
         &question,
-        Orphan::Finish {
+        OrphanPolicy::Finish {
             within: 20 * SECOND,
         },
     )
@@ -112,14 +112,22 @@ async fn finish_lets_the_work_go_on_for_a_while() {
     tokio::time::sleep(11 * SECOND).await;
     assert!(!stopped(&work));
     let told = here.ask(&question, &Policy::default(), "no").await;
-    assert_eq!((&told.how, told.text()), (&How::Hit, "after ten seconds"));
+    assert_eq!(
+        (&told.status, told.text()),
+        (&CacheStatus::Hit, "after ten seconds")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn finish_stops_the_work_when_the_while_is_over() {
     let here = setting();
     let question = Question::number(1);
-    let (outcome, work) = long_run(&here, &question, Orphan::Finish { within: 5 * SECOND }).await;
+    let (outcome, work) = long_run(
+        &here,
+        &question,
+        OrphanPolicy::Finish { within: 5 * SECOND },
+    )
+    .await;
     tokio::time::sleep(SECOND).await;
     drop(outcome);
     tokio::time::sleep(Duration::from_millis(4_900)).await;
@@ -137,8 +145,8 @@ async fn finish_stops_the_work_when_the_while_is_over() {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
     for orphan in [
-        Orphan::Cancel,
-        Orphan::Finish {
+        OrphanPolicy::Cancel,
+        OrphanPolicy::Finish {
             within: Duration::from_millis(10_050),
         },
     ] {
@@ -151,7 +159,7 @@ async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
         let here = Making::over(double, &clock).make();
         let question = Question::number(1);
         let (outcome, work) = long_run(&here, &question, orphan).await;
-        if orphan == Orphan::Cancel {
+        if orphan == OrphanPolicy::Cancel {
             // It leaves while the answer is stored.
             outcome.body.whole().await.unwrap();
         }
@@ -160,8 +168,8 @@ async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
         assert!(!stopped(&work), "{orphan:?}");
         let told = here.ask(&question, &Policy::default(), "no").await;
         assert_eq!(
-            (&told.how, told.text()),
-            (&How::Hit, "after ten seconds"),
+            (&told.status, told.text()),
+            (&CacheStatus::Hit, "after ten seconds"),
             "{orphan:?}"
         );
     }
@@ -171,7 +179,12 @@ async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
 async fn a_new_reader_within_the_while_keeps_the_work() {
     let here = setting();
     let question = Question::number(1);
-    let (outcome, work) = long_run(&here, &question, Orphan::Finish { within: 5 * SECOND }).await;
+    let (outcome, work) = long_run(
+        &here,
+        &question,
+        OrphanPolicy::Finish { within: 5 * SECOND },
+    )
+    .await;
     drop(outcome);
     tokio::time::sleep(4 * SECOND).await;
     let follower = {
@@ -180,8 +193,8 @@ async fn a_new_reader_within_the_while_keeps_the_work() {
     };
     let told = follower.await.unwrap();
     assert_eq!(
-        (&told.how, told.text()),
-        (&How::Coalesced, "after ten seconds")
+        (&told.status, told.text()),
+        (&CacheStatus::Coalesced, "after ten seconds")
     );
     assert!(!stopped(&work));
 }
@@ -190,7 +203,12 @@ async fn a_new_reader_within_the_while_keeps_the_work() {
 async fn the_while_begins_anew_each_time_the_last_reader_leaves() {
     let here = setting();
     let question = Question::number(1);
-    let (outcome, work) = long_run(&here, &question, Orphan::Finish { within: 6 * SECOND }).await;
+    let (outcome, work) = long_run(
+        &here,
+        &question,
+        OrphanPolicy::Finish { within: 6 * SECOND },
+    )
+    .await;
     drop(outcome);
     tokio::time::sleep(5 * SECOND).await;
     let follower = {

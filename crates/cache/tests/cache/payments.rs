@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cachalot_cache::{Ledger, Payment, Policy, Scope, Selection};
-use cachalot_core::{Canonical, Digest, DigestKey, Seals, Spend};
+use cachalot_cache::{Ledger, LedgerSelection, Payment, Policy, Scope};
+use cachalot_core::{Canonical, Digest, DigestKey, SecretSet, Spend};
 use serde_json::json;
 
 use crate::ledger::{rows, totals, with_ledger};
@@ -15,20 +15,20 @@ async fn a_payment_of_a_conversation_is_a_row_that_is_found_by_its_session() {
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::of(json!({"path": "a"}));
     here.ask(&question, &Policy::default(), "x").await;
-    let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
-    seals.learn("the-secret-key");
-    here.cache.ledger().pay(Payment {
+    let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
+    secret_set.learn("the-secret-key");
+    here.cache.ledger().record_payment(Payment {
         at: START,
         model: "anthropic/claude",
         scope: &Scope::Agent("tester".into()),
         session: "session-1",
         on_behalf_of: None,
-        prefix: Digest::of(b"everything"),
+        prefix: Digest::sha256(b"everything"),
         input: Canonical::value(&json!({"read": 12, "before": "the-secret-key"})),
         reason: Some("system_changed: the-secret-key".to_owned()),
         paid: COST,
         saved: Spend::default(),
-        seals: &seals,
+        secret_set: &secret_set,
     });
     let rows = rows(&here).await;
     assert_eq!(rows.len(), 2);
@@ -53,19 +53,19 @@ async fn a_payment_of_a_conversation_is_a_row_that_is_found_by_its_session() {
 }
 
 /// Accounts for an answer in a session.
-fn pay(ledger: &Ledger, session: &str, at: i64, reason: Option<&str>) {
-    ledger.pay(Payment {
+fn record_payment(ledger: &Ledger, session: &str, at: i64, reason: Option<&str>) {
+    ledger.record_payment(Payment {
         at,
         model: "anthropic/claude",
         scope: &Scope::Agent("tester".into()),
         session,
         on_behalf_of: None,
-        prefix: Digest::of(session.as_bytes()),
+        prefix: Digest::sha256(session.as_bytes()),
         input: Canonical::value(&json!({"session": session})),
         reason: reason.map(str::to_owned),
         paid: COST,
         saved: Spend::default(),
-        seals: &Arc::new(Seals::under(DigestKey::new([7; 32]))),
+        secret_set: &Arc::new(SecretSet::with_key(DigestKey::new([7; 32]))),
     });
 }
 
@@ -93,20 +93,20 @@ async fn broken_prefixes_are_followed_each_once() {
         ("new", 2_000, Some("tools_changed")),
         ("fine", 3_000, None),
     ] {
-        pay(ledger, session, at, reason);
+        record_payment(ledger, session, at, reason);
     }
     assert_eq!(rows(&here).await.len(), 3);
     assert_eq!(broken(ledger, i64::MAX, 0), (none.clone(), 3));
     assert_eq!(broken(ledger, 0, 0), (named(&["old", "new"]), 3));
     assert_eq!(broken(ledger, 0, 1_500), (named(&["new"]), 3));
     assert_eq!(broken(ledger, 3, 0), (none.clone(), 3));
-    pay(ledger, "later", 4_000, Some("expired"));
+    record_payment(ledger, "later", 4_000, Some("expired"));
     assert_eq!(rows(&here).await.len(), 4);
     assert_eq!(broken(ledger, 3, 0), (named(&["later"]), 4));
     // Numbers of deleted rows are given again: the follower goes back.
-    ledger.prune(Selection::All, false).unwrap();
+    ledger.prune(LedgerSelection::All, false).unwrap();
     assert_eq!(broken(ledger, 4, 0), (none, 0));
-    pay(ledger, "again", 5_000, Some("expired"));
+    record_payment(ledger, "again", 5_000, Some("expired"));
     assert_eq!(rows(&here).await.len(), 1);
     assert_eq!(broken(ledger, 0, 0), (named(&["again"]), 1));
 }

@@ -6,9 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Bounds, Cache, Domain, Join, Ledger, Mode, Options, Policy, Ticket};
-use cachalot_core::{Seals, SystemClock};
-use cachalot_memory::sqlite::{self, SqliteMemory};
+use cachalot_cache::{
+    Cache, CacheBounds, CacheMode, CacheOptions, Domain, Ledger, Policy, SingleFlight, Ticket,
+};
+use cachalot_core::{SecretSet, SystemClock};
+use cachalot_store::sqlite::{self, SqliteStore};
 
 use crate::setting::{Question, product, told};
 
@@ -32,21 +34,21 @@ fn start(part: &str, home: &Path) -> Child {
 
 fn cache(home: &Path) -> Cache {
     let clock = Arc::new(SystemClock);
-    let memory = SqliteMemory::open(
+    let memory = SqliteStore::open(
         &home.join("cachalot.db"),
-        sqlite::Options::new(clock.clone()),
+        sqlite::SqliteOptions::new(clock.clone()),
     )
     .unwrap();
-    Cache::new(Options {
-        memory: Some(Arc::new(memory)),
+    Cache::new(CacheOptions {
+        store: Some(Arc::new(memory)),
         ledger: Ledger::at(
             &home.join("ledger.db"),
             std::process::id().to_string(),
             Arc::new(|text| panic!("{text}")),
         ),
         clock,
-        seals: Arc::new(Seals::none()),
-        bounds: Bounds::default(),
+        secret_set: Arc::new(SecretSet::empty()),
+        bounds: CacheBounds::default(),
         warn: Arc::new(|text| assert!(text.contains("waiting for another process"), "{text}")),
     })
 }
@@ -74,10 +76,10 @@ async fn wait_for(path: &Path) {
 
 fn patient() -> Policy {
     Policy {
-        join: Join::Fleet {
+        join: SingleFlight::AllProcesses {
             wait: Duration::from_secs(30),
         },
-        patience: Duration::from_secs(10),
+        lookup_timeout: Duration::from_secs(10),
         ..Policy::default()
     }
 }
@@ -220,7 +222,7 @@ fn what_was_stored_before_a_kill_is_there_after_it() {
             for number in &stored {
                 let there = cache.peek(&Question::number(*number).key()).await.unwrap();
                 assert_eq!(
-                    there.expect("it was said to be stored").listed.bytes,
+                    there.expect("it was said to be stored").entry_info.bytes,
                     *number as u64
                 );
             }
@@ -246,8 +248,8 @@ async fn lead_and_die(home: &Path) {
         .await
         .unwrap()
     {
-        cachalot_cache::Begun::Run(ticket) => ticket,
-        cachalot_cache::Begun::Served(_) => panic!("served"),
+        cachalot_cache::BeginResult::Run(ticket) => ticket,
+        cachalot_cache::BeginResult::Served(_) => panic!("served"),
     };
     note(home, "leads");
     wait_for(&home.join("never")).await;
@@ -292,7 +294,7 @@ async fn read_on(home: &Path) {
     note(home, "ready");
     let policy = Policy {
         domains: vec![Domain::new("d")],
-        mode: Mode::ReadOnly,
+        mode: CacheMode::ReadOnly,
         ..patient()
     };
     let mut asked = 0;
@@ -314,7 +316,11 @@ async fn read_on(home: &Path) {
         )
         .await;
         let got: u64 = told.text().parse().unwrap();
-        assert!(got >= announced, "{got} after {announced}: {:?}", told.how);
+        assert!(
+            got >= announced,
+            "{got} after {announced}: {:?}",
+            told.status
+        );
         asked += 1;
     }
     assert!(asked > 10);
@@ -342,9 +348,9 @@ async fn no_process_serves_what_is_older_than_a_write_that_was_announced_to_all(
         ..patient()
     };
     for version in 1..=40 {
-        let writing = cache.writing(&policy.domains).await;
+        let write_guard = cache.write_guard(&policy.domains).await;
         replace(&world, &version.to_string());
-        writing.done().await.unwrap();
+        write_guard.finish().await.unwrap();
         replace(&announced, &version.to_string());
         let path = world.clone();
         let work = |ticket: Ticket| async move {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{Answered, Failure, Limits, Policy};
+use cachalot_cache::{CallStatus, Failure, LedgerLimits, Policy};
 use cachalot_core::Spend;
 use serde_json::json;
 
 use crate::ledger::{rows, totals};
 use crate::setting::{COST, Making, Question, Setting, clock, in_process, product};
 
-fn limited(path: &std::path::Path, limits: Limits) -> Setting {
+fn limited(path: &std::path::Path, limits: LedgerLimits) -> Setting {
     let clock = clock();
     Making::over(in_process(&clock), &clock)
         .ledger(path)
@@ -17,14 +17,14 @@ fn limited(path: &std::path::Path, limits: Limits) -> Setting {
         .make()
 }
 
-fn count(rows: &[cachalot_cache::Row], answered: Answered) -> usize {
+fn count(rows: &[cachalot_cache::LedgerRow], answered: CallStatus) -> usize {
     rows.iter().filter(|row| row.answered == answered).count()
 }
 
 #[tokio::test]
 async fn no_number_of_hits_displaces_a_payment() {
     let home = tempfile::tempdir().unwrap();
-    let here = limited(&home.path().join("ledger.db"), Limits::default());
+    let here = limited(&home.path().join("ledger.db"), LedgerLimits::default());
     for number in 0..5 {
         here.ask(&Question::number(number), &Policy::default(), "x")
             .await;
@@ -38,14 +38,14 @@ async fn no_number_of_hits_displaces_a_payment() {
         }
     }
     let rows = rows(&here).await;
-    assert_eq!(count(&rows, Answered::Miss), 5);
-    assert_eq!(count(&rows, Answered::Hit), 1_000);
+    assert_eq!(count(&rows, CallStatus::Miss), 5);
+    assert_eq!(count(&rows, CallStatus::Hit), 1_000);
     let totals = totals(&here, "file.read");
     assert_eq!((totals.misses, totals.hits), (5, 30_000));
     for number in 0..5 {
         let key = Question::number(number).key().to_string();
         let why = here.cache.ledger().explain(Some(&key)).unwrap().unwrap();
-        assert_eq!(why.call.answered, Answered::Hit);
+        assert_eq!(why.call.answered, CallStatus::Hit);
         let payment = why.payment.expect("the payment");
         assert_eq!((payment.key, payment.paid.cost), (key, COST.cost));
         assert_eq!(payment.reason.as_deref(), Some("not in the cache"));
@@ -55,20 +55,20 @@ async fn no_number_of_hits_displaces_a_payment() {
 #[tokio::test]
 async fn a_call_that_was_paid_itself_has_no_other_payment() {
     let home = tempfile::tempdir().unwrap();
-    let here = limited(&home.path().join("ledger.db"), Limits::default());
+    let here = limited(&home.path().join("ledger.db"), LedgerLimits::default());
     let question = Question::number(1);
     here.ask(&question, &Policy::default(), "x").await;
     here.cache.ledger().flush().await;
     let why = here.cache.ledger().explain(None).unwrap().unwrap();
-    assert_eq!((why.call.answered, why.payment), (Answered::Miss, None));
+    assert_eq!((why.call.answered, why.payment), (CallStatus::Miss, None));
 }
 
 #[tokio::test]
 async fn calls_that_cost_nothing_are_bounded_by_their_number() {
     let home = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = LedgerLimits {
         unpaid: 30,
-        ..Limits::default()
+        ..LedgerLimits::default()
     };
     let here = limited(&home.path().join("ledger.db"), limits);
     here.ask(&Question::number(0), &Policy::default(), "x")
@@ -83,7 +83,7 @@ async fn calls_that_cost_nothing_are_bounded_by_their_number() {
         here.ask(&Question::number(0), &Policy::default(), "").await;
     }
     let rows = rows(&here).await;
-    assert_eq!(count(&rows, Answered::Hit), 30);
+    assert_eq!(count(&rows, CallStatus::Hit), 30);
     assert_eq!(rows.iter().filter(|row| row.failed).count(), 30);
     assert_eq!(rows.len(), 61);
     let newest = Question::number(100).key().to_string();
@@ -95,9 +95,9 @@ async fn calls_that_cost_nothing_are_bounded_by_their_number() {
 async fn the_oldest_rows_make_room_and_the_totals_stay() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
-    let limits = Limits {
+    let limits = LedgerLimits {
         bytes: 1 << 20,
-        ..Limits::default()
+        ..LedgerLimits::default()
     };
     let here = limited(&path, limits);
     let question = |number: usize| {
@@ -127,9 +127,9 @@ async fn the_oldest_rows_make_room_and_the_totals_stay() {
 #[tokio::test]
 async fn rows_past_their_age_are_deleted_and_the_totals_stay() {
     let home = tempfile::tempdir().unwrap();
-    let limits = Limits {
+    let limits = LedgerLimits {
         age: Some(Duration::from_secs(3_600)),
-        ..Limits::default()
+        ..LedgerLimits::default()
     };
     let here = limited(&home.path().join("ledger.db"), limits);
     for number in 1..=3 {
@@ -206,7 +206,7 @@ async fn a_ledger_of_the_second_layout_keeps_every_payment() {
     )
     .unwrap();
     drop(old);
-    let here = limited(&path, Limits::default());
+    let here = limited(&path, LedgerLimits::default());
     here.ask(&Question::number(1), &Policy::default(), "x")
         .await;
     let rows = rows(&here).await;
@@ -233,10 +233,10 @@ async fn a_ledger_of_the_second_layout_keeps_every_payment() {
 async fn spends_without_tokens_and_money_are_free() {
     let here = limited(
         &tempfile::tempdir().unwrap().path().join("ledger.db"),
-        Limits::default(),
+        LedgerLimits::default(),
     );
     let ticket = here.lead(&Question::number(1), &Policy::default()).await;
     let settled = ticket.finish(product("x")).await;
     assert!(!settled.paid.is_free());
-    assert!(Spend::one(COST.time).is_free());
+    assert!(Spend::for_call(COST.time).is_free());
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Failure, Filter, How, Kind, Policy, Reason, Share};
+use cachalot_cache::{CacheStatus, CallKind, EntryFilter, Failure, Policy, Quota, Reason};
 use cachalot_core::{Clock, ManualClock};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{Label, Match, Memory, Page, counter, space};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{Label, LabelMatch, PageRequest, Store, counter, space};
 
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{
@@ -15,7 +15,7 @@ use crate::setting::{
     sqlite, tagged,
 };
 
-fn over(memory: Arc<dyn Memory>, clock: &Arc<ManualClock>) -> (Setting, Arc<Double>) {
+fn over(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> (Setting, Arc<Double>) {
     let double = Arc::new(Double::over(memory));
     (Making::over(double.clone(), clock).make(), double)
 }
@@ -46,7 +46,7 @@ async fn a_miss_is_two_round_trips_and_a_hit_is_one() {
             let miss = HashMap::from([(Op::Enter, 1), (Op::Put, 1)]);
             assert_eq!(asked(&double), miss, "{policy:?}");
             let told = here.ask(&question, &policy, "").await;
-            assert_eq!((&told.how, told.text()), (&How::Hit, "x"));
+            assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, "x"));
             let hit = HashMap::from([(Op::Enter, 2), (Op::Put, 1)]);
             assert_eq!(asked(&double), hit, "{policy:?}");
         }
@@ -65,15 +65,18 @@ async fn an_expired_entry_and_a_refresh_are_two_round_trips_as_well() {
     here.ask(&question, &policy, "x").await;
     here.after(Duration::from_secs(10));
     let told = here.ask(&question, &policy, "y").await;
-    assert_eq!((&told.how, told.text()), (&How::Miss(Reason::Expired), "y"));
+    assert_eq!(
+        (&told.status, told.text()),
+        (&CacheStatus::Miss(Reason::Expired), "y")
+    );
     assert!(told.settled.stored.is_ok());
     assert_eq!(
         asked(&double),
         HashMap::from([(Op::Enter, 2), (Op::Put, 2)])
     );
-    let refresh = in_mode(cachalot_cache::Mode::Refresh);
+    let refresh = in_mode(cachalot_cache::CacheMode::Refresh);
     let told = here.ask(&question, &refresh, "z").await;
-    assert_eq!(told.how, How::Miss(Reason::Refresh));
+    assert_eq!(told.status, CacheStatus::Miss(Reason::Refresh));
     assert!(told.settled.stored.is_ok(), "{told:?}");
     assert_eq!(
         asked(&double),
@@ -109,7 +112,7 @@ async fn of_callers_at_the_same_time_one_reserves() {
 }
 
 /// Whether another engine on the same memory gets the key, without waiting for anybody.
-async fn is_free(memory: &Arc<dyn Memory>, clock: &Arc<ManualClock>, question: &Question) -> bool {
+async fn is_free(memory: &Arc<dyn Store>, clock: &Arc<ManualClock>, question: &Question) -> bool {
     let there = Making::over(memory.clone(), clock).make();
     let told = there.ask(question, &Policy::default(), "free").await;
     told.settled.stored.is_ok()
@@ -174,7 +177,7 @@ async fn a_run_whose_lease_lapsed_is_stored_unless_another_took_it_over() {
     let told = there.ask(&question, &Policy::default(), "theirs").await;
     assert!(told.settled.stored.is_ok(), "{told:?}");
     let settled = ticket.finish(product("ours")).await;
-    assert_eq!(settled.stored, Err(Reason::Overtaken));
+    assert_eq!(settled.stored, Err(Reason::LeaseLost));
     assert_eq!(
         there.ask(&question, &Policy::default(), "").await.text(),
         "theirs"
@@ -183,7 +186,11 @@ async fn a_run_whose_lease_lapsed_is_stored_unless_another_took_it_over() {
     let question = Question::number(3);
     let ticket = here.lead(&question, &Policy::default()).await;
     clock.advance(Duration::from_secs(6));
-    there.cache.erase(&Filter::default(), false).await.unwrap();
+    there
+        .cache
+        .erase(&EntryFilter::default(), false)
+        .await
+        .unwrap();
     let settled = ticket.finish(product("erased")).await;
     assert_eq!(settled.stored, Err(Reason::Revoked));
 }
@@ -202,7 +209,11 @@ async fn a_lookup_that_failed_does_not_forfeit_the_store() {
         let here = Making::over(double.clone(), &clock).make();
         let there = Making::over(memory.clone(), &clock).make();
         // An erasure before the run does not matter.
-        there.cache.erase(&Filter::default(), false).await.unwrap();
+        there
+            .cache
+            .erase(&EntryFilter::default(), false)
+            .await
+            .unwrap();
         clock.advance(Duration::from_secs(10));
         let begin = async |number, policy: &Policy| {
             double.now(|op| match op {
@@ -225,9 +236,9 @@ async fn a_lookup_that_failed_does_not_forfeit_the_store() {
 
         let ticket = begin(2, &Policy::default()).await;
         clock.advance(Duration::from_secs(10));
-        let which = Filter {
+        let which = EntryFilter {
             name: Some("something else".into()),
-            ..Filter::default()
+            ..EntryFilter::default()
         };
         there.cache.erase(&which, false).await.unwrap();
         clock.advance(Duration::from_secs(10));
@@ -266,7 +277,10 @@ async fn a_lookup_that_fails_joins_a_run_as_one_that_does_not() {
     double.now(|_| Fate::Pass);
     assert!(first.finish(product("first")).await.stored.is_ok());
     let second = second.await.unwrap();
-    assert_eq!((&second.how, second.text()), (&How::Coalesced, "first"));
+    assert_eq!(
+        (&second.status, second.text()),
+        (&CacheStatus::Coalesced, "first")
+    );
     assert_eq!(here.runs(), 0, "only the first one, which this test led");
 }
 
@@ -276,19 +290,19 @@ async fn a_kind_is_revoked_in_other_processes() {
     let memory = in_process(&clock);
     let here = Making::over(memory.clone(), &clock).make();
     let there = Making::over(memory.clone(), &clock).make();
-    let of_kind = |kind| Filter {
+    let of_kind = |kind| EntryFilter {
         kind: Some(kind),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     let ticket = here.lead(&Question::number(1), &Policy::default()).await;
     there
         .cache
-        .erase(&of_kind(Kind::Tool), false)
+        .erase(&of_kind(CallKind::Tool), false)
         .await
         .unwrap();
     assert!(ticket.finish(product("an action")).await.stored.is_ok());
     let ticket = here.lead(&Question::number(2), &Policy::default()).await;
-    let erased = there.cache.erase(&of_kind(Kind::Action), false).await;
+    let erased = there.cache.erase(&of_kind(CallKind::Action), false).await;
     assert_eq!(erased.unwrap().entries.len(), 1);
     assert_eq!(
         ticket.finish(product("revoked")).await.stored,
@@ -302,12 +316,12 @@ async fn a_pattern_is_revoked_in_other_processes_wherever_its_star_is() {
     let memory = in_process(&clock);
     let here = Making::over(memory.clone(), &clock).make();
     let there = Making::over(memory.clone(), &clock).make();
-    let matching = |pattern: &str| Filter {
-        criteria: vec![cachalot_cache::Criterion::Glob {
+    let matching = |pattern: &str| EntryFilter {
+        criteria: vec![cachalot_cache::LabelCriterion::Glob {
             name: "tag".into(),
             pattern: pattern.into(),
         }],
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     let policy = tagged(&["a:x:1"]);
     for (number, pattern, stored) in [(1, "*:x:*", false), (2, "a:*:1", false), (3, "*:y:*", true)]
@@ -328,7 +342,11 @@ async fn without_reservations_an_erasure_in_another_process_refuses_what_began_b
     let there = Making::over(memory, &clock).make();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
-    there.cache.erase(&Filter::default(), false).await.unwrap();
+    there
+        .cache
+        .erase(&EntryFilter::default(), false)
+        .await
+        .unwrap();
     assert_eq!(
         ticket.finish(product("old")).await.stored,
         Err(Reason::Revoked)
@@ -356,18 +374,18 @@ async fn an_entry_without_a_label_of_its_kind_is_erased_by_kind() {
         .settle()
         .await
         .unwrap();
-    let which = |kind| Filter {
+    let which = |kind| EntryFilter {
         kind: Some(kind),
-        criteria: vec![cachalot_cache::Criterion::Is(Label::new("tag", "t"))],
-        ..Filter::default()
+        criteria: vec![cachalot_cache::LabelCriterion::Is(Label::new("tag", "t"))],
+        ..EntryFilter::default()
     };
     let erase = async |kind, dry_run| {
         let erased = here.cache.erase(&which(kind), dry_run).await.unwrap();
         erased.entries.len()
     };
-    assert_eq!(erase(Kind::Tool, false).await, 0);
-    assert_eq!(erase(Kind::Action, true).await, 3);
-    assert_eq!(erase(Kind::Action, false).await, 3);
+    assert_eq!(erase(CallKind::Tool, false).await, 0);
+    assert_eq!(erase(CallKind::Action, true).await, 3);
+    assert_eq!(erase(CallKind::Action, false).await, 3);
     assert_eq!(here.cache.usage().await.unwrap().records, 0);
 }
 
@@ -376,8 +394,8 @@ async fn listing_and_erasing_read_no_answers() {
     let clock = clock();
     let (here, double) = over(in_process(&clock), &clock);
     let answer = "x".repeat(100_000);
-    let share = Policy {
-        share: Some(Share {
+    let quota = Policy {
+        quota: Some(Quota {
             name: "part".into(),
             entries: 1_000,
             bytes: 450_000,
@@ -385,7 +403,7 @@ async fn listing_and_erasing_read_no_answers() {
         ..tagged(&["t"])
     };
     for number in 0..6 {
-        here.ask(&Question::number(number), &share, &answer).await;
+        here.ask(&Question::number(number), &quota, &answer).await;
     }
     assert_eq!(
         here.cache.usage().await.unwrap().records,
@@ -393,7 +411,7 @@ async fn listing_and_erasing_read_no_answers() {
         "of a bounded part"
     );
     let mut listed = Vec::new();
-    let every = Filter::default();
+    let every = EntryFilter::default();
     here.cache
         .each(&every, |one| listed.push(one))
         .await
@@ -404,9 +422,9 @@ async fn listing_and_erasing_read_no_answers() {
             .iter()
             .all(|one| one.bytes == 100_000 && one.name == "file.read")
     );
-    let by_kind = Filter {
-        kind: Some(Kind::Action),
-        ..Filter::default()
+    let by_kind = EntryFilter {
+        kind: Some(CallKind::Action),
+        ..EntryFilter::default()
     };
     for which in [&by_kind, &every] {
         assert_eq!(
@@ -431,7 +449,7 @@ async fn listing_and_erasing_read_no_answers() {
 async fn expiry_is_by_the_memorys_time() {
     let (own, theirs) = (clock(), clock());
     theirs.advance(Duration::from_secs(3_600));
-    let memory: Arc<dyn Memory> = Arc::new(InProcessMemory::new(theirs.clone()));
+    let memory: Arc<dyn Store> = Arc::new(InProcessStore::new(theirs.clone()));
     let here = Making::over(memory, &own).make();
     let question = Question::number(1);
     let policy = Policy {
@@ -447,13 +465,19 @@ async fn expiry_is_by_the_memorys_time() {
     assert_eq!(expires, Clock::now(&*theirs) + 10_000);
     // The second hit is the front's.
     for _ in 0..2 {
-        assert_eq!(here.ask(&question, &policy, "").await.how, How::Hit);
+        assert_eq!(
+            here.ask(&question, &policy, "").await.status,
+            CacheStatus::Hit
+        );
     }
     pass(9);
-    assert_eq!(here.ask(&question, &policy, "").await.how, How::Hit);
+    assert_eq!(
+        here.ask(&question, &policy, "").await.status,
+        CacheStatus::Hit
+    );
     pass(1);
     let told = here.ask(&question, &policy, "y").await;
-    assert_eq!(told.how, How::Miss(Reason::Expired));
+    assert_eq!(told.status, CacheStatus::Miss(Reason::Expired));
     pass(10);
     assert_eq!(here.cache.sweep(None).await.unwrap(), 1);
 }
@@ -514,20 +538,26 @@ async fn an_erasure_raises_its_counter_and_a_sweep_does_not() {
     };
     here.cache.sweep(None).await.unwrap();
     assert_eq!(erased().await, 0);
-    here.cache.erase(&Filter::default(), true).await.unwrap();
+    here.cache
+        .erase(&EntryFilter::default(), true)
+        .await
+        .unwrap();
     assert_eq!(erased().await, 0);
-    here.cache.erase(&Filter::default(), false).await.unwrap();
+    here.cache
+        .erase(&EntryFilter::default(), false)
+        .await
+        .unwrap();
     assert!(erased().await > 0);
-    let labels = [Match::Is {
+    let labels = [LabelMatch::Is {
         name: "kind",
         value: "action",
     }];
-    let filter = cachalot_memory::Filter {
+    let filter = cachalot_store::RecordFilter {
         labels: &labels,
         ..Default::default()
     };
     here.ask(&Question::number(1), &Policy::default(), "x")
         .await;
-    let found = memory.find(space::CACHE, &filter, Page::keys(9));
+    let found = memory.find(space::CACHE, &filter, PageRequest::keys(9));
     assert_eq!(found.settle().await.unwrap().records.len(), 1);
 }

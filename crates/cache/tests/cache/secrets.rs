@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_cache::{Failure, Filter, HANDLE_LABEL, How, Observation, Policy, Product, Reason};
-use cachalot_core::{Canonical, DigestKey, Seals};
-use cachalot_memory::Label;
+use cachalot_cache::{
+    CacheStatus, EntryFilter, Failure, HANDLE_LABEL, Observation, Policy, Reason, RunResult,
+};
+use cachalot_core::{Canonical, DigestKey, SecretSet};
+use cachalot_store::Label;
 use serde_json::json;
 
 use crate::setting::{Making, Question, Setting, clock, finish, product, sqlite, tagged, told};
@@ -17,30 +19,30 @@ const SPELLINGS: [&str; 3] = [
     "hunter2%2F%22quoted%22%20%26%20more",
 ];
 
-fn seals() -> Arc<Seals> {
-    let seals = Seals::under(DigestKey::new([7; 32]));
-    seals.learn(SECRET);
-    Arc::new(seals)
+fn secret_set() -> Arc<SecretSet> {
+    let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+    secret_set.learn(SECRET);
+    Arc::new(secret_set)
 }
 
-fn asking_with_the_secret(seals: &Seals) -> Question {
+fn asking_with_the_secret(secret_set: &SecretSet) -> Question {
     let input = json!({"header": format!("Bearer {SECRET}"), "path": "a"});
     Question {
-        input: Canonical::sealed(&input, seals),
+        input: Canonical::sealed(&input, secret_set),
         ..Question::number(0)
     }
 }
 
-fn in_a_home(home: &Path) -> (Setting, Arc<Seals>) {
+fn in_a_home(home: &Path) -> (Setting, Arc<SecretSet>) {
     let clock = clock();
-    let seals = seals();
+    let secret_set = secret_set();
     let memory = sqlite(&home.join("cachalot.db"), &clock);
     (
         Making::over(memory, &clock)
             .ledger(&home.join("ledger.db"))
-            .seals(&seals)
+            .secret_set(&secret_set)
             .make(),
-        seals,
+        secret_set,
     )
 }
 
@@ -72,9 +74,9 @@ fn betrayed(directory: &Path) -> Vec<String> {
 #[tokio::test]
 async fn an_answer_that_holds_a_secret_is_delivered_and_not_stored() {
     let home = tempfile::tempdir().unwrap();
-    let (here, seals) = in_a_home(home.path());
+    let (here, secret_set) = in_a_home(home.path());
     for spelling in SPELLINGS {
-        let question = asking_with_the_secret(&seals);
+        let question = asking_with_the_secret(&secret_set);
         let answer = format!("it is {spelling}, you see");
         let told = here.ask(&question, &Policy::default(), &answer).await;
         assert_eq!(
@@ -84,17 +86,17 @@ async fn an_answer_that_holds_a_secret_is_delivered_and_not_stored() {
     }
     let told = here
         .ask(
-            &asking_with_the_secret(&seals),
+            &asking_with_the_secret(&secret_set),
             &Policy::default(),
             "harmless",
         )
         .await;
     assert!(told.settled.stored.is_ok());
     assert_eq!(
-        here.ask(&asking_with_the_secret(&seals), &Policy::default(), "")
+        here.ask(&asking_with_the_secret(&secret_set), &Policy::default(), "")
             .await
-            .how,
-        How::Hit
+            .status,
+        CacheStatus::Hit
     );
 }
 
@@ -113,7 +115,7 @@ async fn a_label_that_holds_a_secret_is_not_stored_either() {
         (told.text(), &told.settled.stored),
         ("x", &Err(Reason::HoldsSecret))
     );
-    let late = Product {
+    let late = RunResult {
         labels: vec![Label::new("tag", SECRET)],
         ..product("x")
     };
@@ -129,8 +131,8 @@ async fn a_label_that_holds_a_secret_is_not_stored_either() {
 async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
     let home = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
-    let (here, seals) = in_a_home(home.path());
-    let question = asking_with_the_secret(&seals);
+    let (here, secret_set) = in_a_home(home.path());
+    let question = asking_with_the_secret(&secret_set);
 
     for spelling in SPELLINGS {
         let policy = Policy {
@@ -155,8 +157,8 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
                 .await,
         )
         .await;
-        let declined = Product {
-            keep: Err(Reason::Declined(format!("it says {spelling}"))),
+        let declined = RunResult {
+            storable: Err(Reason::Declined(format!("it says {spelling}"))),
             ..product("x")
         };
         told(
@@ -168,7 +170,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
         .await;
         let spoilt = spelling.to_owned();
         let spoils = |ticket: cachalot_cache::Ticket| async move {
-            ticket.witness().spoil(spoilt);
+            ticket.witness().mark_incomplete(spoilt);
             ticket.finish(product("x")).await;
         };
         told(
@@ -178,7 +180,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
         .await;
     }
     let file = elsewhere.path().join(SECRET.replace('/', "_"));
-    seals.learn(file.file_name().unwrap().to_str().unwrap());
+    secret_set.learn(file.file_name().unwrap().to_str().unwrap());
     let looks = |ticket: cachalot_cache::Ticket| async move {
         ticket.witness().observe(Observation::Existence(&file));
         ticket.finish(product("a file named after it")).await;
@@ -194,7 +196,10 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
     here.ask(&question, &Policy::default(), "").await;
 
     let mut cassette = std::fs::File::create(home.path().join("cassette")).unwrap();
-    here.cache.export(&mut cassette, seals.key()).await.unwrap();
+    here.cache
+        .export(&mut cassette, secret_set.key())
+        .await
+        .unwrap();
     here.cache.close().await;
     assert_eq!(betrayed(home.path()), [""; 0]);
     for row in here.cache.ledger().recent(100).unwrap() {
@@ -237,12 +242,12 @@ async fn the_ledger_masks_what_looks_like_a_credential() {
 #[tokio::test]
 async fn two_secrets_are_two_keys_and_the_difference_is_hidden_but_told() {
     let home = tempfile::tempdir().unwrap();
-    let (here, seals) = in_a_home(home.path());
-    seals.learn("another secret");
-    let one = asking_with_the_secret(&seals);
+    let (here, secret_set) = in_a_home(home.path());
+    secret_set.learn("another secret");
+    let one = asking_with_the_secret(&secret_set);
     let input = json!({"header": "Bearer another secret", "path": "a"});
     let other = Question {
-        input: Canonical::sealed(&input, &seals),
+        input: Canonical::sealed(&input, &secret_set),
         ..Question::number(0)
     };
     here.ask(&one, &Policy::default(), "one").await;
@@ -263,9 +268,9 @@ async fn two_secrets_are_two_keys_and_the_difference_is_hidden_but_told() {
 #[tokio::test]
 async fn under_another_digest_key_a_secret_is_another_key() {
     let under = |byte| {
-        let seals = Seals::under(DigestKey::new([byte; 32]));
-        seals.learn(SECRET);
-        asking_with_the_secret(&seals).key()
+        let secret_set = SecretSet::with_key(DigestKey::new([byte; 32]));
+        secret_set.learn(SECRET);
+        asking_with_the_secret(&secret_set).key()
     };
     assert_eq!(under(1), under(1));
     assert_ne!(under(1), under(2));
@@ -276,9 +281,11 @@ async fn erasing_by_a_label_that_holds_a_secret_still_revokes() {
     let home = tempfile::tempdir().unwrap();
     let (here, _) = in_a_home(home.path());
     let ticket = here.lead(&Question::number(1), &tagged(&[SECRET])).await;
-    let which = Filter {
-        criteria: vec![cachalot_cache::Criterion::Is(Label::new("tag", SECRET))],
-        ..Filter::default()
+    let which = EntryFilter {
+        criteria: vec![cachalot_cache::LabelCriterion::Is(Label::new(
+            "tag", SECRET,
+        ))],
+        ..EntryFilter::default()
     };
     assert_eq!(here.cache.erase(&which, false).await.unwrap().revoked, 1);
     drop(ticket);

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{
-    Begun, Bounds, Cache, Call, Domain, FrozenMiss, How, Join, Key, Kind, Ledger, Limits, Mode,
-    Options, Outcome, Policy, Product, Scope, Settled, Ticket,
+    BeginResult, Cache, CacheBounds, CacheMode, CacheOptions, CacheStatus, Call, CallKind,
+    CallSummary, Domain, FrozenMiss, Key, Ledger, LedgerLimits, Outcome, Policy, RunResult, Scope,
+    SingleFlight, Ticket,
 };
-use cachalot_core::{Canonical, Cost, ManualClock, Millis, Seals, Spend};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_memory::{Label, Memory};
+use cachalot_core::{Canonical, Cost, ManualClock, Millis, SecretSet, Spend};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::sqlite::{self, SqliteStore};
+use cachalot_store::{Label, Store};
 use serde_json::{Value, json};
 
 /// Far from the epoch, and not a round number of seconds.
@@ -34,7 +35,7 @@ pub(crate) const COST: Spend = Spend {
 /// A call, owned.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
-    pub(crate) kind: Kind,
+    pub(crate) kind: CallKind,
     pub(crate) scope: Scope,
     pub(crate) name: String,
     pub(crate) input: Canonical,
@@ -43,7 +44,7 @@ pub(crate) struct Question {
 impl Question {
     pub(crate) fn of(input: Value) -> Self {
         Self {
-            kind: Kind::Action,
+            kind: CallKind::Action,
             scope: Scope::Agent("tester".into()),
             name: "file.read".into(),
             input: Canonical::value(&input),
@@ -69,16 +70,16 @@ impl Question {
     }
 
     pub(crate) fn key(&self) -> Key {
-        Key::of(&self.call())
+        Key::for_call(&self.call())
     }
 }
 
 /// What a call was answered.
 #[derive(Debug)]
 pub(crate) struct Told {
-    pub(crate) how: How,
+    pub(crate) status: CacheStatus,
     pub(crate) body: Result<Bytes, String>,
-    pub(crate) settled: Settled,
+    pub(crate) settled: CallSummary,
 }
 
 impl Told {
@@ -98,23 +99,23 @@ pub(crate) struct Setting {
 
 /// What to make an engine from.
 pub(crate) struct Making {
-    pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) memory: Option<Arc<dyn Store>>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) ledger: Option<std::path::PathBuf>,
-    pub(crate) limits: Limits,
-    pub(crate) seals: Arc<Seals>,
-    pub(crate) bounds: Bounds,
+    pub(crate) limits: LedgerLimits,
+    pub(crate) secret_set: Arc<SecretSet>,
+    pub(crate) bounds: CacheBounds,
 }
 
 impl Making {
-    pub(crate) fn over(memory: Arc<dyn Memory>, clock: &Arc<ManualClock>) -> Self {
+    pub(crate) fn over(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> Self {
         Self {
             memory: Some(memory),
             clock: Arc::clone(clock),
             ledger: None,
-            limits: Limits::default(),
-            seals: Arc::new(Seals::none()),
-            bounds: Bounds::default(),
+            limits: LedgerLimits::default(),
+            secret_set: Arc::new(SecretSet::empty()),
+            bounds: CacheBounds::default(),
         }
     }
 
@@ -123,17 +124,17 @@ impl Making {
         self
     }
 
-    pub(crate) fn limits(mut self, limits: Limits) -> Self {
+    pub(crate) fn limits(mut self, limits: LedgerLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    pub(crate) fn seals(mut self, seals: &Arc<Seals>) -> Self {
-        self.seals = Arc::clone(seals);
+    pub(crate) fn secret_set(mut self, secret_set: &Arc<SecretSet>) -> Self {
+        self.secret_set = Arc::clone(secret_set);
         self
     }
 
-    pub(crate) fn bounds(mut self, bounds: Bounds) -> Self {
+    pub(crate) fn bounds(mut self, bounds: CacheBounds) -> Self {
         self.bounds = bounds;
         self
     }
@@ -146,20 +147,20 @@ impl Making {
         self.make_by(Cache::exact)
     }
 
-    fn make_by(self, new: impl FnOnce(Options) -> Cache) -> Setting {
+    fn make_by(self, new: impl FnOnce(CacheOptions) -> Cache) -> Setting {
         let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&warnings);
         let warn: Arc<dyn Fn(&str) + Send + Sync> =
             Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
         let ledger = match &self.ledger {
-            Some(path) => Ledger::limited(path, "run-1", self.limits, Arc::clone(&warn)),
-            None => Ledger::none(),
+            Some(path) => Ledger::with_limits(path, "run-1", self.limits, Arc::clone(&warn)),
+            None => Ledger::disabled(),
         };
-        let cache = new(Options {
-            memory: self.memory,
+        let cache = new(CacheOptions {
+            store: self.memory,
             ledger,
             clock: self.clock.clone(),
-            seals: self.seals,
+            secret_set: self.secret_set,
             bounds: self.bounds,
             warn,
         });
@@ -181,12 +182,12 @@ pub(crate) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(START))
 }
 
-pub(crate) fn in_process(clock: &Arc<ManualClock>) -> Arc<dyn Memory> {
-    Arc::new(InProcessMemory::new(clock.clone()))
+pub(crate) fn in_process(clock: &Arc<ManualClock>) -> Arc<dyn Store> {
+    Arc::new(InProcessStore::new(clock.clone()))
 }
 
-pub(crate) fn sqlite(path: &Path, clock: &Arc<ManualClock>) -> Arc<dyn Memory> {
-    Arc::new(SqliteMemory::open(path, sqlite::Options::new(clock.clone())).unwrap())
+pub(crate) fn sqlite(path: &Path, clock: &Arc<ManualClock>) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(path, sqlite::SqliteOptions::new(clock.clone())).unwrap())
 }
 
 /// An engine over an in-process memory.
@@ -197,14 +198,14 @@ pub(crate) fn setting() -> Setting {
 
 pub(crate) fn fleet() -> Policy {
     Policy {
-        join: Join::Fleet {
+        join: SingleFlight::AllProcesses {
             wait: Duration::from_secs(20),
         },
         ..Policy::default()
     }
 }
 
-pub(crate) fn in_mode(mode: Mode) -> Policy {
+pub(crate) fn in_mode(mode: CacheMode) -> Policy {
     Policy {
         mode,
         ..Policy::default()
@@ -229,8 +230,8 @@ pub(crate) fn tagged(tags: &[&str]) -> Policy {
     }
 }
 
-pub(crate) fn product(text: &str) -> Product {
-    Product::kept(Bytes::copy_from_slice(text.as_bytes()), COST)
+pub(crate) fn product(text: &str) -> RunResult {
+    RunResult::storable(Bytes::copy_from_slice(text.as_bytes()), COST)
 }
 
 /// Reads an outcome to its end.
@@ -241,7 +242,7 @@ pub(crate) async fn told(outcome: Outcome) -> Told {
         .await
         .map_err(|failure| failure.to_string());
     Told {
-        how: outcome.how.clone(),
+        status: outcome.status.clone(),
         body,
         settled: outcome.settled().await,
     }
@@ -292,7 +293,7 @@ impl Setting {
 
     /// Asks in frozen mode.
     pub(crate) async fn frozen(&self, question: &Question) -> Result<Told, FrozenMiss> {
-        let policy = in_mode(Mode::Frozen);
+        let policy = in_mode(CacheMode::Frozen);
         match self
             .try_through(question, &policy, |_| async {
                 unreachable!("frozen runs nothing")
@@ -312,8 +313,8 @@ impl Setting {
             .await
             .expect("not frozen")
         {
-            Begun::Run(ticket) => ticket,
-            Begun::Served(outcome) => panic!("served: {:?}", outcome.how),
+            BeginResult::Run(ticket) => ticket,
+            BeginResult::Served(outcome) => panic!("served: {:?}", outcome.status),
         }
     }
 
@@ -330,7 +331,7 @@ impl Setting {
     }
 }
 
-pub(crate) async fn finish(ticket: Ticket, product: Product) {
+pub(crate) async fn finish(ticket: Ticket, product: RunResult) {
     ticket.finish(product).await;
 }
 

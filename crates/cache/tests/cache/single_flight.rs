@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cachalot_cache::{Begun, Failure, How, Join, Mode, Policy, Reason};
-use cachalot_memory::{Memory, Reserved, space};
+use cachalot_cache::{BeginResult, CacheMode, CacheStatus, Failure, Policy, Reason, SingleFlight};
+use cachalot_store::{ReserveResult, Store, space};
 use tokio::task::JoinHandle;
 
 use crate::doubles::{Double, Op};
@@ -50,7 +50,7 @@ async fn sixteen_tasks_on_one_key_run_it_once() {
     );
     assert_eq!(
         told.iter()
-            .filter(|told| matches!(told.how, How::Miss(_)))
+            .filter(|told| matches!(told.status, CacheStatus::Miss(_)))
             .count(),
         1
     );
@@ -77,7 +77,7 @@ async fn two_engines_over_one_memory_run_it_once() {
     let clock = clock();
     let shared = in_process(&clock);
     let file = home.path().join("cachalot.db");
-    let pairs: [[Arc<dyn Memory>; 2]; 2] = [
+    let pairs: [[Arc<dyn Store>; 2]; 2] = [
         [shared.clone(), shared],
         [sqlite(&file, &clock), sqlite(&file, &clock)],
     ];
@@ -130,7 +130,7 @@ async fn who_joins_alone_joins_nobody_and_nobody_joins_it() {
     let here = setting();
     let question = Question::number(1);
     let alone = Policy {
-        join: Join::Alone,
+        join: SingleFlight::Off,
         ..Policy::default()
     };
     let first = here.lead(&question, &alone).await;
@@ -185,13 +185,13 @@ async fn a_crowd_outlives_any_number_of_leaders_that_give_up() {
                     .await
                     .unwrap()
                 {
-                    Begun::Served(outcome) => Some(outcome.body.whole().await.unwrap()),
-                    Begun::Run(ticket) if gone.fetch_add(1, Ordering::SeqCst) < 10 => {
+                    BeginResult::Served(outcome) => Some(outcome.body.whole().await.unwrap()),
+                    BeginResult::Run(ticket) if gone.fetch_add(1, Ordering::SeqCst) < 10 => {
                         tokio::task::yield_now().await;
                         drop(ticket);
                         None
                     }
-                    Begun::Run(ticket) => {
+                    BeginResult::Run(ticket) => {
                         assert!(ticket.finish(product("at last")).await.stored.is_ok());
                         None
                     }
@@ -280,8 +280,8 @@ async fn without_reservations_a_process_is_still_one_flight() {
     assert_eq!((here.runs(), memory.count(Op::Reserve)), (1, 0));
     assert!(told.iter().all(|told| told.settled.stored.is_ok()));
     assert_eq!(
-        here.ask(&question, &Policy::default(), "").await.how,
-        How::Hit
+        here.ask(&question, &Policy::default(), "").await.status,
+        CacheStatus::Hit
     );
 }
 
@@ -319,7 +319,7 @@ async fn who_waits_for_other_processes_waits_no_longer_than_said() {
     let first = here.lead(&question, &Policy::default()).await;
     let began = tokio::time::Instant::now();
     let policy = Policy {
-        join: Join::Fleet {
+        join: SingleFlight::AllProcesses {
             wait: Duration::from_secs(3),
         },
         ..Policy::default()
@@ -352,7 +352,10 @@ async fn who_waits_for_another_process_gets_its_answer() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     first.finish(product("yes")).await;
     for told in [waiting.await.unwrap(), behind.await.unwrap()] {
-        assert_eq!((&told.how, told.text()), (&How::Coalesced, "yes"));
+        assert_eq!(
+            (&told.status, told.text()),
+            (&CacheStatus::Coalesced, "yes")
+        );
         assert_eq!(
             (told.settled.paid.calls, told.settled.saved),
             (0, crate::setting::COST)
@@ -398,14 +401,17 @@ async fn a_process_that_died_with_a_reservation_keeps_others_waiting_only_until_
         .settle()
         .await
         .unwrap();
-    assert!(matches!(dead, Reserved::Held(_)));
+    assert!(matches!(dead, ReserveResult::Held(_)));
     let asking = asks(&here, &question, &fleet(), "mine");
     for _ in 0..30 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         clock.advance(Duration::from_millis(100));
     }
     let told = asking.await.unwrap();
-    assert!(matches!(told.how, How::Miss(Reason::Absent)), "{told:?}");
+    assert!(
+        matches!(told.status, CacheStatus::Miss(Reason::Absent)),
+        "{told:?}"
+    );
     assert!(told.settled.stored.is_ok(), "{told:?}");
 }
 
@@ -436,7 +442,9 @@ async fn a_refresh_is_stored_even_while_an_older_run_is_under_way() {
     let here = setting();
     let question = Question::number(1);
     let older = here.lead(&question, &Policy::default()).await;
-    let fresh = here.ask(&question, &in_mode(Mode::Refresh), "fresh").await;
+    let fresh = here
+        .ask(&question, &in_mode(CacheMode::Refresh), "fresh")
+        .await;
     assert!(fresh.settled.stored.is_ok(), "{:?}", fresh.settled);
     assert!(older.finish(product("older")).await.stored.is_err());
     assert_eq!(
@@ -489,13 +497,13 @@ async fn an_end_that_is_cut_short_is_an_end_all_the_same() {
         });
         let ticket = here.lead(&question, &Policy::default()).await;
         let outcome = ticket.outcome();
-        let keep = if hanging == Op::Put {
+        let storable = if hanging == Op::Put {
             Ok(())
         } else {
             Err(Reason::Declined("no".into()))
         };
-        let end = ticket.finish(cachalot_cache::Product {
-            keep,
+        let end = ticket.finish(cachalot_cache::RunResult {
+            storable,
             ..product("x")
         });
         assert!(
@@ -540,9 +548,9 @@ async fn a_flight_is_never_stuck_whoever_leaves_when() {
                         .wrapping_add(1_442_695_040_888_963_407);
                     let question = Question::number((turn >> 33) as usize % 3);
                     let policy = in_mode(if turn >> 40 & 7 == 0 {
-                        Mode::Refresh
+                        CacheMode::Refresh
                     } else {
-                        Mode::On
+                        CacheMode::On
                     });
                     let one = here.ask(&question, &policy, "x");
                     if turn >> 50 & 3 == 0 {
@@ -552,13 +560,13 @@ async fn a_flight_is_never_stuck_whoever_leaves_when() {
                             .await
                             .expect("stuck");
                         assert!(
-                            told.body.is_ok() || matches!(told.how, How::Coalesced),
+                            told.body.is_ok() || matches!(told.status, CacheStatus::Coalesced),
                             "{told:?}"
                         );
                     }
                     if turn >> 44 & 15 == 0 {
                         here.cache
-                            .erase(&cachalot_cache::Filter::default(), false)
+                            .erase(&cachalot_cache::EntryFilter::default(), false)
                             .await
                             .unwrap();
                     }

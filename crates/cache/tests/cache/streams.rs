@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use cachalot_cache::{Begun, DecodeError, Decoded, Failure, How, Outcome, Policy, Product, Reason};
+use cachalot_cache::{
+    BeginResult, CacheStatus, DecodeError, Decoded, Failure, Outcome, Policy, Reason, RunResult,
+};
 use cachalot_core::Spend;
 
 use crate::setting::{COST, Question, Setting, finish, product, setting};
@@ -13,8 +15,8 @@ fn chunk(number: usize) -> Bytes {
     Bytes::from(format!("chunk {number};"))
 }
 
-fn emitted() -> Product {
-    Product {
+fn emitted() -> RunResult {
+    RunResult {
         value: None,
         ..product("")
     }
@@ -38,8 +40,8 @@ async fn follow(here: &Setting, question: &Question) -> Outcome {
         .await
         .unwrap()
     {
-        Begun::Served(outcome) => outcome,
-        Begun::Run(_) => panic!("it should have been served"),
+        BeginResult::Served(outcome) => outcome,
+        BeginResult::Run(_) => panic!("it should have been served"),
     }
 }
 
@@ -52,7 +54,7 @@ async fn whoever_comes_late_reads_from_the_first_byte() {
     ticket.emit(chunk(0));
     ticket.emit(chunk(1));
     let late = follow(&here, &question).await;
-    assert_eq!(late.how, How::Coalesced);
+    assert_eq!(late.status, CacheStatus::Coalesced);
     let reading = tokio::spawn(async move { read(&late).await.unwrap() });
     tokio::task::yield_now().await;
     ticket.emit(chunk(2));
@@ -66,8 +68,8 @@ async fn whoever_comes_late_reads_from_the_first_byte() {
     assert_eq!(own.body.whole().await.unwrap(), all.concat());
     let hit = follow(&here, &question).await;
     assert_eq!(
-        (hit.how.clone(), read(&hit).await.unwrap().concat()),
-        (How::Hit, all.concat())
+        (hit.status.clone(), read(&hit).await.unwrap().concat()),
+        (CacheStatus::Hit, all.concat())
     );
 }
 
@@ -85,7 +87,7 @@ async fn a_thousand_followers_see_every_byte() {
                 let chunks = read(&outcome).await.unwrap();
                 (
                     chunks.concat(),
-                    outcome.how.clone(),
+                    outcome.status.clone(),
                     outcome.settled().await,
                 )
             })
@@ -100,11 +102,11 @@ async fn a_thousand_followers_see_every_byte() {
     }
     ticket.finish(emitted()).await;
     for follower in followers {
-        let (bytes, how, settled) = follower.await.unwrap();
+        let (bytes, status, settled) = follower.await.unwrap();
         assert_eq!(bytes, expected);
         assert!(settled.stored.is_ok());
         assert_eq!((settled.paid, settled.saved), (Spend::default(), COST));
-        assert!(matches!(how, How::Coalesced | How::Hit));
+        assert!(matches!(status, CacheStatus::Coalesced | CacheStatus::Hit));
     }
 }
 
@@ -127,8 +129,8 @@ async fn a_ticket_dropped_after_a_chunk_fails_its_readers_and_stores_nothing() {
     }
     let told = here.ask(&question, &Policy::default(), "again").await;
     assert_eq!(
-        (&told.how, told.text()),
-        (&How::Miss(Reason::Absent), "again")
+        (&told.status, told.text()),
+        (&CacheStatus::Miss(Reason::Absent), "again")
     );
     assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
 }
@@ -151,8 +153,8 @@ async fn a_failure_after_a_chunk_reaches_every_reader() {
     );
     assert_eq!(follower.settled().await.stored, Err(Reason::Failed));
     assert_eq!(
-        here.ask(&question, &Policy::default(), "x").await.how,
-        How::Miss(Reason::Absent)
+        here.ask(&question, &Policy::default(), "x").await.status,
+        CacheStatus::Miss(Reason::Absent)
     );
 }
 
@@ -171,8 +173,8 @@ async fn a_failure_before_any_chunk_reaches_those_who_wait() {
         .await;
     let told = waiting.await.unwrap();
     assert_eq!(
-        (told.how, told.body),
-        (How::Coalesced, Err("no answer".into()))
+        (told.status, told.body),
+        (CacheStatus::Coalesced, Err("no answer".into()))
     );
     assert_eq!(here.runs(), 0);
 }
@@ -205,7 +207,7 @@ async fn past_the_limit_the_run_goes_on_unstored_and_closed_to_newcomers() {
     }
     assert!(other.finish(product("short")).await.stored.is_ok());
     let told = here.ask(&question, &policy, "").await;
-    assert_eq!((&told.how, told.text()), (&How::Hit, "short"));
+    assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, "short"));
 }
 
 #[tokio::test]
@@ -229,7 +231,7 @@ async fn leader_follower_and_hit_are_told_what_was_paid_and_saved() {
             (&settled.stored, settled.paid, settled.saved),
             (&revision, paid, saved),
             "{:?}",
-            outcome.how
+            outcome.status
         );
     }
     assert_eq!(
@@ -341,7 +343,7 @@ async fn whoever_does_not_ask_does_not_wait_for_the_store() {
         }
     });
     let patient = Policy {
-        patience: std::time::Duration::from_secs(3_600),
+        lookup_timeout: std::time::Duration::from_secs(3_600),
         ..Policy::default()
     };
     let outcome = here

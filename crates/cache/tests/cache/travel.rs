@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cachalot_cache::{Begun, How, Observation, Policy, Reason, Witness};
+use cachalot_cache::{BeginResult, CacheStatus, Observation, Policy, Reason, Witness};
 use cachalot_core::Witnesses;
 
 use crate::setting::{
@@ -51,21 +51,21 @@ async fn build(here: &Setting, number: usize, parts: &[&Witnesses]) -> Result<()
     ticket.finish(product("built")).await.stored.map(|_| ())
 }
 
-async fn how(here: &Setting, number: usize) -> How {
+async fn status(here: &Setting, number: usize) -> CacheStatus {
     here.ask(&Question::number(number), &Policy::default(), "built")
         .await
-        .how
+        .status
 }
 
 #[tokio::test]
 async fn what_is_built_from_a_file_is_not_served_after_it_has_changed() {
     let (here, place) = (setting(), Place::holding("one"));
     build(&here, 1, &[&read(&place.file())]).await.unwrap();
-    assert_eq!(how(&here, 1).await, How::Hit);
+    assert_eq!(status(&here, 1).await, CacheStatus::Hit);
     place.write("another");
     assert!(matches!(
-        how(&here, 1).await,
-        How::Miss(Reason::Changed(what)) if what.contains("a changed")
+        status(&here, 1).await,
+        CacheStatus::Miss(Reason::Changed(what)) if what.contains("a changed")
     ));
 }
 
@@ -107,11 +107,14 @@ async fn a_hit_carries_what_its_entry_was_built_from() {
                 unreachable!("it is a hit")
             })
             .await;
-        assert_eq!(hit.how, How::Hit);
+        assert_eq!(hit.status, CacheStatus::Hit);
         build(here, 2, &[&hit.witnesses()]).await.unwrap();
-        assert_eq!(how(here, 2).await, How::Hit);
+        assert_eq!(status(here, 2).await, CacheStatus::Hit);
         place.write("another");
-        assert!(matches!(how(here, 2).await, How::Miss(Reason::Changed(_))));
+        assert!(matches!(
+            status(here, 2).await,
+            CacheStatus::Miss(Reason::Changed(_))
+        ));
     }
 }
 
@@ -127,18 +130,21 @@ async fn who_joins_a_run_carries_what_the_run_noted() {
     let joining = here.cache.begin(&call, &policy);
     let finishing = leader.finish(product("answer"));
     let (begun, _) = tokio::join!(joining, finishing);
-    let Ok(Begun::Served(joined)) = begun else {
+    let Ok(BeginResult::Served(joined)) = begun else {
         panic!("it was not served")
     };
-    assert_eq!(joined.how, How::Coalesced);
+    assert_eq!(joined.status, CacheStatus::Coalesced);
     joined.settled().await;
     for outcome in [&own, &joined] {
         let items = outcome.witnesses();
-        assert_eq!(items.items().unwrap().len(), 1, "{:?}", outcome.how);
+        assert_eq!(items.items().unwrap().len(), 1, "{:?}", outcome.status);
     }
     build(&here, 2, &[&joined.witnesses()]).await.unwrap();
     place.write("another");
-    assert!(matches!(how(&here, 2).await, How::Miss(Reason::Changed(_))));
+    assert!(matches!(
+        status(&here, 2).await,
+        CacheStatus::Miss(Reason::Changed(_))
+    ));
 }
 
 #[tokio::test]
@@ -158,7 +164,7 @@ async fn who_joins_a_run_that_another_process_answered_carries_what_that_one_not
                 unreachable!("another process answers")
             })
             .await;
-        told(outcome).await.how
+        told(outcome).await.status
     };
     let asking = async {
         let call = question.call();
@@ -173,13 +179,13 @@ async fn who_joins_a_run_that_another_process_answered_carries_what_that_one_not
     };
     let ((one, other), _) = tokio::join!(asking, finishing);
     for begun in [one, other] {
-        let Ok(Begun::Served(outcome)) = begun else {
+        let Ok(BeginResult::Served(outcome)) = begun else {
             panic!("it was not served")
         };
         outcome.settled().await;
         assert_eq!(outcome.witnesses().items().unwrap().len(), 1);
     }
-    assert_eq!(waits(here, question.clone()).await, How::Hit);
+    assert_eq!(waits(here, question.clone()).await, CacheStatus::Hit);
 }
 
 #[tokio::test]
@@ -188,7 +194,7 @@ async fn what_is_not_known_is_not_stored_and_the_reason_is_kept() {
     let unknown = Witnesses::unknown("it ran a shell");
     let stored = build(&here, 1, &[&Witnesses::default(), &unknown]).await;
     assert_eq!(stored, Err(Reason::Declined("it ran a shell".to_owned())));
-    let foreign = Witnesses::of(Arc::new("somebody else's"));
+    let foreign = Witnesses::from_item(Arc::new("somebody else's"));
     let stored = build(&here, 1, &[&foreign]).await;
     assert!(
         matches!(&stored, Err(Reason::Declined(why)) if why.contains("cannot be checked")),
@@ -199,7 +205,7 @@ async fn what_is_not_known_is_not_stored_and_the_reason_is_kept() {
 #[tokio::test]
 async fn what_moved_while_it_was_looked_at_travels_as_unknown() {
     let witness = Witness::default();
-    witness.spoil("a changed while it was read");
+    witness.mark_incomplete("a changed while it was read");
     assert_eq!(
         witness.witnesses().items().unwrap_err(),
         "a changed while it was read"
@@ -212,7 +218,7 @@ async fn built_from_nothing_holds_for_ever() {
     let nothing = Witness::default().witnesses();
     assert!(nothing.items().unwrap().is_empty());
     build(&here, 1, &[&nothing]).await.unwrap();
-    assert_eq!(how(&here, 1).await, How::Hit);
+    assert_eq!(status(&here, 1).await, CacheStatus::Hit);
 }
 
 #[tokio::test]
@@ -221,7 +227,10 @@ async fn a_file_that_was_not_there_must_stay_away() {
     let witness = Witness::default();
     witness.observe(Observation::Existence(&place.file()));
     build(&here, 1, &[&witness.witnesses()]).await.unwrap();
-    assert_eq!(how(&here, 1).await, How::Hit);
+    assert_eq!(status(&here, 1).await, CacheStatus::Hit);
     place.write("here");
-    assert!(matches!(how(&here, 1).await, How::Miss(Reason::Changed(_))));
+    assert!(matches!(
+        status(&here, 1).await,
+        CacheStatus::Miss(Reason::Changed(_))
+    ));
 }

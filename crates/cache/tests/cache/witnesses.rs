@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use cachalot_cache::{Begun, Filter, How, Observation, Policy, Reason, Witness};
+use cachalot_cache::{BeginResult, CacheStatus, EntryFilter, Observation, Policy, Reason, Witness};
 
-use cachalot_memory::Memory;
+use cachalot_store::Store;
 
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{
@@ -96,15 +96,15 @@ fn set_modified(path: &Path, time: SystemTime) {
 }
 
 fn hit(told: &Told, text: &str) {
-    assert_eq!((&told.how, told.text()), (&How::Hit, text));
+    assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, text));
 }
 
 #[track_caller]
 fn changed(told: &Told, text: &str) {
     assert!(
-        matches!(&told.how, How::Miss(Reason::Changed(_))),
+        matches!(&told.status, CacheStatus::Miss(Reason::Changed(_))),
         "{:?}",
-        told.how
+        told.status
     );
     assert_eq!(told.text(), text);
     assert!(told.settled.stored.is_ok(), "{told:?}");
@@ -121,7 +121,7 @@ async fn a_file_that_changes_is_read_again() {
     changed(&told, "another length");
     let path = place.path("a");
     assert_eq!(
-        told.how.reason().unwrap().to_string(),
+        told.status.reason().unwrap().to_string(),
         format!("changed since: {} changed", path.display())
     );
     hit(&place.read("a").await, "another length");
@@ -149,7 +149,11 @@ async fn files_that_the_kernel_makes_up_are_not_taken_as_unchanged() {
             };
             for _ in 0..2 {
                 let told = ask().await;
-                assert!(matches!(told.how, How::Miss(_)), "{:?}", told.how);
+                assert!(
+                    matches!(told.status, CacheStatus::Miss(_)),
+                    "{:?}",
+                    told.status
+                );
                 let why = told.settled.stored.unwrap_err().to_string();
                 assert!(why.contains("its status says 0"), "{why}");
             }
@@ -259,9 +263,9 @@ fn few_files_are_looked_at_at_once_and_many_on_another_thread() {
                 let path = home.path().join(number.to_string());
                 witness.observe(Observation::Existence(&path));
             }
-            let taken = witness.taken();
-            assert_eq!(at_once(taken.holds()).await.is_some(), inline, "{files}");
-            assert_eq!(taken.holds().await, Ok(()));
+            let snapshot = witness.snapshot();
+            assert_eq!(at_once(snapshot.holds()).await.is_some(), inline, "{files}");
+            assert_eq!(snapshot.holds().await, Ok(()));
         }
     });
 }
@@ -297,7 +301,7 @@ fn a_touched_file_is_read_once_more_and_then_known_by_its_new_status() {
 }
 
 /// Asks with an engine of its own, as another process does, and whether nothing was read for the answer.
-async fn ask_anew(memory: &Arc<dyn Memory>, path: &Path, text: &str) -> bool {
+async fn ask_anew(memory: &Arc<dyn Store>, path: &Path, text: &str) -> bool {
     let here = Making::over(Arc::clone(memory), &clock()).make();
     let question = Question::number(1);
     let call = question.call();
@@ -310,8 +314,8 @@ async fn ask_anew(memory: &Arc<dyn Memory>, path: &Path, text: &str) -> bool {
         None => begun.await,
     };
     match begun.unwrap() {
-        Begun::Served(outcome) => assert_eq!(outcome.body.whole().await.unwrap(), text),
-        Begun::Run(ticket) => {
+        BeginResult::Served(outcome) => assert_eq!(outcome.body.whole().await.unwrap(), text),
+        BeginResult::Run(ticket) => {
             let answer = content(ticket.witness(), path);
             assert_eq!(answer, text);
             ticket.finish(product(&answer)).await.stored.unwrap();
@@ -333,7 +337,7 @@ fn a_file_that_was_found_unchanged_is_not_read_by_the_next_process() {
             (in_process(&clock()), false),
         ] {
             let double = Arc::new(Double::over(inner));
-            let memory: Arc<dyn Memory> = double.clone();
+            let memory: Arc<dyn Store> = double.clone();
             ask_anew(&memory, &path, "same").await;
             fs::write(&path, "same").unwrap();
             // Too new to be trusted: it is read, and nothing is known for later.
@@ -367,7 +371,7 @@ fn what_was_erased_or_replaced_meanwhile_is_not_written_back() {
         for replaces in [false, true] {
             fs::write(&path, "same").unwrap();
             let double = Arc::new(Double::over(in_process(&clock)));
-            let memory: Arc<dyn Memory> = double.clone();
+            let memory: Arc<dyn Store> = double.clone();
             ask_anew(&memory, &path, "same").await;
             tokio::time::sleep(Duration::from_millis(2_100)).await;
             double.now(|op| match op {
@@ -379,7 +383,10 @@ fn what_was_erased_or_replaced_meanwhile_is_not_written_back() {
             let told = here.ask(&question, &policy, "no").await;
             hit(&told, "same");
             clock.advance(Duration::from_millis(1));
-            here.cache.erase(&Filter::default(), false).await.unwrap();
+            here.cache
+                .erase(&EntryFilter::default(), false)
+                .await
+                .unwrap();
             if replaces {
                 here.ask(&question, &policy, "another").await;
             }
@@ -411,7 +418,7 @@ fn what_is_built_from_a_touched_file_takes_over_its_new_status() {
         let question = Question::number(1);
         let call = question.call();
         let begun = here.cache.begin(&call, &policy);
-        let Some(Ok(Begun::Served(outcome))) = at_once(begun).await else {
+        let Some(Ok(BeginResult::Served(outcome))) = at_once(begun).await else {
             panic!("it is served, and nothing is read");
         };
         let ticket = here.lead(&Question::number(2), &policy).await;
@@ -586,7 +593,10 @@ async fn what_changed_during_the_run_is_not_stored() {
         matches!(told.settled.stored, Err(Reason::Changed(_))),
         "{told:?}"
     );
-    assert_eq!(place.read("a").await.how, How::Miss(Reason::Absent));
+    assert_eq!(
+        place.read("a").await.status,
+        CacheStatus::Miss(Reason::Absent)
+    );
 }
 
 #[tokio::test]
@@ -610,8 +620,8 @@ async fn work_may_say_that_it_looked_at_something_that_cannot_be_noted() {
     let place = Place::new();
     let told = place
         .ask(|witness| {
-            witness.spoil("it asked the clock");
-            witness.spoil("and the weather");
+            witness.mark_incomplete("it asked the clock");
+            witness.mark_incomplete("and the weather");
             "x".into()
         })
         .await;
@@ -783,16 +793,16 @@ async fn what_a_witness_took_can_be_checked_apart_from_any_entry() {
     let place = Place::new();
     place.write("a", "one");
     let witness = Witness::default();
-    assert!(witness.taken().content_digest().is_err());
+    assert!(witness.snapshot().content_digest().is_err());
     witness.read(&place.path("a")).unwrap();
-    let taken = witness.taken();
+    let snapshot = witness.snapshot();
     assert_eq!(
-        taken.content_digest(),
-        Ok(cachalot_core::Digest::of(b"one"))
+        snapshot.content_digest(),
+        Ok(cachalot_core::Digest::sha256(b"one"))
     );
-    assert_eq!(taken.holds().await, Ok(()));
+    assert_eq!(snapshot.holds().await, Ok(()));
     place.write("a", "two");
-    assert!(taken.holds().await.unwrap_err().contains("changed"));
+    assert!(snapshot.holds().await.unwrap_err().contains("changed"));
 }
 
 #[test]
@@ -803,7 +813,7 @@ fn a_witness_knows_whether_it_noted_anything() {
     witness.observe(Observation::Existence(&home.path().join("absent")));
     assert!(!witness.is_empty());
     let witness = Witness::default();
-    witness.spoil("why");
+    witness.mark_incomplete("why");
     assert!(!witness.is_empty());
 }
 
@@ -815,11 +825,11 @@ async fn what_is_noted_twice_is_noted_once_and_what_differs_is_noted_twice() {
     for _ in 0..3 {
         witness.observe(Observation::Existence(&path));
     }
-    assert!(witness.taken().holds().await.is_ok());
+    assert!(witness.snapshot().holds().await.is_ok());
     std::fs::write(&path, "now").unwrap();
     witness.observe(Observation::Existence(&path));
     // It was absent, and it was there: one of them does not hold.
-    assert!(witness.taken().holds().await.is_err());
+    assert!(witness.snapshot().holds().await.is_err());
 }
 
 #[test]
@@ -849,7 +859,7 @@ async fn where_a_path_leads_is_noticed_though_the_same_is_there() {
     let note = |name: &str| {
         let witness = Witness::default();
         witness.observe(Observation::Target(&path(name)));
-        witness.taken()
+        witness.snapshot()
     };
     let link = |target: &str| {
         let _ = fs::remove_file(path("link"));

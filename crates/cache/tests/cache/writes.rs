@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Begun, Bounds, Cache, How, Mode, Policy, Reason};
-use cachalot_memory::{Memory, space};
+use cachalot_cache::{BeginResult, Cache, CacheBounds, CacheMode, CacheStatus, Policy, Reason};
+use cachalot_store::{Store, space};
 
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{
@@ -12,15 +12,20 @@ use crate::setting::{
     setting, settle_down, sqlite,
 };
 
-fn written(domain: &str) -> How {
-    How::Miss(Reason::Written(domain.into()))
+fn written(domain: &str) -> CacheStatus {
+    CacheStatus::Miss(Reason::Written(domain.into()))
 }
 
 async fn write(cache: &Cache, names: &[&str]) {
-    cache.writing(&domains(names)).await.done().await.unwrap();
+    cache
+        .write_guard(&domains(names))
+        .await
+        .finish()
+        .await
+        .unwrap();
 }
 
-async fn epoch(memory: &Arc<dyn Memory>, domain: &str) -> u64 {
+async fn epoch(memory: &Arc<dyn Store>, domain: &str) -> u64 {
     let counter = format!("epoch:{domain}");
     memory
         .get(space::CACHE, "-", &[counter.as_str()])
@@ -50,10 +55,13 @@ async fn an_entry_does_not_survive_a_write_to_its_domain() {
         here.ask(&question, &policy, &text).await;
         assert_eq!(here.ask(&question, &policy, "").await.text(), text);
         write(&here.cache, &["elsewhere"]).await;
-        assert_eq!(here.ask(&question, &policy, "").await.how, How::Hit);
+        assert_eq!(
+            here.ask(&question, &policy, "").await.status,
+            CacheStatus::Hit
+        );
         write(&here.cache, &[name]).await;
         let told = here.ask(&question, &policy, "new").await;
-        assert_eq!((&told.how, told.text()), (&written(name), "new"));
+        assert_eq!((&told.status, told.text()), (&written(name), "new"));
         write(&here.cache, &[name]).await;
     }
     assert_eq!(
@@ -68,12 +76,12 @@ async fn epochs_are_raised_on_both_sides_of_a_write() {
     let memory = in_process(&clock);
     let here = Making::over(memory.clone(), &clock).make();
     assert_eq!(epoch(&memory, "d").await, 0);
-    let writing = here.cache.writing(&domains(&["d", "e"])).await;
+    let write_guard = here.cache.write_guard(&domains(&["d", "e"])).await;
     assert_eq!(
         (epoch(&memory, "d").await, epoch(&memory, "e").await),
         (1, 1)
     );
-    writing.done().await.unwrap();
+    write_guard.finish().await.unwrap();
     assert_eq!(
         (epoch(&memory, "d").await, epoch(&memory, "e").await),
         (2, 2)
@@ -85,23 +93,23 @@ async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
     for front_bytes in [0, 1 << 20] {
         let clock = clock();
         let here = Making::over(in_process(&clock), &clock)
-            .bounds(Bounds {
+            .bounds(CacheBounds {
                 front_bytes,
-                ..Bounds::default()
+                ..CacheBounds::default()
             })
             .make();
         let question = Question::number(1);
         let policy = in_domains(&["d"]);
         here.ask(&question, &policy, "before").await;
-        let writing = here.cache.writing(&policy.domains).await;
+        let write_guard = here.cache.write_guard(&policy.domains).await;
 
         let told = here.ask(&question, &policy, "during").await;
-        assert_eq!((&told.how, told.text()), (&written("d"), "during"));
+        assert_eq!((&told.status, told.text()), (&written("d"), "during"));
         assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
 
         let first = here.lead(&question, &policy).await;
         let second = here.lead(&question, &policy).await;
-        writing.done().await.unwrap();
+        write_guard.finish().await.unwrap();
         for ticket in [first, second] {
             assert_eq!(
                 ticket.finish(product("half-written")).await.stored,
@@ -109,7 +117,7 @@ async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
             );
         }
         let told = here.ask(&question, &policy, "after").await;
-        assert_eq!((&told.how, told.text()), (&written("d"), "after"));
+        assert_eq!((&told.status, told.text()), (&written("d"), "after"));
         assert!(told.settled.stored.is_ok());
         assert_eq!(here.ask(&question, &policy, "").await.text(), "after");
     }
@@ -119,14 +127,14 @@ async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
 async fn a_refresh_during_a_write_is_not_stored_either() {
     let here = setting();
     let policy = Policy {
-        mode: Mode::Refresh,
+        mode: CacheMode::Refresh,
         ..in_domains(&["d"])
     };
-    let writing = here.cache.writing(&policy.domains).await;
+    let write_guard = here.cache.write_guard(&policy.domains).await;
     let told = here.ask(&Question::number(1), &policy, "x").await;
     assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
     let ticket = here.lead(&Question::number(2), &policy).await;
-    writing.done().await.unwrap();
+    write_guard.finish().await.unwrap();
     assert_eq!(
         ticket.finish(product("x")).await.stored,
         Err(Reason::Written("d".into()))
@@ -153,12 +161,12 @@ async fn a_run_that_saw_a_write_is_not_stored() {
     );
 
     let ticket = here.lead(&Question::number(1), &policy).await;
-    let writing = here.cache.writing(&domains(&["d"])).await;
+    let write_guard = here.cache.write_guard(&domains(&["d"])).await;
     assert_eq!(
         ticket.finish(product("old")).await.stored,
         Err(Reason::Written("d".into()))
     );
-    writing.done().await.unwrap();
+    write_guard.finish().await.unwrap();
 }
 
 #[tokio::test]
@@ -182,8 +190,8 @@ async fn who_asks_after_a_write_never_joins_a_flight_that_began_before_it() {
         let before = here.lead(&question, &policy).await;
         before.emit("old".into());
         let joined = match here.cache.begin(&question.call(), &policy).await.unwrap() {
-            Begun::Served(outcome) => outcome,
-            Begun::Run(_) => panic!("before the write it may join"),
+            BeginResult::Served(outcome) => outcome,
+            BeginResult::Run(_) => panic!("before the write it may join"),
         };
         write(&writer.cache, &["d"]).await;
 
@@ -235,7 +243,7 @@ async fn a_flight_under_other_domains_is_not_joined_although_the_epochs_are_equa
         assert!(settled.stored.is_ok(), "{made:?} {asked:?}: {settled:?}");
         drop(first);
         let told = here.ask(&question, &in_domains(asked), "").await;
-        assert_eq!((&told.how, told.text()), (&How::Hit, "asked"));
+        assert_eq!((&told.status, told.text()), (&CacheStatus::Hit, "asked"));
     }
 
     let here = setting();
@@ -247,8 +255,10 @@ async fn a_flight_under_other_domains_is_not_joined_although_the_epochs_are_equa
     let call = Question::number(1);
     let policy = in_domains(&["d", "c"]);
     match here.cache.begin(&call.call(), &policy).await.unwrap() {
-        Begun::Served(outcome) => assert_eq!(outcome.how, How::Coalesced, "in any order"),
-        Begun::Run(_) => panic!("the same domains in another order"),
+        BeginResult::Served(outcome) => {
+            assert_eq!(outcome.status, CacheStatus::Coalesced, "in any order")
+        }
+        BeginResult::Run(_) => panic!("the same domains in another order"),
     }
 }
 
@@ -257,9 +267,9 @@ async fn an_entry_made_under_other_domains_does_not_answer() {
     for front_bytes in [0, 1 << 20] {
         let clock = clock();
         let here = Making::over(in_process(&clock), &clock)
-            .bounds(Bounds {
+            .bounds(CacheBounds {
                 front_bytes,
-                ..Bounds::default()
+                ..CacheBounds::default()
             })
             .make();
         let none: [&str; 0] = [];
@@ -275,8 +285,8 @@ async fn an_entry_made_under_other_domains_does_not_answer() {
             let question = Question::number(number);
             here.ask(&question, &in_domains(made), "made").await;
             assert_eq!(
-                here.ask(&question, &in_domains(made), "").await.how,
-                How::Hit
+                here.ask(&question, &in_domains(made), "").await.status,
+                CacheStatus::Hit
             );
             let told = here.ask(&question, &in_domains(asked), "asked").await;
             assert_eq!(
@@ -288,8 +298,10 @@ async fn an_entry_made_under_other_domains_does_not_answer() {
         let question = Question::number(9);
         here.ask(&question, &in_domains(&["c", "d"]), "made").await;
         assert_eq!(
-            here.ask(&question, &in_domains(&["d", "c"]), "").await.how,
-            How::Hit,
+            here.ask(&question, &in_domains(&["d", "c"]), "")
+                .await
+                .status,
+            CacheStatus::Hit,
             "order says nothing"
         );
     }
@@ -308,17 +320,17 @@ async fn a_front_entry_with_domains_follows_writes_in_other_processes() {
     for _ in 0..3 {
         assert_eq!(here.ask(&question, &policy, "").await.text(), "old");
     }
-    let writing = there.cache.writing(&policy.domains).await;
+    let write_guard = there.cache.write_guard(&policy.domains).await;
     let told = here.ask(&question, &policy, "during").await;
     assert_eq!(
         told.text(),
         "during",
         "what is older than the beginning is not served"
     );
-    writing.done().await.unwrap();
+    write_guard.finish().await.unwrap();
     let told = here.ask(&question, &policy, "new").await;
     assert_eq!(
-        (&told.how, told.text()),
+        (&told.status, told.text()),
         (&written("d"), "new"),
         "nor what was made in between"
     );
@@ -333,14 +345,14 @@ async fn what_is_announced_is_blocked_before_the_memory_knows() {
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
-    let writing = here.cache.announce(&policy.domains);
+    let write_guard = here.cache.announce(&policy.domains);
     assert_eq!(epoch(&memory, "d").await, 0);
     let told = here.ask(&question, &policy, "during").await;
-    assert_eq!((&told.how, told.text()), (&written("d"), "during"));
+    assert_eq!((&told.status, told.text()), (&written("d"), "during"));
     assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
-    writing.begun().await;
+    write_guard.raise_epochs().await;
     assert_eq!(epoch(&memory, "d").await, 1);
-    writing.done().await.unwrap();
+    write_guard.finish().await.unwrap();
     assert_eq!(epoch(&memory, "d").await, 2);
     assert_eq!(here.ask(&question, &policy, "after").await.text(), "after");
 
@@ -367,7 +379,7 @@ async fn many_domains_are_raised_together() {
     // One request on each side of the write.
     assert_eq!(memory.count(Op::Raise), 2);
     memory.now(|_| Fate::Pass);
-    let shared: Arc<dyn Memory> = memory;
+    let shared: Arc<dyn Store> = memory;
     for name in names {
         assert_eq!(epoch(&shared, name).await, 2);
     }
@@ -378,12 +390,12 @@ async fn two_writers_block_until_both_are_done() {
     let here = setting();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
-    let first = here.cache.writing(&policy.domains).await;
-    let second = here.cache.writing(&policy.domains).await;
-    first.done().await.unwrap();
+    let first = here.cache.write_guard(&policy.domains).await;
+    let second = here.cache.write_guard(&policy.domains).await;
+    first.finish().await.unwrap();
     let told = here.ask(&question, &policy, "x").await;
     assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
-    second.done().await.unwrap();
+    second.finish().await.unwrap();
     assert!(
         here.ask(&question, &policy, "x")
             .await
@@ -401,7 +413,7 @@ async fn a_guard_that_is_dropped_ends_the_write_in_the_background() {
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
-    drop(here.cache.writing(&policy.domains).await);
+    drop(here.cache.write_guard(&policy.domains).await);
     eventually(async || epoch(&memory, "d").await == 2).await;
     settle_down().await;
     let told = here.ask(&question, &policy, "after").await;
@@ -417,7 +429,7 @@ async fn a_domain_stays_blocked_until_the_memory_has_been_told() {
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
-    let writing = here.cache.writing(&policy.domains).await;
+    let write_guard = here.cache.write_guard(&policy.domains).await;
     memory.now(|op| {
         if op == Op::Raise {
             Fate::Fail
@@ -425,12 +437,12 @@ async fn a_domain_stays_blocked_until_the_memory_has_been_told() {
             Fate::Pass
         }
     });
-    let failure = writing.done().await.unwrap_err();
+    let failure = write_guard.finish().await.unwrap_err();
     assert_eq!(failure.to_string(), "no Raise today");
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let told = here.ask(&question, &policy, "during").await;
-        assert_eq!((&told.how, told.text()), (&written("d"), "during"));
+        assert_eq!((&told.status, told.text()), (&written("d"), "during"));
         assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
     }
     memory.now(|_| Fate::Pass);
@@ -455,7 +467,7 @@ async fn stores(here: &Setting, domain: &str) -> bool {
 }
 
 /// An engine over a memory that raises no counter.
-fn raising_fails() -> (Setting, Arc<Double>, Arc<dyn Memory>) {
+fn raising_fails() -> (Setting, Arc<Double>, Arc<dyn Store>) {
     let clock = clock();
     let double = Arc::new(Double::over(in_process(&clock)));
     double.now(|op| match op {
@@ -472,10 +484,10 @@ async fn one_task_retries_for_all_failed_guards_and_ends_with_them() {
     let before = tasks();
     let names = ["c", "d", "e"];
     for round in 0..100 {
-        let guard = here.cache.writing(&domains(&[names[round % 3]])).await;
+        let guard = here.cache.write_guard(&domains(&[names[round % 3]])).await;
         match round % 2 {
             0 => drop(guard),
-            _ => assert!(guard.done().await.is_err()),
+            _ => assert!(guard.finish().await.is_err()),
         }
         tokio::task::yield_now().await;
     }
@@ -495,7 +507,7 @@ async fn one_task_retries_for_all_failed_guards_and_ends_with_them() {
         assert_eq!(epoch(&memory, name).await, 1, "{name}");
         assert_eq!(stores(&here, name).await, name != "c", "{name}");
     }
-    under_way.done().await.unwrap();
+    under_way.finish().await.unwrap();
     assert!(stores(&here, "c").await);
 }
 
@@ -503,7 +515,7 @@ async fn one_task_retries_for_all_failed_guards_and_ends_with_them() {
 async fn retries_end_with_the_engine() {
     let (here, double, _) = raising_fails();
     let before = tasks();
-    drop(here.cache.writing(&domains(&["d"])).await);
+    drop(here.cache.write_guard(&domains(&["d"])).await);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(tasks() - before, 1);
     drop(here);
@@ -519,10 +531,10 @@ async fn retries_end_with_the_engine() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_fails_while_others_wait_is_tried_soon() {
     let (here, double, memory) = raising_fails();
-    drop(here.cache.writing(&domains(&["c"])).await);
+    drop(here.cache.write_guard(&domains(&["c"])).await);
     tokio::time::sleep(Duration::from_secs(60)).await;
     double.now(|_| Fate::Pass);
-    drop(here.cache.writing(&domains(&["d"])).await);
+    drop(here.cache.write_guard(&domains(&["d"])).await);
     tokio::time::sleep(Duration::from_millis(100)).await;
     let epochs = (epoch(&memory, "c").await, epoch(&memory, "d").await);
     assert_eq!(epochs, (1, 2));
@@ -531,7 +543,7 @@ async fn a_guard_that_fails_while_others_wait_is_tried_soon() {
 #[tokio::test(start_paused = true)]
 async fn close_tells_of_writes_that_have_ended() {
     let (here, double, memory) = raising_fails();
-    drop(here.cache.writing(&domains(&["d"])).await);
+    drop(here.cache.write_guard(&domains(&["d"])).await);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let before = tokio::time::Instant::now();
     here.cache.close().await;
@@ -578,7 +590,7 @@ async fn a_write_whose_beginning_the_memory_missed_is_told_at_its_end() {
     for fate in [Fate::Fail, Fate::Hang] {
         memory.now(move |op| if op == Op::Raise { fate } else { Fate::Pass });
         let began = tokio::time::Instant::now();
-        let writing = here.cache.writing(&policy.domains).await;
+        let write_guard = here.cache.write_guard(&policy.domains).await;
         assert!(
             began.elapsed() <= Duration::from_millis(260),
             "{:?}",
@@ -589,9 +601,9 @@ async fn a_write_whose_beginning_the_memory_missed_is_told_at_its_end() {
             "during"
         );
         memory.now(|_| Fate::Pass);
-        writing.done().await.unwrap();
+        write_guard.finish().await.unwrap();
         let told = here.ask(&question, &policy, "after").await;
-        assert_eq!((&told.how, told.text()), (&written("d"), "after"));
+        assert_eq!((&told.status, told.text()), (&written("d"), "after"));
     }
 }
 
@@ -647,19 +659,19 @@ async fn under_load_no_answer_is_older_than_the_last_write_that_its_caller_saw()
                         )
                         .await;
                         let got: u64 = told.text().parse().unwrap();
-                        assert!(got >= seen, "got {got} after {seen}, {:?}", told.how);
+                        assert!(got >= seen, "got {got} after {seen}, {:?}", told.status);
                         tokio::task::yield_now().await;
                     }
                 })
             })
             .collect();
         for _ in 0..60 {
-            let writing = here.cache.writing(&policy.domains).await;
+            let write_guard = here.cache.write_guard(&policy.domains).await;
             world.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
-            let done = world.fetch_add(1, Ordering::SeqCst) + 1;
-            writing.done().await.unwrap();
-            announced.store(done, Ordering::SeqCst);
+            let finish = world.fetch_add(1, Ordering::SeqCst) + 1;
+            write_guard.finish().await.unwrap();
+            announced.store(finish, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_micros(300)).await;
         }
         stop.store(true, Ordering::SeqCst);

@@ -5,11 +5,11 @@ use std::io::BufReader;
 use std::path::Path;
 
 use cachalot_cache::{
-    Bounds, Cache, CassetteError, Criterion, Filter, HANDLE_LABEL, Key, Kind, Limits, Listed,
-    Scope, Selection, Stored, Totals,
+    Cache, CacheBounds, CallKind, CassetteError, EntryFilter, EntryInfo, HANDLE_LABEL, Key,
+    LabelCriterion, LedgerLimits, LedgerSelection, LedgerTotals, Scope, StoredEntry,
 };
 use cachalot_core::clock::iso8601;
-use cachalot_memory::Label;
+use cachalot_store::Label;
 use cachalot_workflow::actions::cache::TAG_LABEL;
 use serde_json::{Value, json};
 
@@ -32,11 +32,11 @@ impl Inspection<'_> {
             process_environment: self.process_environment,
             home,
             run: "cache",
-            bounds: Bounds {
+            bounds: CacheBounds {
                 front_bytes: 0,
-                ..Bounds::default()
+                ..CacheBounds::default()
             },
-            limits: Limits::default(),
+            limits: LedgerLimits::default(),
             secrets: false,
             warn: self.warn.clone(),
         }
@@ -67,7 +67,7 @@ impl Inspection<'_> {
                 json,
             } => {
                 let filter = filter(which);
-                if !all && filter == Filter::default() {
+                if !all && filter == EntryFilter::default() {
                     return Err(CommandError::usage(
                         cachalot_core::Problem::new("nothing-named", "cache rm: nothing is named")
                             .help("give a pattern, --kind, --action, --tag, or --all"),
@@ -127,7 +127,7 @@ impl Inspection<'_> {
         let value: Value = serde_json::from_slice(&bytes)
             .map_err(|error| CommandError::failed(format!("the entry is no JSON: {error}")))?;
         if as_json {
-            let mut described = described(&stored.listed);
+            let mut described = described(&stored.entry_info);
             described["value"] = value;
             return render::json(&described);
         }
@@ -139,7 +139,7 @@ impl Inspection<'_> {
     ///
     /// # Errors
     /// Entries of several agents have the key.
-    async fn by_handle(&self, cache: &Cache, key: &str) -> Result<Option<Stored>> {
+    async fn by_handle(&self, cache: &Cache, key: &str) -> Result<Option<StoredEntry>> {
         let newest = async |handle: &str| {
             let newest = cache.newest(&under(handle), &self.own_scopes(handle)).await;
             newest.map_err(CommandError::failed)
@@ -173,7 +173,7 @@ impl Inspection<'_> {
         // A call whose answer is stored includes the cost of its model, so one sum would count that twice.
         let (models, calls): (Vec<NamedTotals>, Vec<NamedTotals>) = totals
             .into_iter()
-            .partition(|(kind, ..)| kind == Kind::Prefix.as_str());
+            .partition(|(kind, ..)| kind == CallKind::Prefix.as_str());
         let (sum, of_models) = (all(&calls), all(&models));
         if as_json {
             return render::json(&json!({
@@ -296,10 +296,10 @@ fn store_digest_key(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) ->
 }
 
 /// Kind and name of calls, with their totals.
-type NamedTotals = (String, String, Totals);
+type NamedTotals = (String, String, LedgerTotals);
 
-fn all(named: &[NamedTotals]) -> Totals {
-    let mut sum = Totals::default();
+fn all(named: &[NamedTotals]) -> LedgerTotals {
+    let mut sum = LedgerTotals::default();
     named.iter().for_each(|(_, _, totals)| sum += *totals);
     sum
 }
@@ -311,7 +311,7 @@ fn as_json_rows(named: &[NamedTotals]) -> Vec<Value> {
 }
 
 /// Formats a table of calls by name, with their sum.
-fn table(what: &str, named: &[NamedTotals], sum: &Totals) -> String {
+fn table(what: &str, named: &[NamedTotals], sum: &LedgerTotals) -> String {
     let heads = [what, "hits", "coalesced", "paid", "failed", "cost", "saved"];
     let names = named
         .iter()
@@ -333,7 +333,7 @@ fn not_exported(error: CassetteError) -> CommandError {
     }
 }
 
-fn row(name: &str, totals: &Totals) -> Vec<String> {
+fn row(name: &str, totals: &LedgerTotals) -> Vec<String> {
     vec![
         name.to_owned(),
         totals.hits.to_string(),
@@ -345,23 +345,23 @@ fn row(name: &str, totals: &Totals) -> Vec<String> {
     ]
 }
 
-fn filter(which: &EntrySelection) -> Filter {
-    let mut criteria: Vec<Criterion> = which
+fn filter(which: &EntrySelection) -> EntryFilter {
+    let mut criteria: Vec<LabelCriterion> = which
         .tag
         .iter()
-        .map(|tag| Criterion::Is(Label::new(TAG_LABEL, tag)))
+        .map(|tag| LabelCriterion::Is(Label::new(TAG_LABEL, tag)))
         .collect();
     let mut key = None;
     if let Some(pattern) = &which.pattern {
         match pattern.parse::<Key>() {
             Ok(digest) => key = Some(digest),
-            Err(_) => criteria.push(Criterion::Glob {
+            Err(_) => criteria.push(LabelCriterion::Glob {
                 name: HANDLE_LABEL.to_owned(),
                 pattern: pattern.clone(),
             }),
         }
     }
-    Filter {
+    EntryFilter {
         key,
         kind: which.kind.map(kind),
         name: which.action.clone(),
@@ -370,25 +370,25 @@ fn filter(which: &EntrySelection) -> Filter {
     }
 }
 
-fn kind(named: arguments::Kind) -> Kind {
+fn kind(named: arguments::Kind) -> CallKind {
     match named {
-        arguments::Kind::Action => Kind::Action,
-        arguments::Kind::Tool => Kind::Tool,
-        arguments::Kind::Turn => Kind::Turn,
-        arguments::Kind::Request => Kind::Request,
+        arguments::Kind::Action => CallKind::Action,
+        arguments::Kind::Tool => CallKind::Tool,
+        arguments::Kind::Turn => CallKind::Turn,
+        arguments::Kind::Request => CallKind::Request,
     }
 }
 
-fn handle(listed: &Listed) -> Option<&str> {
-    let labels = &listed.provenance.labels;
+fn handle(entry_info: &EntryInfo) -> Option<&str> {
+    let labels = &entry_info.provenance.labels;
     labels
         .iter()
         .find(|label| label.name == HANDLE_LABEL)
         .map(|label| label.value.as_str())
 }
 
-fn described(listed: &Listed) -> Value {
-    let tags: Vec<&str> = listed
+fn described(entry_info: &EntryInfo) -> Value {
+    let tags: Vec<&str> = entry_info
         .provenance
         .labels
         .iter()
@@ -396,25 +396,25 @@ fn described(listed: &Listed) -> Value {
         .map(|label| label.value.as_str())
         .collect();
     json!({
-        "handle": handle(listed),
-        "key": listed.key.to_string(),
-        "kind": listed.kind.as_str(),
-        "name": listed.name,
-        "scope": listed.scope,
-        "created": iso8601(listed.provenance.created),
-        "expires": listed.provenance.expires.map(iso8601),
-        "expired": listed.expired,
-        "bytes": listed.bytes,
-        "paid_ms": listed.spent.time.as_secs_f64() * 1_000.0,
+        "handle": handle(entry_info),
+        "key": entry_info.key.to_string(),
+        "kind": entry_info.kind.as_str(),
+        "name": entry_info.name,
+        "scope": entry_info.scope,
+        "created": iso8601(entry_info.provenance.created),
+        "expires": entry_info.provenance.expires.map(iso8601),
+        "expired": entry_info.expired,
+        "bytes": entry_info.bytes,
+        "paid_ms": entry_info.spent.time.as_secs_f64() * 1_000.0,
         "tags": tags,
     })
 }
 
 /// Returns the filter for the entries under a handle.
-fn under(handle: &str) -> Filter {
-    Filter {
-        criteria: vec![Criterion::Is(Label::new(HANDLE_LABEL, handle))],
-        ..Filter::default()
+fn under(handle: &str) -> EntryFilter {
+    EntryFilter {
+        criteria: vec![LabelCriterion::Is(Label::new(HANDLE_LABEL, handle))],
+        ..EntryFilter::default()
     }
 }
 
@@ -422,22 +422,22 @@ fn under(handle: &str) -> Filter {
 /// or `cache:` and the key.
 async fn handles_of(cache: &Cache, key: &str) -> Result<BTreeSet<String>> {
     let key = key.strip_prefix("cache:").unwrap_or(key);
-    let filter = Filter {
-        criteria: vec![Criterion::Glob {
+    let filter = EntryFilter {
+        criteria: vec![LabelCriterion::Glob {
             name: HANDLE_LABEL.to_owned(),
             pattern: format!("cache:*{key}"),
         }],
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     let mut handles = BTreeSet::new();
-    let collect = |listed: Listed| {
-        let own = handle(&listed).and_then(|handle| handle.strip_prefix("cache:"));
+    let collect = |entry_info: EntryInfo| {
+        let own = handle(&entry_info).and_then(|handle| handle.strip_prefix("cache:"));
         // Colons in names of agents are escaped.
         let is_meant = own.is_some_and(|own| {
             own == key || own.split_once(':').is_some_and(|(_, own)| own == key)
         });
         if is_meant {
-            handles.extend(handle(&listed).map(ToOwned::to_owned));
+            handles.extend(handle(&entry_info).map(ToOwned::to_owned));
         }
     };
     cache
@@ -454,8 +454,8 @@ async fn absent(cache: &Cache, key: &str) -> Result<CommandError> {
         let handles = handles_of(cache, key).await?;
         let handle = handles.first().map_or(key, String::as_str);
         cache
-            .each(&under(handle), |listed| {
-                others.push(format!("{} ({})", listed.key, listed.scope));
+            .each(&under(handle), |entry_info| {
+                others.push(format!("{} ({})", entry_info.key, entry_info.scope));
             })
             .await
             .map_err(CommandError::failed)?;
@@ -475,11 +475,11 @@ async fn absent(cache: &Cache, key: &str) -> Result<CommandError> {
 
 async fn ls(cache: &Cache, which: &EntrySelection, as_json: bool) -> Result<()> {
     let mut entries = Vec::new();
-    let collect = |listed: Listed| {
+    let collect = |entry_info: EntryInfo| {
         entries.push(if as_json {
-            described(&listed)
+            described(&entry_info)
         } else {
-            Value::from(line(&listed))
+            Value::from(line(&entry_info))
         });
     };
     cache
@@ -503,27 +503,34 @@ async fn ls(cache: &Cache, which: &EntrySelection, as_json: bool) -> Result<()> 
     render::out(&render::table::columns(&rows))
 }
 
-fn line(listed: &Listed) -> Vec<String> {
-    let expires = match (listed.expired, listed.provenance.expires) {
+fn line(entry_info: &EntryInfo) -> Vec<String> {
+    let expires = match (entry_info.expired, entry_info.provenance.expires) {
         (true, _) => "expired".to_owned(),
         (false, Some(at)) => format!("until {}", iso8601(at)),
         (false, None) => "for ever".to_owned(),
     };
-    let name = handle(listed).map_or_else(
-        || format!("{}:{} {}", listed.kind.as_str(), listed.name, listed.key),
+    let name = handle(entry_info).map_or_else(
+        || {
+            format!(
+                "{}:{} {}",
+                entry_info.kind.as_str(),
+                entry_info.name,
+                entry_info.key
+            )
+        },
         ToOwned::to_owned,
     );
     vec![
         name,
-        render::bytes(listed.bytes),
-        render::time(listed.spent.time),
+        render::bytes(entry_info.bytes),
+        render::time(entry_info.spent.time),
         expires,
     ]
 }
 
 /// Parameters of `cache rm`.
 struct Removal<'a> {
-    filter: &'a Filter,
+    filter: &'a EntryFilter,
     /// Set when the ledger also erases the details of its calls.
     with_ledger: bool,
     dry_run: bool,
@@ -537,7 +544,7 @@ impl Removal<'_> {
             .await
             .map_err(CommandError::failed)?;
         let calls = if self.with_ledger {
-            let erased = cache.ledger().erase(Selection::Cacheable, dry_run);
+            let erased = cache.ledger().erase(LedgerSelection::Cacheable, dry_run);
             erased.map_err(CommandError::failed)?
         } else {
             0

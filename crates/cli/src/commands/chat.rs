@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_agent::{Approver, ErrorKind, Listener, Team};
-use cachalot_cache::{Bounds, Mode};
+use cachalot_cache::{CacheBounds, CacheMode};
 use cachalot_core::Problem;
 
 use crate::arguments::Chat;
@@ -74,11 +74,11 @@ impl ChatSetup<'_> {
         command
     }
 
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> CacheMode {
         match (self.arguments.no_cache, self.arguments.refresh) {
-            (true, _) => Mode::Off,
-            (_, true) => Mode::Refresh,
-            _ => Mode::On,
+            (true, _) => CacheMode::Off,
+            (_, true) => CacheMode::Refresh,
+            _ => CacheMode::On,
         }
     }
 
@@ -108,12 +108,12 @@ impl ChatSetup<'_> {
         let Engine {
             memory,
             cache,
-            seals,
+            secret_set,
         } = EngineOptions {
             process_environment: self.process_environment,
             home: &self.home,
             run: &run_id(),
-            bounds: Bounds::default(),
+            bounds: CacheBounds::default(),
             limits: team::limits(&self.team, &mut Vec::new()),
             secrets: false,
             warn: Arc::clone(&warn),
@@ -128,7 +128,7 @@ impl ChatSetup<'_> {
             workspace: &workspace,
             memory,
             cache,
-            seals,
+            secret_set,
             mode: self.mode(),
             hooks: self.arguments.hook.clone(),
             agent_file: &self.arguments.file,

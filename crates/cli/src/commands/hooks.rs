@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_agent::AgentDirectory;
-use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Ledger};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
-use cachalot_core::{Digest, DigestKey, Problem, Seals};
+use cachalot_core::{Digest, DigestKey, Problem, SecretSet};
 use cachalot_hooks::dialect::parse_input;
 use cachalot_hooks::{AgentLookup, AgentView, Builtins, Event, HookEntry, Hooks, Input};
-use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::{Model, ModelConfiguration};
+use cachalot_store::in_process::InProcessStore;
 
 use crate::arguments::{HookFlags, HooksCommand, HooksTest};
 use crate::command_error::{CommandError, Result, Sources};
@@ -114,12 +114,12 @@ fn assemble(
 ) -> Result<Hooks> {
     let agent_directory = Arc::new(AgentDirectory::default());
     let lookup = Arc::clone(&agent_directory) as Arc<dyn AgentLookup>;
-    let seals = Arc::new(Seals::under(DigestKey::ephemeral()?));
-    let opener = answers(process_environment, &seals, warn).opener();
+    let secret_set = Arc::new(SecretSet::with_key(DigestKey::ephemeral()?));
+    let opener = answers(process_environment, &secret_set, warn).opener();
     let builtins = Arc::new(hooks::builtins(
         process_environment,
         lookup,
-        &seals,
+        &secret_set,
         opener,
     )?);
     let mut entries: Vec<HookEntry> = Vec::new();
@@ -139,7 +139,7 @@ fn assemble(
         input.agent_name.clone_from(&agent.name);
         agent_directory.register(
             &team,
-            &models(process_environment, configured.clone(), &seals)?,
+            &models(process_environment, configured.clone(), &secret_set)?,
         );
         view = agent_directory.agent(&agent.name).unwrap_or(view);
     }
@@ -165,7 +165,7 @@ fn assemble(
     )?);
     let around = cachalot_hooks::HookDependencies {
         builtins: Arc::clone(&builtins) as Arc<Builtins>,
-        models: models(process_environment, configured, &seals)?,
+        models: models(process_environment, configured, &secret_set)?,
         http: process_environment.storage()?.http().clone(),
         environment: Arc::new(process_environment.environment.clone()),
         clock: Arc::clone(&process_environment.clock),
@@ -180,23 +180,23 @@ fn assemble(
 /// Returns the response store of the test: in-process and without a ledger.
 fn answers(
     process_environment: &ProcessEnvironment,
-    seals: &Arc<Seals>,
+    secret_set: &Arc<SecretSet>,
     warn: &Warn,
 ) -> ResponseStores {
     let clock = &process_environment.clock;
-    let cache = Cache::new(Options {
-        memory: Some(Arc::new(InProcessMemory::new(Arc::clone(clock)))),
-        ledger: Ledger::none(),
+    let cache = Cache::new(CacheOptions {
+        store: Some(Arc::new(InProcessStore::new(Arc::clone(clock)))),
+        ledger: Ledger::disabled(),
         clock: Arc::clone(clock),
-        seals: Arc::clone(seals),
-        bounds: Bounds::default(),
+        secret_set: Arc::clone(secret_set),
+        bounds: CacheBounds::default(),
         warn: Arc::clone(warn),
     });
     ResponseStores {
         cache,
         clock: Arc::clone(clock),
-        seals: Arc::clone(seals),
-        mode: Mode::On,
+        secret_set: Arc::clone(secret_set),
+        mode: CacheMode::On,
         user: process_environment.user(),
         directory: process_environment.directory.clone(),
         warn: Arc::clone(warn),

@@ -1,6 +1,6 @@
 //! `cachalot ledger …`.
 
-use cachalot_cache::{Ledger, Selection};
+use cachalot_cache::{Ledger, LedgerSelection};
 use cachalot_core::Millis;
 use serde_json::json;
 
@@ -31,9 +31,9 @@ pub(crate) fn run(
             let ledger = open(place, process_environment, warn)?;
             let sessions = sessions(&ledger, session)?;
             let which = match key {
-                Some(key) => Selection::Matching(key),
-                None if sessions.is_empty() => Selection::All,
-                None => Selection::Sessions(&sessions),
+                Some(key) => LedgerSelection::Matching(key),
+                None if sessions.is_empty() => LedgerSelection::All,
+                None => LedgerSelection::Sessions(&sessions),
             };
             let calls = ledger
                 .erase(which, *dry_run)
@@ -52,9 +52,9 @@ pub(crate) fn run(
             json,
         } => {
             let ledger = open(place, process_environment, warn)?;
-            let which = older_than.map_or(Selection::All, |age| {
+            let which = older_than.map_or(LedgerSelection::All, |age| {
                 let age = Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX);
-                Selection::Before(process_environment.clock.now().saturating_sub(age))
+                LedgerSelection::Before(process_environment.clock.now().saturating_sub(age))
             });
             let pruned = ledger
                 .prune(which, *dry_run)

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cachalot_cache::{Bounds, Mode};
-use cachalot_core::{Place, Problem, Secret};
+use cachalot_cache::{CacheBounds, CacheMode};
+use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_model::Meter;
 use cachalot_workflow::actions::{self, Registry, cache::agent_segment};
 use cachalot_workflow::format::{Agent, ScriptSettings};
@@ -166,7 +166,7 @@ fn level(arguments: &Run) -> Level {
 /// Converts a failed run to an error, with its place in the file if it has one.
 fn command_error(failure: RunFailure, sources: &Sources) -> CommandError {
     let message = failure.to_string();
-    let problem = failure.place.as_ref().map(|place: &Place| {
+    let problem = failure.place.as_ref().map(|place: &SourceSpan| {
         let mut problem = Problem::new(failure.kind, message.clone()).at(place);
         if let Some(help) = remedy(&failure) {
             problem = problem.help(help);
@@ -207,12 +207,12 @@ fn wire(
             message: message.to_owned(),
         });
     });
-    let default = Bounds::default();
+    let default = CacheBounds::default();
     let opening = EngineOptions {
         process_environment,
         home: &home,
         run: &run,
-        bounds: Bounds {
+        bounds: CacheBounds {
             bytes: settings.cache.max_bytes.unwrap_or(default.bytes),
             entries: settings.cache.max_entries.unwrap_or(default.entries),
             front_bytes: settings.cache.front_bytes.unwrap_or(default.front_bytes),
@@ -224,7 +224,7 @@ fn wire(
     let Engine {
         memory,
         cache,
-        seals,
+        secret_set,
     } = match backend {
         Backend::Sqlite => opening.for_run()?,
         Backend::InProcess => opening.in_process()?,
@@ -232,14 +232,14 @@ fn wire(
     warn_about_short_secrets(&secrets, progress);
     secrets
         .values()
-        .for_each(|secret| seals.learn(secret.expose()));
+        .for_each(|secret| secret_set.learn(secret.expose()));
     let bench = Workbench::new(WorkbenchParts {
         process_environment,
         home: &home,
         workspace: &process_environment.directory,
         memory: memory.clone(),
         cache: cache.clone(),
-        seals: Arc::clone(&seals),
+        secret_set: Arc::clone(&secret_set),
         mode: mode(arguments),
         hooks: HookFlags::default(),
         agent_file: &arguments.file,
@@ -252,7 +252,7 @@ fn wire(
     // An agent without a name is identified by its file, independent of the path to it.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
     let runtime = Runtime {
-        models: models::models(process_environment, agent.models.clone(), &seals)?,
+        models: models::models(process_environment, agent.models.clone(), &secret_set)?,
         meter: Meter::new(agent.budget.clone(), Arc::clone(&process_environment.clock)),
         team: agent.team.clone(),
         houses: Some(Arc::new(bench.clone())),
@@ -268,7 +268,7 @@ fn wire(
         memory,
         cache,
         mode: mode(arguments),
-        seals,
+        secret_set,
         secrets,
         actions: Arc::new(registry),
         reporter: progress.clone(),
@@ -291,12 +291,12 @@ fn warn_about_short_secrets(secrets: &BTreeMap<String, Secret<String>>, progress
     }
 }
 
-fn mode(arguments: &Run) -> Mode {
+fn mode(arguments: &Run) -> CacheMode {
     match (arguments.frozen, arguments.refresh, arguments.no_cache) {
-        (true, _, _) => Mode::Frozen,
-        (_, true, _) => Mode::Refresh,
-        (_, _, true) => Mode::Off,
-        _ => Mode::On,
+        (true, _, _) => CacheMode::Frozen,
+        (_, true, _) => CacheMode::Refresh,
+        (_, _, true) => CacheMode::Off,
+        _ => CacheMode::On,
     }
 }
 

@@ -6,7 +6,7 @@ pub(crate) mod tree;
 
 use std::sync::Arc;
 
-use cachalot_cache::{Bounds, Ledger, Limits, Selection};
+use cachalot_cache::{CacheBounds, Ledger, LedgerLimits, LedgerSelection};
 use cachalot_core::clock::iso8601;
 use cachalot_prompt::{SessionFilter, SessionOverview, SessionSummary, Sessions};
 use serde_json::{Value, json};
@@ -103,8 +103,8 @@ pub(crate) fn open(
         process_environment,
         home: &home,
         run: "",
-        bounds: Bounds::default(),
-        limits: Limits::default(),
+        bounds: CacheBounds::default(),
+        limits: LedgerLimits::default(),
         secrets: false,
         warn,
     }
@@ -115,7 +115,7 @@ pub(crate) fn open(
     Ok(Sessions::new(
         memory,
         Arc::clone(&process_environment.clock),
-        engine.seals,
+        engine.secret_set,
     ))
 }
 
@@ -238,9 +238,9 @@ async fn remove(
     }
     // The ledger is erased first: if that fails, the sessions still exist, and the command can be repeated.
     let which = if all {
-        Selection::AllSessions
+        LedgerSelection::AllSessions
     } else {
-        Selection::Sessions(&chosen)
+        LedgerSelection::Sessions(&chosen)
     };
     ledger.erase(which, false).map_err(CommandError::failed)?;
     let mut removed = Vec::new();

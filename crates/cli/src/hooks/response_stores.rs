@@ -5,14 +5,14 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cachalot_cache::{Bounds, Cache, Mode, Options};
-use cachalot_core::{Clock, Seals};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions};
+use cachalot_core::{Clock, SecretSet};
 use cachalot_hooks::builtin::cache_response::{
     AnswerStorage, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
 };
-use cachalot_memory::flat_json::{self, FlatJsonMemory, SPACE};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{Filter, Memory, Page, Record};
+use cachalot_store::flat_json::{self, FlatJsonStore, SPACE};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{PageRequest, Record, RecordFilter, Store};
 
 use crate::wiring::Warn;
 
@@ -21,9 +21,9 @@ pub(crate) struct ResponseStores {
     /// Cache engine over the persistent store.
     pub(crate) cache: Cache,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) secret_set: Arc<SecretSet>,
     /// Cache mode that the command line sets.
-    pub(crate) mode: Mode,
+    pub(crate) mode: CacheMode,
     /// User on whose behalf turns are answered.
     pub(crate) user: String,
     /// Base directory of relative file names.
@@ -52,12 +52,12 @@ impl ResponseStores {
     /// Creates an engine whose entries end with the process. Its calls are recorded in the same ledger as all
     /// others.
     fn in_process(&self) -> Cache {
-        Cache::exact(Options {
-            memory: Some(Arc::new(InProcessMemory::new(Arc::clone(&self.clock)))),
+        Cache::exact(CacheOptions {
+            store: Some(Arc::new(InProcessStore::new(Arc::clone(&self.clock)))),
             ledger: self.cache.ledger().clone(),
             clock: Arc::clone(&self.clock),
-            seals: Arc::clone(&self.seals),
-            bounds: Bounds::default(),
+            secret_set: Arc::clone(&self.secret_set),
+            bounds: CacheBounds::default(),
             warn: Arc::clone(&self.warn) as Arc<dyn Fn(&str) + Send + Sync>,
         })
     }
@@ -70,14 +70,14 @@ impl ResponseStores {
         };
         let file = self.directory.join(&*settings.file);
         let path = file.parent().unwrap_or(Path::new("")).join(path);
-        let options = flat_json::Options::new(Arc::clone(&self.clock));
-        let memory = FlatJsonMemory::open(&path, options).map_err(|error| error.to_string())?;
+        let options = flat_json::FlatJsonOptions::new(Arc::clone(&self.clock));
+        let memory = FlatJsonStore::open(&path, options).map_err(|error| error.to_string())?;
         Ok(Some(Arc::new(FlatFileStore(memory))))
     }
 }
 
 /// Flat JSON file of questions and answers.
-struct FlatFileStore(FlatJsonMemory);
+struct FlatFileStore(FlatJsonStore);
 
 #[async_trait]
 impl FlatFile for FlatFileStore {
@@ -108,14 +108,22 @@ impl FlatFile for FlatFileStore {
 
     async fn remove(&self, question: &str) -> Result<(), String> {
         // A page of one record is enough: the question itself is the first of all keys that begin with it.
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix: question,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
-        let first = self.0.find(SPACE, &filter, Page::keys(1)).settle().await;
+        let first = self
+            .0
+            .find(SPACE, &filter, PageRequest::keys(1))
+            .settle()
+            .await;
         let first = first.map_err(|error| error.to_string())?.records;
         if first.first().is_some_and(|record| record.key == question) {
-            let erased = self.0.erase(SPACE, &filter, Page::keys(1)).settle().await;
+            let erased = self
+                .0
+                .erase(SPACE, &filter, PageRequest::keys(1))
+                .settle()
+                .await;
             erased.map_err(|error| error.to_string())?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Excerpts of source text around a problem, with lines of readable length.
 
-use cachalot_core::Place;
-use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
+use cachalot_core::SourceSpan;
+use miette::{MietteError, MietteSpanContents, SourceCode, SpanContents};
 
 /// The maximum length of a line in characters; longer lines are cut.
 const MAX_LINE_CHARS: usize = 160;
@@ -11,7 +11,7 @@ const CHARS_BEFORE_PLACE: usize = 60;
 
 /// Text of a file with long lines cut, and a place in it.
 pub(crate) struct Excerpt {
-    place: Place,
+    place: SourceSpan,
     text: String,
     start: usize,
     length: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Excerpt {
 impl Excerpt {
     /// Cuts long lines of `text`; the line of `place` is cut around it. Returns `None` if the place is not in
     /// the text.
-    pub(crate) fn new(text: &str, place: &Place) -> Option<Self> {
+    pub(crate) fn new(text: &str, place: &SourceSpan) -> Option<Self> {
         let marked = text.get(place.start..place.start.checked_add(place.len)?)?;
         // A place that spans several lines is shown by its first line.
         let marked = marked.split('\n').next().unwrap_or_default();
@@ -93,7 +93,7 @@ impl Excerpt {
     }
 
     /// Returns the position of the place in the excerpt.
-    pub(crate) fn span(&self) -> SourceSpan {
+    pub(crate) fn span(&self) -> miette::SourceSpan {
         (self.start, self.length).into()
     }
 }
@@ -101,7 +101,7 @@ impl Excerpt {
 impl SourceCode for Excerpt {
     fn read_span<'a>(
         &'a self,
-        span: &SourceSpan,
+        span: &miette::SourceSpan,
         before: usize,
         after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn excerpt(text: &str, start: usize, len: usize) -> Excerpt {
-        let place = Place {
+        let place = SourceSpan {
             file: "a.yaml".into(),
             line: 1 + text[..start].matches('\n').count() as u32,
             column: 1 + text[..start]
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_place_that_is_not_in_the_text_is_none() {
-        let place = |start, len| Place {
+        let place = |start, len| SourceSpan {
             file: "a".into(),
             line: 1,
             column: 1,

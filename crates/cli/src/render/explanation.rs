@@ -1,6 +1,6 @@
 //! Explanations of `cachalot why`, as text.
 
-use cachalot_cache::{Answered, Difference, Explanation, Kind, Row};
+use cachalot_cache::{CallKind, CallStatus, Difference, Explanation, LedgerRow};
 use cachalot_core::clock::iso8601;
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ pub(crate) fn render(explanation: &Explanation) -> String {
                 lines.push("  their inputs do not differ".to_owned());
             }
         }
-        (None, None) if explanation.call.answered != Answered::Hit => {
+        (None, None) if explanation.call.answered != CallStatus::Hit => {
             lines.push("there was no earlier call like it".to_owned());
         }
         (None, None) => {}
@@ -57,12 +57,12 @@ pub(crate) fn render(explanation: &Explanation) -> String {
 }
 
 /// Returns true for a model's answer in a conversation, which no entry could have saved.
-fn is_payment(row: &Row) -> bool {
-    row.kind == Kind::Prefix.as_str()
+fn is_payment(row: &LedgerRow) -> bool {
+    row.kind == CallKind::Prefix.as_str()
 }
 
 /// Returns the details of a payment, one per line.
-fn known(call: &Row) -> Vec<String> {
+fn known(call: &LedgerRow) -> Vec<String> {
     let fields = call.input.as_ref().and_then(Value::as_object);
     let tokens = |name| {
         let tokens = call.input.as_ref().and_then(|input| input.get(name));
@@ -84,12 +84,12 @@ fn known(call: &Row) -> Vec<String> {
         .collect()
 }
 
-fn shown_key(row: &Row) -> &str {
+fn shown_key(row: &LedgerRow) -> &str {
     row.handle.as_deref().unwrap_or(&row.key)
 }
 
 /// Describes the payment behind an answer from the cache.
-fn paid(payment: &Row) -> String {
+fn paid(payment: &LedgerRow) -> String {
     let (paid, at) = (spend(&payment.paid), iso8601(payment.at));
     match &payment.reason {
         Some(reason) => format!("  paid    {paid} at {at}: {reason}"),
@@ -97,26 +97,26 @@ fn paid(payment: &Row) -> String {
     }
 }
 
-fn headline(call: &Row) -> String {
+fn headline(call: &LedgerRow) -> String {
     if is_payment(call) {
         return format!("{}: paid, {}", call.name, spend(&call.paid));
     }
     let how = match call.answered {
-        Answered::Hit => format!("answered from the cache, saved {}", spend(&call.saved)),
-        Answered::Coalesced => "answered by a run that was already under way".to_owned(),
-        Answered::Miss | Answered::Bypass if call.failed => {
+        CallStatus::Hit => format!("answered from the cache, saved {}", spend(&call.saved)),
+        CallStatus::Coalesced => "answered by a run that was already under way".to_owned(),
+        CallStatus::Miss | CallStatus::Bypass if call.failed => {
             format!("failed, {}", spend(&call.paid))
         }
-        Answered::Miss => format!("paid, {}", spend(&call.paid)),
-        Answered::Refused => {
+        CallStatus::Miss => format!("paid, {}", spend(&call.paid)),
+        CallStatus::Refused => {
             "refused: the run was frozen, and no entry answers the call".to_owned()
         }
-        Answered::Bypass => format!("paid, {}, the cache was not asked", spend(&call.paid)),
+        CallStatus::Bypass => format!("paid, {}, the cache was not asked", spend(&call.paid)),
     };
     format!("{} ({}): {how}", call.name, call.kind)
 }
 
-fn details(call: &Row) -> Vec<String> {
+fn details(call: &LedgerRow) -> Vec<String> {
     let mut lines = vec![
         format!("  key     {}", shown_key(call)),
         format!("  scope   {}", call.scope),

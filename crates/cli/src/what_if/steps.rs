@@ -38,7 +38,7 @@ fn settings(namespace: &Namespace) -> Digest {
     let parts: Vec<&[u8]> = fields
         .flat_map(|field| [field.name.as_bytes(), field.digest.as_bytes().as_slice()])
         .collect();
-    Digest::of_parts(&parts)
+    Digest::sha256_of_parts(&parts)
 }
 
 /// Returns the requests of a session: one per answer, `pause` apart. Their original markers are unknown.
@@ -59,7 +59,7 @@ pub(crate) fn from_session(session: &Session, pause: Millis) -> Vec<Step> {
             provider: head.provider.clone(),
             model: head.model.clone(),
             prompt: session.prompt.without_last(messages.len() - index),
-            settings: Digest::of(&[]),
+            settings: Digest::sha256(&[]),
             sent: None,
             tail: tail.clone(),
             at: head.created.saturating_add(number.saturating_mul(pause)),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_model::wire::MarkerTime;
 use cachalot_prefix::diagnosis::{self, Observations, diagnose};
 use cachalot_prefix::log::{LogReader, LoggedRequest};
@@ -68,7 +68,7 @@ fn is_break(previous: &LoggedRequest, next: &LoggedRequest) -> bool {
         &next.request.sending(),
         &Observations::default(),
         &rules,
-        &Seals::none(),
+        &SecretSet::empty(),
     );
     found.at.is_some()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cachalot_agent::event::AnsweredRequest;
 use cachalot_agent::{Event, Listener};
 use cachalot_cache::{Ledger, Payment, Scope};
-use cachalot_core::{Canonical, Cost, Seals, Spend};
+use cachalot_core::{Canonical, Cost, SecretSet, Spend};
 use cachalot_model::Usage;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use super::Workbench;
 /// Records every model answer in the ledger, and forwards every event.
 pub(super) struct Payments {
     pub(super) ledger: Ledger,
-    pub(super) seals: Arc<Seals>,
+    pub(super) secret_set: Arc<SecretSet>,
     /// Records which sessions belong to forks.
     pub(super) bench: Workbench,
     pub(super) next: Arc<dyn Listener>,
@@ -69,7 +69,7 @@ impl Payments {
         request: &AnsweredRequest<'_>,
     ) {
         let broken = request.diagnosis.filter(|found| found.is_break());
-        self.ledger.pay(Payment {
+        self.ledger.record_payment(Payment {
             at: request.at,
             model: &format!("{}/{}", request.provider, request.model),
             scope,
@@ -82,13 +82,13 @@ impl Payments {
                 input_tokens: paid.usage.total_input(),
                 output_tokens: paid.usage.output,
                 cost: paid.cost,
-                ..Spend::one(paid.elapsed)
+                ..Spend::for_call(paid.elapsed)
             },
             saved: Spend {
                 cost: request.spared,
                 ..Spend::default()
             },
-            seals: &self.seals,
+            secret_set: &self.secret_set,
         });
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use cachalot_agent::{AgentDefinition, ContextSource};
 use cachalot_core::Clock;
-use cachalot_memory::{Memory, Record};
+use cachalot_store::{Record, Store};
 use serde_json::Value;
 
 use crate::chat::words::cut;
@@ -22,7 +22,7 @@ const MAX_ENTRY_CHARS: usize = 1_000;
 
 /// Searches long-term memory for the words of the user's message.
 pub(crate) struct MemoryRecall {
-    pub(crate) memory: Arc<dyn Memory>,
+    pub(crate) memory: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 

@@ -57,7 +57,7 @@ impl Toolboxes for Workbench {
                     mode: inner.mode,
                     ledger: inner.cache.ledger().clone(),
                     clock: Arc::clone(&inner.context.clock),
-                    seals: Arc::clone(&inner.seals),
+                    secret_set: Arc::clone(&inner.secret_set),
                     log: self.labeled_output(agent, session),
                     persistent: inner.memory.as_ref().map(|_| inner.cache.clone()),
                     // User with whom `scope: user` shares results.

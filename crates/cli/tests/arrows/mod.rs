@@ -108,9 +108,9 @@ fn the_check_sees_every_crate_of_this_workspace() {
 #[test]
 fn an_arrow_that_points_down_is_found() {
     for (from, to, kind) in [
-        ("cachalot-memory", "cachalot-cache", Value::Null),
+        ("cachalot-store", "cachalot-cache", Value::Null),
         ("cachalot-core", "cachalot-storage", Value::Null),
-        ("cachalot-storage", "cachalot-memory", Value::Null),
+        ("cachalot-storage", "cachalot-store", Value::Null),
         ("cachalot-cache", "cachalot-workflow", json!("build")),
         ("cachalot-workflow", "cachalot", Value::Null),
     ] {
@@ -126,7 +126,7 @@ fn an_arrow_that_points_down_is_found() {
 
 #[test]
 fn dev_dependencies_are_exempt() {
-    let metadata = with_dependency("cachalot-memory", "cachalot-cache", &json!("dev"));
+    let metadata = with_dependency("cachalot-store", "cachalot-cache", &json!("dev"));
     assert_eq!(violations(&metadata, &folders()), [""; 0]);
 }
 
@@ -142,12 +142,12 @@ fn a_crate_that_is_not_in_the_table_is_found() {
 #[test]
 fn a_crate_under_another_name_is_found() {
     let mut metadata = metadata();
-    package(&mut metadata, "cachalot-memory")["name"] = json!("memory");
+    package(&mut metadata, "cachalot-store")["name"] = json!("store");
     let found = violations(&metadata, &folders());
     assert!(
         found
             .iter()
-            .any(|text| text.contains("`cachalot-memory`") && text.contains("`memory`")),
+            .any(|text| text.contains("`cachalot-store`") && text.contains("`store`")),
         "{found:?}"
     );
 }
@@ -157,7 +157,7 @@ fn a_crate_elsewhere_in_the_workspace_is_found() {
     let mut metadata = metadata();
     let elsewhere =
         Path::new(metadata["workspace_root"].as_str().unwrap()).join("tools/extra/Cargo.toml");
-    package(&mut metadata, "cachalot-memory")["manifest_path"] = json!(elsewhere.to_string_lossy());
+    package(&mut metadata, "cachalot-store")["manifest_path"] = json!(elsewhere.to_string_lossy());
     let found = violations(&metadata, &folders());
     assert!(
         found

@@ -3,11 +3,11 @@
 use std::process::Stdio;
 use std::sync::Arc;
 
-use cachalot_core::{DigestKey, Seals, SystemClock};
-use cachalot_memory::sqlite::{Options, SqliteMemory};
+use cachalot_core::{DigestKey, SecretSet, SystemClock};
 use cachalot_model::wire::{Wire as _, chat::Chat};
 use cachalot_model::{Format, Message};
 use cachalot_prompt::{Prompt, SessionHead, Sessions};
+use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
 use crate::provider::{OBEDIENT, Provider, SHELL, session};
@@ -222,11 +222,11 @@ fn output_that_cannot_be_written_is_an_error() {
 /// A session with something in it that is known as a secret, as one that was kept before it was known
 /// and then written again.
 fn holding(home: &Home, secret: &str) -> String {
-    let seals = Seals::under(DigestKey::ephemeral().unwrap());
-    seals.learn(secret);
+    let secret_set = SecretSet::with_key(DigestKey::ephemeral().unwrap());
+    secret_set.learn(secret);
     let clock = Arc::new(SystemClock);
-    let memory = SqliteMemory::open(&home.memory(), Options::new(clock.clone())).unwrap();
-    let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(seals));
+    let memory = SqliteStore::open(&home.memory(), SqliteOptions::new(clock.clone())).unwrap();
+    let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(secret_set));
     let message = Arc::new(Message::user(format!("my key is {secret}")));
     let prompt = Prompt::default().append(&Chat.message(&message).unwrap(), message);
     let head = SessionHead::new("holding", "root", "openai", "gpt-4o", Format::Chat);

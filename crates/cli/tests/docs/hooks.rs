@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use cachalot_core::{ManualClock, Seals};
+use cachalot_core::{ManualClock, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
 use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
 use cachalot_hooks::schema::tables;
@@ -34,16 +34,16 @@ fn between<'a>(text: &'a str, name: &str) -> &'a str {
 /// All builtins, in the order in which the program registers them.
 fn builtins() -> Builtins {
     let clock = Arc::new(ManualClock::at(0));
-    let seals = Arc::new(Seals::none());
+    let secret_set = Arc::new(SecretSet::empty());
     let opener: StoreOpener = Arc::new(|_| Err("nothing is kept here".to_owned()));
     let mut builtins = Builtins::standard(&BuiltinDependencies {
         lookup: Arc::new(()),
         clock: clock.clone(),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
-        seals: Arc::clone(&seals),
+        secret_set: Arc::clone(&secret_set),
         environment: Arc::new(BTreeMap::new()),
     });
-    let cache_response = CacheResponse::new(Arc::new(()), opener, clock, seals);
+    let cache_response = CacheResponse::new(Arc::new(()), opener, clock, secret_set);
     builtins.register(Arc::new(cache_response)).unwrap();
     builtins
 }

@@ -1,10 +1,10 @@
 //! Encodes JSON text to canonical bytes in one pass, without a value tree.
 
-use super::{END, NotCanonical, put_delimited};
-use crate::json::{ARRAY, OBJECT, Scanned, Scanner};
+use super::{CanonicalError, END, put_delimited};
+use crate::json::{ARRAY, JsonResult, OBJECT, Scanner};
 
-pub(super) fn encode(text: &[u8]) -> Result<Vec<u8>, NotCanonical> {
-    let text = std::str::from_utf8(text).map_err(|error| NotCanonical {
+pub(super) fn encode(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
+    let text = std::str::from_utf8(text).map_err(|error| CanonicalError {
         reason: "not UTF-8",
         at: error.valid_up_to(),
     })?;
@@ -40,7 +40,7 @@ struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    fn value(&mut self) -> Result<(), NotCanonical> {
+    fn value(&mut self) -> Result<(), CanonicalError> {
         match self.scanner.peek() {
             Some(b'"') => self.string()?,
             Some(b'{') => self.object()?,
@@ -55,13 +55,13 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn string(&mut self) -> Scanned<()> {
+    fn string(&mut self) -> JsonResult<()> {
         let text = self.scanner.text(&mut self.unescaped)?;
         put_delimited(b's', text, &mut self.out);
         Ok(())
     }
 
-    fn array(&mut self) -> Result<(), NotCanonical> {
+    fn array(&mut self) -> Result<(), CanonicalError> {
         self.out.push(b'[');
         let mut more = self.scanner.open(&ARRAY)?;
         while more {
@@ -72,7 +72,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn object(&mut self) -> Result<(), NotCanonical> {
+    fn object(&mut self) -> Result<(), CanonicalError> {
         self.out.push(b'{');
         let first_field = self.fields.len();
         let mut more = self.scanner.open(&OBJECT)?;
@@ -95,7 +95,7 @@ impl Encoder<'_> {
     }
 
     /// Sorts the fields of the innermost object, which are already in the output, by their keys.
-    fn sort_fields(&mut self, first: usize) -> Result<(), NotCanonical> {
+    fn sort_fields(&mut self, first: usize) -> Result<(), CanonicalError> {
         let out = &self.out;
         let key = |field: &Field| &out[field.key.0..field.key.1];
         let fields = &mut self.fields[first..];
@@ -104,7 +104,7 @@ impl Encoder<'_> {
             let start = fields[0].start;
             fields.sort_unstable_by(|a, b| key(a).cmp(key(b)));
             if fields.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
-                return Err(NotCanonical {
+                return Err(CanonicalError {
                     reason: "a key occurs twice in the object that ends",
                     at: self.scanner.at(),
                 });

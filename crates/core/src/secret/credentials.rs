@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::{MASK, Seals};
+use super::{MASK, SecretSet};
 
 mod addresses;
 mod assignments;
@@ -142,7 +142,7 @@ pub fn find_credentials(text: &str) -> Vec<Range<usize>> {
 
 /// Returns the range after each occurrence of an authorization scheme.
 fn after_scheme(text: &str, scheme: &str) -> Vec<Range<usize>> {
-    const SHORTEST: usize = 8;
+    const MIN_LENGTH: usize = 8;
     text.match_indices(scheme)
         .map(|(at, _)| {
             let start = at + scheme.len();
@@ -151,30 +151,32 @@ fn after_scheme(text: &str, scheme: &str) -> Vec<Range<usize>> {
                 .map_or(text.len(), |n| start + n);
             start..end
         })
-        .filter(|range| range.len() >= SHORTEST)
+        .filter(|range| range.len() >= MIN_LENGTH)
         .collect()
 }
 
 /// Masks, in place, known secrets, values of fields whose name is that of a credential, and in texts the
 /// credentials that [`mask_credentials`] finds. Absent values and booleans are not credentials.
-pub fn redact_value(value: &mut serde_json::Value, seals: &Seals) {
+pub fn redact_value(value: &mut serde_json::Value, secret_set: &SecretSet) {
     use serde_json::Value;
     match value {
         Value::String(text) => {
-            let known = seals.redact(text);
+            let known = secret_set.redact(text);
             let shown = mask_credentials(&known);
             if shown != text.as_str() {
                 *text = shown.into_owned();
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact_value(item, seals)),
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| redact_value(item, secret_set)),
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
                 let absent = field.is_null() || field.is_boolean();
                 if !absent && names_a_credential(name) {
                     *field = Value::String(MASK.to_owned());
                 } else {
-                    redact_value(field, seals);
+                    redact_value(field, secret_set);
                 }
             }
         }

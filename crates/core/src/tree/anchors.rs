@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{DEEPEST, Kind, MOST_COPIED_BYTES, MOST_COPIED_NODES, Node};
-use crate::{Place, Problem};
+use super::{MAX_COPIED_BYTES, MAX_COPIED_NODES, MAX_DEPTH, Node, NodeKind};
+use crate::{Problem, SourceSpan};
 
 /// The anchored nodes so far.
 #[derive(Default)]
@@ -57,15 +57,15 @@ impl Anchors {
         &mut self,
         id: usize,
         depth: usize,
-        place: &Place,
+        place: &SourceSpan,
     ) -> Result<Option<Node>, Problem> {
         let size = match self.known.get(&id) {
             Some(Anchored::Closed { size, .. }) => *size,
             Some(Anchored::Open) | None => return Ok(None),
         };
-        if depth + size.depth > DEEPEST {
+        if depth + size.depth > MAX_DEPTH {
             return Err(
-                Problem::new("too-deep", format!("nested deeper than {DEEPEST} levels"))
+                Problem::new("too-deep", format!("nested deeper than {MAX_DEPTH} levels"))
                     .at(place)
                     .help("flatten what this alias stands for"),
             );
@@ -77,15 +77,15 @@ impl Anchors {
         }
     }
 
-    fn charge(&mut self, size: Size, place: &Place) -> Result<(), Problem> {
+    fn charge(&mut self, size: Size, place: &SourceSpan) -> Result<(), Problem> {
         self.copied_nodes = self.copied_nodes.saturating_add(size.nodes);
         self.copied_bytes = self.copied_bytes.saturating_add(size.bytes);
-        if self.copied_nodes <= MOST_COPIED_NODES && self.copied_bytes <= MOST_COPIED_BYTES {
+        if self.copied_nodes <= MAX_COPIED_NODES && self.copied_bytes <= MAX_COPIED_BYTES {
             return Ok(());
         }
         let message = format!(
-            "the anchors and aliases up to here stand for more than {MOST_COPIED_NODES} values or {} MiB of text",
-            MOST_COPIED_BYTES / (1024 * 1024)
+            "the anchors and aliases up to here stand for more than {MAX_COPIED_NODES} values or {} MiB of text",
+            MAX_COPIED_BYTES / (1024 * 1024)
         );
         Err(Problem::new("alias-bomb", message)
             .at(place)
@@ -106,12 +106,16 @@ fn size_of(node: &Node) -> Size {
         size.depth = size.depth.max(inner.depth + 1);
     };
     match &node.kind {
-        Kind::List(items) => items.iter().for_each(|item| add(item, 0)),
-        Kind::Map(entries) => entries
+        NodeKind::List(items) => items.iter().for_each(|item| add(item, 0)),
+        NodeKind::Map(entries) => entries
             .iter()
             .for_each(|entry| add(&entry.value, entry.key.len())),
-        Kind::Text(text) => size.bytes = text.len(),
-        Kind::Null | Kind::Boolean(_) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_) => {}
+        NodeKind::Text(text) => size.bytes = text.len(),
+        NodeKind::Null
+        | NodeKind::Boolean(_)
+        | NodeKind::Integer(_)
+        | NodeKind::Unsigned(_)
+        | NodeKind::Float(_) => {}
     }
     size
 }

@@ -7,14 +7,14 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use super::anchors::Anchors;
 use super::collection::Collection;
 use super::source::{Position, Source, length_before_node, quoted_length};
-use super::surrogates::Pairs;
-use super::tag::Demand;
-use super::{DEEPEST, Kind, Node, scalar, syntax};
-use crate::{Place, Problem};
+use super::surrogates::SurrogatePairs;
+use super::tag::TagType;
+use super::{MAX_DEPTH, Node, NodeKind, scalar, syntax};
+use crate::{Problem, SourceSpan};
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
     let source = Source::new(file, text);
-    let (pairs, for_parser) = Pairs::take_out(source.text);
+    let (pairs, for_parser) = SurrogatePairs::extract(source.text);
     let mut builder = Builder {
         cursor: source.start(),
         source,
@@ -41,13 +41,13 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
 
 struct Builder<'t> {
     source: Source<'t>,
-    pairs: Pairs,
+    pairs: SurrogatePairs,
     /// The end of the last event; the search for the indicator of a block text starts here.
     cursor: Position,
     /// The lists and mappings that are not closed yet, outermost first.
     open: Vec<Collection>,
     anchors: Anchors,
-    document: Option<Place>,
+    document: Option<SourceSpan>,
     root: Option<Node>,
     problems: Vec<Problem>,
 }
@@ -88,13 +88,13 @@ impl Builder<'_> {
             Event::Alias(id) => self.alias(id, span),
             Event::SequenceStart(anchor, tag) => {
                 let start = self.start_of_list(span);
-                let demand = self.demand(tag.as_deref(), span);
-                self.open(Collection::list(start, anchor, demand))
+                let tag_type = self.tag_type(tag.as_deref(), span);
+                self.open(Collection::list(start, anchor, tag_type))
             }
             Event::MappingStart(anchor, tag) => {
                 let start = self.start_after_properties(span);
-                let demand = self.demand(tag.as_deref(), span);
-                self.open(Collection::map(start, anchor, demand))
+                let tag_type = self.tag_type(tag.as_deref(), span);
+                self.open(Collection::map(start, anchor, tag_type))
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
         }
@@ -132,7 +132,7 @@ impl Builder<'_> {
         let written = (end - place.len, end);
         let text = self.pairs.restore(text, self.source.text, written, is_read);
         let text = &*text;
-        let demand = self.demand(tag, span);
+        let tag_type = self.tag_type(tag, span);
         let is_plain = style == ScalarStyle::Plain && tag.is_none();
         if self.open.last().is_some_and(Collection::expects_key) {
             if anchor != 0 {
@@ -148,17 +148,17 @@ impl Builder<'_> {
             self.key(text.to_owned(), is_plain, place);
             return Ok(());
         }
-        let is_nothing = is_plain && text.is_empty() && anchor == 0;
-        if is_nothing && self.open.is_empty() {
+        let is_default = is_plain && text.is_empty() && anchor == 0;
+        if is_default && self.open.is_empty() {
             // A document without content is not a document; `read` reports it.
             return Ok(());
         }
-        let demand = if demand.is_nothing() && !is_plain {
-            Demand::Text
+        let tag_type = if tag_type.is_default() && !is_plain {
+            TagType::Text
         } else {
-            demand
+            tag_type
         };
-        let kind = self.resolve(text, demand, &place);
+        let kind = self.resolve(text, tag_type, &place);
         let node = Node { place, kind };
         if anchor != 0 {
             self.anchors.close(anchor, &node)?;
@@ -168,8 +168,8 @@ impl Builder<'_> {
     }
 
     /// Resolves an anchored key, for aliases that refer to it.
-    fn resolve_key(&self, text: &str, is_plain: bool) -> Kind {
-        let as_text = || Kind::Text(text.to_owned());
+    fn resolve_key(&self, text: &str, is_plain: bool) -> NodeKind {
+        let as_text = || NodeKind::Text(text.to_owned());
         if is_plain {
             scalar::resolve(text).unwrap_or_else(|_| as_text())
         } else {
@@ -177,8 +177,8 @@ impl Builder<'_> {
         }
     }
 
-    fn resolve(&mut self, text: &str, demand: Demand, place: &Place) -> Kind {
-        let problem = match demand.read(text) {
+    fn resolve(&mut self, text: &str, tag_type: TagType, place: &SourceSpan) -> NodeKind {
+        let problem = match tag_type.read(text) {
             Some(Ok(kind)) => return kind,
             Some(Err(scalar::TooLarge::Integer)) => Problem::new(
                 "integer-too-large",
@@ -195,10 +195,10 @@ impl Builder<'_> {
             )
             .at(place)
             .help("put it in quotes to keep it as text, or write .inf"),
-            None => demand.misplaced(place, &format!("`{}`", shortened(text))),
+            None => tag_type.misplaced(place, &format!("`{}`", shortened(text))),
         };
         self.problems.push(problem);
-        Kind::Null
+        NodeKind::Null
     }
 
     fn alias(&mut self, id: usize, span: Span) -> Result<(), Problem> {
@@ -219,7 +219,7 @@ impl Builder<'_> {
                 );
                 Node {
                     place: place.clone(),
-                    kind: Kind::Null,
+                    kind: NodeKind::Null,
                 }
             }
         };
@@ -235,7 +235,7 @@ impl Builder<'_> {
     }
 
     fn open(&mut self, collection: Collection) -> Result<(), Problem> {
-        if self.open.len() >= DEEPEST {
+        if self.open.len() >= MAX_DEPTH {
             return Err(syntax::too_deep(&self.source, collection.start));
         }
         if collection.anchor != 0 {
@@ -250,13 +250,13 @@ impl Builder<'_> {
             return Ok(());
         };
         let end = self.end_of_collection(&collection, span);
-        let (anchor, demand) = (collection.anchor, collection.demand);
+        let (anchor, tag_type) = (collection.anchor, collection.tag_type);
         let place = self.source.place(collection.start, end);
         let node = Node {
             place,
             kind: collection.finish(),
         };
-        self.problems.extend(demand.on_collection(&node));
+        self.problems.extend(tag_type.on_collection(&node));
         if anchor != 0 {
             self.anchors.close(anchor, &node)?;
         }
@@ -268,7 +268,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn key(&mut self, text: String, is_plain: bool, place: Place) {
+    fn key(&mut self, text: String, is_plain: bool, place: SourceSpan) {
         let end = self.source.end_of(&place);
         if let Some(open) = self.open.last_mut() {
             open.end = open.end.max(end);
@@ -276,7 +276,7 @@ impl Builder<'_> {
         }
     }
 
-    fn complex_key(&mut self, place: &Place) {
+    fn complex_key(&mut self, place: &SourceSpan) {
         let end = self.source.end_of(place);
         let is_template = self.source.text[..end - place.len].ends_with('{')
             && self.source.text[end - place.len..].starts_with('{');
@@ -310,17 +310,17 @@ impl Builder<'_> {
         }
     }
 
-    fn demand(&mut self, tag: Option<&Tag>, span: Span) -> Demand {
+    fn tag_type(&mut self, tag: Option<&Tag>, span: Span) -> TagType {
         let Some(tag) = tag else {
-            return Demand::Nothing;
+            return TagType::Nothing;
         };
-        Demand::of(tag).unwrap_or_else(|problem| {
+        TagType::from_tag(tag).unwrap_or_else(|problem| {
             let start = self.source.position(span.start);
             let node = self.start_after_properties(span).byte;
             let properties = self.source.between(start, node).trim_end().len();
             self.problems
                 .push(problem.at(&self.source.place(start, start.byte + properties)));
-            Demand::Nothing
+            TagType::Nothing
         })
     }
 }
@@ -349,7 +349,7 @@ impl Builder<'_> {
         }
     }
 
-    fn place_of_scalar(&self, text: &str, style: ScalarStyle, span: Span) -> Place {
+    fn place_of_scalar(&self, text: &str, style: ScalarStyle, span: Span) -> SourceSpan {
         let end = self.source.position(span.end).byte;
         let start = self.start_after_properties(span);
         match style {
@@ -399,16 +399,16 @@ impl Builder<'_> {
 /// Returns the text of a scalar that an alias provides as a key.
 fn text_of_key(node: &Node) -> Option<String> {
     match &node.kind {
-        Kind::Text(text) => Some(text.clone()),
-        Kind::List(_) | Kind::Map(_) => None,
+        NodeKind::Text(text) => Some(text.clone()),
+        NodeKind::List(_) | NodeKind::Map(_) => None,
         _ => Some(node.to_value().to_string()),
     }
 }
 
 /// Cuts `text` to a length that is suitable for a message.
 fn shortened(text: &str) -> String {
-    const LONGEST: usize = 40;
-    match text.char_indices().nth(LONGEST) {
+    const MAX_CHARS: usize = 40;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::source::Position;
-use super::tag::Demand;
-use super::{Entry, Kind, Node};
-use crate::{Place, Problem};
+use super::tag::TagType;
+use super::{MapEntry, Node, NodeKind};
+use crate::{Problem, SourceSpan};
 
 /// The key whose value is merged into the mapping.
 const MERGE: &str = "<<";
@@ -14,7 +14,7 @@ const MERGE: &str = "<<";
 pub(super) struct Collection {
     pub(super) start: Position,
     pub(super) anchor: usize,
-    pub(super) demand: Demand,
+    pub(super) tag_type: TagType,
     /// The end of its last item, key or value.
     pub(super) end: usize,
     content: Content,
@@ -27,8 +27,8 @@ enum Content {
 
 #[derive(Default)]
 struct Mapping {
-    entries: Vec<Entry>,
-    keys: HashMap<String, Place>,
+    entries: Vec<MapEntry>,
+    keys: HashMap<String, SourceSpan>,
     pending: Option<Key>,
     /// The merged value, and the number of entries before it.
     merged: Option<(usize, Node)>,
@@ -37,7 +37,7 @@ struct Mapping {
 /// The key whose value is expected next.
 pub(super) enum Key {
     /// An ordinary key.
-    Named(String, Place),
+    Named(String, SourceSpan),
     /// `<<`, not in quotes.
     Merge,
     /// A key with a reported problem: its value is parsed and dropped.
@@ -45,21 +45,21 @@ pub(super) enum Key {
 }
 
 impl Collection {
-    pub(super) fn list(start: Position, anchor: usize, demand: Demand) -> Self {
+    pub(super) fn list(start: Position, anchor: usize, tag_type: TagType) -> Self {
         Self {
             start,
             anchor,
-            demand,
+            tag_type,
             end: start.byte,
             content: Content::List(Vec::new()),
         }
     }
 
-    pub(super) fn map(start: Position, anchor: usize, demand: Demand) -> Self {
+    pub(super) fn map(start: Position, anchor: usize, tag_type: TagType) -> Self {
         Self {
             start,
             anchor,
-            demand,
+            tag_type,
             end: start.byte,
             content: Content::Map(Mapping::default()),
         }
@@ -75,7 +75,12 @@ impl Collection {
     }
 
     /// Adds a key with the spelling `text`; `is_plain` if it has neither quotes nor a tag.
-    pub(super) fn key(&mut self, text: String, is_plain: bool, place: Place) -> Option<Problem> {
+    pub(super) fn key(
+        &mut self,
+        text: String,
+        is_plain: bool,
+        place: SourceSpan,
+    ) -> Option<Problem> {
         let Content::Map(map) = &mut self.content else {
             return None;
         };
@@ -112,7 +117,7 @@ impl Collection {
             Content::List(items) => items.push(node),
             Content::Map(map) => match map.pending.take() {
                 Some(Key::Named(key, key_place)) => {
-                    map.entries.push(Entry {
+                    map.entries.push(MapEntry {
                         key,
                         key_place,
                         value: node,
@@ -131,16 +136,16 @@ impl Collection {
     }
 
     /// Closes the list or mapping.
-    pub(super) fn finish(self) -> Kind {
+    pub(super) fn finish(self) -> NodeKind {
         match self.content {
-            Content::List(items) => Kind::List(items),
-            Content::Map(map) => Kind::Map(map.finish()),
+            Content::List(items) => NodeKind::List(items),
+            Content::Map(map) => NodeKind::Map(map.finish()),
         }
     }
 }
 
 impl Mapping {
-    fn finish(self) -> Vec<Entry> {
+    fn finish(self) -> Vec<MapEntry> {
         let Some((at, node)) = self.merged else {
             return self.entries;
         };
@@ -148,8 +153,8 @@ impl Mapping {
         let mut entries = self.entries;
         let after = entries.split_off(at);
         let merged = match node.kind {
-            Kind::Map(merged) => merged,
-            Kind::List(items) => items.into_iter().flat_map(into_entries).collect(),
+            NodeKind::Map(merged) => merged,
+            NodeKind::List(items) => items.into_iter().flat_map(into_entries).collect(),
             _ => Vec::new(),
         };
         entries.extend(
@@ -164,15 +169,17 @@ impl Mapping {
 
 fn can_be_merged(node: &Node) -> bool {
     match &node.kind {
-        Kind::Map(_) => true,
-        Kind::List(items) => items.iter().all(|item| matches!(item.kind, Kind::Map(_))),
+        NodeKind::Map(_) => true,
+        NodeKind::List(items) => items
+            .iter()
+            .all(|item| matches!(item.kind, NodeKind::Map(_))),
         _ => false,
     }
 }
 
-fn into_entries(node: Node) -> Vec<Entry> {
+fn into_entries(node: Node) -> Vec<MapEntry> {
     match node.kind {
-        Kind::Map(entries) => entries,
+        NodeKind::Map(entries) => entries,
         _ => Vec::new(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Entry, Kind, Node, parse};
+use super::{MapEntry, Node, NodeKind, parse};
 use crate::Problem;
 use crate::suggest::nearest;
 
@@ -22,19 +22,19 @@ pub fn expand(
     problems: &mut Vec<Problem>,
 ) -> Node {
     let kind = match &node.kind {
-        Kind::Text(text) if text.contains("${") => {
+        NodeKind::Text(text) if text.contains("${") => {
             expand_text(text, node, source, environment, problems)
         }
-        Kind::List(items) => Kind::List(
+        NodeKind::List(items) => NodeKind::List(
             items
                 .iter()
                 .map(|item| expand(item, source, environment, problems))
                 .collect(),
         ),
-        Kind::Map(entries) => Kind::Map(
+        NodeKind::Map(entries) => NodeKind::Map(
             entries
                 .iter()
-                .map(|entry| Entry {
+                .map(|entry| MapEntry {
                     value: expand(&entry.value, source, environment, problems),
                     ..entry.clone()
                 })
@@ -54,7 +54,7 @@ fn expand_text(
     source: Option<&str>,
     environment: &BTreeMap<String, String>,
     problems: &mut Vec<Problem>,
-) -> Kind {
+) -> NodeKind {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -71,7 +71,7 @@ fn expand_text(
                     .at(&node.place)
                     .help("write `${NAME}`, or `$${` for the characters themselves"),
             );
-            return Kind::Text(expanded);
+            return NodeKind::Text(expanded);
         };
         match value_of(inside, environment) {
             Ok(value) => expanded.push_str(value),
@@ -86,8 +86,8 @@ fn expand_text(
     });
     let is_whole = text.starts_with("${") && text.find('}') == Some(text.len() - 1);
     match is_whole && is_plain {
-        true => scalar(&expanded).unwrap_or(Kind::Text(expanded)),
-        false => Kind::Text(expanded),
+        true => scalar(&expanded).unwrap_or(NodeKind::Text(expanded)),
+        false => NodeKind::Text(expanded),
     }
 }
 
@@ -126,11 +126,11 @@ fn unset(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Pro
 }
 
 /// Resolves the text as a YAML number or boolean; `None` if it is neither.
-fn scalar(text: &str) -> Option<Kind> {
+fn scalar(text: &str) -> Option<NodeKind> {
     let kind = parse("", text).ok()?.kind;
     matches!(
         kind,
-        Kind::Boolean(_) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_)
+        NodeKind::Boolean(_) | NodeKind::Integer(_) | NodeKind::Unsigned(_) | NodeKind::Float(_)
     )
     .then_some(kind)
 }

@@ -1,6 +1,6 @@
 //! Resolution of scalars by the YAML 1.2 core schema.
 
-use super::Kind;
+use super::NodeKind;
 
 /// The reason why a number has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) enum TooLarge {
 }
 
 /// Resolves an unquoted scalar without a tag.
-pub(super) fn resolve(text: &str) -> Result<Kind, TooLarge> {
+pub(super) fn resolve(text: &str) -> Result<NodeKind, TooLarge> {
     if let Some(kind) = resolve_word(text) {
         return Ok(kind);
     }
@@ -22,20 +22,20 @@ pub(super) fn resolve(text: &str) -> Result<Kind, TooLarge> {
     if let Some(float) = float(text) {
         return float;
     }
-    Ok(Kind::Text(text.to_owned()))
+    Ok(NodeKind::Text(text.to_owned()))
 }
 
 /// Resolves null, booleans, and the numbers that are words.
-fn resolve_word(text: &str) -> Option<Kind> {
+fn resolve_word(text: &str) -> Option<NodeKind> {
     Some(match text {
-        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
-        "true" | "True" | "TRUE" => Kind::Boolean(true),
-        "false" | "False" | "FALSE" => Kind::Boolean(false),
-        ".nan" | ".NaN" | ".NAN" => Kind::Float(f64::NAN),
+        "" | "~" | "null" | "Null" | "NULL" => NodeKind::Null,
+        "true" | "True" | "TRUE" => NodeKind::Boolean(true),
+        "false" | "False" | "FALSE" => NodeKind::Boolean(false),
+        ".nan" | ".NaN" | ".NAN" => NodeKind::Float(f64::NAN),
         _ => {
             let (sign, unsigned) = split_sign(text);
             let infinite = matches!(unsigned, ".inf" | ".Inf" | ".INF");
-            return infinite.then_some(Kind::Float(if sign == "-" {
+            return infinite.then_some(NodeKind::Float(if sign == "-" {
                 f64::NEG_INFINITY
             } else {
                 f64::INFINITY
@@ -45,7 +45,7 @@ fn resolve_word(text: &str) -> Option<Kind> {
 }
 
 /// Parses an integer; `None` if `text` is not written like one.
-pub(super) fn integer(text: &str) -> Option<Result<Kind, TooLarge>> {
+pub(super) fn integer(text: &str) -> Option<Result<NodeKind, TooLarge>> {
     let (digits, radix) = match text.get(..2) {
         Some("0x") => (&text[2..], 16),
         Some("0o") => (&text[2..], 8),
@@ -62,13 +62,13 @@ pub(super) fn integer(text: &str) -> Option<Result<Kind, TooLarge>> {
     if radix == 10 && has_leading_zero(unsigned) {
         return None;
     }
-    let signed = i64::from_str_radix(digits, radix).map(Kind::Integer);
-    let found = signed.or_else(|_| u64::from_str_radix(digits, radix).map(Kind::Unsigned));
+    let signed = i64::from_str_radix(digits, radix).map(NodeKind::Integer);
+    let found = signed.or_else(|_| u64::from_str_radix(digits, radix).map(NodeKind::Unsigned));
     Some(found.map_err(|_| TooLarge::Integer))
 }
 
 /// Parses a number with an optional fraction and exponent; `None` if `text` is not written like one.
-pub(super) fn float(text: &str) -> Option<Result<Kind, TooLarge>> {
+pub(super) fn float(text: &str) -> Option<Result<NodeKind, TooLarge>> {
     let (_, unsigned) = split_sign(text);
     let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
         Some(at) => (&unsigned[..at], Some(&unsigned[at + 1..])),
@@ -89,7 +89,7 @@ pub(super) fn float(text: &str) -> Option<Result<Kind, TooLarge>> {
     }
     let parsed = text.parse::<f64>().ok()?;
     Some(if parsed.is_finite() {
-        Ok(Kind::Float(parsed))
+        Ok(NodeKind::Float(parsed))
     } else {
         Err(TooLarge::Float)
     })

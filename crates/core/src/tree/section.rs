@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use super::{Entry, Node};
+use super::{MapEntry, Node};
 use crate::suggest::did_you_mean;
-use crate::{Place, Problem};
+use crate::{Problem, SourceSpan};
 
 /// A mapping that is read key by key. Every read claims its key; [`Section::finish`] reports the keys that
 /// were not claimed.
@@ -15,33 +15,37 @@ use crate::{Place, Problem};
 #[derive(Debug)]
 #[must_use = "finish it, or unknown keys go unnoticed"]
 pub struct Section<'a> {
-    what: &'static str,
-    place: Place,
-    entries: &'a [Entry],
+    description: &'static str,
+    place: SourceSpan,
+    entries: &'a [MapEntry],
     claimed: HashSet<&'a str>,
-    asked: Vec<&'static str>,
+    known_keys: Vec<&'static str>,
 }
 
 impl<'a> Section<'a> {
-    /// Starts reading the mapping `node`. `what` names it in messages, with its article (`an agent file`).
+    /// Starts reading the mapping `node`. `description` names it in messages, with its article (`an agent file`).
     /// Reports `wrong-type` if it is not a mapping.
-    pub fn of(node: &'a Node, what: &'static str, problems: &mut Vec<Problem>) -> Option<Self> {
+    pub fn from_node(
+        node: &'a Node,
+        description: &'static str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
         let Some(entries) = node.as_map() else {
-            problems.push(node.wrong_type(what, "a mapping"));
+            problems.push(node.wrong_type(description, "a mapping"));
             return None;
         };
         Some(Self {
-            what,
+            description,
             place: node.head(),
             entries,
             claimed: HashSet::new(),
-            asked: Vec::new(),
+            known_keys: Vec::new(),
         })
     }
 
     /// The beginning of the mapping.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &SourceSpan {
         &self.place
     }
 
@@ -52,7 +56,7 @@ impl<'a> Section<'a> {
     }
 
     /// Claims `key` if it exists and is not claimed yet; returns the entry.
-    pub fn unclaimed(&mut self, key: &'static str) -> Option<&'a Entry> {
+    pub fn entry_if_unclaimed(&mut self, key: &'static str) -> Option<&'a MapEntry> {
         match self.has(key) && !self.claimed.contains(key) {
             true => self.entry(key),
             false => None,
@@ -60,9 +64,9 @@ impl<'a> Section<'a> {
     }
 
     /// Claims `key`; returns the entry, with the place of the key.
-    pub fn entry(&mut self, key: &'static str) -> Option<&'a Entry> {
-        if !self.asked.contains(&key) {
-            self.asked.push(key);
+    pub fn entry(&mut self, key: &'static str) -> Option<&'a MapEntry> {
+        if !self.known_keys.contains(&key) {
+            self.known_keys.push(key);
         }
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
         self.claimed.insert(&entry.key);
@@ -91,7 +95,8 @@ impl<'a> Section<'a> {
             .map(|entry| &entry.value)
             .filter(|node| !node.is_null());
         if node.is_none() {
-            let problem = Problem::new("missing-key", format!("{} needs `{key}`", self.what));
+            let problem =
+                Problem::new("missing-key", format!("{} needs `{key}`", self.description));
             problems.push(match entry {
                 Some(empty) => problem
                     .at(&empty.key_place)
@@ -124,7 +129,7 @@ impl<'a> Section<'a> {
         typed(key, node, "`true` or `false`", Node::as_boolean, problems)
     }
 
-    /// Claims `key`; returns its integer. Reports `out-of-range` if it is outside `range`.
+    /// Claims `key`; returns its integer. Reports `out-from_node-range` if it is outside `range`.
     pub fn integer(
         &mut self,
         key: &'static str,
@@ -134,7 +139,7 @@ impl<'a> Section<'a> {
         let node = self.present(key)?;
         let found = match node.kind {
             // A negative number is an integer, too: the problem is its range, not its type.
-            super::Kind::Integer(integer) => Some(i128::from(integer)),
+            super::NodeKind::Integer(integer) => Some(i128::from(integer)),
             _ => node.as_u64().map(i128::from),
         };
         let Some(found) = found else {
@@ -192,16 +197,20 @@ impl<'a> Section<'a> {
     }
 
     /// Claims `key`; returns the entries of its mapping, which may have any keys.
-    pub fn map(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a [Entry]> {
+    pub fn map(
+        &mut self,
+        key: &'static str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<&'a [MapEntry]> {
         let node = self.present(key)?;
         typed(key, node, "a mapping", Node::as_map, problems)
     }
 
-    /// Claims `key`; returns its mapping as a section that is called `what` in messages.
+    /// Claims `key`; returns its mapping as a section that is called `description` in messages.
     pub fn section(
         &mut self,
         key: &'static str,
-        what: &'static str,
+        description: &'static str,
         problems: &mut Vec<Problem>,
     ) -> Option<Section<'a>> {
         let node = self.present(key)?;
@@ -209,12 +218,12 @@ impl<'a> Section<'a> {
             problems.push(node.wrong_type(&format!("`{key}`"), "a mapping"));
             return None;
         }
-        Section::of(node, what, problems)
+        Section::from_node(node, description, problems)
     }
 
     /// Claims every key that is not claimed yet; returns their entries in the order of the file. For mappings
     /// that accept any key in addition to the known ones.
-    pub fn take_rest(&mut self) -> Vec<&'a Entry> {
+    pub fn take_rest(&mut self) -> Vec<&'a MapEntry> {
         let entries = self.entries;
         entries
             .iter()
@@ -233,10 +242,10 @@ impl<'a> Section<'a> {
             problems.push(
                 Problem::new(
                     "unknown-key",
-                    format!("unknown key `{}` in {}", entry.key, self.what),
+                    format!("unknown key `{}` in {}", entry.key, self.description),
                 )
                 .at(&entry.key_place)
-                .help(did_you_mean(&entry.key, &self.asked)),
+                .help(did_you_mean(&entry.key, &self.known_keys)),
             );
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use saphyr_parser::Marker;
 
-use crate::Place;
+use crate::SourceSpan;
 
 /// Number of characters between two known byte offsets.
 const STRIDE: usize = 64;
@@ -93,9 +93,9 @@ impl<'t> Source<'t> {
     }
 
     /// The place from a position up to a byte offset.
-    pub(super) fn place(&self, from: Position, end: usize) -> Place {
+    pub(super) fn place(&self, from: Position, end: usize) -> SourceSpan {
         let line = self.lines.partition_point(|line| line.byte <= from.byte) - 1;
-        Place {
+        SourceSpan {
             file: Arc::clone(&self.file),
             line: u32::try_from(line + 1).unwrap_or(u32::MAX),
             column: u32::try_from(from.index - self.lines[line].index + 1).unwrap_or(u32::MAX),
@@ -105,7 +105,7 @@ impl<'t> Source<'t> {
     }
 
     /// The byte offset of the end of a place, in the text without its byte order mark.
-    pub(super) fn end_of(&self, place: &Place) -> usize {
+    pub(super) fn end_of(&self, place: &SourceSpan) -> usize {
         place.start - self.skipped + place.len
     }
 

@@ -12,19 +12,19 @@ use crate::json::four_hex_digits;
 const ESCAPE: usize = 6;
 
 /// Maximum number of characters that are tried as the placeholder.
-const MOST_TRIED: usize = 64;
+const MAX_CANDIDATES: usize = 64;
 
 /// The surrogate pairs of a text.
-pub(super) struct Pairs {
+pub(super) struct SurrogatePairs {
     /// The start of each pair, and its character.
     found: Vec<(usize, char)>,
     /// The placeholder.
     stand_in: char,
 }
 
-impl Pairs {
+impl SurrogatePairs {
     /// Finds the pairs of `text`; returns them with the text for the parser.
-    pub(super) fn take_out(text: &str) -> (Self, Cow<'_, str>) {
+    pub(super) fn extract(text: &str) -> (Self, Cow<'_, str>) {
         let found: Vec<_> = escapes(text)
             .filter_map(|escape| match escape {
                 Escape::Pair { at, character } => Some((at, character)),
@@ -144,6 +144,6 @@ fn unit(bytes: &[u8], at: usize) -> Option<u16> {
 fn unused(text: &str) -> Option<char> {
     let lower = text.to_ascii_lowercase();
     ('\u{e000}'..='\u{f8ff}')
-        .take(MOST_TRIED)
+        .take(MAX_CANDIDATES)
         .find(|c| !text.contains(*c) && !lower.contains(&format!("{:04x}", u32::from(*c))))
 }

@@ -91,7 +91,7 @@ fn key_of(line: &str) -> Option<&str> {
 pub(super) fn too_deep(source: &Source<'_>, at: Position) -> Problem {
     Problem::new(
         "too-deep",
-        format!("nested deeper than {} levels", super::DEEPEST),
+        format!("nested deeper than {} levels", super::MAX_DEPTH),
     )
     .at(&source.place(at, at.byte))
     .help("flatten the lists and mappings around this place")

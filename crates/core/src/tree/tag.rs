@@ -2,14 +2,14 @@
 
 use saphyr_parser::Tag;
 
-use super::{Kind, Node, scalar};
-use crate::{Place, Problem};
+use super::{Node, NodeKind, scalar};
+use crate::{Problem, SourceSpan};
 
 const CORE: &str = "tag:yaml.org,2002:";
 
 /// The type that a tag requires of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Demand {
+pub(super) enum TagType {
     /// No tag: the scalar is resolved by its spelling.
     Nothing,
     /// `!`: no required type, but a scalar is text.
@@ -23,9 +23,9 @@ pub(super) enum Demand {
     Map,
 }
 
-impl Demand {
+impl TagType {
     /// Returns the requirement of `tag`; if the tag is unknown, the problem without its place.
-    pub(super) fn of(tag: &Tag) -> Result<Self, Problem> {
+    pub(super) fn from_tag(tag: &Tag) -> Result<Self, Problem> {
         let full = format!("{}{}", tag.handle, tag.suffix);
         if full == "!" {
             return Ok(Self::NoMeaning);
@@ -47,21 +47,21 @@ impl Demand {
     }
 
     /// True if a scalar with this tag is resolved by its spelling.
-    pub(super) fn is_nothing(self) -> bool {
+    pub(super) fn is_default(self) -> bool {
         self == Self::Nothing
     }
 
     /// Resolves the scalar `text` with this tag; `None` if it does not have the required type.
-    pub(super) fn read(self, text: &str) -> Option<Result<Kind, scalar::TooLarge>> {
+    pub(super) fn read(self, text: &str) -> Option<Result<NodeKind, scalar::TooLarge>> {
         let looks_like = scalar::resolve(text);
         match self {
             Self::Nothing => Some(looks_like),
-            Self::Text | Self::NoMeaning => Some(Ok(Kind::Text(text.to_owned()))),
-            Self::Null => matches!(looks_like, Ok(Kind::Null)).then_some(looks_like),
-            Self::Boolean => matches!(looks_like, Ok(Kind::Boolean(_))).then_some(looks_like),
+            Self::Text | Self::NoMeaning => Some(Ok(NodeKind::Text(text.to_owned()))),
+            Self::Null => matches!(looks_like, Ok(NodeKind::Null)).then_some(looks_like),
+            Self::Boolean => matches!(looks_like, Ok(NodeKind::Boolean(_))).then_some(looks_like),
             Self::Integer => scalar::integer(&without_leading_zeros(text)),
             Self::Float => match looks_like {
-                Ok(Kind::Float(_)) => Some(looks_like),
+                Ok(NodeKind::Float(_)) => Some(looks_like),
                 _ => scalar::float(&without_leading_zeros(text)),
             },
             Self::List | Self::Map => None,
@@ -72,15 +72,15 @@ impl Demand {
     pub(super) fn on_collection(self, node: &Node) -> Option<Problem> {
         let fits = match self {
             Self::Nothing | Self::NoMeaning => true,
-            Self::List => matches!(node.kind, Kind::List(_)),
-            Self::Map => matches!(node.kind, Kind::Map(_)),
+            Self::List => matches!(node.kind, NodeKind::List(_)),
+            Self::Map => matches!(node.kind, NodeKind::Map(_)),
             _ => false,
         };
         (!fits).then(|| self.misplaced(&node.head(), node.kind_name()))
     }
 
     /// Creates the problem that a value cannot have this tag.
-    pub(super) fn misplaced(self, place: &Place, found: &str) -> Problem {
+    pub(super) fn misplaced(self, place: &SourceSpan, found: &str) -> Problem {
         Problem::new(
             "wrong-type",
             format!("tagged {}, but it is {found}", self.name()),

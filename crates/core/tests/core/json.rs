@@ -1,19 +1,19 @@
 //! The JSON scanner: what it returns, what it refuses, and `serde_json` as an oracle.
 
-use cachalot_core::json::{self, Malformed, OBJECT, Scanned, Scanner};
+use cachalot_core::json::{self, JsonError, JsonResult, OBJECT, Scanner};
 use proptest::prelude::*;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::canonical::values::{text, value};
 
-fn scanned(text: &str) -> Scanned<&[u8]> {
+fn scanned(text: &str) -> JsonResult<&[u8]> {
     let mut scanner = Scanner::new(text.as_bytes());
     let value = scanner.value()?;
     scanner.end().map(|()| value)
 }
 
-fn decoded(literal: &[u8]) -> Result<Vec<u8>, Malformed> {
+fn decoded(literal: &[u8]) -> Result<Vec<u8>, JsonError> {
     let mut scanner = Scanner::new(literal);
     let mut unescaped = b"what was there before".to_vec();
     let text = scanner.text(&mut unescaped)?.to_vec();

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::tree::Node;
-use cachalot_core::{Clock, Problem, Seals};
+use cachalot_core::{Clock, Problem, SecretSet};
 use serde_json::Value;
 
 pub use settings::{AnswerStorage, MatchingMode, ResponseCacheSettings, SharingScope};
@@ -49,24 +49,24 @@ pub struct CacheResponse {
     lookup: Arc<dyn AgentLookup>,
     stores: ResponseStores,
     clock: Arc<dyn Clock>,
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     turns: ActiveTurns,
 }
 
 impl CacheResponse {
     /// Creates the builtin. `lookup` finds the agents and `opener` opens their stores. Secrets that
-    /// `seals` contains are redacted in stored answers.
+    /// `secret_set` contains are redacted in stored answers.
     pub fn new(
         lookup: Arc<dyn AgentLookup>,
         opener: StoreOpener,
         clock: Arc<dyn Clock>,
-        seals: Arc<Seals>,
+        secret_set: Arc<SecretSet>,
     ) -> Self {
         Self {
             lookup,
             stores: ResponseStores::new(opener),
             clock,
-            seals,
+            secret_set,
             turns: ActiveTurns::default(),
         }
     }

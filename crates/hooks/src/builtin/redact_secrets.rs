@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
-use cachalot_core::secret::{MASK, Seals};
+use cachalot_core::secret::{MASK, SecretSet};
 use cachalot_core::tree::Node;
 use cachalot_model::{Block, Message, ToolResult, ToolUse};
 use serde_json::{Map, Value};
@@ -30,23 +30,23 @@ const KNOWN_ONLY: &str = "known";
 /// The masking that the agent's section configures; `None` if it is turned off.
 pub(super) fn secret_mask<'a>(
     agent: Option<&dyn AgentView>,
-    seals: &'a Seals,
+    secret_set: &'a SecretSet,
 ) -> Option<SecretMask<'a>> {
     let said = agent.and_then(|agent| flag::value(agent, NAME));
     // Opt-in, because a text with the shape of a secret may be what the agent works on.
     let shapes = said == Some(true);
-    (said != Some(false)).then_some(SecretMask { seals, shapes })
+    (said != Some(false)).then_some(SecretMask { secret_set, shapes })
 }
 
 /// Masks secrets in messages to models and in tool results, and denies calls that contain secrets.
 pub(super) struct RedactSecrets {
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
 }
 
 impl RedactSecrets {
     pub(super) fn new(dependencies: &BuiltinDependencies) -> Self {
         Self {
-            seals: Arc::clone(&dependencies.seals),
+            secret_set: Arc::clone(&dependencies.secret_set),
         }
     }
 }
@@ -54,7 +54,7 @@ impl RedactSecrets {
 /// The texts to mask.
 #[derive(Clone, Copy)]
 pub(super) struct SecretMask<'a> {
-    seals: &'a Seals,
+    secret_set: &'a SecretSet,
     /// Also masks texts that only have the shape of a credential.
     shapes: bool,
 }
@@ -62,7 +62,7 @@ pub(super) struct SecretMask<'a> {
 impl SecretMask<'_> {
     /// Returns the masked text; `None` if there is nothing to mask.
     pub(super) fn text(self, text: &str) -> Option<String> {
-        let known = self.seals.redact(text);
+        let known = self.secret_set.redact(text);
         let shown = match self.shapes {
             true => shapes::mask(&known),
             false => Cow::Borrowed(&*known),
@@ -230,7 +230,7 @@ impl Builtin for RedactSecrets {
     }
 
     fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
-        let arguments = match secret_mask(Some(agent), &self.seals) {
+        let arguments = match secret_mask(Some(agent), &self.secret_set) {
             None => return Vec::new(),
             Some(SecretMask { shapes: true, .. }) => Vec::new(),
             Some(_) => vec![KNOWN_ONLY.to_owned()],
@@ -249,7 +249,7 @@ impl Builtin for RedactSecrets {
 
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
         let secret_mask = SecretMask {
-            seals: &self.seals,
+            secret_set: &self.secret_set,
             shapes: arguments.is_empty(),
         };
         let mut output = Output::default();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{Kind, Node, Section};
+use cachalot_core::tree::{Node, NodeKind, Section};
 
 use super::read::HooksParser;
 use super::{Action, Definition, Judgement, claude, options};
@@ -308,9 +308,9 @@ fn texts_by_name(
 
 fn text_of(node: &Node) -> Option<String> {
     match &node.kind {
-        Kind::Text(text) => Some(text.clone()),
-        Kind::Null => Some(String::new()),
-        Kind::List(_) | Kind::Map(_) => None,
+        NodeKind::Text(text) => Some(text.clone()),
+        NodeKind::Null => Some(String::new()),
+        NodeKind::List(_) | NodeKind::Map(_) => None,
         _ => Some(node.to_value().to_string()),
     }
 }

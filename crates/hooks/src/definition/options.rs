@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Kind, Section};
+use cachalot_core::tree::{NodeKind, Section};
 
 use super::OnError;
 use super::action::choice;
@@ -24,7 +24,7 @@ pub(super) fn timeout(
     let Some(node) = section.present("timeout") else {
         return default;
     };
-    let is_whole = matches!(node.kind, Kind::Integer(_) | Kind::Unsigned(_));
+    let is_whole = matches!(node.kind, NodeKind::Integer(_) | NodeKind::Unsigned(_));
     let number = node.as_f64().filter(|number| number.is_finite());
     let number = number.filter(|_| is_whole || dialect != Dialect::DockerAgent);
     let Some(number) = number else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, Node, Section};
-use cachalot_core::{Place, Problem};
+use cachalot_core::{Problem, SourceSpan};
 
 use super::action;
 use super::claude::Plugin;
@@ -140,7 +140,7 @@ impl<'a> HooksParser<'a> {
         found
     }
 
-    fn event(&mut self, event: &tree::Entry, dialect: Dialect) -> Option<NamedEvent> {
+    fn event(&mut self, event: &tree::MapEntry, dialect: Dialect) -> Option<NamedEvent> {
         let name = event.key.as_str();
         if let Some(event_name) = dialect.event(name) {
             return Some(event_name);
@@ -164,7 +164,7 @@ impl<'a> HooksParser<'a> {
 
     /// Reports an event that only fires in another runtime: an error if its hooks are guards, because a
     /// mere warning could be overlooked.
-    fn report_unsupported(&mut self, event: &UnsupportedEvent, place: &Place) {
+    fn report_unsupported(&mut self, event: &UnsupportedEvent, place: &SourceSpan) {
         let name = event.name;
         let what = match event.guards {
             true => "and what its hooks guard would not be guarded",
@@ -205,7 +205,8 @@ impl<'a> HooksParser<'a> {
 
     /// Parses `{matcher, preempt_yolo, hooks}`.
     fn group(&mut self, node: &Node, mut group: HookGroup) {
-        let Some(mut section) = Section::of(node, "a group of hooks", &mut self.problems) else {
+        let Some(mut section) = Section::from_node(node, "a group of hooks", &mut self.problems)
+        else {
             return;
         };
         let read = self.problems.len();
@@ -273,7 +274,7 @@ impl<'a> HooksParser<'a> {
     }
 
     fn hook(&mut self, node: &Node, group: &HookGroup) {
-        let Some(mut section) = Section::of(node, "a hook", &mut self.problems) else {
+        let Some(mut section) = Section::from_node(node, "a hook", &mut self.problems) else {
             return;
         };
         let named = section.present("dialect");
@@ -301,7 +302,7 @@ impl<'a> HooksParser<'a> {
         event_name: &NamedEvent,
         dialect: Dialect,
         group: &HookGroup,
-        place: Place,
+        place: SourceSpan,
     ) {
         definition.sequential |= group.sequential;
         if event_name.guards {

@@ -189,7 +189,7 @@ impl InputParser<'_> {
         let dollars = value.as_f64().filter(|dollars| *dollars >= 0.0);
         let dollars = dollars.ok_or_else(|| wrong("cost", "it is no number from 0 on"))?;
         let picodollars = (dollars * 1e12).round() as u64;
-        Ok(Some(Cost::of_picodollars(picodollars)))
+        Ok(Some(Cost::from_picodollars(picodollars)))
     }
 
     fn tool(&self) -> Result<Option<ToolUse>, Problem> {

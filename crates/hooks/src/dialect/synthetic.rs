@@ -84,6 +84,6 @@ fn saved(value: Option<&Value>) -> Result<Spend, String> {
             .unwrap_or(Duration::MAX),
         input_tokens: whole("input_tokens")?,
         output_tokens: whole("output_tokens")?,
-        cost: Cost::of_picodollars((number("cost")?.unwrap_or_default() * 1e12) as u64),
+        cost: Cost::from_picodollars((number("cost")?.unwrap_or_default() * 1e12) as u64),
     })
 }

@@ -172,7 +172,7 @@ impl ModelQuestion {
             input_tokens: usage.total_input(),
             output_tokens: usage.output,
             cost: model.cost_of(&reply),
-            ..Spend::one(began.elapsed())
+            ..Spend::for_call(began.elapsed())
         };
         match check_complete(&reply).and_then(|()| read(&reply.message.text())) {
             Ok(output) => Ok(Output { spent, ..output }),

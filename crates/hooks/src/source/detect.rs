@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Kind, Node};
+use cachalot_core::tree::{Node, NodeKind};
 
 use crate::definition::Plugin;
 use crate::dialect::NamedEvent;
@@ -145,9 +145,9 @@ fn named_in_commands(events: &Node) -> Option<Dialect> {
 /// Calls `see` for all texts of a tree, in order.
 fn visit(node: &Node, see: &mut impl FnMut(&str)) {
     match &node.kind {
-        Kind::Text(text) => see(text),
-        Kind::List(items) => items.iter().for_each(|item| visit(item, see)),
-        Kind::Map(entries) => entries.iter().for_each(|entry| visit(&entry.value, see)),
+        NodeKind::Text(text) => see(text),
+        NodeKind::List(items) => items.iter().for_each(|item| visit(item, see)),
+        NodeKind::Map(entries) => entries.iter().for_each(|entry| visit(&entry.value, see)),
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
 //! Parses TOML to a tree with positions.
 
-use cachalot_core::tree::{Entry, Kind, Node};
-use cachalot_core::{Place, Problem};
+use cachalot_core::tree::{MapEntry, Node, NodeKind};
+use cachalot_core::{Problem, SourceSpan};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -27,50 +27,50 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    fn map(&self, table: &DeTable<'_>) -> Kind {
-        let entries = table.iter().map(|(key, value)| Entry {
+    fn map(&self, table: &DeTable<'_>) -> NodeKind {
+        let entries = table.iter().map(|(key, value)| MapEntry {
             key: key.get_ref().to_string(),
             key_place: self.place(key.span()),
             value: self.value(value),
         });
-        Kind::Map(entries.collect())
+        NodeKind::Map(entries.collect())
     }
 
     fn value(&self, value: &Spanned<DeValue<'_>>) -> Node {
         let kind = match value.get_ref() {
-            DeValue::String(text) => Kind::Text(text.to_string()),
+            DeValue::String(text) => NodeKind::Text(text.to_string()),
             DeValue::Integer(number) => {
                 match i64::from_str_radix(number.as_str(), number.radix()) {
-                    Ok(integer) => Kind::Integer(integer),
-                    Err(_) => Kind::Text(number.as_str().to_owned()),
+                    Ok(integer) => NodeKind::Integer(integer),
+                    Err(_) => NodeKind::Text(number.as_str().to_owned()),
                 }
             }
             DeValue::Float(number) => match number.as_str().parse() {
-                Ok(number) => Kind::Float(number),
-                Err(_) => Kind::Text(number.as_str().to_owned()),
+                Ok(number) => NodeKind::Float(number),
+                Err(_) => NodeKind::Text(number.as_str().to_owned()),
             },
-            DeValue::Boolean(truth) => Kind::Boolean(*truth),
-            DeValue::Datetime(date) => Kind::Text(date.to_string()),
+            DeValue::Boolean(truth) => NodeKind::Boolean(*truth),
+            DeValue::Datetime(date) => NodeKind::Text(date.to_string()),
             DeValue::Array(items) => {
-                Kind::List(items.iter().map(|item| self.value(item)).collect())
+                NodeKind::List(items.iter().map(|item| self.value(item)).collect())
             }
             DeValue::Table(table) => self.map(table),
         };
         self.node(value.span(), kind)
     }
 
-    fn node(&self, span: std::ops::Range<usize>, kind: Kind) -> Node {
+    fn node(&self, span: std::ops::Range<usize>, kind: NodeKind) -> Node {
         Node {
             place: self.place(span),
             kind,
         }
     }
 
-    fn place(&self, span: std::ops::Range<usize>) -> Place {
+    fn place(&self, span: std::ops::Range<usize>) -> SourceSpan {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line = before.rsplit('\n').next().unwrap_or_default();
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        Place {
+        SourceSpan {
             file: self.file.into(),
             line: number(before.matches('\n').count() + 1),
             column: number(line.chars().count() + 1),

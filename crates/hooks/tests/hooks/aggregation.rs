@@ -393,7 +393,7 @@ async fn what_finding_out_cost_is_added_up() {
     let spent = || Output {
         spent: Spend {
             input_tokens: 7,
-            ..Spend::one(Duration::from_millis(2))
+            ..Spend::for_call(Duration::from_millis(2))
         },
         ..Output::default()
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cachalot_cache::{Cache, Filter as Entries, Listed, Row, Witness};
+use cachalot_cache::{Cache, EntryFilter as Entries, EntryInfo, LedgerRow, Witness};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Cost, Digest, ManualClock, Millis, Problem, Spend, Witnesses};
 use cachalot_hooks::builtin::cache_response::CacheResponse;
@@ -38,7 +38,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn becomes(&self, fingerprint: Option<&str>) {
-        let digest = fingerprint.map(|text| Digest::of(text.as_bytes()));
+        let digest = fingerprint.map(|text| Digest::sha256(text.as_bytes()));
         *self.fingerprint.lock().unwrap() = digest;
     }
 }
@@ -104,7 +104,7 @@ impl Turn {
             directory: PathBuf::from("/work"),
             prompt: Prompt {
                 text: text.to_owned(),
-                prefix: Some(Digest::of(b"a new session")),
+                prefix: Some(Digest::sha256(b"a new session")),
                 ..Prompt::default()
             },
             answer: Answer {
@@ -126,7 +126,7 @@ impl Turn {
     }
 
     pub(crate) fn behind(mut self, conversation: &str) -> Self {
-        self.prompt.prefix = Some(Digest::of(conversation.as_bytes()));
+        self.prompt.prefix = Some(Digest::sha256(conversation.as_bytes()));
         self
     }
 
@@ -286,18 +286,18 @@ impl World {
     }
 
     /// The newest row of the ledger.
-    pub(crate) async fn row(&self) -> Row {
+    pub(crate) async fn row(&self) -> LedgerRow {
         self.rows().await.remove(0)
     }
 
     /// The rows of the ledger, the newest first.
-    pub(crate) async fn rows(&self) -> Vec<Row> {
+    pub(crate) async fn rows(&self) -> Vec<LedgerRow> {
         self.cache.ledger().flush().await;
         self.cache.ledger().recent(100).unwrap()
     }
 
     /// The entries of turns.
-    pub(crate) async fn entries(&self) -> Vec<Listed> {
+    pub(crate) async fn entries(&self) -> Vec<EntryInfo> {
         let mut found = Vec::new();
         let listed = self
             .cache

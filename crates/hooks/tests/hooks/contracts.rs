@@ -135,7 +135,7 @@ fn full(event: Event) -> Input {
         reason: Some("normal".to_owned()),
         prompt: Some(Prompt {
             text: "hello".to_owned(),
-            prefix: Some(Digest::of(b"prefix")),
+            prefix: Some(Digest::sha256(b"prefix")),
             implicit: true,
             fresh: true,
             ..Prompt::default()
@@ -143,7 +143,7 @@ fn full(event: Event) -> Input {
         messages: vec![Arc::new(Message::user("hello"))],
         unsent: 1,
         usage: Some(Usage::default()),
-        cost: Some(Cost::of_picodollars(1)),
+        cost: Some(Cost::from_picodollars(1)),
         tool: Some(ToolUse {
             resource_access: cachalot_operation::ResourceAccess::default(),
             name: "shell".to_owned(),

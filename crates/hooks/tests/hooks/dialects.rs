@@ -131,7 +131,7 @@ fn full(event: Event) -> Input {
     Input {
         prompt: Some(Prompt {
             text: "why?".to_owned(),
-            prefix: Some(Digest::of(b"prefix")),
+            prefix: Some(Digest::sha256(b"prefix")),
             fresh: true,
             implicit: true,
             ..Prompt::default()
@@ -149,7 +149,7 @@ fn full(event: Event) -> Input {
             reasoning: 1,
             ..Usage::default()
         }),
-        cost: Some(Cost::of_picodollars(1_500_000_000)),
+        cost: Some(Cost::from_picodollars(1_500_000_000)),
         tool_response: Some(ToolResponse {
             text: "out".to_owned(),
             is_error: true,

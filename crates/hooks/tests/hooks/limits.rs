@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cachalot_core::Place;
+use cachalot_core::SourceSpan;
 use cachalot_hooks::contract::{BlockEffect, FailureEffect};
 use cachalot_hooks::definition::OnError;
 use cachalot_hooks::{
@@ -382,7 +382,7 @@ async fn messages_show_no_more_than_the_beginning_of_a_long_title() {
 
 #[test]
 fn a_failure_cannot_block_where_nothing_can_be_blocked() {
-    let place = Place {
+    let place = SourceSpan {
         file: Arc::from("agent.yaml"),
         line: 3,
         column: 5,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_core::{DigestKey, ManualClock, Seals};
+use cachalot_core::{DigestKey, ManualClock, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
 use cachalot_hooks::input::{ToolResponse, ToolUse};
 use cachalot_hooks::{Builtins, Event, Hooks, Input, Output, Verdict};
@@ -24,14 +24,14 @@ const ON: &str = "redact_secrets: true";
 
 /// The builtins that come with the program, with one known secret and a directory for temporary files.
 pub(crate) fn builtins(place: &Path) -> Builtins {
-    let seals = Seals::under(DigestKey::new([7; 32]));
-    seals.learn(KNOWN);
+    let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+    secret_set.learn(KNOWN);
     let environment = BTreeMap::from([("TMPDIR".to_owned(), place.display().to_string())]);
     Builtins::standard(&BuiltinDependencies {
         lookup: Arc::new(()),
         clock: Arc::new(ManualClock::at(0)),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
-        seals: Arc::new(seals),
+        secret_set: Arc::new(secret_set),
         environment: Arc::new(environment),
     })
 }

@@ -8,7 +8,7 @@ mod turns;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cachalot_cache::{Answered, Filter, Kind, Mode};
+use cachalot_cache::{CacheMode, CallKind, CallStatus, EntryFilter};
 use cachalot_core::{Clock as _, Spend, Witnesses};
 use cachalot_hooks::{Builtin as _, Event, Input};
 use cachalot_model::StopReason;
@@ -26,7 +26,7 @@ async fn a_replay_says_where_it_comes_from_and_what_it_saves() {
         let turn = Turn::saying("How deep can it dive?");
         assert!(matches!(world.ask(turn.clone(), "2 km").await, Came::Ran));
         let row = world.row().await;
-        assert_eq!((row.answered, row.paid), (Answered::Miss, WORTH));
+        assert_eq!((row.answered, row.paid), (CallStatus::Miss, WORTH));
         assert_eq!((row.kind.as_str(), row.name.as_str()), ("turn", "root"));
         assert_eq!((row.scope.as_str(), row.not_stored), ("user:ann", None));
 
@@ -58,12 +58,12 @@ async fn what_was_kept_is_found_by_its_kind_and_can_be_removed() {
     world.ask(Turn::saying("two"), "2").await;
     let entries = world.entries().await;
     assert_eq!(entries.len(), 2);
-    assert!(entries.iter().all(|entry| entry.kind == Kind::Turn));
+    assert!(entries.iter().all(|entry| entry.kind == CallKind::Turn));
     assert!(entries.iter().all(|entry| entry.name == "root"));
     let of_one = world.ask(Turn::saying("one"), "").await.replayed();
-    let which = Filter {
+    let which = EntryFilter {
         key: Some(of_one.metadata["key"].parse().unwrap()),
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     assert_eq!(
         world
@@ -322,13 +322,13 @@ async fn the_command_line_has_the_last_word() {
     stored.ask(turn.clone(), "old").await;
     let in_mode = |mode| making(ON).beside(&stored).mode(mode).make();
 
-    for mode in [Mode::ReadOnly, Mode::Frozen] {
+    for mode in [CacheMode::ReadOnly, CacheMode::Frozen] {
         let world = in_mode(mode);
         let replay = world.ask(turn.clone(), "").await.replayed();
         assert_eq!(replay.content, "old", "{mode:?}");
     }
     let fresh = turn.clone().prompted(|prompt| prompt.fresh = true);
-    let read_only = in_mode(Mode::ReadOnly);
+    let read_only = in_mode(CacheMode::ReadOnly);
     assert!(matches!(read_only.ask(fresh, "fresh").await, Came::Ran));
     assert_eq!(
         read_only.ask(turn.clone(), "").await.replayed().content,
@@ -336,10 +336,10 @@ async fn the_command_line_has_the_last_word() {
     );
 
     assert!(matches!(
-        in_mode(Mode::Off).ask(turn.clone(), "").await,
+        in_mode(CacheMode::Off).ask(turn.clone(), "").await,
         Came::Ran
     ));
-    let refreshing = in_mode(Mode::Refresh);
+    let refreshing = in_mode(CacheMode::Refresh);
     assert!(matches!(
         refreshing.ask(turn.clone(), "new").await,
         Came::Ran
@@ -349,7 +349,7 @@ async fn the_command_line_has_the_last_word() {
 
 #[tokio::test]
 async fn a_frozen_run_asks_no_model() {
-    let world = making(ON).mode(Mode::Frozen).make();
+    let world = making(ON).mode(CacheMode::Frozen).make();
     let Came::Blocked(why) = world.ask(Turn::saying("?"), "").await else {
         panic!("it ran")
     };

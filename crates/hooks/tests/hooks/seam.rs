@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_core::tree::{self, Node};
-use cachalot_core::{Digest, ManualClock, Problem, Seals};
+use cachalot_core::{Digest, ManualClock, Problem, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
 use cachalot_hooks::builtin::cache_response::CacheResponse;
 use cachalot_hooks::input::{
@@ -58,7 +58,7 @@ impl AgentView for Agent {
     }
 
     fn fingerprint(&self, session: &str) -> Option<Digest> {
-        (!session.is_empty()).then(|| Digest::of(self.name.as_bytes()))
+        (!session.is_empty()).then(|| Digest::sha256(self.name.as_bytes()))
     }
 
     fn section(&self, name: &str) -> Option<&Node> {
@@ -138,7 +138,7 @@ impl World {
             lookup: Arc::new(Team(agents.into_iter().map(Arc::new).collect())),
             clock: Arc::clone(&clock) as _,
             http: HttpClient::new(HttpOptions::default()).unwrap(),
-            seals: Arc::new(Seals::none()),
+            secret_set: Arc::new(SecretSet::empty()),
             environment: Arc::new(environment.clone()),
         });
         Self {
@@ -225,7 +225,7 @@ pub(crate) fn plausible(event: Event, cwd: PathBuf) -> Input {
         reason: Some("normal".to_owned()),
         prompt: Some(Prompt {
             text: messages[0].to_owned(),
-            prefix: Some(Digest::of(b"before")),
+            prefix: Some(Digest::sha256(b"before")),
             ..Prompt::default()
         }),
         messages: messages
@@ -290,7 +290,7 @@ async fn every_builtin_runs_on_each_of_its_events_before_agents_made_by_hand() {
             Arc::new(Team::default()),
             Arc::new(|_| Err("nothing is kept here".to_owned())),
             Arc::clone(&world.clock) as _,
-            Arc::new(Seals::none()),
+            Arc::new(SecretSet::empty()),
         );
         world.builtins.register(Arc::new(replays)).unwrap();
         std::fs::write(world.directory.path().join("AGENTS.md"), "Be kind.").unwrap();

@@ -209,7 +209,7 @@ async fn attachments_are_in_the_key() {
     let world = world(BY_QUESTION);
     let showing = |picture: &'static [u8]| {
         Turn::saying("What is this?")
-            .prompted(|prompt| prompt.attachments.push(Digest::of(picture)))
+            .prompted(|prompt| prompt.attachments.push(Digest::sha256(picture)))
     };
     assert!(world.keeps(showing(b"whale"), "A whale.").await);
     assert!(!world.ask(showing(b"squid"), "A squid.").await.is_replay());

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cachalot_cache::{Filter, Listed};
+use cachalot_cache::{EntryFilter, EntryInfo};
 use cachalot_core::{Digest, Spend, Witnesses};
 use cachalot_hooks::{Builtin as _, Event, Input};
 use cachalot_model::StopReason;
@@ -169,7 +169,7 @@ async fn b8_answers_expire_are_bounded_bypassed_listed_and_erased() {
     assert!(!expiring.ask(turn(), "so").await.is_replay());
     expiring
         .cache
-        .erase(&Filter::default(), false)
+        .erase(&EntryFilter::default(), false)
         .await
         .unwrap();
     assert!(expiring.entries().await.is_empty());
@@ -180,9 +180,9 @@ async fn b8_answers_expire_are_bounded_bypassed_listed_and_erased() {
 #[tokio::test]
 async fn b9_secrets_are_stored_neither_from_answers_nor_from_questions() {
     let secret = "hunter2hunter2";
-    let seals = knowing(&[secret]);
+    let secret_set = knowing(&[secret]);
     for section in [ON, FILE] {
-        let world = making(section).seals(&seals).make();
+        let world = making(section).secret_set(&secret_set).make();
         world
             .ask(Turn::saying("Which password?"), &format!("It is {secret}."))
             .await;
@@ -193,10 +193,14 @@ async fn b9_secrets_are_stored_neither_from_answers_nor_from_questions() {
         let files = std::fs::read_dir(world.home.path()).unwrap();
         for file in files.map(|file| file.unwrap().path()) {
             let bytes = std::fs::read(&file).unwrap();
-            assert!(!seals.occur_in(&bytes), "{section} {}", file.display());
+            assert!(
+                !secret_set.occurs_in(&bytes),
+                "{section} {}",
+                file.display()
+            );
         }
     }
-    let world = making(FILE).seals(&seals).make();
+    let world = making(FILE).secret_set(&secret_set).make();
     let why = world
         .refusal(Turn::saying(&format!("Is it {secret}?")), "Yes.")
         .await;
@@ -323,8 +327,8 @@ async fn b15_a_store_writes_one_entry_and_leaves_the_others_as_they_lie() {
             .ask(Turn::saying(&format!("question {number}")), "so")
             .await;
     }
-    let lying = |entries: Vec<Listed>| -> BTreeMap<_, _> {
-        let described = |entry: Listed| {
+    let lying = |entries: Vec<EntryInfo>| -> BTreeMap<_, _> {
+        let described = |entry: EntryInfo| {
             (
                 entry.key,
                 (entry.provenance.revision, entry.provenance.created),
@@ -376,7 +380,7 @@ async fn what_a_flat_file_cannot_hold_stays_out_of_it() {
             "a flat file cannot hold that",
         ),
         (
-            asked().prompted(|prompt| prompt.attachments.push(Digest::of(b"picture"))),
+            asked().prompted(|prompt| prompt.attachments.push(Digest::sha256(b"picture"))),
             "has attachments",
         ),
         (

@@ -1,7 +1,7 @@
 //! Exact decimal amounts: prices from a file are summed without floating-point arithmetic.
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Kind, Node, Section};
+use cachalot_core::tree::{Node, NodeKind, Section};
 
 /// Reasons why a text is not an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +40,10 @@ pub(crate) fn parse_scaled(text: &str, places: usize) -> Result<u64, AmountError
 /// decimal representation, which is the text of the file unless that had more than 15 digits.
 fn scaled_node(node: &Node, places: usize) -> Result<u64, AmountError> {
     match &node.kind {
-        Kind::Integer(integer) => parse_scaled(&integer.to_string(), places),
-        Kind::Unsigned(integer) => parse_scaled(&integer.to_string(), places),
-        Kind::Float(float) => parse_scaled(&float.to_string(), places),
-        Kind::Text(text) => parse_scaled(text.trim(), places),
+        NodeKind::Integer(integer) => parse_scaled(&integer.to_string(), places),
+        NodeKind::Unsigned(integer) => parse_scaled(&integer.to_string(), places),
+        NodeKind::Float(float) => parse_scaled(&float.to_string(), places),
+        NodeKind::Text(text) => parse_scaled(text.trim(), places),
         _ => Err(AmountError::NotANumber),
     }
 }

@@ -64,7 +64,7 @@ impl Price {
         .into_iter()
         .map(|(tokens, rate)| u128::from(tokens) * u128::from(rate))
         .sum();
-        Cost::of_picodollars(u64::try_from(sum).unwrap_or(u64::MAX))
+        Cost::from_picodollars(u64::try_from(sum).unwrap_or(u64::MAX))
     }
 
     /// Reads the keys of a price, in dollars per million tokens: `input`, `output`, `cache_read`,

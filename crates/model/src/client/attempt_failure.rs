@@ -215,7 +215,7 @@ impl<'a> ErrorFactory<'a> {
             _ => ErrorKind::Unreachable,
         };
         AttemptFailure {
-            retryable: error.worth_retrying(),
+            retryable: error.is_retryable(),
             error: Box::new(self.error(kind, error.message.clone())),
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use cachalot_core::{Clock, Seals};
+use cachalot_core::{Clock, SecretSet};
 use cachalot_storage::HttpClient;
 use cachalot_storage::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use url::Url;
@@ -241,9 +241,9 @@ impl Credentials {
     }
 
     /// Registers the secrets, so that they are masked in all output.
-    pub(super) fn register_secrets(&self, seals: &Seals) {
+    pub(super) fn register_secrets(&self, secret_set: &SecretSet) {
         for secret in self.secrets() {
-            key::register_secrets(&secret, seals);
+            key::register_secrets(&secret, secret_set);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{Entry, Node, Section};
+use cachalot_core::tree::{MapEntry, Node, Section};
 
 use super::provider_table::ProviderTable;
 use super::settings::ModelSettings;
@@ -29,7 +29,7 @@ impl ModelConfiguration {
         let providers = entries(providers, "`providers`", problems)
             .iter()
             .filter_map(|entry| {
-                let mut section = Section::of(&entry.value, "a provider", problems)?;
+                let mut section = Section::from_node(&entry.value, "a provider", problems)?;
                 let settings = ModelSettings::read_provider(&mut section, problems);
                 if known.provider(&entry.key).is_none() && settings.base_url.is_none() {
                     let problem = Problem::new(
@@ -86,7 +86,7 @@ impl ModelConfiguration {
 
     fn read_model(
         &self,
-        entry: &Entry,
+        entry: &MapEntry,
         known: &ProviderTable,
         problems: &mut Vec<Problem>,
     ) -> Option<ModelSettings> {
@@ -96,7 +96,7 @@ impl ModelConfiguration {
                 ..ModelSettings::default()
             });
         }
-        let mut section = Section::of(&entry.value, "a model", problems)?;
+        let mut section = Section::from_node(&entry.value, "a model", problems)?;
         let settings = ModelSettings::read(&mut section, problems);
         section.required("model", problems);
         if let Some(provider) = &settings.provider
@@ -142,7 +142,7 @@ fn find<'a>(list: &'a [(String, ModelSettings)], name: &str) -> Option<&'a Model
         .map(|(_, settings)| settings)
 }
 
-fn entries<'a>(node: Option<&'a Node>, what: &str, problems: &mut Vec<Problem>) -> &'a [Entry] {
+fn entries<'a>(node: Option<&'a Node>, what: &str, problems: &mut Vec<Problem>) -> &'a [MapEntry] {
     let Some(node) = node.filter(|node| !node.is_null()) else {
         return &[];
     };

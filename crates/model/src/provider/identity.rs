@@ -1,6 +1,6 @@
 //! The parts of a model's configuration that change its answers.
 
-use cachalot_core::{DigestKey, Seals, Secret};
+use cachalot_core::{DigestKey, Secret, SecretSet};
 use cachalot_storage::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
@@ -82,20 +82,20 @@ pub(super) fn headers(
 }
 
 impl ResolvedModel {
-    /// Registers the key of the requests as a secret in `seals`.
-    pub(super) fn register_secrets(&self, seals: &Seals) {
+    /// Registers the key of the requests as a secret in `secret_set`.
+    pub(super) fn register_secrets(&self, secret_set: &SecretSet) {
         if let ProviderKey::Present { secret, .. } = &self.key {
-            key::register_secrets(secret.expose(), seals);
+            key::register_secrets(secret.expose(), secret_set);
         }
         if let Some(credentials) = &self.credentials {
-            credentials.register_secrets(seals);
+            credentials.register_secrets(secret_set);
         }
         // A configured header may replace the key.
         let standing = self
             .headers
             .iter()
             .filter(|header| header.name == self.key_header);
-        standing.for_each(|header| key::register_secrets(header.value.expose(), seals));
+        standing.for_each(|header| key::register_secrets(header.value.expose(), secret_set));
     }
 
     /// Creates a key for the digests of secrets, if there are secrets and no key yet.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::secret::mask_credentials;
-use cachalot_core::{Seals, Secret};
+use cachalot_core::{Secret, SecretSet};
 use cachalot_storage::header::{AUTHORIZATION, HeaderName};
 
 use super::provider_table::BuiltInProvider;
@@ -98,12 +98,12 @@ fn is_key_like(text: &str) -> bool {
     length >= MIN_LETTER_KEY_CHARS || (length >= MIN_KEY_CHARS && is_mixed)
 }
 
-/// Registers the key in this text as a secret in `seals`: the whole text, or the part after the scheme of a
+/// Registers the key in this text as a secret in `secret_set`: the whole text, or the part after the scheme of a
 /// header (`Bearer …`).
-pub(super) fn register_secrets(text: &str, seals: &Seals) {
+pub(super) fn register_secrets(text: &str, secret_set: &SecretSet) {
     let key = text.trim().rsplit(' ').next().unwrap_or_default();
     if is_key_like(key) {
-        seals.learn(key);
+        secret_set.learn(key);
     }
 }
 
@@ -159,14 +159,14 @@ mod tests {
             ("not-needed", None),
             ("sk-no-key-required", None),
         ] {
-            let seals = Seals::under(DigestKey::new([7; 32]));
-            register_secrets(text, &seals);
-            let shown = seals
+            let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+            register_secrets(text, &secret_set);
+            let shown = secret_set
                 .redact("sk-proj-4f9aQ2 QWxhZGRpbkpvcHBlblNlc2FtZQ")
                 .into_owned();
             match key {
                 Some(key) => assert!(!shown.contains(key), "{text}: {shown}"),
-                None => assert!(seals.is_empty(), "{text}"),
+                None => assert!(secret_set.is_empty(), "{text}"),
             }
         }
     }

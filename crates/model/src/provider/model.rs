@@ -369,7 +369,7 @@ impl Model {
             ..*usage
         };
         let (whole, paid) = (self.cost(&unread), self.cost(usage));
-        Cost::of_picodollars(whole.picodollars.saturating_sub(paid.picodollars))
+        Cost::from_picodollars(whole.picodollars.saturating_sub(paid.picodollars))
     }
 
     /// Returns the cost of an answer; [`Cost::UNPRICED`], never 0, if the price is unknown.

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{self, Entry, Section};
+use cachalot_core::tree::{self, MapEntry, Section};
 
 use super::cloud::Cloud;
 use super::settings::read_format;
@@ -102,7 +102,8 @@ impl ProviderTable {
         match tree::parse("providers.yaml", text) {
             Err(found) => problems = found,
             Ok(node) => {
-                if let Some(mut section) = Section::of(&node, "a file of providers", &mut problems)
+                if let Some(mut section) =
+                    Section::from_node(&node, "a file of providers", &mut problems)
                 {
                     for entry in section.map("providers", &mut problems).unwrap_or_default() {
                         let provider = BuiltInProvider::read(entry, &mut problems);
@@ -121,8 +122,8 @@ impl ProviderTable {
 }
 
 impl BuiltInProvider {
-    fn read(entry: &Entry, problems: &mut Vec<Problem>) -> Self {
-        let Some(mut section) = Section::of(&entry.value, "a provider", problems) else {
+    fn read(entry: &MapEntry, problems: &mut Vec<Problem>) -> Self {
+        let Some(mut section) = Section::from_node(&entry.value, "a provider", problems) else {
             return Self::default();
         };
         let owned = |texts: Option<Vec<&str>>| {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use cachalot_core::tree::{Entry, Section};
+use cachalot_core::tree::{MapEntry, Section};
 use cachalot_core::{Problem, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
 use serde_json::Value;
@@ -336,7 +336,7 @@ fn read_headers(
 }
 
 /// Parses a header. Problems do not show its value.
-fn read_header(entry: &Entry) -> Result<(String, Secret<String>), Problem> {
+fn read_header(entry: &MapEntry) -> Result<(String, Secret<String>), Problem> {
     const RESERVED_HEADERS: [&str; 5] = [
         "host",
         "content-length",

@@ -495,7 +495,7 @@ providers: {lab: {base_url: 'http://lab.example'}}
     assert_eq!(cost("free"), Cost::default());
     assert_eq!(cost("mine"), cost("openai/gpt-4o"));
     assert_eq!(models.find("mine").unwrap().limits().context, Some(128_000));
-    assert_eq!(cost("dear"), Cost::of_picodollars(2_000 * 100 * MILLION));
+    assert_eq!(cost("dear"), Cost::from_picodollars(2_000 * 100 * MILLION));
     assert_eq!(cost("openai/gpt-9"), Cost::UNPRICED);
 }
 

@@ -401,7 +401,7 @@ fn prices_are_those_of_the_platform_and_its_region() {
         let yaml = format!("models: {{m: '{name}'}}");
         let cost = find(&yaml, &environment).unwrap().cost(&usage);
         let expected = dollars.map(|dollars| dollars.parse::<f64>().unwrap() * 1e12);
-        let expected = expected.map_or(Cost::UNPRICED, |it| Cost::of_picodollars(it as u64));
+        let expected = expected.map_or(Cost::UNPRICED, |it| Cost::from_picodollars(it as u64));
         assert_eq!(cost, expected, "{name}");
     }
 }

@@ -349,7 +349,7 @@ models:
 fn settings(yaml: &str) -> ModelSettings {
     let node = tree::parse("agent.yaml", yaml).unwrap();
     let mut problems = Vec::new();
-    let mut section = Section::of(&node, "`settings.llm`", &mut problems).unwrap();
+    let mut section = Section::from_node(&node, "`settings.llm`", &mut problems).unwrap();
     let settings = ModelSettings::read(&mut section, &mut problems);
     section.finish(&mut problems);
     assert_eq!(problems, []);

@@ -1,6 +1,6 @@
 //! The rule that an "always" approval adds.
 
-use cachalot_core::Place;
+use cachalot_core::SourceSpan;
 
 use super::analyzed_request::{AnalyzedRequest, host, relative_to_root};
 use super::pattern::{SHELL_SYNTAX, escaped};
@@ -84,7 +84,7 @@ impl Permissions {
     ) -> Option<PermissionGrant> {
         let call = AnalyzedRequest::new(request, workspace);
         let text = pattern(&call)?;
-        let place = Place {
+        let place = SourceSpan {
             file: "always".into(),
             line: 1,
             column: 1,

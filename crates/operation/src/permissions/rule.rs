@@ -1,7 +1,7 @@
 //! A permission rule.
 
 use cachalot_core::tree::Node;
-use cachalot_core::{Place, Problem};
+use cachalot_core::{Problem, SourceSpan};
 
 use super::analyzed_request::{AnalyzedRequest, ArgumentSubject};
 use super::pattern::{MatchResult, Pattern};
@@ -10,7 +10,7 @@ use super::pattern::{MatchResult, Pattern};
 #[derive(Clone)]
 pub(super) struct Rule {
     text: String,
-    place: Place,
+    place: SourceSpan,
     tool: Pattern,
     arguments: Vec<(String, Pattern)>,
 }
@@ -34,7 +34,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
 }
 
 /// Parses a rule that is located at `place`.
-pub(super) fn parse(text: &str, place: &Place) -> Result<Rule, Problem> {
+pub(super) fn parse(text: &str, place: &SourceSpan) -> Result<Rule, Problem> {
     let wrong = |message: String| {
         Problem::new("bad-permission", message)
             .at(place)
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Rule {
 
 impl Rule {
     /// The location in its file.
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &SourceSpan {
         &self.place
     }
 

@@ -85,7 +85,7 @@ impl Directory {
         let entries = self.unwitnessed_entries()?;
         // The stamp contains the time of the last change; the path must still lead to this directory.
         if FileStamp::new(&self.handle)? != before || !before.is_at(&self.requested) {
-            witness.spoil(format!(
+            witness.mark_incomplete(format!(
                 "{} changed while it was listed",
                 self.requested.display()
             ));

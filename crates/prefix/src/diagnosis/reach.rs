@@ -234,7 +234,7 @@ impl ReadEstimator<'_> {
         let paid = self.paid_anew(lost, others);
         let over = |usage: &Usage| price.cost(usage).picodollars;
         let cost = over(&paid).saturating_sub(over(&read));
-        Some(Cost::of_picodollars(cost))
+        Some(Cost::from_picodollars(cost))
     }
 
     /// Usage as it was paid for tokens that might have been read: written as the provider reports it, or as

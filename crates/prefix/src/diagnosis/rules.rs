@@ -63,7 +63,7 @@ impl Rules {
     /// Adds the rules that providers publish for a model, beyond its markers.
     fn published(mut self, format: Format, name: &str) -> Self {
         let at_markers = self.lookback.is_some();
-        if !at_markers && PUBLISHED.openai.knows(name) {
+        if !at_markers && PUBLISHED.openai.contains_model(name) {
             let model = PUBLISHED.openai.model(name);
             self.granularity = match model.caching {
                 accounting::Caching::Automatic { interval } => interval,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_core::json::Scanner;
 use cachalot_core::secret::{MASK, mask_credentials};
 use serde_json::Value;
@@ -18,11 +18,11 @@ const MAX_CHARS_BEFORE: usize = 40;
 const SEARCHED: usize = 2_048;
 
 /// Returns excerpts of a difference in bytes.
-pub(super) fn change(site: &DifferenceSite<'_>, seals: &Seals) -> TextChange {
+pub(super) fn change(site: &DifferenceSite<'_>, secret_set: &SecretSet) -> TextChange {
     let (before, after) = (site.text_before(), site.text_after());
-    let both = |shown: fn(&str, usize, &Seals) -> String| TextChange {
-        before: shown(before, site.offset, seals),
-        after: shown(after, site.offset, seals),
+    let both = |shown: fn(&str, usize, &SecretSet) -> String| TextChange {
+        before: shown(before, site.offset, secret_set),
+        after: shown(after, site.offset, secret_set),
     };
     let lines = both(shown);
     match lines.before == lines.after {
@@ -37,13 +37,13 @@ pub(super) fn parameter(
     name: &str,
     before: &[u8],
     after: &[u8],
-    seals: &Seals,
+    secret_set: &SecretSet,
 ) -> Option<TextChange> {
     let of = |tail: &[u8]| {
         let value = member(tail, name);
         value.map_or_else(String::new, |value| {
             let text = format!("\"{name}\":{value}");
-            masked(&text, seals)
+            masked(&text, secret_set)
                 .chars()
                 .take(MAX_EXCERPT_CHARS)
                 .collect()
@@ -72,28 +72,28 @@ pub(super) fn member(tail: &[u8], name: &str) -> Option<Value> {
     read.ok().and(found)
 }
 
-fn masked(text: &str, seals: &Seals) -> String {
-    mask_credentials(&seals.redact(text)).into_owned()
+fn masked(text: &str, secret_set: &SecretSet) -> String {
+    mask_credentials(&secret_set.redact(text)).into_owned()
 }
 
 /// The line around a place in JSON text, unescaped.
-fn shown(text: &str, at: usize, seals: &Seals) -> String {
-    around(text, at, seals, true)
+fn shown(text: &str, at: usize, secret_set: &SecretSet) -> String {
+    around(text, at, secret_set, true)
 }
 
 /// The text around a place in JSON text, escaped as written, so that line ends are visible.
-fn written(text: &str, at: usize, seals: &Seals) -> String {
-    around(text, at, seals, false)
+fn written(text: &str, at: usize, secret_set: &SecretSet) -> String {
+    around(text, at, secret_set, false)
 }
 
 /// The text around a place in JSON text; with `read`, the unescaped line if the place is in a string. Secrets
 /// are masked before the text is cut, because a part of a secret is not recognized as one.
-fn around(text: &str, at: usize, seals: &Seals, read: bool) -> String {
+fn around(text: &str, at: usize, secret_set: &SecretSet, read: bool) -> String {
     let at = floor(text, at);
     let start = floor(text, at.saturating_sub(SEARCHED));
     let end = floor(text, at.saturating_add(SEARCHED));
-    let whole = masked(&text[start..end], seals);
-    let left = masked(&text[start..at], seals);
+    let whole = masked(&text[start..end], secret_set);
+    let left = masked(&text[start..at], secret_set);
     if !whole.starts_with(&left) {
         // A secret spans the place.
         return MASK.to_owned();
@@ -212,16 +212,16 @@ mod tests {
         let text = r#"{"text":"You help.\nConversation started: Sunday 10:41\nBe kind.","x":1}"#;
         let at = text.find("1\\nBe").unwrap_or_default();
         assert_eq!(
-            shown(text, at, &Seals::none()),
+            shown(text, at, &SecretSet::empty()),
             "Conversation started: Sunday 10:41"
         );
         let long = format!(r#"{{"text":"{}"}}"#, "é".repeat(10_000));
         let at = long.find('é').unwrap_or_default() + 5_001;
         assert_eq!(
-            shown(&long, at, &Seals::none()).chars().count(),
+            shown(&long, at, &SecretSet::empty()).chars().count(),
             MAX_EXCERPT_CHARS
         );
-        assert_eq!(shown("", 7, &Seals::none()), "");
+        assert_eq!(shown("", 7, &SecretSet::empty()), "");
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             let expected: String = serde_json::from_str(&format!("\"{escaped}\"")).unwrap();
             for at in 9 + 100 * escaped.len()..9 + 101 * escaped.len() {
                 assert_eq!(
-                    shown(&text, at, &Seals::none()),
+                    shown(&text, at, &SecretSet::empty()),
                     expected.repeat(MAX_EXCERPT_CHARS),
                     "{escaped} {at}"
                 );
@@ -241,11 +241,11 @@ mod tests {
 
     #[test]
     fn no_part_of_a_secret_is_shown() {
-        let seals = Seals::under(DigestKey::new([7; 32]));
-        seals.learn("hunter2hunter2");
+        let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+        secret_set.learn("hunter2hunter2");
         let text = r#"{"text":"the password is hunter2hunter2, she said"}"#;
         for at in 0..text.len() {
-            let shown = shown(text, at, &seals);
+            let shown = shown(text, at, &secret_set);
             assert!(
                 !shown.contains("hunter") && !shown.contains("unter2"),
                 "{at}: {shown}"

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::{Cost, Seals};
+use cachalot_core::{Cost, SecretSet};
 use cachalot_model::{Catalog, Usage};
 use serde::Serialize;
 
@@ -122,7 +122,7 @@ impl Analysis {
 /// breaks.
 pub struct Analyzer {
     catalog: Catalog,
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     open: Threads,
     seen: HashSet<NodeId>,
     in_tree: usize,
@@ -136,16 +136,16 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// Creates an analyzer with the prices and limits of a catalog. Text known to `seals` is masked.
+    /// Creates an analyzer with the prices and limits of a catalog. Text known to `secret_set` is masked.
     #[must_use]
-    pub fn new(catalog: Catalog, seals: Arc<Seals>) -> Self {
+    pub fn new(catalog: Catalog, secret_set: Arc<SecretSet>) -> Self {
         Self {
             catalog,
-            seals: Arc::clone(&seals),
+            secret_set: Arc::clone(&secret_set),
             open: Threads::default(),
             seen: HashSet::new(),
             in_tree: 0,
-            tree_builder: PrefixTreeBuilder::new(seals),
+            tree_builder: PrefixTreeBuilder::new(secret_set),
             names: HashSet::new(),
             reporting_models: HashSet::new(),
             transcripts: Transcripts::default(),
@@ -334,7 +334,7 @@ impl Analyzer {
             &request.sending(),
             &observed,
             &rules,
-            &self.seals,
+            &self.secret_set,
         )
     }
 

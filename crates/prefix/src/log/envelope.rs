@@ -1,7 +1,7 @@
 //! Parsing of a log line: the envelope around a request.
 
 use cachalot_core::Millis;
-use cachalot_core::json::{OBJECT, Scanned, Scanner};
+use cachalot_core::json::{JsonResult, OBJECT, Scanner};
 use cachalot_model::{ComparisonParameter, wire};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ struct Envelope<'a> {
 
 impl<'a> Envelope<'a> {
     /// Parses an object; returns `None` as soon as it turns out to be a request itself.
-    fn read(text: &'a [u8]) -> Scanned<Option<Self>> {
+    fn read(text: &'a [u8]) -> JsonResult<Option<Self>> {
         let mut found = Self::default();
         let mut scanner = Scanner::new(text);
         let mut more = scanner.open(&OBJECT)?;

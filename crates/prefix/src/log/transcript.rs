@@ -261,5 +261,5 @@ fn cost(usage: &Usage, lost: u64, model: &str, catalog: &Catalog) -> Option<Cost
     }
     read.cache_read += lost;
     let [paid, otherwise] = [usage, &read].map(|usage| price.cost(usage).picodollars);
-    Some(Cost::of_picodollars(paid.saturating_sub(otherwise)))
+    Some(Cost::from_picodollars(paid.saturating_sub(otherwise)))
 }

@@ -1,6 +1,6 @@
 //! The newest turn of a prompt by any client.
 
-use cachalot_core::json::{OBJECT, Scanned, Scanner};
+use cachalot_core::json::{JsonResult, OBJECT, Scanner};
 
 use cachalot_prompt::{Level, Node, Prompt};
 
@@ -40,7 +40,7 @@ pub(super) fn is_answer(node: &Node) -> bool {
     read_is_answer(&node.bytes).unwrap_or(false)
 }
 
-fn read_is_answer(message: &[u8]) -> Scanned<bool> {
+fn read_is_answer(message: &[u8]) -> JsonResult<bool> {
     let mut scanner = Scanner::new(message);
     let mut made = false;
     let mut more = scanner.open(&OBJECT)?;

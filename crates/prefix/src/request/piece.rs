@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::hash::Hasher as _;
 use std::ops::Range;
 
-use cachalot_core::json::{Scanned, Scanner};
+use cachalot_core::json::{JsonResult, Scanner};
 use cachalot_model::wire::MarkerTime;
 
 /// Member names of cache markers.
@@ -72,7 +72,7 @@ struct PieceParser<'a> {
 impl<'a> Piece<'a> {
     /// Parses the next value. With `whole`, a marker is inserted into the piece itself if it has no blocks: a
     /// tool, or a block of the system text.
-    pub(super) fn read(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned<Self> {
+    pub(super) fn read(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> JsonResult<Self> {
         let first = scanner.peek();
         let from = scanner.at();
         let mut walk = PieceParser {
@@ -135,7 +135,7 @@ impl<'a> Piece<'a> {
 
 impl<'a> PieceParser<'a> {
     /// Parses an object; returns the position of its closing brace if a marker may be inserted there.
-    fn block(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<Option<usize>> {
+    fn block(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> JsonResult<Option<usize>> {
         let (mut kind, mut empty): (&[u8], bool) = (b"", false);
         let (mut said, mut others) = (None, false);
         // A marker begins with a comma, so it needs a member before it.
@@ -196,7 +196,7 @@ impl<'a> PieceParser<'a> {
         Ok((place == MarkerPlace::Proper && !bare).then(|| scanner.at() - 1))
     }
 
-    fn blocks(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<()> {
+    fn blocks(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> JsonResult<()> {
         let (mut last, mut count) = (None, 0);
         let from = scanner.at();
         scanner.elements(|scanner| {

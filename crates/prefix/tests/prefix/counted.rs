@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_model::Catalog;
 use cachalot_prefix::diagnosis::Reason;
 use cachalot_prefix::log::{Analysis, Analyzer};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 fn analyzed(lines: &[Value]) -> Analysis {
     let log: Vec<String> = lines.iter().map(Value::to_string).collect();
-    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
+    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));
     analyzer.read(log.join("\n").as_bytes()).unwrap();
     analyzer.finish()
 }

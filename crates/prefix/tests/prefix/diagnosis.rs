@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::{DigestKey, Seals};
+use cachalot_core::{DigestKey, SecretSet};
 use cachalot_model::{Catalog, Usage};
 use cachalot_prefix::diagnosis::{
     Diagnosis, LikelyCause, Observations, Reason, Rules, diagnose, lint, lint_text,
@@ -36,7 +36,7 @@ fn rules(logged: &LoggedRequest) -> Rules {
     rules
 }
 
-fn compare(previous: &LoggedRequest, next: &LoggedRequest, seals: &Seals) -> Diagnosis {
+fn compare(previous: &LoggedRequest, next: &LoggedRequest, secret_set: &SecretSet) -> Diagnosis {
     let marks = previous.request.plan.marks().iter();
     let written: Vec<u32> = marks.map(|mark| mark.node).collect();
     let elapsed = previous
@@ -53,12 +53,12 @@ fn compare(previous: &LoggedRequest, next: &LoggedRequest, seals: &Seals) -> Dia
         elapsed: elapsed.map(Duration::from_millis),
     };
     let (before, after) = (previous.request.sending(), next.request.sending());
-    diagnose(&before, &after, &observed, &rules(next), seals)
+    diagnose(&before, &after, &observed, &rules(next), secret_set)
 }
 
 fn diagnosed(code: &str) -> Diagnosis {
     let [previous, next] = pair(code);
-    compare(&previous, &next, &Seals::none())
+    compare(&previous, &next, &SecretSet::empty())
 }
 
 /// Causes that one request shows by itself, and no comparison is needed for.
@@ -178,10 +178,10 @@ fn nothing_that_is_shown_is_longer_than_eighty_characters() {
 
 #[test]
 fn secrets_are_masked_in_what_is_shown() {
-    let seals = Seals::under(DigestKey::new([7; 32]));
-    seals.learn("ann");
+    let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+    secret_set.learn("ann");
     let [previous, next] = pair("gateway-context");
-    let change = compare(&previous, &next, &seals).change.unwrap();
+    let change = compare(&previous, &next, &secret_set).change.unwrap();
     assert!(!change.before.contains("ann"), "{change:?}");
     assert!(change.after.contains("bob"), "{change:?}");
 }
@@ -219,27 +219,27 @@ fn a_request_that_goes_on_breaks_nothing_and_neither_does_one_that_is_shorter() 
         (&next, &next),
         (&body("x"), &body("x")),
     ] {
-        let same = compare(one, other, &Seals::none());
+        let same = compare(one, other, &SecretSet::empty());
         assert_eq!((same.at, same.lost_tokens), (None, 0));
     }
     let [long, longer] = pair("tool-choice");
-    let rewound = compare(&longer, &long, &Seals::none());
+    let rewound = compare(&longer, &long, &SecretSet::empty());
     assert_eq!(rewound.at.unwrap().level, "parameters");
     let [short, _] = pair("messages-merged");
-    let rewound = compare(&long, &short, &Seals::none());
+    let rewound = compare(&long, &short, &SecretSet::empty());
     assert_eq!((rewound.at, rewound.lost_tokens), (None, 0));
 }
 
 #[test]
 fn what_the_provider_has_read_all_the_same_is_not_lost() {
     let [previous, mut next] = pair("sliding-window");
-    let lost = compare(&previous, &next, &Seals::none());
+    let lost = compare(&previous, &next, &SecretSet::empty());
     assert!(!lost.is_break() || lost.actual_read.is_none());
     next.usage = Some(Usage {
         cache_read: 1_000,
         ..Usage::of(10, 1)
     });
-    let read = compare(&previous, &next, &Seals::none());
+    let read = compare(&previous, &next, &SecretSet::empty());
     assert_eq!(
         (read.reason, read.lost_tokens, read.is_break()),
         (Reason::None, 0, false)
@@ -296,13 +296,17 @@ fn a_sign_behind_a_number_is_no_counter_and_the_end_of_a_line_is_shown() {
         logged(&json!({"model": "gpt-4.1", "messages": [
             {"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]}))
     };
-    let found = compare(&body("Step 1: go"), &body("Step 1, go"), &Seals::none());
+    let found = compare(
+        &body("Step 1: go"),
+        &body("Step 1, go"),
+        &SecretSet::empty(),
+    );
     assert_eq!(
         found.cause,
         Some(LikelyCause::FirstMessageEdited),
         "{found:?}"
     );
-    let found = compare(&body("Go on.\n"), &body("Go on."), &Seals::none());
+    let found = compare(&body("Go on.\n"), &body("Go on."), &SecretSet::empty());
     let change = found.change.unwrap();
     assert_ne!(change.before, change.after);
     assert!(change.before.contains(r"Go on.\n"), "{change:?}");
@@ -317,7 +321,7 @@ fn a_text_and_a_list_of_one_text_are_the_same() {
     };
     let compared = |model: &str| {
         let (list, text) = (body(model, &marked), body(model, &json!("one")));
-        compare(&list, &text, &Seals::none())
+        compare(&list, &text, &SecretSet::empty())
     };
     assert_eq!(compared("claude-sonnet-4-5").at, None);
     assert_eq!(compared("gpt-4.1").at, None);
@@ -334,9 +338,9 @@ fn members_that_no_provider_knows_are_no_break() {
             "messages": [{"role": "user", "content": "one"}]}),
         )
     };
-    let found = compare(&body(1, "low"), &body(2, "low"), &Seals::none());
+    let found = compare(&body(1, "low"), &body(2, "low"), &SecretSet::empty());
     assert_eq!((found.at, found.reason), (None, Reason::BelowMinimum));
-    let found = compare(&body(1, "low"), &body(2, "high"), &Seals::none());
+    let found = compare(&body(1, "low"), &body(2, "high"), &SecretSet::empty());
     assert_eq!(found.cause, Some(LikelyCause::ReasoningSetting));
 }
 
@@ -367,7 +371,7 @@ fn mixed(read: u64, written_5m: u64, written_1h: u64) -> Diagnosis {
         "response": usage(0, 2_250, 2_250)}));
     let second = logged(&json!({"timestamp": 1_795_250_600, "request": second,
         "response": usage(read, written_5m, written_1h)}));
-    compare(&first, &second, &Seals::none())
+    compare(&first, &second, &SecretSet::empty())
 }
 
 #[test]
@@ -385,7 +389,7 @@ fn each_marker_is_judged_by_its_own_time_and_what_was_written_is_charged_as_it_w
 /// What is wrong in a log of requests that go on, each of which is answered with such details.
 fn breaks_of_log(details: impl Fn(usize) -> serde_json::Value) -> usize {
     let mut messages = vec![json!({"role": "system", "content": "s".repeat(9_000)})];
-    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
+    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));
     for at in 0..4 {
         messages.push(json!({"role": "user", "content": format!("question {at}")}));
         let usage = json!({"prompt_tokens": 2_300 + at * 10, "completion_tokens": 5,

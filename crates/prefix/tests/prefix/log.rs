@@ -3,7 +3,7 @@
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_model::{Catalog, Usage};
 use cachalot_prefix::diagnosis::{LikelyCause, Reason};
 use cachalot_prefix::log::{Analysis, Analyzer, LogReader, LoggedRequest, MAX_LINE_BYTES};
@@ -34,7 +34,7 @@ fn body(messages: &[&str]) -> Value {
 }
 
 fn analyzed(values: &[Value]) -> Analysis {
-    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
+    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));
     analyzer.read(lines(values).as_bytes()).unwrap();
     analyzer.finish()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_model::Catalog;
 use cachalot_prefix::diagnosis::Reason;
 use cachalot_prefix::log::{Analysis, Analyzer, LogReader};
@@ -29,7 +29,7 @@ fn in_session(session: &str, request: Value) -> Value {
 
 fn analyzed(values: &[Value]) -> Analysis {
     let log: String = values.iter().map(|value| format!("{value}\n")).collect();
-    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
+    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));
     analyzer.read(log.as_bytes()).unwrap();
     analyzer.finish()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::{Millis, Seals};
+use cachalot_core::{Millis, SecretSet};
 use cachalot_model::wire::Wire;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_model::{Extra, Format, MarkerRules, Message, Parameters, Reply, StopReason, Usage};
@@ -67,15 +67,17 @@ fn used(read: u64, written: u64) -> Reply {
 
 #[test]
 fn a_conversation_that_goes_on_breaks_nothing_and_is_told_of_what_the_provider_forgot() {
-    let seals = Seals::none();
+    let secret_set = SecretSet::empty();
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
     watch.ask(asked(&first, "m", 0));
-    assert_eq!(watch.answer(&used(0, 2_000), &rules(), &seals), None);
+    assert_eq!(watch.answer(&used(0, 2_000), &rules(), &secret_set), None);
 
     let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
     watch.ask(asked(&second, "m", 10_000));
-    let found = watch.answer(&used(2_000, 10), &rules(), &seals).unwrap();
+    let found = watch
+        .answer(&used(2_000, 10), &rules(), &secret_set)
+        .unwrap();
     assert_eq!(
         (found.reason, found.lost_tokens),
         (Reason::None, 0),
@@ -87,20 +89,24 @@ fn a_conversation_that_goes_on_breaks_nothing_and_is_told_of_what_the_provider_f
         Message::user("three"),
     );
     watch.ask(asked(&third, "m", 10_000 + 400_000));
-    let found = watch.answer(&used(0, 2_020), &rules(), &seals).unwrap();
+    let found = watch
+        .answer(&used(0, 2_020), &rules(), &secret_set)
+        .unwrap();
     assert_eq!(found.reason, Reason::Expired, "{found:?}");
     assert!(found.lost_tokens >= 2_000 && found.is_break(), "{found:?}");
 }
 
 #[test]
 fn another_model_and_another_system_text_are_named() {
-    let seals = Seals::none();
+    let secret_set = SecretSet::empty();
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
     watch.ask(asked(&first, "m", 0));
-    watch.answer(&used(0, 2_000), &rules(), &seals);
+    watch.answer(&used(0, 2_000), &rules(), &secret_set);
     watch.ask(asked(&first, "n", 1_000));
-    let found = watch.answer(&used(0, 2_000), &rules(), &seals).unwrap();
+    let found = watch
+        .answer(&used(0, 2_000), &rules(), &secret_set)
+        .unwrap();
     assert_eq!(found.reason, Reason::ModelChanged);
 
     let other = said(
@@ -108,29 +114,35 @@ fn another_model_and_another_system_text_are_named() {
         Message::user("one"),
     );
     watch.ask(asked(&other, "n", 2_000));
-    let found = watch.answer(&used(0, 2_000), &rules(), &seals).unwrap();
+    let found = watch
+        .answer(&used(0, 2_000), &rules(), &secret_set)
+        .unwrap();
     assert_eq!(found.reason, Reason::SystemChanged);
     assert_eq!(found.at.as_ref().map(|at| at.level), Some("system"));
 }
 
 #[test]
 fn a_fork_is_compared_with_its_parent_and_does_not_disturb_it() {
-    let seals = Seals::none();
+    let secret_set = SecretSet::empty();
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
     watch.ask(asked(&first, "m", 0));
-    watch.answer(&used(0, 2_000), &rules(), &seals);
+    watch.answer(&used(0, 2_000), &rules(), &secret_set);
     let answered = said(&first, Message::assistant("1"));
 
     let mut fork = watch.clone();
     let aside = said(&answered, Message::user("aside"));
     fork.ask(asked(&aside, "m", 1_000));
-    let found = fork.answer(&used(2_000, 10), &rules(), &seals).unwrap();
+    let found = fork
+        .answer(&used(2_000, 10), &rules(), &secret_set)
+        .unwrap();
     assert_eq!(found.reason, Reason::None, "{found:?}");
 
     let second = said(&answered, Message::user("two"));
     watch.ask(asked(&second, "m", 2_000));
-    let found = watch.answer(&used(2_000, 10), &rules(), &seals).unwrap();
+    let found = watch
+        .answer(&used(2_000, 10), &rules(), &secret_set)
+        .unwrap();
     assert_eq!(found.reason, Reason::None, "{found:?}");
 }
 
@@ -141,18 +153,18 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
     let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
     watch.ask(asked(&second, "m", 60_000));
     let found = watch
-        .answer(&used(0, 2_300), &rules(), &Seals::none())
+        .answer(&used(0, 2_300), &rules(), &SecretSet::empty())
         .unwrap();
     assert_eq!(found.reason, Reason::EvictedOrUnknown, "{found:?}");
     let mut late = PrefixMonitor::resumed(asked(&first, "m", 0));
     late.ask(asked(&second, "m", 7_200_000));
     let found = late
-        .answer(&used(0, 2_300), &rules(), &Seals::none())
+        .answer(&used(0, 2_300), &rules(), &SecretSet::empty())
         .unwrap();
     assert_eq!(found.reason, Reason::Expired, "{found:?}");
     assert!(
         watch
-            .answer(&answer(None), &rules(), &Seals::none())
+            .answer(&answer(None), &rules(), &SecretSet::empty())
             .is_none(),
         "nothing was asked"
     );
@@ -160,27 +172,27 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
 
 #[test]
 fn a_provider_that_never_tells_of_a_cache_is_not_blamed() {
-    let seals = Seals::none();
+    let secret_set = SecretSet::empty();
     let silent = answer(Some(Usage::of(2_300, 0)));
     let rules = diagnosis::Rules::new(MarkerRules::find("ollama", "llama3", Format::Chat), None);
     let mut watch = PrefixMonitor::default();
     let mut prompt = said(&begun(&"s".repeat(9_000)), Message::user("0"));
     for at in 0..4 {
         watch.ask(asked(&prompt, "m", at * 10_000));
-        let found = watch.answer(&silent, &rules, &seals);
+        let found = watch.answer(&silent, &rules, &secret_set);
         assert!(found.is_none_or(|found| found.reason == Reason::None && found.lost_tokens == 0));
         prompt = said(&said(&prompt, Message::assistant("a")), Message::user("b"));
     }
     // What it is sent is looked at all the same.
     let other = said(&begun(&"t".repeat(9_000)), Message::user("0"));
     watch.ask(asked(&other, "m", 50_000));
-    let found = watch.answer(&silent, &rules, &seals).unwrap();
+    let found = watch.answer(&silent, &rules, &secret_set).unwrap();
     assert_eq!(found.reason, Reason::SystemChanged);
 }
 
 #[test]
 fn the_provider_s_own_comparison_counts_if_the_request_named_the_last_answer() {
-    let seals = Seals::none();
+    let secret_set = SecretSet::empty();
     let compared = |previous: &str, at: Millis, prompt: &Prompt| SentRequest {
         tail: Bytes::from(format!(
             r#","diagnostics":{{"previous_message_id":{previous}}}}}"#
@@ -197,7 +209,7 @@ fn the_provider_s_own_comparison_counts_if_the_request_named_the_last_answer() {
     assert_eq!(watch.last_answer(), None);
     watch.ask(compared("null", 0, &first));
     let reply = said_so("msg_1", used(0, 2_000), serde_json::Value::Null);
-    assert_eq!(watch.answer(&reply, &rules(), &seals), None);
+    assert_eq!(watch.answer(&reply, &rules(), &secret_set), None);
     assert_eq!(watch.last_answer(), Some("msg_1"));
 
     let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
@@ -211,7 +223,7 @@ fn the_provider_s_own_comparison_counts_if_the_request_named_the_last_answer() {
         let mut watch = watch.clone();
         watch.ask(compared(named, 10_000, &second));
         let reply = said_so("msg_2", used(0, 2_010), changed.clone());
-        let found = watch.answer(&reply, &rules(), &seals).unwrap();
+        let found = watch.answer(&reply, &rules(), &secret_set).unwrap();
         assert_eq!(found.reason, expected, "{named}");
         assert_eq!(found.by_provider, expected == Reason::ToolsChanged);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_model::{Catalog, Format, Thinking};
 use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Observations, Rules, diagnose, lint};
 use cachalot_prefix::log::{Analyzer, LogReader, LoggedRequest};
@@ -20,7 +20,7 @@ fn compare(previous: &str, next: &str) -> Diagnosis {
         &next.request.sending(),
         &Observations::default(),
         &rules,
-        &Seals::none(),
+        &SecretSet::empty(),
     )
 }
 
@@ -234,7 +234,7 @@ fn assistant_messages_as_the_sdks_dump_them_are_what_they_say() {
 fn a_conversation_goes_on_however_its_lines_are_written() {
     let long = "Whales – sperm whales above all – dive for squid. ".repeat(400);
     let mut messages = vec![json!({"role": "user", "content": long})];
-    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
+    let mut analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));
     let mut log = String::new();
     for turn in 0..6 {
         let body = json!({"model": "claude-sonnet-4-6", "max_tokens": 9, "system": "Be kind.",

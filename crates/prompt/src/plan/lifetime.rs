@@ -72,7 +72,7 @@ impl Default for PrefixSettings {
 impl PrefixSettings {
     /// Parses the mapping under `prefix`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(mut section) = Section::of(node, "`prefix`", problems) else {
+        let Some(mut section) = Section::from_node(node, "`prefix`", problems) else {
             return Self::default();
         };
         let keep = PrefixLifetime::read(&mut section, problems);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cachalot_core::Digest;
-use cachalot_memory::Record;
 use cachalot_model::wire::{Rendered, Wire};
 use cachalot_model::{Format, Message, OutputFormat, Parameters, RequestedReasoning, ToolChoice};
 use cachalot_prompt::{
     BreakCause, Level, Namespace, NodeId, PIECES, PrefixBreak, Prompt, SentPrompt, Session,
     SessionFilter, Sessions, extends,
 };
+use cachalot_store::Record;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -401,7 +401,7 @@ fn unpacked(records: &[Record]) -> BTreeMap<NodeId, u64> {
         let length = u64::from_le_bytes(rest[..8].try_into().unwrap());
         hashed.push(level);
         hashed.extend(&rest[8..][..usize::try_from(length).unwrap()]);
-        (NodeId(Digest::of(&hashed)), length)
+        (NodeId(Digest::sha256(&hashed)), length)
     }
     records.iter().map(|record| id(&by_key, record)).collect()
 }

@@ -1,19 +1,19 @@
 //! Records that were damaged, are missing, or come from a newer version.
 
-use cachalot_memory::{Filter, Match, Memory, Page, Record};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{Error, ErrorKind, PIECES, SESSIONS, SessionFilter, Sessions};
+use cachalot_store::{LabelMatch, PageRequest, Record, RecordFilter, Store};
 
 use crate::{frozen, head, in_process, run, say};
 
-async fn all(memory: &dyn Memory, space: &str) -> Vec<Record> {
-    let filter = Filter::default();
-    let found = memory.find(space, &filter, Page::first(1_000));
+async fn all(memory: &dyn Store, space: &str) -> Vec<Record> {
+    let filter = RecordFilter::default();
+    let found = memory.find(space, &filter, PageRequest::first(1_000));
     found.settle().await.unwrap().records
 }
 
-async fn put(memory: &dyn Memory, space: &str, record: Record) {
+async fn put(memory: &dyn Store, space: &str, record: Record) {
     memory.put(space, record, None, &[]).settle().await.unwrap();
 }
 
@@ -128,11 +128,11 @@ fn a_missing_piece() {
             if record.value.is_empty() {
                 continue;
             }
-            let filter = Filter {
+            let filter = RecordFilter {
                 prefix: &record.key,
-                ..Filter::default()
+                ..RecordFilter::default()
             };
-            let erased = memory.erase(PIECES, &filter, Page::keys(1));
+            let erased = memory.erase(PIECES, &filter, PageRequest::keys(1));
             assert_eq!(erased.settle().await.unwrap().records.len(), 1);
             if let Err(error) = sessions.open("one").await {
                 tells(&error, ErrorKind::Damaged);
@@ -158,15 +158,15 @@ fn a_damaged_session_is_removed_with_its_pieces() {
         assert!(all(&*memory, SESSIONS).await.is_empty());
         assert!(all(&*memory, PIECES).await.is_empty());
         // Its labels said which agent it was of; nothing of that is left either.
-        let labelled = [Match::Is {
+        let labelled = [LabelMatch::Is {
             name: "agent",
             value: "root",
         }];
-        let filter = Filter {
+        let filter = RecordFilter {
             labels: &labelled,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
-        let found = memory.find(SESSIONS, &filter, Page::keys(1));
+        let found = memory.find(SESSIONS, &filter, PageRequest::keys(1));
         assert!(found.settle().await.unwrap().records.is_empty());
     });
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use cachalot_memory::{
-    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
-    Millis, Page, Put, Record, Reserved, Usage,
+use cachalot_store::{
+    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
+    PageRequest, PutResult, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store,
+    StoreInfo, StoreReply,
 };
 
 /// What becomes of a call.
@@ -25,7 +26,7 @@ type Decide = Box<dyn Fn(u64) -> Fate + Send + Sync>;
 
 /// Every call gives way to others before and after what it does.
 pub(crate) struct Double {
-    inner: Arc<dyn Memory>,
+    inner: Arc<dyn Store>,
     calls: AtomicU64,
     decide: Decide,
     /// How many milliseconds a call takes.
@@ -36,7 +37,7 @@ pub(crate) struct Double {
 
 impl Double {
     pub(crate) fn new(
-        inner: Arc<dyn Memory>,
+        inner: Arc<dyn Store>,
         decide: impl Fn(u64) -> Fate + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -70,9 +71,9 @@ impl Double {
 
     fn slowly<'a, T: Send + 'a>(
         &'a self,
-        call: impl FnOnce() -> Answer<'a, T> + Send + 'a,
-    ) -> Answer<'a, T> {
-        Answer::later(async move {
+        call: impl FnOnce() -> StoreReply<'a, T> + Send + 'a,
+    ) -> StoreReply<'a, T> {
+        StoreReply::later(async move {
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
             for _ in 0..self.turns(number) {
                 give_way().await;
@@ -108,8 +109,8 @@ async fn give_way() {
     .await;
 }
 
-impl Memory for Double {
-    fn about(&self) -> &About {
+impl Store for Double {
+    fn about(&self) -> &StoreInfo {
         self.inner.about()
     }
 
@@ -118,12 +119,17 @@ impl Memory for Double {
         space: &'a str,
         key: &'a str,
         counters: &'a [&'a str],
-    ) -> Answer<'a, Found> {
+    ) -> StoreReply<'a, GetResult> {
         self.slowly(move || self.inner.get(space, key, counters))
     }
 
-    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
-        self.slowly(move || self.inner.enter(space, key, enter))
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        self.slowly(move || self.inner.get_or_reserve(space, key, request))
     }
 
     fn put<'a>(
@@ -132,7 +138,7 @@ impl Memory for Double {
         record: Record,
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
-    ) -> Answer<'a, Put> {
+    ) -> StoreReply<'a, PutResult> {
         self.slowly(move || self.inner.put(space, record, lease, counters))
     }
 
@@ -142,41 +148,45 @@ impl Memory for Double {
         key: &'a str,
         labels: &'a [Label],
         hold: Duration,
-    ) -> Answer<'a, Reserved> {
+    ) -> StoreReply<'a, ReserveResult> {
         self.slowly(move || self.inner.reserve(space, key, labels, hold))
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
         self.slowly(move || self.inner.renew(lease, hold))
     }
 
-    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         self.slowly(move || self.inner.release(lease))
     }
 
     fn find<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.slowly(move || self.inner.find(space, filter, page))
     }
 
     fn erase<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.slowly(move || self.inner.erase(space, filter, page))
     }
 
-    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
         self.slowly(move || self.inner.add(space, additions))
     }
 
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         self.slowly(move || self.inner.raise_to(space, counter, value))
     }
 
@@ -186,15 +196,15 @@ impl Memory for Double {
         prefix: &'a str,
         after: Option<&'a str>,
         limit: u32,
-    ) -> Answer<'a, Vec<(String, u64)>> {
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
         self.slowly(move || self.inner.counters(space, prefix, after, limit))
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         self.slowly(move || self.inner.touch(space, used))
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         self.slowly(move || self.inner.usage(space))
     }
 

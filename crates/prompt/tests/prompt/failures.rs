@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cachalot_core::{ManualClock, Seals};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{Memory, Reserved};
+use cachalot_core::{ManualClock, SecretSet};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{PIECES, SESSIONS, Sessions};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{ReserveResult, Store};
 
 use crate::double::{Double, Fate};
 use crate::{frozen, head, ids, run, run_paused, said, say, try_say};
@@ -19,12 +19,16 @@ use crate::{frozen, head, ids, run, run_paused, said, say, try_say};
 fn a_right_to_write_that_was_left_behind_is_waited_for() {
     run_paused(async {
         let clock = Arc::new(ManualClock::at(0));
-        let memory: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
-        let sessions = Sessions::new(Arc::clone(&memory), clock.clone(), Arc::new(Seals::none()));
+        let memory: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
+        let sessions = Sessions::new(
+            Arc::clone(&memory),
+            clock.clone(),
+            Arc::new(SecretSet::empty()),
+        );
         let mut session = sessions.create(head("one")).await.unwrap();
         let hold = Duration::from_secs(5);
         let held = memory.reserve(SESSIONS, "one", &[], hold).settle().await;
-        assert!(matches!(held, Ok(Reserved::Held(_))));
+        assert!(matches!(held, Ok(ReserveResult::Held(_))));
         let saving = session.save();
         let mut passing = std::pin::pin!(async {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -50,9 +54,9 @@ fn a_right_to_write_that_was_left_behind_is_waited_for() {
 fn a_slow_memory() {
     run_paused(async {
         let clock = Arc::new(ManualClock::at(0));
-        let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+        let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
         let slow = Arc::new(Double::new(inner, |_| Fate::Done).each_takes(400));
-        let sessions = Sessions::new(slow, clock.clone(), Arc::new(Seals::none()));
+        let sessions = Sessions::new(slow, clock.clone(), Arc::new(SecretSet::empty()));
         let prompt = (0..6).fold(frozen(&Messages), |prompt, number| {
             said(&prompt, &Messages, Message::user(format!("{number}")))
         });
@@ -79,14 +83,14 @@ fn a_slow_memory() {
 /// behind.
 fn doubled(
     decide: impl Fn(u64) -> Fate + Send + Sync + 'static,
-) -> (Sessions, Sessions, Arc<ManualClock>, Arc<dyn Memory>) {
+) -> (Sessions, Sessions, Arc<ManualClock>, Arc<dyn Store>) {
     let clock = Arc::new(ManualClock::at(0));
-    let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+    let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
     let double = Arc::new(Double::new(Arc::clone(&inner), decide));
-    let seals = Arc::new(Seals::none());
+    let secret_set = Arc::new(SecretSet::empty());
     (
-        Sessions::new(double, clock.clone(), Arc::clone(&seals)),
-        Sessions::new(Arc::clone(&inner), clock.clone(), seals),
+        Sessions::new(double, clock.clone(), Arc::clone(&secret_set)),
+        Sessions::new(Arc::clone(&inner), clock.clone(), secret_set),
         clock,
         inner,
     )
@@ -198,11 +202,11 @@ fn an_append_that_was_cancelled_is_no_part_of_the_session() {
         for steps in 0..60 {
             run(async {
                 let clock = Arc::new(ManualClock::at(0));
-                let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+                let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
                 let double = Arc::new(Double::new(Arc::clone(&inner), |_| Fate::Done));
-                let seals = Arc::new(Seals::none());
-                let sessions = Sessions::new(double, clock.clone(), Arc::clone(&seals));
-                let plain = Sessions::new(inner, clock.clone(), seals);
+                let secret_set = Arc::new(SecretSet::empty());
+                let sessions = Sessions::new(double, clock.clone(), Arc::clone(&secret_set));
+                let plain = Sessions::new(inner, clock.clone(), secret_set);
                 let prompt = frozen(&Messages);
                 let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
                 say(&mut session, Message::user("a")).await;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use cachalot_core::{ManualClock, Seals};
-use cachalot_memory::Memory;
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_core::{ManualClock, SecretSet};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{ErrorKind, Prompt, Session, Sessions};
+use cachalot_store::Store;
+use cachalot_store::in_process::InProcessStore;
 use proptest::prelude::*;
 
 use crate::double::{Double, Fate};
@@ -119,11 +119,11 @@ async fn removal(sessions: Sessions, confirmed: Confirmed, id: String) {
 fn story(seed: u64, mortality: usize) {
     run(async {
         let clock = Arc::new(ManualClock::at(1_000));
-        let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
-        let seals = Arc::new(Seals::none());
-        let plain = Sessions::new(Arc::clone(&inner), clock.clone(), Arc::clone(&seals));
+        let inner: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
+        let secret_set = Arc::new(SecretSet::empty());
+        let plain = Sessions::new(Arc::clone(&inner), clock.clone(), Arc::clone(&secret_set));
         let slow = Double::new(Arc::clone(&inner), |_| Fate::Done).at_pace(seed);
-        let sessions = Sessions::new(Arc::new(slow), clock.clone(), seals);
+        let sessions = Sessions::new(Arc::new(slow), clock.clone(), secret_set);
         let confirmed = Confirmed::default();
         let mut choices = Choices(seed | 1);
         // What is to be removed shares all that is written meanwhile.

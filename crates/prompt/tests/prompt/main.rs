@@ -23,15 +23,15 @@ mod tree;
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_core::{ManualClock, Seals, SystemClock};
-use cachalot_memory::Memory;
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::sqlite::{Options, SqliteMemory};
+use cachalot_core::{ManualClock, SecretSet, SystemClock};
 use cachalot_model::wire::{Rendered, Wire};
 use cachalot_model::{Format, Message};
 use cachalot_prompt::{
     Plan, PlanContext, Prompt, Rules, Session, SessionHead, Sessions, plan as plan_of,
 };
+use cachalot_store::Store;
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 
 /// Every wire: a small one of ours with and without an array for the system, and the real ones.
 const WIRES: [&(dyn Wire + 'static); 6] = [
@@ -76,17 +76,17 @@ fn run_paused<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Sessions in a memory of this process, whose time stands still.
-fn in_process() -> (Sessions, Arc<dyn Memory>) {
+fn in_process() -> (Sessions, Arc<dyn Store>) {
     let clock = Arc::new(ManualClock::at(1_000));
-    let memory: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
-    let sessions = Sessions::new(Arc::clone(&memory), clock, Arc::new(Seals::none()));
+    let memory: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
+    let sessions = Sessions::new(Arc::clone(&memory), clock, Arc::new(SecretSet::empty()));
     (sessions, memory)
 }
 
 fn in_file(path: &Path) -> Sessions {
     let clock = Arc::new(SystemClock);
-    let memory = SqliteMemory::open(path, Options::new(clock.clone())).unwrap();
-    Sessions::new(Arc::new(memory), clock, Arc::new(Seals::none()))
+    let memory = SqliteStore::open(path, SqliteOptions::new(clock.clone())).unwrap();
+    Sessions::new(Arc::new(memory), clock, Arc::new(SecretSet::empty()))
 }
 
 fn head(id: &str) -> SessionHead {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cachalot_memory::{Filter, Memory, Page};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{ErrorKind, NodeId, PIECES, Prompt, Session, Sessions};
+use cachalot_store::{PageRequest, RecordFilter, Store};
 use proptest::prelude::*;
 
 use crate::{frozen, head, in_file, in_process, run, said, try_say};
@@ -171,7 +171,7 @@ impl World {
     }
 
     /// Every session is there byte for byte, and no piece is there that none of them has.
-    async fn check(&self, sessions: &Sessions, memory: Option<&dyn Memory>) {
+    async fn check(&self, sessions: &Sessions, memory: Option<&dyn Store>) {
         for (name, plain) in &self.plain {
             let session = sessions.open(name).await.unwrap().unwrap();
             same(&session.prompt, &plain.prompt);
@@ -198,12 +198,12 @@ fn same(one: &Prompt, other: &Prompt) {
     }
 }
 
-pub(crate) async fn pieces(memory: &dyn Memory) -> usize {
-    let filter = Filter {
+pub(crate) async fn pieces(memory: &dyn Store) -> usize {
+    let filter = RecordFilter {
         prefix: "piece/",
-        ..Filter::default()
+        ..RecordFilter::default()
     };
-    let found = memory.find(PIECES, &filter, Page::keys(100_000));
+    let found = memory.find(PIECES, &filter, PageRequest::keys(100_000));
     found.settle().await.unwrap().records.len()
 }
 

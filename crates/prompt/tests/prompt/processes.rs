@@ -73,9 +73,9 @@ fn child() {
 
 async fn resume(path: &Path) {
     let mut session = in_file(path).open("one").await.unwrap().unwrap();
-    tell(Digest::of(&body(&session.prompt)));
+    tell(Digest::sha256(&body(&session.prompt)));
     say(&mut session, Message::user("and on")).await;
-    tell(Digest::of(&body(&session.prompt)));
+    tell(Digest::sha256(&body(&session.prompt)));
 }
 
 /// Talks until killed, and says what is durable.
@@ -125,7 +125,7 @@ async fn turns(path: &Path, wire: &dyn Wire) {
     turn(&mut main, wire, "and on").await;
     for session in [&main, &fork] {
         let sent = prefix(&session.prompt, wire).concat();
-        tell(format!("{} {}", sent.len(), Digest::of(&sent)));
+        tell(format!("{} {}", sent.len(), Digest::sha256(&sent)));
     }
     std::future::pending().await
 }
@@ -172,7 +172,7 @@ fn what_was_sent_before_a_kill_is_what_the_next_request_begins_with() {
                 turn(&mut session, wire, "the next").await;
                 let tail = wire.tail(&Parameters::default(), true);
                 let body = contiguous(&session.prompt, wire, &Plan::none(), &tail);
-                assert_eq!(Digest::of(&body[..length]).to_string(), digest);
+                assert_eq!(Digest::sha256(&body[..length]).to_string(), digest);
                 serde_json::from_slice::<serde_json::Value>(&body).unwrap();
             }
             let tree = sessions.tree(&SessionFilter::default()).await.unwrap();
@@ -201,10 +201,10 @@ fn another_process_goes_on_with_the_identical_prefix() {
         let mut child = start("resume", &path);
         let told: Vec<String> = said(&mut child).collect();
         assert!(child.wait().unwrap().success());
-        assert_eq!(told[0], Digest::of(&body(&here)).to_string());
+        assert_eq!(told[0], Digest::sha256(&body(&here)).to_string());
         // What the child said is here as well, and only appended to what was sent.
         let again = sessions.open("one").await.unwrap().unwrap();
-        assert_eq!(told[1], Digest::of(&body(&again.prompt)).to_string());
+        assert_eq!(told[1], Digest::sha256(&body(&again.prompt)).to_string());
         assert!(ids(&again.prompt).starts_with(&ids(&here)));
         let error = session.save().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Conflict);

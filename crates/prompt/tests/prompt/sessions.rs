@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::{Cost, DigestKey, ManualClock, Seals, Spend};
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_core::{Cost, DigestKey, ManualClock, SecretSet, Spend};
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_model::{Format, Message, Parameters, Usage};
 use cachalot_prompt::{
     ErrorKind, Namespace, PIECES, Prompt, SESSIONS, SessionFilter, Sessions, Tail, Target,
 };
+use cachalot_store::in_process::InProcessStore;
 use proptest::prelude::*;
 
 use crate::{conversation, frozen, head, ids, in_file, in_process, model, run, said, say, try_say};
@@ -101,8 +101,8 @@ fn what_a_session_says_and_used_is_kept() {
             ..Usage::default()
         };
         let spent = Spend {
-            cost: Cost::of_picodollars(7),
-            ..Spend::one(Duration::from_millis(12))
+            cost: Cost::from_picodollars(7),
+            ..Spend::for_call(Duration::from_millis(12))
         };
         session.totals.count(usage, spent);
         session.totals.count(usage, spent);
@@ -127,8 +127,8 @@ fn what_a_session_says_and_used_is_kept() {
 fn lists() {
     run(async {
         let clock = Arc::new(ManualClock::at(0));
-        let memory = Arc::new(InProcessMemory::new(clock.clone()));
-        let sessions = Sessions::new(memory, clock.clone(), Arc::new(Seals::none()));
+        let memory = Arc::new(InProcessStore::new(clock.clone()));
+        let sessions = Sessions::new(memory, clock.clone(), Arc::new(SecretSet::empty()));
         for number in 0..600 {
             clock.advance(Duration::from_millis(1));
             let mut of = head(&format!("s-{number:03}"));
@@ -274,7 +274,7 @@ fn who_comes_second_gets_a_conflict() {
         for _ in 0..2 {
             let error = try_say(&mut two, Message::user("b")).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::Conflict);
-            assert!(!error.worth_retrying);
+            assert!(!error.is_retryable);
             assert!(error.to_string().contains("open it again"), "{error}");
         }
         assert_eq!(two.save().await.unwrap_err().kind, ErrorKind::Conflict);
@@ -339,11 +339,11 @@ fn only_appending_is_saved() {
 #[test]
 fn known_secrets_are_kept_and_noted() {
     run(async {
-        let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
-        seals.learn("hunter2-hunter2");
+        let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
+        secret_set.learn("hunter2-hunter2");
         let clock = Arc::new(ManualClock::at(0));
-        let memory = Arc::new(InProcessMemory::new(clock.clone()));
-        let sessions = Sessions::new(memory, clock, seals);
+        let memory = Arc::new(InProcessStore::new(clock.clone()));
+        let sessions = Sessions::new(memory, clock, secret_set);
         let prompt = frozen(&Messages);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         say(&mut session, Message::user("harmless")).await;

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cachalot_core::{DigestKey, ManualClock, Seals};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{Filter, Memory, Page, Record};
+use cachalot_core::{DigestKey, ManualClock, SecretSet};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{
     ErrorKind, Level, NodeId, PIECES, PrefixTree, PrefixTreeBuilder, Prompt, PromptEnd, SESSIONS,
     SessionFilter, Sessions,
 };
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{PageRequest, Record, RecordFilter, Store};
 
 use crate::double::{Double, Fate};
 use crate::{frozen, head, ids, in_process, run, said, say};
@@ -247,11 +247,11 @@ fn every_piece_is_read_once() {
     let clock = Arc::new(ManualClock::at(0));
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
-    let memory = Double::new(Arc::new(InProcessMemory::new(clock.clone())), move |_| {
+    let memory = Double::new(Arc::new(InProcessStore::new(clock.clone())), move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         Fate::Done
     });
-    let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(Seals::none()));
+    let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(SecretSet::empty()));
     run(async {
         let begun = talk(&frozen(&Messages), &["a"; 50]);
         for fork in 0..20 {
@@ -269,9 +269,9 @@ fn every_piece_is_read_once() {
     });
 }
 
-pub(crate) async fn records(memory: &dyn Memory, space: &str) -> Vec<Record> {
-    let filter = Filter::default();
-    let found = memory.find(space, &filter, Page::first(100_000));
+pub(crate) async fn records(memory: &dyn Store, space: &str) -> Vec<Record> {
+    let filter = RecordFilter::default();
+    let found = memory.find(space, &filter, PageRequest::first(100_000));
     let mut records = found.settle().await.unwrap().records;
     records.retain(|record| !record.value.is_empty());
     records
@@ -336,10 +336,10 @@ fn damaged_sessions_are_listed_and_spoil_nothing() {
 
 #[test]
 fn secrets_are_masked_in_the_words_of_a_run() {
-    let seals = Seals::under(DigestKey::new([7; 32]));
-    seals.learn("hunter2hunter2");
+    let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+    secret_set.learn("hunter2hunter2");
     let key = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890";
-    let mut forest = PrefixTreeBuilder::new(Arc::new(seals));
+    let mut forest = PrefixTreeBuilder::new(Arc::new(secret_set));
     for text in [
         format!("{key} is my key"),
         // It would be cut in two.

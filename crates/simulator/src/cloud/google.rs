@@ -82,7 +82,7 @@ pub(crate) fn token(form: &[u8], now: Millis) -> Result<Value, Value> {
 
 /// Returns a token that can be verified without state.
 fn access_token(issued: i64) -> String {
-    let proof = Digest::of_parts(&[b"token", &issued.to_le_bytes()]).to_hex();
+    let proof = Digest::sha256_of_parts(&[b"token", &issued.to_le_bytes()]).to_hex();
     format!("ya29.simulated.{issued}.{proof}")
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{self, Kind, Node, Section};
+use cachalot_core::tree::{self, Node, NodeKind, Section};
 use regex::Regex;
 
 use super::template::{BUILT_IN_PLACEHOLDERS, Template, TemplateValue};
@@ -15,7 +15,7 @@ use crate::reply::{Fault, FaultKind, ScriptedReply, ScriptedStop, ScriptedUsage}
 pub(super) fn script(file_name: &str, text: &str) -> Result<Script, Vec<Problem>> {
     let node = tree::parse(file_name, text)?;
     let mut problems = Vec::new();
-    let script = Section::of(&node, "a simulator script", &mut problems)
+    let script = Section::from_node(&node, "a simulator script", &mut problems)
         .map(|file| read_script(file, &mut problems));
     match script {
         Some(script) if problems.is_empty() => Ok(script),
@@ -59,7 +59,7 @@ fn read_script(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Script {
 }
 
 fn rule(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
-    let mut section = Section::of(node, "a rule", problems)?;
+    let mut section = Section::from_node(node, "a rule", problems)?;
     let user = section
         .present("user")
         .and_then(|node| pattern(node, problems));
@@ -105,7 +105,7 @@ fn pattern(node: &Node, problems: &mut Vec<Problem>) -> Option<Regex> {
 }
 
 fn step(node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) -> Option<Step> {
-    let mut section = Section::of(node, "a step", problems)?;
+    let mut section = Section::from_node(node, "a step", problems)?;
     let mut step = Step {
         text: template(&mut section, "text", user, problems),
         reasoning: template(&mut section, "reasoning", user, problems),
@@ -153,7 +153,7 @@ fn call(
     user: Option<&Regex>,
     problems: &mut Vec<Problem>,
 ) -> Option<(String, TemplateValue)> {
-    let mut section = Section::of(node, "a tool call", problems)?;
+    let mut section = Section::from_node(node, "a tool call", problems)?;
     let name = section.required_text("name", problems).map(str::to_owned);
     let arguments = section.present("arguments");
     let empty = || serde_json::Value::Object(serde_json::Map::new());
@@ -214,7 +214,7 @@ fn fault(node: &Node, problems: &mut Vec<Problem>) -> Option<Fault> {
         problems.push(node.wrong_type("`fault`", expected));
         return None;
     }
-    let mut section = Section::of(node, "a fault", problems)?;
+    let mut section = Section::from_node(node, "a fault", problems)?;
     let retry_after = duration(&mut section, "retry_after", problems);
     let mut kinds = Vec::new();
     if let Some(status) = section.integer("status", 400..=599, problems) {
@@ -308,7 +308,7 @@ fn duration(
 ) -> Option<Duration> {
     let node = section.present(key)?;
     let seconds = match &node.kind {
-        Kind::Text(text) => seconds(text),
+        NodeKind::Text(text) => seconds(text),
         _ => node.as_f64(),
     };
     let found = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

@@ -465,7 +465,7 @@ pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
         _ => Content {
             frame: format!("{frame}|{}", other_fields(part, &MARKERS)),
             text: String::new(),
-            images: tokens::IMAGE,
+            images: tokens::TOKENS_PER_IMAGE,
         },
     }
 }

@@ -61,7 +61,7 @@ async fn this_machine_is_refused_however_it_is_called() {
             .await
             .unwrap_err();
         assert_eq!(error.kind, ErrorKind::Refused, "{host}: {error}");
-        assert!(!error.worth_retrying());
+        assert!(!error.is_retryable());
         assert!(error.message.contains("(`allow`)"), "{error}");
         assert!(!error.message.contains("hunter2"), "{error}");
     }
@@ -338,7 +338,7 @@ async fn a_public_host_redirects_to_no_private_address() {
         let url = format!("http://93.184.216.34/to/{target}");
         let error = open(&client, &url).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Refused, "{target}: {error}");
-        assert!(!error.worth_retrying());
+        assert!(!error.is_retryable());
         assert!(
             error.message.contains("refused to follow a redirect"),
             "{error}"
@@ -360,7 +360,7 @@ async fn a_judge_is_asked_about_every_redirect() {
     let client = client(&["127.0.0.1"]);
     let judged = |verdict: Result<(), String>| {
         let asked = Arc::clone(&asked);
-        client.guarded().judged_by(Arc::new(move |url| {
+        client.guarded().with_redirect_check(Arc::new(move |url| {
             asked.lock().unwrap().push(url.to_string());
             verdict.clone()
         }))

@@ -124,7 +124,7 @@ async fn what_cannot_be_read_says_why() {
         ] {
             assert_eq!(error.kind, kind, "{uri:?}: {error}");
             assert!(error.message.contains(hint), "{error}");
-            assert!(!error.worth_retrying());
+            assert!(!error.is_retryable());
         }
     }
     let error = hash_file(&home.path().join("folder"), Algorithm::Md5).unwrap_err();

@@ -12,7 +12,7 @@ mod web;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cachalot_storage::{Error, HttpClient, HttpOptions, Options, Storage};
+use cachalot_storage::{Error, HttpClient, HttpOptions, Storage, StorageOptions};
 
 pub(crate) const ALGORITHMS: [&str; 3] = ["sha256", "md5", "blake2b"];
 
@@ -46,7 +46,7 @@ pub(crate) fn storage_in(directory: &Path) -> Storage {
 }
 
 pub(crate) fn storage(directory: &Path, http: HttpOptions, pairs: &[(&str, &str)]) -> Storage {
-    Storage::new(Options {
+    Storage::new(StorageOptions {
         directory: directory.to_owned(),
         environment: environment(pairs),
         http: HttpClient::new(http).unwrap(),

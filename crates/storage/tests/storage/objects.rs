@@ -123,7 +123,7 @@ async fn faults_of_every_cloud_have_their_kind() {
             ] {
                 assert_eq!(error.kind, kind, "{error}");
                 assert!(error.message.contains(&uri), "{error}");
-                assert!(!error.worth_retrying());
+                assert!(!error.is_retryable());
                 assert!(!everything(&error).contains(KEY), "{error:?}");
             }
         }
@@ -147,7 +147,7 @@ async fn a_store_that_cannot_be_reached_is_worth_retrying() {
     let storage = clouds(nobody().await, KEY_ID);
     let error = storage.stat("s3://box/folder/abc").await.unwrap_err();
     assert_eq!(
-        (error.kind, error.worth_retrying()),
+        (error.kind, error.is_retryable()),
         (ErrorKind::Unavailable, true),
         "{error}"
     );

@@ -83,7 +83,7 @@ async fn a_certificate_that_nobody_signed_is_not_trusted() {
         .await
         .unwrap_err();
     assert_eq!(
-        (error.kind, error.worth_retrying()),
+        (error.kind, error.is_retryable()),
         (ErrorKind::Unavailable, false),
         "{error}"
     );

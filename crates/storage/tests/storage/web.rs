@@ -156,7 +156,7 @@ async fn every_status_from_400_up_is_an_error_of_its_kind() {
         let uri = format!("http://{server}/{status}/status");
         for error in all_errors(&storage, &uri).await {
             assert_eq!((error.kind, error.status), (kind, Some(status)), "{error}");
-            assert_eq!(error.worth_retrying(), retry, "{error}");
+            assert_eq!(error.is_retryable(), retry, "{error}");
             assert!(error.message.contains(&uri), "{error}");
         }
     }
@@ -184,7 +184,7 @@ async fn a_body_shorter_than_announced_is_an_error_and_no_hash() {
         storage.read(&uri, 1_000).await.unwrap_err(),
     ] {
         assert_eq!(error.kind, ErrorKind::Unavailable);
-        assert!(error.worth_retrying());
+        assert!(error.is_retryable());
         assert!(error.message.contains("after 3 of 10 bytes"), "{error}");
     }
     let mut chunks = storage.open(&uri).await.unwrap();
@@ -205,7 +205,7 @@ async fn chunks_that_end_too_early_are_an_error() {
         .await
         .unwrap_err();
     assert_eq!(
-        (error.kind, error.worth_retrying()),
+        (error.kind, error.is_retryable()),
         (ErrorKind::Unavailable, true),
         "{error}"
     );
@@ -244,7 +244,7 @@ async fn redirects_end() {
         let uri = format!("http://{server}/{path}");
         let error = plain().hash(&uri, Algorithm::Sha256).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
-        assert!(!error.worth_retrying(), "{error}");
+        assert!(!error.is_retryable(), "{error}");
     }
     let none = storage(
         Path::new("/"),
@@ -276,7 +276,7 @@ async fn silence_ends_too() {
             .unwrap_err();
         assert!(start.elapsed() < Duration::from_secs(5));
         assert_eq!(
-            (error.kind, error.worth_retrying()),
+            (error.kind, error.is_retryable()),
             (ErrorKind::Unavailable, true),
             "{error}"
         );
@@ -290,7 +290,7 @@ async fn who_cannot_be_reached_is_named() {
     let uri = format!("http://{nobody}/x");
     for error in all_errors(&plain(), &uri).await {
         assert_eq!(
-            (error.kind, error.worth_retrying()),
+            (error.kind, error.is_retryable()),
             (ErrorKind::Unavailable, true)
         );
         assert!(
@@ -409,8 +409,8 @@ async fn proxies_come_from_the_environment_that_was_passed_in() {
         .await
         .unwrap();
     assert_eq!(proxied, format!("proxied {uri}"));
-    let bare = proxy.to_string();
-    let proxied = through(&[("all_proxy", &bare)])
+    let without_brackets = proxy.to_string();
+    let proxied = through(&[("all_proxy", &without_brackets)])
         .read("http://x.invalid/", 1_000)
         .await
         .unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cachalot_core::json::{ARRAY, Malformed, OBJECT, Scanner};
+use cachalot_core::json::{ARRAY, JsonError, OBJECT, Scanner};
 use serde_json::Value;
 
 use super::number;
@@ -105,8 +105,8 @@ struct ParseError {
     at: usize,
 }
 
-impl From<Malformed> for ParseError {
-    fn from(malformed: Malformed) -> Self {
+impl From<JsonError> for ParseError {
+    fn from(malformed: JsonError) -> Self {
         Self {
             reason: malformed.reason.to_owned(),
             at: malformed.at,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::{Effects, Touched};
-use cachalot_memory::{Answer, Filter, Match, Memory, Order, Page, Put, Record, space};
+use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
+use cachalot_store::{
+    LabelMatch, Order, PageRequest, PutResult, Record, RecordFilter, Store, StoreReply, space,
+};
 use serde_json::{Value, json};
 
 use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
@@ -80,7 +82,7 @@ impl Tool for MemoryTool {
     }
 
     fn effects(&self, arguments: &Arguments, _context: &ToolContext) -> Effects {
-        let memory = vec![Touched::Named(MEMORY_RESOURCE.to_owned())];
+        let memory = vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())];
         match text(arguments, "action") {
             Some("search") => Effects::reading(memory),
             _ => Effects::writing(memory),
@@ -103,14 +105,14 @@ impl Tool for MemoryTool {
             _ => Err("`action` must be `store`, `search` or `forget`".to_owned()),
         };
         match done {
-            Ok(answer) => ToolOutput::text(context.seals.redact(&answer.to_string())),
-            Err(why) => ToolOutput::error(context.seals.redact(&why)),
+            Ok(answer) => ToolOutput::text(context.secret_set.redact(&answer.to_string())),
+            Err(why) => ToolOutput::error(context.secret_set.redact(&why)),
         }
     }
 }
 
 async fn store(
-    memory: &Arc<dyn Memory>,
+    memory: &Arc<dyn Store>,
     arguments: &Arguments,
     context: &ToolContext,
 ) -> Result<Value, String> {
@@ -126,37 +128,37 @@ async fn store(
             .cloned(),
     };
     let record = remembered.record(key);
-    if context.seals.occur_in(&record.value) || context.seals.occur_in(key.as_bytes()) {
+    if context.secret_set.occurs_in(&record.value) || context.secret_set.occurs_in(key.as_bytes()) {
         return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
     }
     match await_store(memory.put(space::USER, record, None, &[])).await? {
-        Put::Stored { revision } => {
+        PutResult::Stored { revision } => {
             Ok(json!({ "stored": true, "key": key, "replaced": revision > 1 }))
         }
-        Put::Overtaken | Put::Outdated { .. } => {
+        PutResult::LeaseLost | PutResult::CounterChanged { .. } => {
             Err("the memory did not store the value; try again".to_owned())
         }
     }
 }
 
-async fn forget(memory: &Arc<dyn Memory>, arguments: &Arguments) -> Result<Value, String> {
+async fn forget(memory: &Arc<dyn Store>, arguments: &Arguments) -> Result<Value, String> {
     let key = key(arguments, "forget")?;
     // Selected by label, because the key as a prefix would also match longer keys.
-    let exactly = [Match::Is {
+    let exactly = [LabelMatch::Is {
         name: record::KEY,
         value: key,
     }];
-    let filter = Filter {
+    let filter = RecordFilter {
         prefix: key,
         labels: &exactly,
-        ..Filter::default()
+        ..RecordFilter::default()
     };
-    let erased = await_store(memory.erase(space::USER, &filter, Page::keys(1))).await?;
+    let erased = await_store(memory.erase(space::USER, &filter, PageRequest::keys(1))).await?;
     Ok(json!({ "forgotten": !erased.records.is_empty(), "key": key }))
 }
 
 async fn search(
-    memory: &Arc<dyn Memory>,
+    memory: &Arc<dyn Store>,
     arguments: &Arguments,
     context: &ToolContext,
 ) -> Result<Value, String> {
@@ -167,9 +169,9 @@ async fn search(
         .clamp(1, MAX_RESULTS);
     let limit = u32::try_from(limit).unwrap_or(u32::MAX);
     let required_labels = required_labels(arguments)?;
-    let labels: Vec<Match<'_>> = required_labels
+    let labels: Vec<LabelMatch<'_>> = required_labels
         .iter()
-        .map(|(name, value)| Match::Is { name, value })
+        .map(|(name, value)| LabelMatch::Is { name, value })
         .collect();
     let found = match text(arguments, "query").filter(|query| !query.trim().is_empty()) {
         Some(query) => search_text(memory.as_ref(), query, &labels, limit).await?,
@@ -218,9 +220,9 @@ fn required_labels(arguments: &Arguments) -> Result<Vec<(String, String)>, Strin
 }
 
 async fn search_text(
-    memory: &dyn Memory,
+    memory: &dyn Store,
     query: &str,
-    labels: &[Match<'_>],
+    labels: &[LabelMatch<'_>],
     limit: u32,
 ) -> Result<Vec<Record>, String> {
     let recall = memory.recall().ok_or_else(|| {
@@ -234,22 +236,22 @@ async fn search_text(
 }
 
 async fn list_newest(
-    memory: &dyn Memory,
-    labels: &[Match<'_>],
+    memory: &dyn Store,
+    labels: &[LabelMatch<'_>],
     limit: u32,
 ) -> Result<Vec<Record>, String> {
-    let filter = Filter {
+    let filter = RecordFilter {
         labels,
         order: Order::Newest,
-        ..Filter::default()
+        ..RecordFilter::default()
     };
-    let batch = await_store(memory.find(space::USER, &filter, Page::first(limit))).await?;
+    let batch = await_store(memory.find(space::USER, &filter, PageRequest::first(limit))).await?;
     Ok(batch.records)
 }
 
-async fn await_store<T: Send>(answer: Answer<'_, T>) -> Result<T, String> {
+async fn await_store<T: Send>(answer: StoreReply<'_, T>) -> Result<T, String> {
     answer.within(STORE_TIMEOUT).await.map_err(|error| {
-        let remedy = match error.worth_retrying() {
+        let remedy = match error.is_retryable() {
             true => "; try again later",
             false => "",
         };

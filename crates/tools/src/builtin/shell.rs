@@ -138,7 +138,7 @@ impl Shell {
         command.env_clear().envs(environment::inherited_variables(
             &context.environment,
             &self.pass_patterns,
-            &context.seals,
+            &context.secret_set,
         ));
         for (name, value) in &self.settings.environment {
             command.env(name, value.expose());
@@ -147,7 +147,7 @@ impl Shell {
     }
 
     fn report(&self, ran: CommandResult, timeout: Duration, context: &ToolContext) -> ToolOutput {
-        let mut text = ran.written.shown(&context.seals);
+        let mut text = ran.written.shown(&context.secret_set);
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -206,7 +206,7 @@ impl Tool for Shell {
             .and_then(|timeout| Ok((timeout, self.command(&arguments, context)?)));
         let (timeout, command) = match prepared {
             Ok(prepared) => prepared,
-            Err(wrong) => return ToolOutput::error(context.seals.redact(&wrong)),
+            Err(wrong) => return ToolOutput::error(context.secret_set.redact(&wrong)),
         };
         let program = command
             .as_std()
@@ -216,7 +216,9 @@ impl Tool for Shell {
         let written = Capture::new(self.settings.output_limit);
         match run(command, timeout, written).await {
             Ok(ran) => self.report(ran, timeout, context),
-            Err(error) => ToolOutput::error(context.seals.redact(&start_error(&program, &error))),
+            Err(error) => {
+                ToolOutput::error(context.secret_set.redact(&start_error(&program, &error)))
+            }
         }
     }
 }

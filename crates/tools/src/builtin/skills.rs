@@ -62,8 +62,8 @@ fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
 
 fn output(done: Result<String, String>, context: &ToolContext) -> ToolOutput {
     match done {
-        Ok(text) => ToolOutput::text(context.seals.redact(&text)),
-        Err(why) => ToolOutput::error(context.seals.redact(&why)),
+        Ok(text) => ToolOutput::text(context.secret_set.redact(&text)),
+        Err(why) => ToolOutput::error(context.secret_set.redact(&why)),
     }
 }
 
@@ -118,7 +118,7 @@ fn list(context: &ToolContext, data: Option<&Path>) -> String {
     let mut troubles = Vec::new();
     for root in roots(context, data) {
         let names = root.names(&context.witness).unwrap_or_else(|why| {
-            context.witness.spoil(why.clone());
+            context.witness.mark_incomplete(why.clone());
             troubles.push(why);
             Vec::new()
         });
@@ -130,7 +130,7 @@ fn list(context: &ToolContext, data: Option<&Path>) -> String {
                 Ok(None) => {}
                 Ok(Some(skill)) => lines.push((name, describe_skill(&skill, context))),
                 Err(why) => {
-                    context.witness.spoil(why.clone());
+                    context.witness.mark_incomplete(why.clone());
                     troubles.push(why);
                 }
             }

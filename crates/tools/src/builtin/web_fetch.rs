@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::{Effects, Seals, Touched};
+use cachalot_core::{EffectTarget, Effects, SecretSet};
 use cachalot_operation::permissions::host;
 use cachalot_operation::{
     AccessRequest, PermissionDecision, Permissions, ResourceAccess, Workspace,
@@ -154,7 +154,8 @@ impl WebFetch {
             rules: Arc::clone(&context.rules),
             workspace: Arc::clone(&context.workspace),
         };
-        let client = client.judged_by(Arc::new(move |target: &Url| redirects.judge(target)));
+        let client =
+            client.with_redirect_check(Arc::new(move |target: &Url| redirects.judge(target)));
         let request = client
             .request(Method::GET, url)
             .map_err(|error| error.message)?
@@ -289,10 +290,10 @@ fn resource_access(url: &str, hosts_listed: bool) -> ResourceAccess {
 }
 
 /// True if a URL contains a secret, also percent-encoded several times, as a server may decode it.
-fn holds_secret(url: &str, seals: &Seals) -> bool {
+fn holds_secret(url: &str, secret_set: &SecretSet) -> bool {
     let mut text = Cow::Borrowed(url.as_bytes());
     for _ in 0..4 {
-        if seals.occur_in(&text) {
+        if secret_set.occurs_in(&text) {
             return true;
         }
         let plain: Vec<u8> = percent_encoding::percent_decode(&text).collect();
@@ -301,7 +302,7 @@ fn holds_secret(url: &str, seals: &Seals) -> bool {
         }
         text = Cow::Owned(plain);
     }
-    seals.occur_in(&text)
+    secret_set.occurs_in(&text)
 }
 
 /// Decides which redirects of a call are followed: those that the permission rules and the approval of the
@@ -372,7 +373,7 @@ impl Tool for WebFetch {
 
     fn effects(&self, arguments: &Arguments, _context: &ToolContext) -> Effects {
         let url = arguments.get("url").and_then(Value::as_str);
-        Effects::reading(vec![Touched::Named(format!(
+        Effects::reading(vec![EffectTarget::Named(format!(
             "url:{}",
             url.unwrap_or_default()
         ))])
@@ -403,7 +404,7 @@ impl Tool for WebFetch {
             .unwrap_or_default()
             .trim()
             .to_owned();
-        if holds_secret(&url, &context.seals) {
+        if holds_secret(&url, &context.secret_set) {
             return ToolOutput::error(
                 "the address holds a secret of this run, which must not leave it: leave it out",
             );

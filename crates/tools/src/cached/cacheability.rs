@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{Reason, Witness};
-use cachalot_core::{Canonical, Effects, Extent, Touched};
+use cachalot_core::{Canonical, EffectTarget, EffectTargets, Effects};
 use serde_json::Value;
 
 use super::counters::bypass;
@@ -101,10 +101,12 @@ impl Cacheability {
     }
 }
 
-fn reads_files(reads: &Extent) -> bool {
+fn reads_files(reads: &EffectTargets) -> bool {
     match reads {
-        Extent::Unknown => true,
-        Extent::Known(touched) => touched.iter().any(|one| !matches!(one, Touched::Named(_))),
+        EffectTargets::Unknown => true,
+        EffectTargets::Known(touched) => touched
+            .iter()
+            .any(|one| !matches!(one, EffectTarget::Named(_))),
     }
 }
 

@@ -96,15 +96,15 @@ pub(super) fn marker(tool: &str, since_call: &str, can_force: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cachalot_cache::{Call, Kind, Scope};
+    use cachalot_cache::{Call, CallKind, Scope};
     use cachalot_core::Canonical;
 
     use super::*;
 
     fn key(number: u64) -> Key {
         let input = Canonical::value(&json!(number));
-        Key::of(&Call {
-            kind: Kind::Tool,
+        Key::for_call(&Call {
+            kind: CallKind::Tool,
             scope: &Scope::Global,
             name: "n",
             input: &input,
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_marker_only_for_what_can_still_be_read_and_never_twice_in_a_row() {
-        let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
+        let (one, other) = (Digest::sha256(b"one"), Digest::sha256(b"other"));
         let mut deliveries = Deliveries::default();
         let all = ids(&["a", "b", "c"]);
         assert_eq!(mark(&mut deliveries, key(1), one, &all), None);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_id_that_comes_again_names_nothing_earlier() {
-        let content = Digest::of(b"content");
+        let content = Digest::sha256(b"content");
         let mut deliveries = Deliveries::default();
         let all = ids(&["call_0"]);
         deliveries.given(key(1), "call_0", content, &all);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn no_more_is_remembered_than_can_be_read() {
-        let content = Digest::of(b"content");
+        let content = Digest::sha256(b"content");
         let mut deliveries = Deliveries::default();
         let last = format!("call {}", 2 * PRUNE_THRESHOLD - 1);
         for number in 0..2 * PRUNE_THRESHOLD {

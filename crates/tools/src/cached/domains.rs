@@ -23,7 +23,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use cachalot_cache::Domain;
-use cachalot_core::{Extent, Touched};
+use cachalot_core::{EffectTarget, EffectTargets};
 
 /// The domains of a call, independent of their names in an engine.
 #[derive(Clone)]
@@ -79,28 +79,28 @@ fn bucket(name: &str) -> String {
 }
 
 /// Returns the domains that a call with these reads joins.
-pub(super) fn joined_domains(reads: &Extent, root: &Path) -> Domains {
+pub(super) fn joined_domains(reads: &EffectTargets, root: &Path) -> Domains {
     let mut names = vec![name("workspace", root)];
     match reads {
-        Extent::Unknown => {
+        EffectTargets::Unknown => {
             names.push("names".to_owned());
             tree_read(root, &mut names);
         }
-        Extent::Known(touched) => {
+        EffectTargets::Known(touched) => {
             for one in touched {
                 match one {
-                    Touched::Path(path) => entries_read(&absolute(path, root), &mut names),
+                    EffectTarget::Path(path) => entries_read(&absolute(path, root), &mut names),
                     // A pattern for one level concerns the directory's own entries.
-                    Touched::Glob {
+                    EffectTarget::Glob {
                         root: base,
                         pattern,
                     } if !pattern.contains('/') && !pattern.contains("**") => {
                         entries_read(&absolute(base, root), &mut names);
                     }
-                    Touched::Glob { root: base, .. } => {
+                    EffectTarget::Glob { root: base, .. } => {
                         tree_read(&absolute(base, root), &mut names);
                     }
-                    Touched::Named(resource) => {
+                    EffectTarget::Named(resource) => {
                         names.push(resource.clone());
                         names.push("unknown".to_owned());
                     }
@@ -113,22 +113,22 @@ pub(super) fn joined_domains(reads: &Extent, root: &Path) -> Domains {
 
 /// Returns the domains that a call with these writes raises. Reads the file system: a directory that does not
 /// exist yet will be created, which changes the entries of its parent.
-pub(super) fn raised_domains(writes: &Extent, root: &Path) -> Domains {
+pub(super) fn raised_domains(writes: &EffectTargets, root: &Path) -> Domains {
     let mut names = Vec::new();
     match writes {
-        Extent::Unknown => {
+        EffectTargets::Unknown => {
             names.push(name("workspace", root));
             names.push("names".to_owned());
             names.push("unknown".to_owned());
             written(root, &mut names);
         }
-        Extent::Known(touched) => {
+        EffectTargets::Known(touched) => {
             for one in touched {
                 match one {
-                    Touched::Path(path) | Touched::Glob { root: path, .. } => {
+                    EffectTarget::Path(path) | EffectTarget::Glob { root: path, .. } => {
                         written(&absolute(path, root), &mut names);
                     }
-                    Touched::Named(resource) => {
+                    EffectTarget::Named(resource) => {
                         names.push(resource.clone());
                         names.push("names".to_owned());
                     }
@@ -201,23 +201,28 @@ fn absolute(path: &Path, root: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn path(path: &str) -> Touched {
-        Touched::Path(path.into())
+    fn path(path: &str) -> EffectTarget {
+        EffectTarget::Path(path.into())
     }
 
-    fn tree(root: &str) -> Touched {
-        Touched::Glob {
+    fn tree(root: &str) -> EffectTarget {
+        EffectTarget::Glob {
             root: root.into(),
             pattern: "**".into(),
         }
     }
 
-    fn named(name: &str) -> Touched {
-        Touched::Named(name.into())
+    fn named(name: &str) -> EffectTarget {
+        EffectTarget::Named(name.into())
     }
 
     /// True if a write invalidates a read.
-    fn meets(reads: &Extent, reads_in: &str, writes: &Extent, writes_in: &str) -> bool {
+    fn meets(
+        reads: &EffectTargets,
+        reads_in: &str,
+        writes: &EffectTargets,
+        writes_in: &str,
+    ) -> bool {
         let joined_domains = joined_domains(reads, Path::new(reads_in));
         let raised_domains = raised_domains(writes, Path::new(writes_in));
         let meet = |engine_lifetime| {
@@ -260,8 +265,8 @@ mod tests {
             (path("n"), named("n"), false),
         ] {
             let (reads, writes) = (
-                Extent::Known(vec![read.clone()]),
-                Extent::Known(vec![write.clone()]),
+                EffectTargets::Known(vec![read.clone()]),
+                EffectTargets::Known(vec![write.clone()]),
             );
             assert_eq!(
                 meets(&reads, "/w", &writes, "/w"),
@@ -275,7 +280,8 @@ mod tests {
     fn what_outlives_a_session_knows_a_fixed_number_of_domains() {
         let mut all = std::collections::BTreeSet::new();
         for number in 0..40_000 {
-            let writes = Extent::Known(vec![path(&format!("dir{}/file{number}", number % 97))]);
+            let writes =
+                EffectTargets::Known(vec![path(&format!("dir{}/file{number}", number % 97))]);
             all.extend(
                 raised_domains(&writes, Path::new("/w")).for_engine(EngineLifetime::Persistent),
             );
@@ -295,17 +301,17 @@ mod tests {
         let root = home.to_string_lossy().into_owned();
         let lists = |directory: &str, write: &str| {
             let (reads, writes) = (
-                Extent::Known(vec![path(directory)]),
-                Extent::Known(vec![path(write)]),
+                EffectTargets::Known(vec![path(directory)]),
+                EffectTargets::Known(vec![path(write)]),
             );
             meets(&reads, &root, &writes, &root)
         };
-        let flat = Extent::Known(vec![Touched::Glob {
+        let flat = EffectTargets::Known(vec![EffectTarget::Glob {
             root: "there".into(),
             pattern: "*.rs".into(),
         }]);
         for (write, meet) in [("there/a", true), ("there", true), ("there/deep/a", false)] {
-            let writes = Extent::Known(vec![path(write)]);
+            let writes = EffectTargets::Known(vec![path(write)]);
             assert_eq!(meets(&flat, &root, &writes, &root), meet, "{write}");
         }
         assert!(lists("there", "there/a"));
@@ -325,10 +331,10 @@ mod tests {
 
     #[test]
     fn what_is_unknown_meets_everything_in_the_workspace_and_in_those_around_it() {
-        let unknown = Extent::Unknown;
-        let nothing = Extent::NOTHING;
+        let unknown = EffectTargets::Unknown;
+        let nothing = EffectTargets::NOTHING;
         for reads in [path("a"), path("a/b"), tree("src"), tree("."), named("n")] {
-            let reads = Extent::Known(vec![reads]);
+            let reads = EffectTargets::Known(vec![reads]);
             assert!(meets(&reads, "/w", &unknown, "/w"), "{reads:?}");
             assert!(meets(&reads, "/w/in", &unknown, "/w"), "{reads:?}");
             assert!(!meets(&reads, "/w", &nothing, "/w"), "{reads:?}");
@@ -336,15 +342,15 @@ mod tests {
         assert!(meets(&nothing, "/w", &unknown, "/w"));
         assert!(!meets(&nothing, "/v", &unknown, "/w"));
         for writes in [path("a"), path("a/b"), tree("src"), named("n")] {
-            let writes = Extent::Known(vec![writes]);
+            let writes = EffectTargets::Known(vec![writes]);
             assert!(meets(&unknown, "/w", &writes, "/w"), "{writes:?}");
         }
-        let inside = Extent::Known(vec![path("in/a")]);
+        let inside = EffectTargets::Known(vec![path("in/a")]);
         assert!(meets(&inside, "/w", &unknown, "/w/in"));
-        let beside = Extent::Known(vec![path("a")]);
+        let beside = EffectTargets::Known(vec![path("a")]);
         assert!(!meets(&beside, "/w", &unknown, "/w/in"));
         assert!(meets(
-            &Extent::Known(vec![named("n")]),
+            &EffectTargets::Known(vec![named("n")]),
             "/v",
             &unknown,
             "/w"
@@ -352,7 +358,7 @@ mod tests {
         assert!(meets(
             &unknown,
             "/v",
-            &Extent::Known(vec![named("n")]),
+            &EffectTargets::Known(vec![named("n")]),
             "/w"
         ));
     }

@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_cache::{Cache, Ledger, Mode};
-use cachalot_core::{Clock, Seals};
+use cachalot_cache::{Cache, CacheMode, Ledger};
+use cachalot_core::{Clock, SecretSet};
 use cachalot_model::ToolDefinition;
 
 use crate::registry::{Registry, RegistryError, schedule};
@@ -43,13 +43,13 @@ pub struct CachedToolsOptions {
     /// The settings.
     pub settings: ToolCacheSettings,
     /// The caching mode of the command line, which overrides the settings.
-    pub mode: Mode,
+    pub mode: CacheMode,
     /// The ledger that accounts for calls.
     pub ledger: Ledger,
     /// The clock for expiry.
     pub clock: Arc<dyn Clock>,
     /// Secrets: a result that contains one is not stored.
-    pub seals: Arc<Seals>,
+    pub secret_set: Arc<SecretSet>,
     /// Receives log messages of one sentence each: the statistics of a session that ends, and faults.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
     /// The engine over a store that outlives sessions. It stores results that several sessions share, and is
@@ -66,7 +66,7 @@ pub struct CachedToolsOptions {
 struct CacheDependencies {
     ledger: Ledger,
     clock: Arc<dyn Clock>,
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
     persistent: Option<(Cache, EngineRegistration)>,
     user: String,
@@ -75,7 +75,7 @@ struct CacheDependencies {
 
 struct CachedToolsInner {
     settings: ToolCacheSettings,
-    mode: Mode,
+    mode: CacheMode,
     dependencies: CacheDependencies,
     sessions: SessionCaches,
 }
@@ -102,7 +102,7 @@ impl CachedTools {
             mode,
             ledger,
             clock,
-            seals,
+            secret_set,
             log,
             persistent,
             user,
@@ -127,7 +127,7 @@ impl CachedTools {
             }),
             ledger,
             clock,
-            seals,
+            secret_set,
             log,
             user,
             write_notifier,

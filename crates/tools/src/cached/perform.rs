@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cachalot_cache::{
-    self as cache, Begun, How, Join, Kind, Mode, Policy, Product, Reason, Settled, Ticket, Witness,
+    self as cache, BeginResult, CacheMode, CacheStatus, CallKind, CallSummary, Policy, Reason,
+    RunResult, SingleFlight, Ticket, Witness,
 };
 use cachalot_core::{Canonical, Digest, Effects, Millis, Spend, Witnesses};
 use cachalot_model::Block;
@@ -159,7 +160,7 @@ fn input(profile: &ToolProfile, arguments: &Arguments, context: &ToolContext) ->
         "implicit": profile.tool.implicit_inputs(context),
         "arguments": defaults::with_defaults(arguments, &metadata.parameters),
     });
-    Canonical::sealed(&input, &context.seals)
+    Canonical::sealed(&input, &context.secret_set)
 }
 
 /// A run of a tool.
@@ -219,7 +220,7 @@ struct CachedCall<'a> {
 impl CachedCall<'_> {
     fn call(&self) -> cache::Call<'_> {
         cache::Call {
-            kind: Kind::Tool,
+            kind: CallKind::Tool,
             scope: &self.session.scope,
             name: &self.work.profile.tool.metadata().name,
             input: &self.input,
@@ -240,14 +241,14 @@ impl CachedCall<'_> {
         let shared = &self.work.tools.shared;
         Policy {
             mode: match shared.mode {
-                Mode::On if self.forced => Mode::Refresh,
+                CacheMode::On if self.forced => CacheMode::Refresh,
                 mode => mode,
             },
             ttl: cacheability.ttl(),
             join: if self.shares_runs() {
-                Join::Process
+                SingleFlight::Process
             } else {
-                Join::Alone
+                SingleFlight::Off
             },
             max_bytes: shared.settings.max_bytes,
             domains: cacheability
@@ -294,17 +295,17 @@ impl CachedCall<'_> {
                     let why = Some(miss.reason.to_string());
                     return CallAnswer::from_run(output, why, Witnesses::unknown("it did not run"));
                 }
-                Ok(Begun::Run(ticket)) => return self.lead(arguments, ticket).await,
-                Ok(Begun::Served(outcome)) => {
-                    let coalesced = outcome.how == How::Coalesced;
+                Ok(BeginResult::Run(ticket)) => return self.lead(arguments, ticket).await,
+                Ok(BeginResult::Served(outcome)) => {
+                    let coalesced = outcome.status == CacheStatus::Coalesced;
                     if coalesced && !is_current_for_follower(&outcome.settled().await) {
-                        policy.join = Join::Alone;
+                        policy.join = SingleFlight::Off;
                         continue;
                     }
                     match stored_result::read(&outcome.body).await {
                         Ok(output) => return self.served(output, &outcome).await,
                         // An entry that cannot be decoded has to be replaced.
-                        Err(_) => policy.mode = Mode::Refresh,
+                        Err(_) => policy.mode = CacheMode::Refresh,
                     }
                 }
             }
@@ -321,11 +322,11 @@ impl CachedCall<'_> {
             .work
             .run_with_own_witness(arguments, self.context)
             .await;
-        let spent = Spend::one(ticket.elapsed());
+        let spent = Spend::for_call(ticket.elapsed());
         if output.is_error {
             ticket.fail(failure(&output)).await;
         } else {
-            let product = Product::kept(bytes::Bytes::new(), spent);
+            let product = RunResult::storable(bytes::Bytes::new(), spent);
             ticket.finish(product).await;
         }
         let tool = &*self.work.profile.tool;
@@ -335,7 +336,7 @@ impl CachedCall<'_> {
 
     /// Runs the tool on behalf of all callers of the same call.
     async fn lead(&self, arguments: Arguments, mut ticket: Ticket) -> CallAnswer {
-        let reason = ticket.how().reason().cloned();
+        let reason = ticket.status().reason().cloned();
         let cacheability = self.work.profile.cacheability;
         if cacheability != Cacheability::IfStated {
             self.count_run(reason.as_ref());
@@ -347,29 +348,29 @@ impl CachedCall<'_> {
             .await;
         let noted = witness.witnesses();
         let why = reason.as_ref().map(ToString::to_string);
-        let spent = Spend::one(ticket.elapsed());
+        let spent = Spend::for_call(ticket.elapsed());
         if output.is_error {
             let settled = ticket.fail(failure(&output)).await;
             self.count_end(reason.as_ref(), &settled);
             return CallAnswer::from_run(output, why, noted);
         }
         if let Some(lifetime) = output.lifetime {
-            ticket.expire_within(lifetime);
+            ticket.limit_ttl(lifetime);
         }
-        let keep = if output.private && self.is_shared_with_others() {
+        let storable = if output.private && self.is_shared_with_others() {
             Err(Reason::Declined("it is for this user alone".to_owned()))
         } else {
             cacheability.check_storable(&output, self.work.effects, &witness)
         };
-        let (value, keep) = match stored_result::encode(&output) {
-            Ok(value) => (value, keep),
+        let (value, storable) = match stored_result::encode(&output) {
+            Ok(value) => (value, storable),
             Err(why) => (bytes::Bytes::new(), Err(Reason::Declined(why))),
         };
         let delivery_key = self.delivery_key(&value);
         let expires = expires(&output, cacheability.ttl(), self.context.clock.now());
-        let product = Product {
-            keep,
-            ..Product::kept(value, spent)
+        let product = RunResult {
+            storable,
+            ..RunResult::storable(value, spent)
         };
         let settled = ticket.finish(product).await;
         self.count_end(reason.as_ref(), &settled);
@@ -381,7 +382,7 @@ impl CachedCall<'_> {
 
     /// Returns an answer of the engine.
     async fn served(&self, output: ToolOutput, outcome: &cache::Outcome) -> CallAnswer {
-        let coalesced = outcome.how == How::Coalesced;
+        let coalesced = outcome.status == CacheStatus::Coalesced;
         let bytes = content_bytes(&output.content);
         self.count(|counters| {
             if coalesced {
@@ -433,7 +434,7 @@ impl CachedCall<'_> {
 
     fn delivery_key(&self, value: &[u8]) -> Option<(cache::Key, Digest)> {
         let marks = self.work.tools.shared.settings.delivery == RepeatDelivery::Marker;
-        marks.then(|| (cache::Key::of(&self.call()), Digest::of(value)))
+        marks.then(|| (cache::Key::for_call(&self.call()), Digest::sha256(value)))
     }
 
     /// Returns the result in full, or a marker if the conversation contains it already.
@@ -470,7 +471,7 @@ impl CachedCall<'_> {
 
     /// Counts a finished run. Only now is it known if the result states its lifetime: if not, the lookup was
     /// pointless, and the call counts as a bypass.
-    fn count_end(&self, reason: Option<&Reason>, settled: &Settled) {
+    fn count_end(&self, reason: Option<&Reason>, settled: &CallSummary) {
         let waits_for_a_word = self.work.profile.cacheability == Cacheability::IfStated;
         match &settled.stored {
             Ok(_) if waits_for_a_word => self.count_run(reason),
@@ -489,7 +490,7 @@ impl CachedCall<'_> {
 /// True if a caller that waited for a run may use its answer: only if the check at its end found that nothing
 /// that it was built from had changed. A tool that opened a file before the caller asked, and then failed or
 /// recorded its reads too late, may return an outdated answer. Failures are therefore not shared, either.
-fn is_current_for_follower(settled: &Settled) -> bool {
+fn is_current_for_follower(settled: &CallSummary) -> bool {
     matches!(settled.stored, Ok(_) | Err(Reason::HoldsSecret))
 }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cachalot_cache::{Bounds, Cache, Options, Scope};
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_cache::{Cache, CacheBounds, CacheOptions, Scope};
+use cachalot_store::in_process::InProcessStore;
 
 use super::CacheDependencies;
 use super::counters::{CacheStats, Counters, SessionCounters};
@@ -90,14 +90,14 @@ fn session_engine(
     dependencies: &CacheDependencies,
     session_counters: &Arc<Mutex<SessionCounters>>,
 ) -> Cache {
-    let engine = Cache::exact(Options {
-        memory: Some(Arc::new(InProcessMemory::new(Arc::clone(
+    let engine = Cache::exact(CacheOptions {
+        store: Some(Arc::new(InProcessStore::new(Arc::clone(
             &dependencies.clock,
         )))),
         ledger: dependencies.ledger.clone(),
         clock: Arc::clone(&dependencies.clock),
-        seals: Arc::clone(&dependencies.seals),
-        bounds: Bounds {
+        secret_set: Arc::clone(&dependencies.secret_set),
+        bounds: CacheBounds {
             entries: settings.max_size,
             bytes: settings.max_bytes,
             // The store is as fast as the front; the front is only for decoded results.
@@ -106,7 +106,7 @@ fn session_engine(
         warn: Arc::clone(&dependencies.log),
     });
     let session_counters = Arc::clone(session_counters);
-    engine.tell_of_evictions(move |tool| {
+    engine.on_eviction(move |tool| {
         lock(&session_counters).count(tool, |counters| counters.evicted += 1);
     });
     engine

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Entry, Node, Section};
+use cachalot_core::tree::{MapEntry, Node, Section};
 
 /// Settings of the tool cache. Off by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl<'b> Keys<'_, 'b> {
 
     fn lifetimes(&mut self, key: Spellings) -> BTreeMap<String, Duration> {
         let key = self.spelling(key);
-        let entries: &'b [Entry] = self.section.map(key, self.problems).unwrap_or(&[]);
+        let entries: &'b [MapEntry] = self.section.map(key, self.problems).unwrap_or(&[]);
         let mut lifetimes = BTreeMap::new();
         for entry in entries {
             match lifetime(&entry.value) {

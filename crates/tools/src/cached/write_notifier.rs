@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cachalot_cache::{Cache, Writing};
+use cachalot_cache::{Cache, WriteGuard};
 
 use super::domains::{Domains, EngineLifetime};
 
@@ -29,7 +29,7 @@ struct RegisteredEngine {
 }
 
 impl RegisteredEngine {
-    fn announce(&self, domains: &Domains) -> Writing {
+    fn announce(&self, domains: &Domains) -> WriteGuard {
         self.engine
             .announce(&domains.clone().for_engine(self.engine_lifetime))
     }
@@ -38,7 +38,7 @@ impl RegisteredEngine {
 struct OpenWrite {
     domains: Arc<Domains>,
     /// Guards of engines that were enrolled during the write.
-    late: Vec<Writing>,
+    late: Vec<WriteGuard>,
 }
 
 impl WriteNotifier {
@@ -92,7 +92,7 @@ impl WriteNotifier {
 
     /// Begins a write: until it ends, no engine serves, joins or stores anything of these domains. If the
     /// guard is dropped, the write ends in the background.
-    pub(super) async fn begin(&self, domains: Domains) -> WriteGuard {
+    pub(super) async fn begin(&self, domains: Domains) -> ToolWrite {
         let domains = Arc::new(domains);
         let write = {
             let mut state = self.state();
@@ -104,14 +104,14 @@ impl WriteNotifier {
                 late: Vec::new(),
             };
             state.writes.insert(number, open);
-            WriteGuard {
+            ToolWrite {
                 write_notifier: self.clone(),
                 number,
                 guards,
             }
         };
         for guard in &write.guards {
-            guard.begun().await;
+            guard.raise_epochs().await;
         }
         write
     }
@@ -146,19 +146,19 @@ impl Drop for EngineRegistration {
 
 /// Guard of a write in progress.
 #[must_use = "the write ends when this is dropped"]
-pub(super) struct WriteGuard {
+pub(super) struct ToolWrite {
     write_notifier: WriteNotifier,
     number: u64,
-    guards: Vec<Writing>,
+    guards: Vec<WriteGuard>,
 }
 
-impl WriteGuard {
+impl ToolWrite {
     /// Ends the write. An engine whose store fails has reported it; its domains stay blocked until the store
     /// recovers.
     pub(super) async fn end(mut self) {
         self.take_late();
         for guard in std::mem::take(&mut self.guards) {
-            let _ = guard.done().await;
+            let _ = guard.finish().await;
         }
     }
 
@@ -169,7 +169,7 @@ impl WriteGuard {
     }
 }
 
-impl Drop for WriteGuard {
+impl Drop for ToolWrite {
     fn drop(&mut self) {
         self.take_late();
     }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use cachalot_core::secret::mask_credentials;
-use cachalot_core::{Effects, Extent, Seals};
+use cachalot_core::{EffectTargets, Effects, SecretSet};
 use cachalot_operation::ResourceAccess;
 use cachalot_operation::resource_access::file_url_path;
 use rmcp::model::{
@@ -60,7 +60,7 @@ impl McpTool {
         context: &ToolContext,
     ) -> Result<ToolOutput, McpError> {
         let server = &self.server.shared;
-        let collector = ContentCollector::new(&context.seals, server.settings.output_limit);
+        let collector = ContentCollector::new(&context.secret_set, server.settings.output_limit);
         match &self.tool_request {
             ToolRequest::Call { name } => {
                 let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
@@ -153,8 +153,8 @@ impl Tool for McpTool {
         match self.metadata.read_only {
             // The reads of a server are unknown: they may include the workspace.
             true => Effects {
-                reads: Extent::Unknown,
-                writes: Extent::NOTHING,
+                reads: EffectTargets::Unknown,
+                writes: EffectTargets::NOTHING,
             },
             false => Effects::UNKNOWN,
         }
@@ -196,7 +196,7 @@ impl Tool for McpTool {
 
     fn implicit_inputs(&self, context: &ToolContext) -> Value {
         json!({
-            "server": identity(self.server.settings(), &context.seals),
+            "server": identity(self.server.settings(), &context.secret_set),
             "definition": self.definition,
         })
     }
@@ -228,26 +228,26 @@ fn is_personal(settings: &McpSettings) -> bool {
         McpTransport::Http { url, headers } => {
             !headers.is_empty() || mask_credentials(url.expose()) != url.expose().as_str()
         }
-        McpTransport::Stdio { environment, .. } => environment
-            .iter()
-            .any(|(name, value)| looks_like_a_credential(name, value.expose(), &Seals::none())),
+        McpTransport::Stdio { environment, .. } => environment.iter().any(|(name, value)| {
+            looks_like_a_credential(name, value.expose(), &SecretSet::empty())
+        }),
     }
 }
 
 /// The identity of a server, for keys: servers that could answer differently have different identities.
 /// Secrets are in it as keyed digests.
-fn identity(settings: &McpSettings, seals: &Seals) -> Value {
+fn identity(settings: &McpSettings, secret_set: &SecretSet) -> Value {
     let is_http = matches!(settings.transport, McpTransport::Http { .. });
     let given: Vec<Value> = settings
         .secrets()
         .into_iter()
         .map(|(name, secret)| {
             let value = secret.expose();
-            let shown = match seals.key() {
+            let shown = match secret_set.key() {
                 Some(key) => Some(key.digest(value.as_bytes()).to_string()),
                 // Secrets are omitted without a digest key; results that depend on credentials are private
                 // anyway.
-                None if is_http || looks_like_a_credential(name, value, seals) => None,
+                None if is_http || looks_like_a_credential(name, value, secret_set) => None,
                 None => Some(value.clone()),
             };
             json!([name, shown])
@@ -261,12 +261,12 @@ fn identity(settings: &McpSettings, seals: &Seals) -> Value {
             ..
         } => json!({
             "command": command,
-            "arguments": arguments.iter().map(|word| seals.redact(word).into_owned()).collect::<Vec<_>>(),
+            "arguments": arguments.iter().map(|word| secret_set.redact(word).into_owned()).collect::<Vec<_>>(),
             "directory": directory,
             "given": given,
         }),
         McpTransport::Http { url, .. } => json!({
-            "url": seals.redact(&mask_credentials(url.expose())),
+            "url": secret_set.redact(&mask_credentials(url.expose())),
             "given": given,
         }),
     }

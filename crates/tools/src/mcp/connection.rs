@@ -70,7 +70,7 @@ impl ClientHandler for NotificationHandler {
         _context: NotificationContext<RoleClient>,
     ) {
         if let Some((tool, text)) = self.calls.next_report(&params) {
-            let text = self.dependencies.seals.redact(&text);
+            let text = self.dependencies.secret_set.redact(&text);
             self.dependencies.reporter.progress(&tool, &text);
         }
     }
@@ -88,7 +88,7 @@ impl ClientHandler for NotificationHandler {
         };
         let level = serde_json::to_value(params.level).unwrap_or_default();
         let said = format!("[{}] {said}", level.as_str().unwrap_or("log"));
-        let said = self.dependencies.seals.redact(&said);
+        let said = self.dependencies.secret_set.redact(&said);
         self.dependencies
             .reporter
             .server_output(&self.server, &said);
@@ -127,7 +127,7 @@ impl McpConnection {
     ) -> Result<Self, (Option<ClientInitializeError>, McpError)> {
         let dependencies = &handler.dependencies;
         let fault = |message: String| {
-            McpError::transient(&settings.name, message).redacted(&dependencies.seals)
+            McpError::transient(&settings.name, message).redacted(&dependencies.secret_set)
         };
         let (running, end) = match &settings.transport {
             McpTransport::Stdio {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_model::{Block, Image, ImageSource};
 use rmcp::model::{
     CacheScope, CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult,
@@ -13,7 +13,7 @@ use crate::tool::ToolOutput;
 
 /// Collects content with secrets masked, up to a maximum size of text.
 pub(super) struct ContentCollector<'a> {
-    seals: &'a Seals,
+    secret_set: &'a SecretSet,
     /// Number of bytes of text that still fit.
     room: usize,
     /// Number of bytes that did not fit.
@@ -22,9 +22,9 @@ pub(super) struct ContentCollector<'a> {
 }
 
 impl<'a> ContentCollector<'a> {
-    pub(super) fn new(seals: &'a Seals, room: usize) -> Self {
+    pub(super) fn new(secret_set: &'a SecretSet, room: usize) -> Self {
         Self {
-            seals,
+            secret_set,
             room,
             left_out: 0,
             blocks: Vec::new(),
@@ -33,7 +33,7 @@ impl<'a> ContentCollector<'a> {
 
     fn text(&mut self, text: &str) {
         // Masked before it is cut, because a part of a secret would not be recognized.
-        let text = self.seals.redact(text);
+        let text = self.secret_set.redact(text);
         let end = text.floor_char_boundary(self.room);
         // Nothing follows a text that was cut.
         self.room = if end == text.len() {
@@ -215,9 +215,9 @@ mod tests {
 
     fn answered(result: serde_json::Value, room: usize) -> ToolOutput {
         let result: CallToolResult = serde_json::from_value(result).unwrap();
-        let seals = Seals::under(DigestKey::new([1; 32]));
-        seals.learn("swordfish");
-        of_tool(result, ContentCollector::new(&seals, room))
+        let secret_set = SecretSet::with_key(DigestKey::new([1; 32]));
+        secret_set.learn("swordfish");
+        of_tool(result, ContentCollector::new(&secret_set, room))
     }
 
     #[test]

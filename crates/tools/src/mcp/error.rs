@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_core::secret::mask_credentials;
 use rmcp::service::{ClientInitializeError, ServiceError};
 
@@ -38,10 +38,10 @@ impl McpError {
     }
 
     /// Masks secrets in the message.
-    pub(super) fn redacted(self, seals: &Seals) -> Self {
+    pub(super) fn redacted(self, secret_set: &SecretSet) -> Self {
         let masked = mask_credentials(&self.message).into_owned();
         Self {
-            message: seals.redact(&masked).into_owned(),
+            message: secret_set.redact(&masked).into_owned(),
             ..self
         }
     }

@@ -49,7 +49,7 @@ impl MessageParser {
             self.warn(&error_answer);
         }
         if let Some(noise) = read.noise {
-            let noise = self.dependencies.seals.redact(&noise).into_owned();
+            let noise = self.dependencies.secret_set.redact(&noise).into_owned();
             let line = format!("no message of the protocol: {noise}");
             (self.dependencies.reporter).server_output(&self.server, &line);
         }
@@ -73,7 +73,7 @@ impl MessageParser {
 
     fn warn(&self, what: &str) {
         let message = format!("the MCP server `{}` {what}", self.server);
-        let message = self.dependencies.seals.redact(&message);
+        let message = self.dependencies.secret_set.redact(&message);
         self.dependencies.reporter.warning(&message);
     }
 }

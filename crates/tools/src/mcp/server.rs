@@ -68,8 +68,8 @@ impl McpServer {
     /// Creates a server without connecting. Adds its secrets to those to be masked.
     #[must_use]
     pub fn new(settings: McpSettings, dependencies: McpDependencies) -> Self {
-        for secret in settings.credentials_to_mask(&dependencies.seals) {
-            dependencies.seals.learn(secret);
+        for secret in settings.credentials_to_mask(&dependencies.secret_set) {
+            dependencies.secret_set.learn(secret);
         }
         let (announced, _) = watch::channel(0);
         let (changed, _) = watch::channel(0);
@@ -245,14 +245,14 @@ impl ServerInner {
                 return Ok(answer);
             }
         };
-        let seals = &self.handler.dependencies.seals;
+        let secret_set = &self.handler.dependencies.secret_set;
         let mut fault = request_error(self.name(), &error);
         if !is_connection_lost(&error) {
             connection.note_answer();
-            return Err(fault.redacted(seals));
+            return Err(fault.redacted(secret_set));
         }
         fault.message.push_str(&connection.describe_exit());
-        let fault = fault.redacted(seals);
+        let fault = fault.redacted(secret_set);
         self.drop_connection(connection, &fault).await;
         Err(fault)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cachalot_core::{Seals, Secret};
+use cachalot_core::{Secret, SecretSet};
 
 use crate::builtin::shell::looks_like_a_credential;
 
@@ -123,14 +123,14 @@ impl McpSettings {
 
     /// Returns the credentials that must be masked everywhere. Excludes values with another meaning, and
     /// values so short that masking them would garble every answer.
-    pub(super) fn credentials_to_mask(&self, seals: &Seals) -> Vec<&str> {
+    pub(super) fn credentials_to_mask(&self, secret_set: &SecretSet) -> Vec<&str> {
         match &self.transport {
             McpTransport::Stdio { environment, .. } => environment
                 .iter()
                 .map(|(name, value)| (name, value.expose().as_str()))
                 .filter(|(name, value)| {
                     value.len() >= MIN_CREDENTIAL_CHARS
-                        && looks_like_a_credential(name, value, seals)
+                        && looks_like_a_credential(name, value, secret_set)
                 })
                 .map(|(_, value)| value)
                 .collect(),
@@ -139,7 +139,7 @@ impl McpSettings {
                 .map(|(name, value)| (name.to_ascii_lowercase(), without_scheme(value.expose())))
                 .filter(|(name, value)| {
                     let said = value.len() >= MIN_CREDENTIAL_CHARS
-                        && looks_like_a_credential(name, value, seals);
+                        && looks_like_a_credential(name, value, secret_set);
                     said || (value.len() >= CREDENTIAL_HEADER_CHARS
                         && !is_known_public_header(name))
                 })
@@ -201,8 +201,11 @@ mod tests {
                 ]),
             },
         );
-        let seals = Seals::none();
-        assert_eq!(http.credentials_to_mask(&seals), ["abc.def", "long-enough"]);
+        let secret_set = SecretSet::empty();
+        assert_eq!(
+            http.credentials_to_mask(&secret_set),
+            ["abc.def", "long-enough"]
+        );
         let stdio = McpSettings::new(
             "x",
             McpTransport::Stdio {
@@ -216,6 +219,6 @@ mod tests {
                 directory: None,
             },
         );
-        assert_eq!(stdio.credentials_to_mask(&seals), ["abcdef"]);
+        assert_eq!(stdio.credentials_to_mask(&secret_set), ["abcdef"]);
     }
 }

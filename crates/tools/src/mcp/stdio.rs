@@ -175,7 +175,7 @@ async fn listen(
         if text.is_empty() {
             return;
         }
-        let text = dependencies.seals.redact(&text).into_owned();
+        let text = dependencies.secret_set.redact(&text).into_owned();
         dependencies.reporter.server_output(&server, &text);
         end.with(|known| {
             if known.lines.len() == MAX_KEPT_LINES {

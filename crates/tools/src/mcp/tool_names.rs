@@ -64,7 +64,7 @@ impl ToolNames {
             sanitize(name)
         );
         let kind = source.kind.prefix();
-        let digest = Digest::of_parts(&[
+        let digest = Digest::sha256_of_parts(&[
             source.server.as_bytes(),
             kind.as_bytes(),
             source.id.as_bytes(),

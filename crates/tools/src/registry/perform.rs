@@ -102,7 +102,7 @@ pub(crate) async fn run_guarded(
         Ok(output) => output,
         Err(panic) => {
             let name = &tool.metadata().name;
-            let said = context.seals.redact(message_of(&*panic)).into_owned();
+            let said = context.secret_set.redact(message_of(&*panic)).into_owned();
             ToolOutput::error(format!(
                 "the tool `{name}` broke down ({said}); this is a fault of the tool, and the same \
                  call is likely to fail again"

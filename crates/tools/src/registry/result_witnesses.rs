@@ -1,6 +1,6 @@
 //! Witnesses of results, as far as they are known to be complete.
 
-use cachalot_core::{Effects, Extent, Touched, Witnesses};
+use cachalot_core::{EffectTarget, EffectTargets, Effects, Witnesses};
 
 use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 
@@ -48,8 +48,8 @@ fn tool_witness_gap(metadata: &ToolMetadata) -> Option<&'static str> {
 
 /// The reason why the witnesses of this result are not known.
 fn result_witness_gap(effects: &Effects, output: &ToolOutput) -> Option<&'static str> {
-    let reads_names = |touched: &Vec<Touched>| {
-        let is_name = |one: &Touched| matches!(one, Touched::Named(_));
+    let reads_names = |touched: &Vec<EffectTarget>| {
+        let is_name = |one: &EffectTarget| matches!(one, EffectTarget::Named(_));
         touched.iter().any(is_name)
     };
     match &effects.reads {
@@ -57,11 +57,11 @@ fn result_witness_gap(effects: &Effects, output: &ToolOutput) -> Option<&'static
         _ if output.private => Some("it is for this user alone"),
         _ if output.lifetime.is_some() => Some("its results last for a time only"),
         _ if !effects.writes.is_nothing() => Some("it may have changed something"),
-        Extent::Unknown => Some("it is not known what it read"),
-        Extent::Known(touched) if reads_names(touched) => {
+        EffectTargets::Unknown => Some("it is not known what it read"),
+        EffectTargets::Known(touched) if reads_names(touched) => {
             Some("it read something else than files, which may change unseen")
         }
-        Extent::Known(_) => None,
+        EffectTargets::Known(_) => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cachalot_core::tree::{Kind, Node, Section};
+use cachalot_core::tree::{Node, NodeKind, Section};
 use cachalot_core::{Problem, Secret};
 
 use crate::filter::NameFilter;
@@ -23,7 +23,7 @@ impl<'a, 'b> Keys<'a, 'b> {
         what: &'static str,
         problems: &'b mut Vec<Problem>,
     ) -> Option<Self> {
-        let section = Section::of(node, what, problems)?;
+        let section = Section::from_node(node, what, problems)?;
         Some(Self { section, problems })
     }
 
@@ -119,12 +119,13 @@ impl<'a, 'b> Keys<'a, 'b> {
         let mut variables = BTreeMap::new();
         for entry in entries {
             let value = match &entry.value.kind {
-                Kind::Null => String::new(),
-                Kind::Text(text) => text.clone(),
-                Kind::Boolean(_) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_) => {
-                    entry.value.to_value().to_string()
-                }
-                Kind::List(_) | Kind::Map(_) => {
+                NodeKind::Null => String::new(),
+                NodeKind::Text(text) => text.clone(),
+                NodeKind::Boolean(_)
+                | NodeKind::Integer(_)
+                | NodeKind::Unsigned(_)
+                | NodeKind::Float(_) => entry.value.to_value().to_string(),
+                NodeKind::List(_) | NodeKind::Map(_) => {
                     self.problems.push(
                         entry
                             .value

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, expand};
-use cachalot_core::{Place, Problem};
+use cachalot_core::{Problem, SourceSpan};
 
 use super::keys::Keys;
 use super::servers::{ServerDefinition, definition};
@@ -31,7 +31,7 @@ pub struct Toolset {
     /// An instruction to the agent about the tools, in addition to their descriptions.
     pub instruction: Option<String>,
     /// The place in the configuration.
-    pub place: Place,
+    pub place: SourceSpan,
 }
 
 /// The kind of a toolset.

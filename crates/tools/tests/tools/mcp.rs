@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cachalot_core::Place;
-use cachalot_core::{DigestKey, Seals};
+use cachalot_core::SourceSpan;
+use cachalot_core::{DigestKey, SecretSet};
 use cachalot_tools::filter::NameFilter;
 use cachalot_tools::mcp::{McpDependencies, McpSettings, Reporter};
 use cachalot_tools::settings::{
@@ -73,7 +73,7 @@ impl House {
             mcp: McpDependencies {
                 directory: home.path().canonicalize().unwrap(),
                 environment: Arc::new(environment),
-                seals: Arc::new(Seals::under(DigestKey::new([5; 32]))),
+                secret_set: Arc::new(SecretSet::with_key(DigestKey::new([5; 32]))),
                 reporter: told.clone(),
             },
             data: None,
@@ -123,7 +123,7 @@ impl House {
 
     pub(crate) fn workshop_of(&self, assembled: AgentTools) -> Workshop {
         let mut workshop = Workshop::with(assembled.tools);
-        workshop.context.seals = Arc::clone(&self.dependencies.mcp.seals);
+        workshop.context.secret_set = Arc::clone(&self.dependencies.mcp.secret_set);
         workshop
     }
 }
@@ -137,7 +137,7 @@ pub(crate) fn toolsets(servers: &[McpSettings]) -> ToolsetSettings {
         filter: NameFilter::default(),
         read_only: false,
         instruction: None,
-        place: Place {
+        place: SourceSpan {
             file: "test".into(),
             line: 1,
             column: 1,

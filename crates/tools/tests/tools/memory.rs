@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cachalot_core::{DigestKey, Effects, ManualClock, Seals, Touched};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{Label, Memory, Record, space};
+use cachalot_core::{DigestKey, EffectTarget, Effects, ManualClock, SecretSet};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{Label, Record, Store, space};
 use cachalot_tools::builtin::{MEMORY_RESOURCE, MemoryTool};
 use serde_json::{Value, json};
 
@@ -12,19 +12,19 @@ use crate::workshop::{Workshop, object};
 
 struct Remembering {
     workshop: Workshop,
-    memory: Arc<dyn Memory>,
+    memory: Arc<dyn Store>,
 }
 
 impl Remembering {
     fn new() -> Self {
         let mut workshop = Workshop::with(vec![Arc::new(MemoryTool::new())]);
         let clock = Arc::new(ManualClock::at(1_000));
-        let memory: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
-        let seals = Seals::under(DigestKey::new([3; 32]));
-        seals.learn("swordfish");
+        let memory: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
+        let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
+        secret_set.learn("swordfish");
         workshop.context.memory = Some(Arc::clone(&memory));
         workshop.context.clock = clock;
-        workshop.context.seals = Arc::new(seals);
+        workshop.context.secret_set = Arc::new(secret_set);
         Self { workshop, memory }
     }
 
@@ -275,7 +275,7 @@ fn searching_reads_and_the_rest_writes() {
         let arguments = object(json!({ "action": action, "key": "k" }));
         tool.effects(&arguments, &memory.workshop.context)
     };
-    let resource = || vec![Touched::Named(MEMORY_RESOURCE.to_owned())];
+    let resource = || vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())];
     assert_eq!(effects("search"), Effects::reading(resource()));
     assert_eq!(effects("store"), Effects::writing(resource()));
     assert_eq!(effects("forget"), Effects::writing(resource()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::Observation;
-use cachalot_core::{DigestKey, Seals};
+use cachalot_core::{DigestKey, SecretSet};
 use cachalot_tools::{
     Arguments, BatchContext, CacheClass, CallObserver, CallOutcome, Origin, Preparation,
     PreparedCall, Registry, RegistryError, Tool, ToolCall, ToolCallResult, ToolContext,
@@ -374,7 +374,7 @@ proptest! {
 #[tokio::test]
 async fn a_tool_that_breaks_down_fails_its_own_call_only() {
     let breaks = stub(metadata("breaks"), |_, context| async move {
-        context.seals.learn("hunter2-hunter2");
+        context.secret_set.learn("hunter2-hunter2");
         panic!("no such index: hunter2-hunter2")
     });
     let elsewhere = stub(metadata("elsewhere"), |_, _| async {
@@ -384,7 +384,7 @@ async fn a_tool_that_breaks_down_fails_its_own_call_only() {
         ToolOutput::text("")
     });
     let mut workshop = Workshop::with(vec![breaks, elsewhere, named("fine", Origin::BuiltIn)]);
-    workshop.context.seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
+    workshop.context.secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
     let calls = prepared(
         &workshop.registry,
         &[("fine", 0), ("breaks", 1), ("elsewhere", 2), ("fine", 3)],
@@ -409,7 +409,14 @@ async fn each_call_has_a_witness_of_its_own() {
         let path = context.workspace.root().join("file");
         context.witness.observe(Observation::Content(&path));
         // One file is noted, and not those of the other calls.
-        ToolOutput::text(context.witness.taken().content_digest().is_ok().to_string())
+        ToolOutput::text(
+            context
+                .witness
+                .snapshot()
+                .content_digest()
+                .is_ok()
+                .to_string(),
+        )
     });
     let workshop = Workshop::with(vec![look]);
     workshop.write("file", "content");
@@ -418,7 +425,12 @@ async fn each_call_has_a_witness_of_its_own() {
     let answers = workshop.registry.run(calls, &batch).await;
     assert_eq!(results(&answers), ["true", "true", "true"]);
     assert_eq!(
-        batch.context.witness.taken().content_digest().unwrap_err(),
+        batch
+            .context
+            .witness
+            .snapshot()
+            .content_digest()
+            .unwrap_err(),
         "no single file was looked at"
     );
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cachalot_core::{DigestKey, Effects, Seals, Secret};
+use cachalot_core::{DigestKey, Effects, Secret, SecretSet};
 use cachalot_tools::builtin::{Shell, ShellSettings};
 use cachalot_tools::{Arguments, CacheClass};
 use serde_json::{Value, json};
@@ -20,9 +20,9 @@ fn workshop() -> Workshop {
 fn with(settings: ShellSettings) -> Workshop {
     let mut workshop = Workshop::with(vec![Arc::new(Shell::new(settings).unwrap())]);
     let path = std::env::var("PATH").unwrap();
-    let seals = Seals::under(DigestKey::new([3; 32]));
-    seals.learn("swordfish");
-    workshop.context.seals = Arc::new(seals);
+    let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
+    secret_set.learn("swordfish");
+    workshop.context.secret_set = Arc::new(secret_set);
     workshop.context.environment = Arc::new(BTreeMap::from([
         ("PATH".to_owned(), path),
         ("GREETING".to_owned(), "hello".to_owned()),

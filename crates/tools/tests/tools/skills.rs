@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
-use cachalot_core::{DigestKey, Extent, Seals, Touched};
+use cachalot_core::{DigestKey, EffectTarget, EffectTargets, SecretSet};
 use cachalot_tools::CacheClass;
 use cachalot_tools::builtin::skills;
 use serde_json::{Value, json};
@@ -155,9 +155,9 @@ async fn what_readers_look_at_is_witnessed() {
     let see = async |tool: &str, arguments: Value| {
         let (output, witness) = learned.workshop.witnessed(tool, arguments).await;
         assert!(!output.is_error, "{}", text(&output));
-        let taken = witness.taken();
-        taken.holds().await.unwrap();
-        taken
+        let snapshot = witness.snapshot();
+        snapshot.holds().await.unwrap();
+        snapshot
     };
     let view = json!({ "name": "pdf" });
     // Each change is seen by whoever looked at what changed.
@@ -389,9 +389,9 @@ async fn nothing_leads_out() {
 #[tokio::test]
 async fn a_secret_is_not_written() {
     let mut learned = Learned::new();
-    let seals = Seals::under(DigestKey::new([3; 32]));
-    seals.learn("swordfish");
-    learned.workshop.context.seals = Arc::new(seals);
+    let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
+    secret_set.learn("swordfish");
+    learned.workshop.context.secret_set = Arc::new(secret_set);
     let shown = learned
         .refused(json!({ "action": "create", "name": "x", "description": "d", "content": "use swordfish" }))
         .await;
@@ -424,17 +424,18 @@ fn readers_are_validated_and_the_writer_declares_what_it_writes() {
     assert!(!metadata("skill_manage").read_only);
     let tool = learned.workshop.registry.tool("skill_manage").unwrap();
     let arguments = object(json!({ "action": "create", "name": "x" }));
-    let Extent::Known(writes) = tool.effects(&arguments, &learned.workshop.context).writes else {
+    let EffectTargets::Known(writes) = tool.effects(&arguments, &learned.workshop.context).writes
+    else {
         panic!("unknown");
     };
     for folder in [".cachalot/skills/x", "skills/x"] {
         assert!(
-            writes.contains(&Touched::Path(learned.workshop.path(folder))),
+            writes.contains(&EffectTarget::Path(learned.workshop.path(folder))),
             "{writes:?}"
         );
     }
     assert!(
-        writes.contains(&Touched::Path(learned.data.path().join("skills/x"))),
+        writes.contains(&EffectTarget::Path(learned.data.path().join("skills/x"))),
         "{writes:?}"
     );
 }

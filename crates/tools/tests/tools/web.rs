@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use cachalot_core::{DigestKey, Effects, Seals, Touched};
+use cachalot_core::{DigestKey, EffectTarget, Effects, SecretSet};
 use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
 use cachalot_tools::{CacheClass, Tool};
 use serde_json::json;
@@ -215,9 +215,9 @@ async fn size_characters_and_time_are_limited() {
 #[tokio::test]
 async fn a_secret_does_not_leave_in_an_address() {
     let (mut workshop, site) = site(allowed()).await;
-    let seals = Seals::under(DigestKey::new([3; 32]));
-    seals.learn("sword fish");
-    workshop.context.seals = Arc::new(seals);
+    let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
+    secret_set.learn("sword fish");
+    workshop.context.secret_set = Arc::new(secret_set);
     for secret in [
         "sword%20fish",
         "%73word%20f%69sh",
@@ -246,7 +246,7 @@ async fn it_reads_and_is_not_kept_unless_somebody_says_for_how_long() {
     let effects = tool.effects(&object(json!({ "url": "https://x/" })), &workshop.context);
     assert_eq!(
         effects,
-        Effects::reading(vec![Touched::Named("url:https://x/".to_owned())])
+        Effects::reading(vec![EffectTarget::Named("url:https://x/".to_owned())])
     );
     let stated = WebFetchSettings {
         lifetime: Some(Duration::from_secs(60)),

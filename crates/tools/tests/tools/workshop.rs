@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_cache::Witness;
-use cachalot_core::{ManualClock, Seals};
+use cachalot_core::{ManualClock, SecretSet};
 use cachalot_model::Block;
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::{
@@ -31,7 +31,7 @@ pub(crate) fn context(workspace: Workspace) -> ToolContext {
         clock: Arc::new(ManualClock::at(0)),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
         memory: None,
-        seals: Arc::new(Seals::none()),
+        secret_set: Arc::new(SecretSet::empty()),
         gate: None,
         rules: Arc::default(),
         witness: Witness::default(),

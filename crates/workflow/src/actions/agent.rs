@@ -8,7 +8,7 @@ use cachalot_agent::{
     AgentDefinition, CancellationToken, Chat, ErrorKind, Event, Listener, SourceFile, Stop, Team,
     UsageTotals,
 };
-use cachalot_core::{Seals, tree};
+use cachalot_core::{SecretSet, tree};
 use cachalot_model::{Budget, Meter};
 use serde_json::{Value, json};
 
@@ -202,7 +202,7 @@ async fn begin(
     };
     let told = Arc::new(Told {
         reporter: Arc::clone(&runtime.reporter),
-        seals: Arc::clone(&runtime.seals),
+        secret_set: Arc::clone(&runtime.secret_set),
         node: current_node(),
     });
     let mut house = houses
@@ -346,7 +346,7 @@ fn stop(stop: &Stop) -> &'static str {
 /// Forwards the agent's events to the run's reporter.
 struct Told {
     reporter: Arc<dyn Reporter>,
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     node: String,
 }
 
@@ -365,7 +365,7 @@ impl Listener for Told {
                 });
             }
             Event::Warning { agent, message } => self.reporter.report(report::Event::Warning {
-                message: format!("{agent}: {}", self.seals.redact(message)),
+                message: format!("{agent}: {}", self.secret_set.redact(message)),
             }),
             _ => {}
         }

@@ -330,6 +330,6 @@ fn key<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a str, Failure> 
             "there is no key for LlamaCloud: set the environment variable LLAMA_CLOUD_API_KEY, or `settings.llamaextract.api_key`",
         )
     })?;
-    runtime.seals.learn(key);
+    runtime.secret_set.learn(key);
     Ok(key)
 }

@@ -36,11 +36,11 @@ pub(super) fn fault(given: &Given<'_>, error: &Error) -> Failure {
             "validation_error"
         }
         ErrorKind::TooLarge => "too_large",
-        ErrorKind::Unavailable if error.worth_retrying() => "connection_error",
+        ErrorKind::Unavailable if error.is_retryable() => "connection_error",
         _ => "file_error",
     };
     Failure {
-        retryable: error.worth_retrying(),
+        retryable: error.is_retryable(),
         ..given.failure(kind, error)
     }
 }
@@ -154,8 +154,8 @@ fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
 /// Returns a digest in place of a text that may be a credential. Equal texts have equal digests. If the
 /// home has a digest key, the digest is keyed with it and useless without it.
 pub(super) fn digested(runtime: &Runtime, text: &str) -> String {
-    match runtime.seals.key() {
+    match runtime.secret_set.key() {
         Some(key) => format!("hmac-sha256:{}", key.digest(text.as_bytes())),
-        None => format!("sha256:{}", Digest::of(text.as_bytes())),
+        None => format!("sha256:{}", Digest::sha256(text.as_bytes())),
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::Domain;
-use cachalot_memory::{Answer, ErrorKind, Filter, Match, Memory, Page, Put, space};
+use cachalot_store::{
+    ErrorKind, LabelMatch, PageRequest, PutResult, RecordFilter, Store, StoreReply, space,
+};
 use serde_json::{Value, json};
 
 use super::Registry;
@@ -19,7 +21,7 @@ use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterK
 use record::Remembered;
 
 pub(super) fn register(registry: &mut Registry) {
-    registry.register(Store);
+    registry.register(StoreAction);
     registry.register(Retrieve);
     registry.register(Delete);
     registry.register(search::Search);
@@ -77,10 +79,10 @@ static DELETE: About = About {
     memoizable: Memoizable::EffectOnly,
 };
 
-struct Store;
+struct StoreAction;
 
 #[async_trait]
-impl Action for Store {
+impl Action for StoreAction {
     fn about(&self) -> &About {
         &STORE
     }
@@ -96,7 +98,9 @@ impl Action for Store {
             metadata: given.object("metadata")?.cloned(),
         };
         let record = remembered.record(key);
-        if runtime.seals.occur_in(&record.value) || runtime.seals.occur_in(key.as_bytes()) {
+        if runtime.secret_set.occurs_in(&record.value)
+            || runtime.secret_set.occurs_in(key.as_bytes())
+        {
             return Err(given.failure(
                 "secret_refused",
                 "what is to be remembered holds a secret of this run, and nothing that is stored may: leave it out",
@@ -106,10 +110,10 @@ impl Action for Store {
         // A future, so that the write starts only after the announcement: a store may answer at once.
         let put = async { settled(&given, memory.put(space::USER, record, None, &[])).await };
         match announced(runtime, put).await? {
-            Put::Stored { revision } => {
+            PutResult::Stored { revision } => {
                 Ok(json!({ "success": true, "stored": true, "key": key, "created": revision == 1 }))
             }
-            Put::Overtaken | Put::Outdated { .. } => {
+            PutResult::LeaseLost | PutResult::CounterChanged { .. } => {
                 Err(given.failure("storage_error", "the memory did not store the value"))
             }
         }
@@ -177,17 +181,22 @@ impl Action for Delete {
         let key = given.required_text("key")?;
         let memory = memory(&given, runtime)?;
         // By label, because the prefix also matches longer keys, which must stay.
-        let exactly = [Match::Is {
+        let exactly = [LabelMatch::Is {
             name: record::KEY,
             value: key,
         }];
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix: key,
             labels: &exactly,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
-        let erase =
-            async { settled(&given, memory.erase(space::USER, &filter, Page::keys(1))).await };
+        let erase = async {
+            settled(
+                &given,
+                memory.erase(space::USER, &filter, PageRequest::keys(1)),
+            )
+            .await
+        };
         let erased = announced(runtime, erase).await?;
         Ok(json!({ "success": true, "deleted": !erased.records.is_empty(), "key": key }))
     }
@@ -204,9 +213,9 @@ async fn announced<T>(
     runtime: &Runtime,
     change: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let writing = runtime.cache.writing(&[domain()]).await;
+    let write_guard = runtime.cache.write_guard(&[domain()]).await;
     let changed = change.await;
-    if let Err(failure) = writing.done().await {
+    if let Err(failure) = write_guard.finish().await {
         let message = format!(
             "user memory has changed, and other processes may answer from the cache as if it had not: {failure}"
         );
@@ -215,7 +224,7 @@ async fn announced<T>(
     changed
 }
 
-fn memory<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a Arc<dyn Memory>, Failure> {
+fn memory<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a Arc<dyn Store>, Failure> {
     runtime.memory.as_ref().ok_or_else(|| {
         given.failure(
             "configuration_error",
@@ -224,7 +233,7 @@ fn memory<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a Arc<dyn Mem
     })
 }
 
-async fn settled<T: Send>(given: &Given<'_>, answer: Answer<'_, T>) -> Result<T, Failure> {
+async fn settled<T: Send>(given: &Given<'_>, answer: StoreReply<'_, T>) -> Result<T, Failure> {
     answer.within(PATIENCE).await.map_err(|error| {
         let kind = match error.kind {
             ErrorKind::Unavailable => "connection_error",
@@ -233,7 +242,7 @@ async fn settled<T: Send>(given: &Given<'_>, answer: Answer<'_, T>) -> Result<T,
             _ => "storage_error",
         };
         Failure {
-            retryable: error.worth_retrying(),
+            retryable: error.is_retryable(),
             ..given.failure(kind, error)
         }
     })

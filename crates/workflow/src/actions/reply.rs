@@ -225,7 +225,7 @@ fn unsent(given: &Given<'_>, from: &str, error: &cachalot_storage::Error) -> Fai
         None => error.message.clone(),
     };
     Failure {
-        retryable: error.worth_retrying(),
+        retryable: error.is_retryable(),
         ..given.failure(kind, format_args!("{from}: {what}"))
     }
 }
@@ -279,7 +279,7 @@ fn refusal(
     }
     let text = String::from_utf8_lossy(body);
     // Redacted before it is cut: a truncated secret would not be recognized.
-    let text = runtime.seals.redact(&text);
+    let text = runtime.secret_set.redact(&text);
     let text = excerpt(&mask_credentials(&text));
     if !text.is_empty() {
         message.push_str(": ");

@@ -337,7 +337,7 @@ pub(super) fn unsuccessful(
 pub(super) fn said(runtime: &Runtime, written: &[u8]) -> String {
     let said = String::from_utf8_lossy(written);
     // Redacted before it is cut: a truncated secret would not be recognized.
-    let said = runtime.seals.redact(&said);
+    let said = runtime.secret_set.redact(&said);
     last_part(&cachalot_core::secret::mask_credentials(&said))
 }
 

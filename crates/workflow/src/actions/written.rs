@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use cachalot_core::tree::{Kind, Node};
+use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 use cachalot_storage::AllowedHosts;
 
@@ -32,7 +32,7 @@ impl<'a> Written<'a> {
 
     fn argument(&self, name: &str) -> Option<&'a Node> {
         match self.with.map(|with| &with.kind) {
-            Some(Kind::Map(entries)) => entries
+            Some(NodeKind::Map(entries)) => entries
                 .iter()
                 .find(|entry| entry.key == name)
                 .map(|entry| &entry.value),
@@ -55,10 +55,10 @@ impl<'a> Written<'a> {
             reason = "only compared with small bounds"
         )]
         let number = match &node.kind {
-            Kind::Integer(number) => *number as f64,
-            Kind::Unsigned(number) => *number as f64,
-            Kind::Float(number) => *number,
-            Kind::Text(text) if is_literal(text) => text.trim().parse().ok()?,
+            NodeKind::Integer(number) => *number as f64,
+            NodeKind::Unsigned(number) => *number as f64,
+            NodeKind::Float(number) => *number,
+            NodeKind::Text(text) if is_literal(text) => text.trim().parse().ok()?,
             _ => return None,
         };
         Some((node, number))
@@ -70,7 +70,7 @@ impl<'a> Written<'a> {
         let Some(node) = self.argument(name) else {
             return self;
         };
-        let Kind::List(items) = &node.kind else {
+        let NodeKind::List(items) = &node.kind else {
             // The type check reports other kinds; a template is refused here.
             if node.as_text().is_some_and(|text| !is_literal(text)) {
                 self.refuse_hosts(name);
@@ -207,8 +207,8 @@ impl<'a> Written<'a> {
 
     fn is_given(&self, name: &str) -> bool {
         self.argument(name).is_some_and(|node| match &node.kind {
-            Kind::Null => false,
-            Kind::Text(text) => !text.is_empty() && is_literal(text),
+            NodeKind::Null => false,
+            NodeKind::Text(text) => !text.is_empty() && is_literal(text),
             _ => true,
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_agent::Team;
-use cachalot_core::{Place, Problem};
+use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::ModelConfiguration;
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
@@ -100,7 +100,7 @@ pub struct Block<'a> {
     /// interpreter.
     pub language: Language,
     /// The place of the node's name, or of the node if it has no name.
-    pub place: &'a Place,
+    pub place: &'a SourceSpan,
 }
 
 /// The language of inline code.
@@ -134,7 +134,7 @@ impl Language {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) place: SourceSpan,
     pub(crate) work: Work,
     pub(crate) output: Output,
     pub(crate) on_error: OnError,

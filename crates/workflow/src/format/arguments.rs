@@ -1,8 +1,8 @@
 //! Load-time check of an action's arguments against its parameter table.
 
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{Entry, Kind, Node};
-use cachalot_core::{Place, Problem};
+use cachalot_core::tree::{MapEntry, Node, NodeKind};
+use cachalot_core::{Problem, SourceSpan};
 
 use super::codes;
 use crate::action::{About, Parameter, ParameterKind};
@@ -13,13 +13,17 @@ use crate::template::is_literal;
 /// arguments, and literals of the wrong kind. Values of templates are unknown at load time; they are
 /// checked after rendering. `place` is the place for missing arguments if there are no arguments at all.
 #[must_use]
-pub fn check_arguments(about: &About, arguments: Option<&Node>, place: &Place) -> Vec<Problem> {
+pub fn check_arguments(
+    about: &About,
+    arguments: Option<&Node>,
+    place: &SourceSpan,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     let entries = match arguments.map(|node| (node, &node.kind)) {
-        None | Some((_, Kind::Null)) => &[][..],
-        Some((_, Kind::Map(entries))) => entries.as_slice(),
+        None | Some((_, NodeKind::Null)) => &[][..],
+        Some((_, NodeKind::Map(entries))) => entries.as_slice(),
         // A single template may render to the whole mapping.
-        Some((_, Kind::Text(text))) if !is_literal(text) => return problems,
+        Some((_, NodeKind::Text(text))) if !is_literal(text) => return problems,
         Some((node, _)) => {
             let shown = format!("the arguments of `{}`", name_of(about));
             problems.push(node.wrong_type(&shown, "a mapping"));
@@ -75,7 +79,7 @@ fn name_of(about: &About) -> &'static str {
     about.names.first().copied().unwrap_or("the action")
 }
 
-fn unknown(about: &About, entry: &Entry) -> Problem {
+fn unknown(about: &About, entry: &MapEntry) -> Problem {
     let known: Vec<&str> = about
         .parameters
         .iter()
@@ -91,7 +95,7 @@ fn unknown(about: &About, entry: &Entry) -> Problem {
 }
 
 fn wrong_kind(about: &About, parameter: &Parameter, node: &Node) -> Option<Problem> {
-    if let Kind::Text(text) = &node.kind
+    if let NodeKind::Text(text) = &node.kind
         && !is_literal(text)
     {
         return None;
@@ -111,23 +115,26 @@ fn wrong_kind(about: &About, parameter: &Parameter, node: &Node) -> Option<Probl
 }
 
 /// True if a literal is accepted for this kind. Applies the same conversions as when the action runs.
-fn is_of_kind(expected: ParameterKind, kind: &Kind) -> bool {
+fn is_of_kind(expected: ParameterKind, kind: &NodeKind) -> bool {
     match (expected, kind) {
-        (ParameterKind::Text, Kind::List(_) | Kind::Map(_)) => false,
+        (ParameterKind::Text, NodeKind::List(_) | NodeKind::Map(_)) => false,
         (ParameterKind::Text, _)
-        | (ParameterKind::Boolean, Kind::Boolean(_))
-        | (ParameterKind::Object, Kind::Map(_))
-        | (ParameterKind::List, Kind::List(_))
-        | (ParameterKind::Number, Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_))
-        | (ParameterKind::Integer, Kind::Integer(_) | Kind::Unsigned(_)) => true,
-        (ParameterKind::Integer, Kind::Float(float)) => float.fract() == 0.0,
-        (ParameterKind::Boolean, Kind::Text(text)) => {
+        | (ParameterKind::Boolean, NodeKind::Boolean(_))
+        | (ParameterKind::Object, NodeKind::Map(_))
+        | (ParameterKind::List, NodeKind::List(_))
+        | (
+            ParameterKind::Number,
+            NodeKind::Integer(_) | NodeKind::Unsigned(_) | NodeKind::Float(_),
+        )
+        | (ParameterKind::Integer, NodeKind::Integer(_) | NodeKind::Unsigned(_)) => true,
+        (ParameterKind::Integer, NodeKind::Float(float)) => float.fract() == 0.0,
+        (ParameterKind::Boolean, NodeKind::Text(text)) => {
             matches!(text.trim().to_ascii_lowercase().as_str(), "true" | "false")
         }
-        (ParameterKind::Number, Kind::Text(text)) => {
+        (ParameterKind::Number, NodeKind::Text(text)) => {
             text.trim().parse::<f64>().is_ok_and(f64::is_finite)
         }
-        (ParameterKind::Integer, Kind::Text(text)) => text
+        (ParameterKind::Integer, NodeKind::Text(text)) => text
             .trim()
             .parse::<f64>()
             .is_ok_and(|number| number.is_finite() && number.fract() == 0.0),

@@ -1,6 +1,6 @@
 //! Search for the actions that a file names, without resolving them.
 
-use cachalot_core::tree::{Entry, Kind, Node};
+use cachalot_core::tree::{MapEntry, Node, NodeKind};
 
 /// Returns true if `is_meant` holds for an action named by `uses`, or by `action` or in the list `tools`
 /// within arguments.
@@ -9,7 +9,7 @@ pub(super) fn names_action(node: &Node, is_meant: &dyn Fn(&str) -> bool) -> bool
 }
 
 fn search(node: &Node, is_argument: bool, is_meant: &dyn Fn(&str) -> bool) -> bool {
-    let of_entry = |entry: &Entry| {
+    let of_entry = |entry: &MapEntry| {
         let names = entry.key == "uses" || is_argument && entry.key == "action";
         let name = entry.value.as_text().filter(|_| names);
         let tools = entry
@@ -22,8 +22,8 @@ fn search(node: &Node, is_argument: bool, is_meant: &dyn Fn(&str) -> bool) -> bo
             || search(&entry.value, is_argument || entry.key == "with", is_meant)
     };
     match &node.kind {
-        Kind::Map(entries) => entries.iter().any(of_entry),
-        Kind::List(items) => items.iter().any(|item| search(item, is_argument, is_meant)),
+        NodeKind::Map(entries) => entries.iter().any(of_entry),
+        NodeKind::List(items) => items.iter().any(|item| search(item, is_argument, is_meant)),
         _ => false,
     }
 }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use cachalot_core::tree::{self, Kind, Section};
-use cachalot_core::{Place, Problem};
+use cachalot_core::tree::{self, NodeKind, Section};
+use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::{Branch, Flow, Rule, Target};
 use super::codes;
@@ -23,7 +23,7 @@ pub(super) struct Edge {
     condition: Option<Condition>,
     pub(super) is_parallel: bool,
     pub(super) fan_in: Option<usize>,
-    pub(super) place: Place,
+    pub(super) place: SourceSpan,
 }
 
 /// The outgoing connections that a node itself declares.
@@ -114,7 +114,7 @@ impl Reader<'_> {
     }
 
     fn goto(&mut self, goto: &tree::Node) -> Vec<Rule> {
-        let Kind::List(items) = &goto.kind else {
+        let NodeKind::List(items) = &goto.kind else {
             let to = self.target(goto, codes::GOTO_UNDEFINED, "`goto`", true);
             return to
                 .map(|to| Rule {
@@ -124,7 +124,8 @@ impl Reader<'_> {
                 .into_iter()
                 .collect();
         };
-        let rules: Vec<(Rule, Place)> = items.iter().filter_map(|item| self.rule(item)).collect();
+        let rules: Vec<(Rule, SourceSpan)> =
+            items.iter().filter_map(|item| self.rule(item)).collect();
         let shadow = rules.iter().position(|(rule, _)| rule.condition.is_none());
         if let Some((_, place)) = shadow.and_then(|shadow| rules.get(shadow + 1)) {
             self.problems.push(
@@ -139,8 +140,8 @@ impl Reader<'_> {
         rules.into_iter().map(|(rule, _)| rule).collect()
     }
 
-    fn rule(&mut self, item: &tree::Node) -> Option<(Rule, Place)> {
-        let mut section = Section::of(item, "a rule of `goto`", &mut self.problems)?;
+    fn rule(&mut self, item: &tree::Node) -> Option<(Rule, SourceSpan)> {
+        let mut section = Section::from_node(item, "a rule of `goto`", &mut self.problems)?;
         let condition = section.present("if").map(|node| {
             self.templates
                 .condition(node, Use::RESULT, &mut self.problems)
@@ -163,7 +164,7 @@ impl Reader<'_> {
     }
 
     fn edge(&mut self, item: &tree::Node) -> Option<Edge> {
-        let mut section = Section::of(item, "an edge", &mut self.problems)?;
+        let mut section = Section::from_node(item, "an edge", &mut self.problems)?;
         let place = section.place().clone();
         let from = section.required("from", &mut self.problems);
         let to = section.required("to", &mut self.problems);
@@ -233,8 +234,9 @@ impl Reader<'_> {
             });
         };
         let written = match &condition.kind {
-            Kind::Map(_) => {
-                let mut structured = Section::of(condition, "`condition`", &mut self.problems)?;
+            NodeKind::Map(_) => {
+                let mut structured =
+                    Section::from_node(condition, "`condition`", &mut self.problems)?;
                 if structured
                     .text("type", &mut self.problems)
                     .is_some_and(|kind| kind != "expression")

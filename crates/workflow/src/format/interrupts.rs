@@ -2,8 +2,8 @@
 //! for a person. A run never waits: its approvals are given before it begins.
 
 use cachalot_core::suggest::nearest;
-use cachalot_core::tree::{Entry, Kind, Node, Section};
-use cachalot_core::{Place, Problem};
+use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
+use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::Agent;
 use super::codes;
@@ -18,7 +18,7 @@ pub(super) struct Approval {
     /// The path of the node.
     pub(super) node: String,
     /// The place that requires the approval.
-    pub(super) place: Place,
+    pub(super) place: SourceSpan,
 }
 
 /// Reads the keys of a node. Returns the approval that it needs before it runs.
@@ -214,7 +214,11 @@ fn undefined(by: &str, name: &str, known: &[&str]) -> Problem {
 }
 
 /// Reads the keys of a node or a step. Returns the place that requires an approval before it runs.
-fn required(section: &mut Section<'_>, what: &str, problems: &mut Vec<Problem>) -> Option<Place> {
+fn required(
+    section: &mut Section<'_>,
+    what: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<SourceSpan> {
     without_effect(section, what, problems);
     let mut required = None;
     if let Some(entry) = entry(section, "interrupt").filter(|entry| !is_after(entry)) {
@@ -255,20 +259,20 @@ fn without_effect(section: &mut Section<'_>, what: &str, problems: &mut Vec<Prob
     }));
 }
 
-fn is_after(entry: &Entry) -> bool {
+fn is_after(entry: &MapEntry) -> bool {
     entry.value.as_text() == Some("after")
 }
 
 /// Claims `key`, also if the node is otherwise ignored; returns its entry unless the value is null, `false`
 /// or an empty list.
-fn entry<'a>(section: &mut Section<'a>, key: &'static str) -> Option<&'a Entry> {
+fn entry<'a>(section: &mut Section<'a>, key: &'static str) -> Option<&'a MapEntry> {
     section.entry(key).filter(|entry| is_set(&entry.value))
 }
 
 fn is_set(node: &Node) -> bool {
     match &node.kind {
-        Kind::Null | Kind::Boolean(false) => false,
-        Kind::List(names) => !names.is_empty(),
+        NodeKind::Null | NodeKind::Boolean(false) => false,
+        NodeKind::List(names) => !names.is_empty(),
         _ => true,
     }
 }

@@ -1,7 +1,7 @@
 //! Reads `settings.llm`, the defaults of models, with the keys of the reference implementation.
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Kind, Node, Section};
+use cachalot_core::tree::{Node, NodeKind, Section};
 use cachalot_model::ModelSettings;
 
 use super::calls::names_action;
@@ -30,13 +30,13 @@ const NO_EFFECT: &[(&str, &str)] = &[
 /// from the variable when a model is called, and no setting that templates can show contains it.
 pub(super) fn with_token_key(settings: &Node) -> Node {
     let mut settings = settings.clone();
-    if let Kind::Map(entries) = &mut settings.kind
+    if let NodeKind::Map(entries) = &mut settings.kind
         && let Some(llm) = entries.iter_mut().find(|entry| entry.key == "llm")
-        && let Kind::Map(entries) = &mut llm.value.kind
+        && let NodeKind::Map(entries) = &mut llm.value.kind
         && let Some(entry) = entries.iter_mut().find(|entry| entry.key == "api_key")
         && let Some(name) = variable(&entry.value)
     {
-        entry.value.kind = Kind::Text(name.to_owned());
+        entry.value.kind = NodeKind::Text(name.to_owned());
         entry.key = "token_key".to_owned();
     }
     settings
@@ -54,7 +54,7 @@ fn variable(node: &Node) -> Option<&str> {
 /// Reads and finishes `settings.llm`.
 pub(super) fn read(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ModelSettings {
     let settings = ModelSettings::read(&mut section, problems);
-    if let Some(entry) = section.unclaimed("api_key") {
+    if let Some(entry) = section.entry_if_unclaimed("api_key") {
         let problem = Problem::new(codes::BAD_VALUE, "a key stands in the file");
         problems.push(problem.at(&entry.key_place).help(
             "write it into an environment variable, and the name of that here: `token_key: NAME`",

@@ -1,7 +1,7 @@
 //! Detection of node keys that are indented too far and are therefore read as keys of another mapping.
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Entry, Node};
+use cachalot_core::tree::{MapEntry, Node};
 
 use super::codes;
 
@@ -32,7 +32,12 @@ pub(super) fn explain(nodes: &[Node], problems: &mut Vec<Problem>) {
     }
 }
 
-fn is_misplaced(node: &[Entry], outer: &Entry, inner: &Entry, problems: &[Problem]) -> bool {
+fn is_misplaced(
+    node: &[MapEntry],
+    outer: &MapEntry,
+    inner: &MapEntry,
+    problems: &[Problem],
+) -> bool {
     let is_free = !node.iter().any(|entry| entry.key == inner.key);
     if !is_free || !KEYS.contains(&inner.key.as_str()) || outer.key == "action" {
         return false;
@@ -44,7 +49,7 @@ fn is_misplaced(node: &[Entry], outer: &Entry, inner: &Entry, problems: &[Proble
     is_output || problems.iter().any(|problem| is_unknown(problem, inner))
 }
 
-fn blame(node: &[Entry], outer: &Entry, inner: &Entry, problems: &mut Vec<Problem>) {
+fn blame(node: &[MapEntry], outer: &MapEntry, inner: &MapEntry, problems: &mut Vec<Problem>) {
     if inner.key == "with" {
         let missing: Vec<usize> = arguments_missing(node, problems).collect();
         missing
@@ -70,13 +75,13 @@ fn blame(node: &[Entry], outer: &Entry, inner: &Entry, problems: &mut Vec<Proble
     );
 }
 
-fn is_unknown(problem: &Problem, entry: &Entry) -> bool {
+fn is_unknown(problem: &Problem, entry: &MapEntry) -> bool {
     problem.code == codes::UNKNOWN_KEY && problem.place.as_ref() == Some(&entry.key_place)
 }
 
 /// Returns the indices of the problems that report missing arguments of the node's action.
 fn arguments_missing<'a>(
-    node: &'a [Entry],
+    node: &'a [MapEntry],
     problems: &'a [Problem],
 ) -> impl Iterator<Item = usize> + 'a {
     let uses = node.iter().find(|entry| entry.key == "uses");

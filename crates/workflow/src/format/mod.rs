@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub use cachalot_agent::definition::Builtins;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_core::Problem;
-use cachalot_core::tree::{self, Entry, Kind, Section};
+use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
@@ -181,7 +181,7 @@ fn read(
         outer,
         loaded: _,
     } = surroundings;
-    let mut section = Section::of(tree, "an agent file", problems)?;
+    let mut section = Section::from_node(tree, "an agent file", problems)?;
     let name = section.text("name", problems).map(str::to_owned);
     let description = section.text("description", problems).map(str::to_owned);
     let version = section
@@ -346,8 +346,8 @@ fn nodes_of<'a>(
         return &[];
     };
     match &entry.value.kind {
-        Kind::List(nodes) if !nodes.is_empty() => nodes,
-        Kind::Null => {
+        NodeKind::List(nodes) if !nodes.is_empty() => nodes,
+        NodeKind::Null => {
             problems.push(
                 missing("`nodes` is empty")
                     .at(&entry.key_place)
@@ -355,7 +355,7 @@ fn nodes_of<'a>(
             );
             &[]
         }
-        Kind::List(_) => {
+        NodeKind::List(_) => {
             problems.push(
                 missing("`nodes` is empty")
                     .at(&entry.value.place)
@@ -395,7 +395,7 @@ fn directory_of(file: &Path) -> PathBuf {
     file.parent().map(Path::to_owned).unwrap_or_default()
 }
 
-fn mapping(entries: Option<&[Entry]>) -> Map<String, Value> {
+fn mapping(entries: Option<&[MapEntry]>) -> Map<String, Value> {
     entries
         .unwrap_or_default()
         .iter()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::{did_you_mean, nearest};
-use cachalot_core::tree::{self, Kind, Section};
+use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
 use super::Surroundings;
@@ -96,7 +96,7 @@ impl Reader<'_> {
         } else {
             "a step"
         };
-        let mut section = Section::of(node, what, &mut self.problems)?;
+        let mut section = Section::from_node(node, what, &mut self.problems)?;
         let name = match rank {
             Rank::Node => section.required_text("name", &mut self.problems),
             Rank::Step => section.text("name", &mut self.problems),
@@ -189,8 +189,8 @@ impl Reader<'_> {
             return Output::Merge;
         };
         match &node.kind {
-            Kind::Text(name) if !name.trim().is_empty() => Output::Key(name.trim().to_owned()),
-            Kind::Map(entries) if key == "output" => Output::Map(
+            NodeKind::Text(name) if !name.trim().is_empty() => Output::Key(name.trim().to_owned()),
+            NodeKind::Map(entries) if key == "output" => Output::Map(
                 entries
                     .iter()
                     .map(|entry| {

@@ -2,7 +2,7 @@
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{self, Entry, Kind, Section};
+use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{Evaluator, Flow, Node, OnError, Output, Reflection, Retries, Target, Work};
 use super::nodes::Reader;
@@ -42,7 +42,7 @@ impl Reader<'_> {
             self.problems.extend(problems);
             return Some(Work::Nothing);
         }
-        let Some(with) = with.filter(|with| matches!(with.kind, Kind::Map(_))) else {
+        let Some(with) = with.filter(|with| matches!(with.kind, NodeKind::Map(_))) else {
             let given = with.unwrap_or(uses);
             let shown = format!("the arguments of `{name}`");
             self.problems.push(given.wrong_type(&shown, "a mapping"));
@@ -120,7 +120,7 @@ impl Reader<'_> {
                 Some(self.step_of(name, action, Some(&arguments)))
             }
             (None, Some(run)) => {
-                let mut section = Section::of(node, name, &mut self.problems)?;
+                let mut section = Section::from_node(node, name, &mut self.problems)?;
                 section.claim("run");
                 section.claim("language");
                 section.finish(&mut self.problems);
@@ -174,7 +174,7 @@ impl Reader<'_> {
 
     fn evaluator(&mut self, node: &tree::Node, language: Option<&str>) -> Option<Evaluator> {
         const TYPES: [&str; 3] = ["schema", "llm", "custom"];
-        let mut section = Section::of(node, "`evaluator`", &mut self.problems)?;
+        let mut section = Section::from_node(node, "`evaluator`", &mut self.problems)?;
         let kind = section.text("type", &mut self.problems).unwrap_or("schema");
         let evaluator = match kind {
             "schema" => {
@@ -191,7 +191,7 @@ impl Reader<'_> {
                 let arguments = question(node);
                 let uses = tree::Node {
                     place: node.place.clone(),
-                    kind: Kind::Text("llm.call".to_owned()),
+                    kind: NodeKind::Text("llm.call".to_owned()),
                 };
                 Some(Evaluator::Model(self.step_of(
                     "evaluator",
@@ -228,19 +228,19 @@ fn question(evaluator: &tree::Node) -> tree::Node {
         place: evaluator.place.clone(),
         kind,
     };
-    let entry = |key: &str, value| Entry {
+    let entry = |key: &str, value| MapEntry {
         key: key.to_owned(),
         key_place: evaluator.place.clone(),
         value,
     };
     let message = |role: &str, content: tree::Node| {
-        let role = at(Kind::Text(role.to_owned()));
-        at(Kind::Map(vec![
+        let role = at(NodeKind::Text(role.to_owned()));
+        at(NodeKind::Map(vec![
             entry("role", role),
             entry("content", content),
         ]))
     };
-    let mut messages = vec![message("system", at(Kind::Text(EVALUATION.to_owned())))];
+    let mut messages = vec![message("system", at(NodeKind::Text(EVALUATION.to_owned())))];
     for example in evaluator
         .get("examples")
         .and_then(tree::Node::as_list)
@@ -253,16 +253,16 @@ fn question(evaluator: &tree::Node) -> tree::Node {
     }
     let prompt = evaluator.get("prompt").cloned();
     let prompt = prompt.unwrap_or_else(|| {
-        at(Kind::Text(
+        at(NodeKind::Text(
             "Is this valid and correct?\n\n{{ state.reflection_output }}".to_owned(),
         ))
     });
     messages.push(message("user", prompt));
-    let mut arguments = vec![entry("messages", at(Kind::List(messages)))];
+    let mut arguments = vec![entry("messages", at(NodeKind::List(messages)))];
     if let Some(model) = evaluator.get("model").filter(|model| !model.is_null()) {
         arguments.push(entry("model", model.clone()));
     }
-    at(Kind::Map(arguments))
+    at(NodeKind::Map(arguments))
 }
 
 /// Returns the mapping with only the entries that `is_kept` accepts.
@@ -270,7 +270,7 @@ fn filtered(node: &tree::Node, is_kept: impl Fn(&str) -> bool) -> tree::Node {
     let entries = node.as_map().unwrap_or_default();
     tree::Node {
         place: node.place.clone(),
-        kind: Kind::Map(
+        kind: NodeKind::Map(
             entries
                 .iter()
                 .filter(|entry| is_kept(&entry.key))

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cachalot_cache::Limits;
-use cachalot_core::tree::{Entry, Kind, Node, Section};
-use cachalot_core::{Place, Problem};
+use cachalot_cache::LedgerLimits;
+use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
+use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::{ModelSettings, age};
 use cachalot_storage::AllowedHosts;
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub struct MemorySettings {
     /// `path` or `ltm_path`, as written.
     pub path: Option<String>,
     /// The place of the backend in the file, or else of the path.
-    pub place: Option<Place>,
+    pub place: Option<SourceSpan>,
 }
 
 /// `settings.cache`: limits of the cache.
@@ -81,9 +81,9 @@ impl LedgerSettings {
 
     /// Returns the limits, with defaults for those that the file does not set.
     #[must_use]
-    pub fn limits(&self) -> Limits {
-        let default = Limits::default();
-        Limits {
+    pub fn limits(&self) -> LedgerLimits {
+        let default = LedgerLimits::default();
+        LedgerLimits {
             age: self.max_age.or(default.age),
             bytes: self.max_bytes.unwrap_or(default.bytes),
             unpaid: self.max_hits.unwrap_or(default.unpaid),
@@ -154,7 +154,7 @@ const NO_EFFECT: &[(&str, &str)] = &[
 
 /// Reads the settings. Environment variables have already been expanded.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
-    let Some(mut section) = Section::of(node, "`settings`", problems) else {
+    let Some(mut section) = Section::from_node(node, "`settings`", problems) else {
         return Settings::default();
     };
     let mut settings = Settings {
@@ -232,14 +232,14 @@ pub(super) fn without_effect(
     problems: &mut Vec<Problem>,
 ) {
     for (key, help) in keys {
-        if let Some(entry) = section.unclaimed(key) {
+        if let Some(entry) = section.entry_if_unclaimed(key) {
             problems.push(no_effect(entry, what, help));
         }
     }
 }
 
 /// Creates the warning for a key that changes no result.
-pub(super) fn no_effect(entry: &Entry, what: &str, help: &str) -> Problem {
+pub(super) fn no_effect(entry: &MapEntry, what: &str, help: &str) -> Problem {
     let message = format!("`{}` in {what} has no effect", entry.key);
     Problem::warning(codes::NO_EFFECT, message)
         .at(&entry.key_place)
@@ -314,7 +314,8 @@ impl MemorySettings {
 /// Reads `shell_providers`: programs that answer prompts (`provider: shell`).
 pub(super) fn shell_providers(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     for entry in section.map("shell_providers", problems).unwrap_or_default() {
-        let Some(mut program) = Section::of(&entry.value, "a shell provider", problems) else {
+        let Some(mut program) = Section::from_node(&entry.value, "a shell provider", problems)
+        else {
             continue;
         };
         program.text("command", problems);
@@ -354,7 +355,7 @@ pub(super) fn shell_providers(section: &mut Section<'_>, problems: &mut Vec<Prob
         for variable in program.map("env", problems).unwrap_or_default() {
             if matches!(
                 variable.value.kind,
-                Kind::List(_) | Kind::Map(_) | Kind::Null
+                NodeKind::List(_) | NodeKind::Map(_) | NodeKind::Null
             ) {
                 problems.push(variable.value.wrong_type("an environment variable", "text"));
             }
@@ -399,7 +400,7 @@ fn memory(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MemorySetti
     memory
 }
 
-fn twice(key: &str, place: &Place) -> Problem {
+fn twice(key: &str, place: &SourceSpan) -> Problem {
     Problem::new(
         codes::BAD_VALUE,
         format!("`{key}` names a second path of the memory"),
@@ -429,7 +430,7 @@ fn cache(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> CacheSetting
 
 /// Reads `settings` of a file that contains only agents. It has no key but `ledger`.
 pub fn read_of_team(node: &Node, problems: &mut Vec<Problem>) -> LedgerSettings {
-    let Some(mut section) = Section::of(node, "`settings`", problems) else {
+    let Some(mut section) = Section::from_node(node, "`settings`", problems) else {
         return LedgerSettings::default();
     };
     let read = ledger(&mut section, problems);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Entry, Kind, Node, Section};
+use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
 use cachalot_model::ModelConfiguration;
 use serde_json::Value;
 
@@ -58,13 +58,13 @@ impl Outer<'_> {
         let (Some(outer), Some(entries)) = (self.settings, own_entries(own.as_ref())) else {
             return own;
         };
-        let is_missing = |entry: &&Entry| {
+        let is_missing = |entry: &&MapEntry| {
             entry.key != "name" && !entries.iter().any(|known| known.key == entry.key)
         };
         let inherited = outer.as_map().unwrap_or_default().iter().filter(is_missing);
         let entries = entries.iter().chain(inherited).cloned().collect();
         Some(Node {
-            kind: Kind::Map(entries),
+            kind: NodeKind::Map(entries),
             place: own.as_ref().unwrap_or(outer).place.clone(),
         })
     }
@@ -113,7 +113,7 @@ impl Outer<'_> {
 }
 
 /// Returns the entries of the settings, none if there are no settings; `None` if they are not a mapping.
-fn own_entries(settings: Option<&Node>) -> Option<&[Entry]> {
+fn own_entries(settings: Option<&Node>) -> Option<&[MapEntry]> {
     match settings {
         None => Some(&[]),
         Some(settings) if settings.is_null() => Some(&[]),
@@ -121,7 +121,7 @@ fn own_entries(settings: Option<&Node>) -> Option<&[Entry]> {
     }
 }
 
-fn differs(entry: &Entry, key: &str, outer: &str) -> Problem {
+fn differs(entry: &MapEntry, key: &str, outer: &str) -> Problem {
     Problem::new(
         codes::SUBGRAPH_DIFFERS,
         format!("`{key}` holds for a whole run, and differs from that of {outer}"),

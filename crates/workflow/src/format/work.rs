@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::{did_you_mean, nearest};
-use cachalot_core::tree::{self, Entry, Kind, Section};
+use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
 use super::nodes::{NOTHING, Rank, Reader};
@@ -154,7 +154,7 @@ impl Reader<'_> {
         section: &mut Section<'_>,
         language: Option<&str>,
     ) -> (Work, Option<String>) {
-        let mut ways: Vec<&Entry> = WAYS
+        let mut ways: Vec<&MapEntry> = WAYS
             .iter()
             .filter_map(|way| section.entry(way))
             .filter(|entry| !entry.value.is_null())
@@ -224,9 +224,9 @@ impl Reader<'_> {
         }
     }
 
-    fn run(&mut self, way: &Entry, language: Option<&str>) -> (Work, Option<String>) {
+    fn run(&mut self, way: &MapEntry, language: Option<&str>) -> (Work, Option<String>) {
         let code = match &way.value.kind {
-            Kind::Text(source) => Some(Code {
+            NodeKind::Text(source) => Some(Code {
                 source: source.clone(),
                 written: &way.value,
                 language: match language {
@@ -236,7 +236,7 @@ impl Reader<'_> {
                 },
                 output_key: None,
             }),
-            Kind::Map(_) => self.typed(&way.value, language),
+            NodeKind::Map(_) => self.typed(&way.value, language),
             _ => {
                 self.problems
                     .push(way.value.wrong_type(&format!("`{}`", way.key), "text"));
@@ -328,7 +328,7 @@ impl Reader<'_> {
     /// Reads `run: {type: lua, code}`, or `run: {type: expression, value, output_key}` for the value of
     /// one Python expression.
     fn typed<'n>(&mut self, node: &'n tree::Node, language: Option<&str>) -> Option<Code<'n>> {
-        let mut section = Section::of(node, "`run`", &mut self.problems)?;
+        let mut section = Section::from_node(node, "`run`", &mut self.problems)?;
         match section.required_text("type", &mut self.problems)? {
             "expression" => {
                 let value = section.required_text("value", &mut self.problems);
@@ -468,7 +468,7 @@ impl Reader<'_> {
     }
 
     fn items(&mut self, node: &tree::Node) -> Prepared {
-        let is_list = matches!(&node.kind, Kind::List(_));
+        let is_list = matches!(&node.kind, NodeKind::List(_));
         let is_template = node.as_text().is_some_and(|text| !is_literal(text));
         if !is_list && !is_template {
             let problem = node.wrong_type("`items`", "a list or a template of one");
@@ -522,7 +522,7 @@ impl Reader<'_> {
             );
         }
         match action.map(|action| (action, &action.kind)) {
-            Some((node, Kind::Map(_))) => match self.node(node, Rank::Step, language) {
+            Some((node, NodeKind::Map(_))) => match self.node(node, Rank::Step, language) {
                 Some(branch) => branch,
                 None => does(Work::Nothing, Output::Merge),
             },

@@ -1,6 +1,6 @@
 //! Failure of a run.
 
-use cachalot_core::Place;
+use cachalot_core::SourceSpan;
 
 use crate::Failure;
 use crate::script::ScriptFailure;
@@ -19,7 +19,7 @@ pub struct RunFailure {
     /// The message: what failed, on what, and what to do.
     pub message: String,
     /// The place in the agent file, as precisely as it is known.
-    pub place: Option<Place>,
+    pub place: Option<SourceSpan>,
     /// Set when the same node may succeed if run again.
     pub retryable: bool,
 }
@@ -35,7 +35,7 @@ impl RunFailure {
         }
     }
 
-    pub(super) fn at(self, place: &Place) -> Self {
+    pub(super) fn at(self, place: &SourceSpan) -> Self {
         Self {
             place: Some(place.clone()),
             ..self
@@ -46,14 +46,14 @@ impl RunFailure {
         Self::new(node, "template_error", failure.message).at(&failure.place)
     }
 
-    pub(super) fn of_action(node: &str, failure: Failure, place: &Place) -> Self {
+    pub(super) fn of_action(node: &str, failure: Failure, place: &SourceSpan) -> Self {
         Self {
             retryable: failure.retryable,
             ..Self::new(node, failure.kind, failure.message).at(place)
         }
     }
 
-    pub(super) fn of_script(node: &str, failure: ScriptFailure, place: Place) -> Self {
+    pub(super) fn of_script(node: &str, failure: ScriptFailure, place: SourceSpan) -> Self {
         Self::new(node, failure.kind, failure.message).at(&place)
     }
 }

@@ -160,7 +160,7 @@ fn digests(state: &Map<String, Value>) -> Vec<(String, Digest)> {
 }
 
 fn digest(value: &Value) -> Digest {
-    Digest::of(value.to_string().as_bytes())
+    Digest::sha256(value.to_string().as_bytes())
 }
 
 fn changes(after: Map<String, Value>, before: &[(String, Digest)]) -> Changes {

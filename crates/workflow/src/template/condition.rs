@@ -1,7 +1,7 @@
 //! Conditions, as written in `when`, `if` and `condition`.
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Kind, Node};
+use cachalot_core::tree::{Node, NodeKind};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
@@ -70,8 +70,8 @@ impl Templates {
     #[must_use]
     pub fn condition(&self, node: &Node, usage: Use, problems: &mut Vec<Problem>) -> Condition {
         let text = match &node.kind {
-            Kind::Boolean(holds) => return Condition::always(*holds),
-            Kind::Text(text) if !text.trim().is_empty() => text.trim(),
+            NodeKind::Boolean(holds) => return Condition::always(*holds),
+            NodeKind::Text(text) if !text.trim().is_empty() => text.trim(),
             _ => {
                 let problem = node.wrong_type("a condition", "an expression, `true` or `false`");
                 problems.push(Problem {

@@ -148,7 +148,7 @@ fn invalid(what: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 fn sha256(value: &Value) -> Result<String, Error> {
     defined(value)?;
     if let (ValueKind::String | ValueKind::Bytes, Some(bytes)) = (value.kind(), value.as_bytes()) {
-        return Ok(cachalot_core::Digest::of(bytes).to_hex());
+        return Ok(cachalot_core::Digest::sha256(bytes).to_hex());
     }
     let json = convert::settled(value).map_err(invalid)?;
     Ok(cachalot_core::Canonical::value(&json).digest().to_hex())

@@ -29,7 +29,7 @@ mod state;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cachalot_core::Place;
+use cachalot_core::SourceSpan;
 use minijinja::{Environment, UndefinedBehavior};
 
 pub use condition::Condition;
@@ -62,7 +62,7 @@ pub struct TemplateFailure {
     /// The message: what failed, and in which expression. It may contain values of the state.
     pub message: String,
     /// The place of the expression in the file, as precisely as it is known.
-    pub place: Place,
+    pub place: SourceSpan,
 }
 
 impl Templates {
@@ -79,7 +79,7 @@ impl Templates {
     }
 
     /// Returns the place of a line of the file that contains `place`.
-    pub(crate) fn line(&self, place: &Place, line: u32) -> Option<Place> {
+    pub(crate) fn line(&self, place: &SourceSpan, line: u32) -> Option<SourceSpan> {
         place::of_line(&self.shared.file, &place.file, line)
     }
 }

@@ -2,16 +2,21 @@
 
 use std::ops::Range;
 
-use cachalot_core::Place;
+use cachalot_core::SourceSpan;
 
 /// Returns the place of `source[range]`, where `source` is (part of) the text that is written at `whole`
 /// in `file`. The YAML notation of the text (quoted, block, escaped) is not known, so this searches the
 /// file for the piece and falls back to `whole` if it is not found verbatim.
-pub(super) fn of_piece(file: &str, whole: &Place, source: &str, range: Range<usize>) -> Place {
+pub(super) fn of_piece(
+    file: &str,
+    whole: &SourceSpan,
+    source: &str,
+    range: Range<usize>,
+) -> SourceSpan {
     find(file, whole, source, range).unwrap_or_else(|| whole.clone())
 }
 
-fn find(file: &str, whole: &Place, source: &str, range: Range<usize>) -> Option<Place> {
+fn find(file: &str, whole: &SourceSpan, source: &str, range: Range<usize>) -> Option<SourceSpan> {
     let piece = source.get(range.clone())?;
     let piece_start = range.start + (piece.len() - piece.trim_start().len());
     let piece = piece
@@ -26,11 +31,11 @@ fn find(file: &str, whole: &Place, source: &str, range: Range<usize>) -> Option<
 }
 
 /// Returns the place `offset` bytes into `whole`, whose text is `written`.
-fn within(whole: &Place, written: &str, offset: usize, len: usize) -> Place {
+fn within(whole: &SourceSpan, written: &str, offset: usize, len: usize) -> SourceSpan {
     let before = &written[..offset];
     let columns = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     let breaks = u32::try_from(before.matches('\n').count()).unwrap_or(u32::MAX);
-    Place {
+    SourceSpan {
         file: whole.file.clone(),
         line: whole.line.saturating_add(breaks),
         column: match before.rfind('\n') {
@@ -43,13 +48,13 @@ fn within(whole: &Place, written: &str, offset: usize, len: usize) -> Place {
 }
 
 /// Returns the place of the text of a line of `file`, without surrounding blanks.
-pub(super) fn of_line(file: &str, name: &std::sync::Arc<str>, line: u32) -> Option<Place> {
+pub(super) fn of_line(file: &str, name: &std::sync::Arc<str>, line: u32) -> Option<SourceSpan> {
     let index = usize::try_from(line).ok()?.checked_sub(1)?;
     let text = file.split('\n').nth(index)?;
     let start: usize = file.split_inclusive('\n').take(index).map(str::len).sum();
     let indentation = text.len() - text.trim_start().len();
     let column = u32::try_from(indentation + 1).unwrap_or(u32::MAX);
-    Some(Place {
+    Some(SourceSpan {
         file: name.clone(),
         line,
         column,

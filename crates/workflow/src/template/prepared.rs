@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{Kind, Node};
-use cachalot_core::{Place, Problem};
+use cachalot_core::tree::{Node, NodeKind};
+use cachalot_core::{Problem, SourceSpan};
 use minijinja::{Environment, Error};
 use serde_json::Value as Json;
 
@@ -103,7 +103,7 @@ pub(super) struct Template {
     pub(super) path: Option<Path>,
     /// Set when the template derives a value from a secret that is then a secret too.
     pub(super) derives_from_secrets: bool,
-    pub(super) place: Place,
+    pub(super) place: SourceSpan,
 }
 
 impl Prepared {
@@ -168,7 +168,7 @@ impl Templates {
         problems: &mut Vec<Problem>,
     ) -> Tree {
         let entries = match &node.kind {
-            Kind::Map(entries) if !late.is_empty() => entries,
+            NodeKind::Map(entries) if !late.is_empty() => entries,
             _ => return self.tree(node, Use::ARGUMENTS, waits, problems),
         };
         let fields = entries.iter().map(|entry| {
@@ -251,14 +251,14 @@ impl Templates {
 
     fn tree(&self, node: &Node, usage: Use, waits: &mut bool, problems: &mut Vec<Problem>) -> Tree {
         match &node.kind {
-            Kind::Text(text) => match self.template(text, &node.place, usage, problems) {
+            NodeKind::Text(text) => match self.template(text, &node.place, usage, problems) {
                 None => Tree::Literal(Json::from(text.as_str())),
                 Some(template) => {
                     *waits |= template.source.contains("storage_hash");
                     Tree::Template(template)
                 }
             },
-            Kind::List(items) => {
+            NodeKind::List(items) => {
                 let trees: Vec<Tree> = items
                     .iter()
                     .map(|item| self.tree(item, usage, waits, problems))
@@ -268,7 +268,7 @@ impl Templates {
                     false => Tree::List(trees),
                 }
             }
-            Kind::Map(entries) => {
+            NodeKind::Map(entries) => {
                 let trees: Vec<(String, Tree)> = entries
                     .iter()
                     .map(|entry| {
@@ -291,7 +291,7 @@ impl Templates {
     pub(super) fn template(
         &self,
         text: &str,
-        place: &Place,
+        place: &SourceSpan,
         usage: Use,
         problems: &mut Vec<Problem>,
     ) -> Option<Template> {
@@ -323,7 +323,7 @@ impl Templates {
     pub(super) fn expression(
         &self,
         source: &str,
-        place: &Place,
+        place: &SourceSpan,
         usage: Use,
         problems: &mut Vec<Problem>,
     ) -> Template {
@@ -358,7 +358,12 @@ impl Templates {
     }
 
     /// Returns the place of a piece of the text at `place`.
-    pub(super) fn place_of(&self, place: &Place, text: &str, piece: Range<usize>) -> Place {
+    pub(super) fn place_of(
+        &self,
+        place: &SourceSpan,
+        text: &str,
+        piece: Range<usize>,
+    ) -> SourceSpan {
         place::of_piece(&self.shared.file, place, text, piece)
     }
 

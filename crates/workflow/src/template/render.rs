@@ -237,7 +237,7 @@ fn learn(json: &Json, source: &str, scope: &Scope) {
     const SHORTEST: usize = 8;
     match json {
         Json::String(text) if text.len() >= SHORTEST && !source.contains(text.as_str()) => {
-            scope.surroundings().seals().learn(text);
+            scope.surroundings().secret_set().learn(text);
         }
         Json::Array(items) => items.iter().for_each(|item| learn(item, source, scope)),
         Json::Object(fields) => fields

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use cachalot_core::{Seals, Secret};
+use cachalot_core::{Secret, SecretSet};
 use cachalot_storage::{Algorithm, Storage};
 use minijinja::Value;
 use minijinja::value::{Object, ObjectRepr};
@@ -26,7 +26,7 @@ pub struct Surroundings {
     /// The mappings `variables`, `settings` and `env`.
     fixed: Arc<Map<String, Json>>,
     secrets: Arc<BTreeMap<String, Secret<String>>>,
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     storage: Option<Storage>,
 }
 
@@ -46,7 +46,7 @@ impl Surroundings {
             .map(|(name, value)| (name.clone(), Json::from(value.as_str())))
             .collect();
         Self::new(variables, runtime.settings.clone(), environment)
-            .with_secrets(runtime.secrets.clone(), Arc::clone(&runtime.seals))
+            .with_secrets(runtime.secrets.clone(), Arc::clone(&runtime.secret_set))
             .with_storage(runtime.storage.clone())
     }
 
@@ -65,24 +65,24 @@ impl Surroundings {
         Self {
             fixed: Arc::new(fixed.into_iter().collect()),
             secrets: Arc::default(),
-            seals: Arc::new(Seals::none()),
+            secret_set: Arc::new(SecretSet::empty()),
             storage: None,
         }
     }
 
-    /// Adds `{{ secrets.NAME }}`, and registers the secrets with `seals` for masking.
+    /// Adds `{{ secrets.NAME }}`, and registers the secrets with `secret_set` for masking.
     #[must_use]
     pub fn with_secrets(
         self,
         secrets: BTreeMap<String, Secret<String>>,
-        seals: Arc<Seals>,
+        secret_set: Arc<SecretSet>,
     ) -> Self {
         secrets
             .values()
-            .for_each(|secret| seals.learn(secret.expose()));
+            .for_each(|secret| secret_set.learn(secret.expose()));
         Self {
             secrets: Arc::new(secrets),
-            seals,
+            secret_set,
             ..self
         }
     }
@@ -96,8 +96,8 @@ impl Surroundings {
         }
     }
 
-    pub(super) fn seals(&self) -> &Seals {
-        &self.seals
+    pub(super) fn secret_set(&self) -> &SecretSet {
+        &self.secret_set
     }
 }
 

@@ -329,7 +329,7 @@ async fn only_the_web_is_asked() {
 #[tokio::test]
 async fn what_a_server_says_back_is_redacted() {
     let (server, world) = (server(), World::new());
-    world.runtime.seals.learn("hunter2-of-the-run");
+    world.runtime.secret_set.learn("hunter2-of-the-run");
     let failure = world
         .fails(
             "http.get",

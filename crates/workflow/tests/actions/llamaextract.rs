@@ -181,8 +181,8 @@ async fn the_key_is_needed_and_never_shown() {
     assert!(
         wrong
             .runtime
-            .seals
-            .occur_in(b"a-wrong-key-that-is-shown-back")
+            .secret_set
+            .occurs_in(b"a-wrong-key-that-is-shown-back")
     );
 }
 

@@ -1,6 +1,6 @@
 //! `ltm.*` on a memory.
 
-use cachalot_memory::{Label, Put, Record, space};
+use cachalot_store::{Label, PutResult, Record, space};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -283,7 +283,7 @@ async fn what_cannot_be_searched_by_is_refused() {
 #[tokio::test]
 async fn a_secret_is_not_stored_in_any_spelling() {
     let world = World::new();
-    world.runtime.seals.learn("hunter\"2/of the run");
+    world.runtime.secret_set.learn("hunter\"2/of the run");
     for arguments in [
         json!({"key": "k", "value": {"deep": ["x hunter\"2/of the run y"]}}),
         json!({"key": "k", "value": 1, "metadata": {"token": "hunter\"2/of the run"}}),
@@ -316,7 +316,7 @@ async fn only_the_space_of_the_user_is_seen() {
             .settle()
             .await
             .unwrap(),
-        Put::Stored { .. }
+        PutResult::Stored { .. }
     ));
     assert_eq!(keys(&world, json!({})).await, Vec::<String>::new());
     assert_eq!(

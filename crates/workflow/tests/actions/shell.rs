@@ -95,7 +95,7 @@ async fn more_than_a_pipe_holds_goes_through() {
 #[tokio::test]
 async fn an_exit_code_fails_the_node_unless_it_is_asked_for() {
     let world = World::new();
-    world.runtime.seals.learn("hunter2-of-the-run");
+    world.runtime.secret_set.learn("hunter2-of-the-run");
     let script = sh("echo no; echo why hunter2-of-the-run >&2; exit 3");
     let failure = world.fails("shell.run", script.clone()).await;
     assert_eq!((failure.kind, failure.retryable), ("shell_error", false));
@@ -245,12 +245,12 @@ async fn a_program_is_run_again_in_another_home() {
 #[tokio::test]
 async fn named_variables_are_keyed_by_their_digests() {
     let arguments = json!({"command": ["x"], "environment": ["API_TOKEN", "UNSET", "EMPTY"]});
-    let named = |value: &str, seals: Option<cachalot_core::Seals>| {
+    let named = |value: &str, secret_set: Option<cachalot_core::SecretSet>| {
         let mut world = World::new()
             .with_variable("API_TOKEN", value)
             .with_variable("EMPTY", "");
-        if let Some(seals) = seals {
-            world.runtime.seals = std::sync::Arc::new(seals);
+        if let Some(secret_set) = secret_set {
+            world.runtime.secret_set = std::sync::Arc::new(secret_set);
         }
         world.implicit("shell.run", arguments.clone())["named"].clone()
     };
@@ -264,13 +264,13 @@ async fn named_variables_are_keyed_by_their_digests() {
     assert!(keyed[2]["digest"].is_string(), "empty is not unset");
     assert_eq!(named("hunter2", None), keyed);
     assert_ne!(named("hunter3", None), keyed);
-    let plain = named("hunter2", Some(cachalot_core::Seals::none()));
-    let digest = cachalot_core::Digest::of(b"hunter2");
+    let plain = named("hunter2", Some(cachalot_core::SecretSet::empty()));
+    let digest = cachalot_core::Digest::sha256(b"hunter2");
     assert_eq!(plain[0]["digest"], format!("sha256:{digest}"));
     // A ledger masks fields that are named like credentials; a change is still to be seen.
     let (mut shown, mut changed) = (keyed.clone(), named("hunter3", None));
     for value in [&mut shown, &mut changed] {
-        cachalot_core::secret::redact_value(value, &cachalot_core::Seals::none());
+        cachalot_core::secret::redact_value(value, &cachalot_core::SecretSet::empty());
     }
     assert_ne!(shown, changed);
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use cachalot_cache::{Bounds, Cache, Ledger, Mode};
-use cachalot_core::{DigestKey, ManualClock, Seals};
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_cache::{Cache, CacheBounds, CacheMode, Ledger};
+use cachalot_core::{DigestKey, ManualClock, SecretSet};
 use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_store::in_process::InProcessStore;
 use cachalot_workflow::actions::{builtin, check};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::Random;
@@ -71,15 +71,14 @@ impl World {
         let directory = TempDir::new().unwrap();
         let events = Arc::new(Events::default());
         let clock = Arc::new(ManualClock::at(1_795_228_920_000));
-        let memory: Arc<dyn cachalot_memory::Memory> =
-            Arc::new(InProcessMemory::new(clock.clone()));
-        let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
-        let cache = Cache::new(cachalot_cache::Options {
-            memory: Some(Arc::clone(&memory)),
-            ledger: Ledger::none(),
+        let memory: Arc<dyn cachalot_store::Store> = Arc::new(InProcessStore::new(clock.clone()));
+        let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
+        let cache = Cache::new(cachalot_cache::CacheOptions {
+            store: Some(Arc::clone(&memory)),
+            ledger: Ledger::disabled(),
             clock: clock.clone(),
-            seals: Arc::clone(&seals),
-            bounds: Bounds::default(),
+            secret_set: Arc::clone(&secret_set),
+            bounds: CacheBounds::default(),
             warn: Arc::new(|_| {}),
         });
         let path = std::env::var("PATH").unwrap_or_default();
@@ -108,8 +107,8 @@ impl World {
             storage: storage(directory.path()),
             memory: Some(memory),
             cache,
-            mode: Mode::On,
-            seals,
+            mode: CacheMode::On,
+            secret_set,
             secrets: BTreeMap::new(),
             actions: Arc::new(builtin()),
             reporter: Arc::clone(&events) as Arc<dyn Reporter>,
@@ -210,7 +209,7 @@ impl World {
 }
 
 fn storage(directory: &Path) -> Storage {
-    Storage::new(cachalot_storage::Options {
+    Storage::new(cachalot_storage::StorageOptions {
         directory: directory.to_owned(),
         environment: BTreeMap::new(),
         http: HttpClient::new(HttpOptions::default()).unwrap(),

@@ -171,7 +171,7 @@ pub fn configure(
         catalog: Catalog::built_in(),
     };
     let models = Models::new(surroundings, agent.models.clone()).with_pauses(Arc::new(NoPauses));
-    runtime.models = match runtime.seals.key() {
+    runtime.models = match runtime.secret_set.key() {
         Some(key) => models.with_digest_key(key.clone()),
         None => models,
     };

@@ -10,11 +10,11 @@ use cachalot_agent::{
     AgentDefinition, Dependencies, Error, ErrorKind, Listener, Team, Toolboxes, event::DenyAll,
 };
 use cachalot_cache::Witness;
-use cachalot_core::{Clock, Seals};
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_core::{Clock, SecretSet};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::settings::{self, McpServerPool, assemble, read_toolsets};
 use cachalot_tools::{Registry, Tool, ToolContext, Toolbox, Workspace};
 use cachalot_workflow::Runtime;
@@ -33,8 +33,8 @@ impl Rooms {
     /// For the agents of this run, as it is configured now.
     pub fn of(runtime: &Runtime) -> Self {
         let clock = Arc::clone(&runtime.clock);
-        let memory = Arc::new(InProcessMemory::new(Arc::clone(&clock)));
-        let seals = Arc::new(Seals::none());
+        let memory = Arc::new(InProcessStore::new(Arc::clone(&clock)));
+        let secret_set = Arc::new(SecretSet::empty());
         Self {
             models: runtime.models.clone(),
             context: ToolContext {
@@ -44,12 +44,12 @@ impl Rooms {
                 clock: Arc::clone(&clock),
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
                 memory: None,
-                seals: Arc::clone(&seals),
+                secret_set: Arc::clone(&secret_set),
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),
             },
-            sessions: Sessions::new(memory, clock, seals),
+            sessions: Sessions::new(memory, clock, secret_set),
             begun: Arc::default(),
         }
     }
@@ -116,7 +116,7 @@ impl Toolboxes for Rooms {
             mcp: cachalot_tools::mcp::McpDependencies {
                 directory: self.context.workspace.root().to_owned(),
                 environment: Arc::clone(&self.context.environment),
-                seals: Arc::clone(&self.context.seals),
+                secret_set: Arc::clone(&self.context.secret_set),
                 reporter: Arc::new(Silent),
             },
             data: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::ManualClock;
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_store::in_process::InProcessStore;
 use serde_json::{Value, json};
 
 use crate::acts::Act;
@@ -127,7 +127,7 @@ async fn hits_disabled_calls_and_failures_do_not_clean_up() {
 /// A run whose memory is quick, with `random`.
 fn quick(random: impl cachalot_workflow::runtime::Random + 'static) -> World {
     let clock = Arc::new(ManualClock::at(START));
-    let memory = Arc::new(InProcessMemory::new(clock.clone()));
+    let memory = Arc::new(InProcessStore::new(clock.clone()));
     Setup::default()
         .memory(memory)
         .clock(clock)
@@ -161,7 +161,7 @@ async fn one_miss_in_twenty_cleans_up_unless_told_otherwise() {
     fill(&world, 0..300, 1).await;
     let memory = world.runtime.memory.clone().unwrap();
     for entry in world.entries().await {
-        let record = cachalot_memory::Record {
+        let record = cachalot_store::Record {
             expires: Some(0),
             ..entry
         };
@@ -190,7 +190,7 @@ async fn the_default_probability_is_one_in_twenty_exactly() {
         fill(&world, 0..1, 1).await;
         let memory = world.runtime.memory.clone().unwrap();
         let entry = world.entries().await.remove(0);
-        let record = cachalot_memory::Record {
+        let record = cachalot_store::Record {
             expires: Some(0),
             ..entry
         };

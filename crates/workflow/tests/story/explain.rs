@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{Answered, Difference};
+use cachalot_cache::{CallStatus, Difference};
 use serde_json::{Value, json};
 
 use crate::acts::Act;
@@ -116,15 +116,15 @@ async fn every_call_is_a_row_that_says_how_it_was_answered() {
     ledger.flush().await;
     let mut rows = ledger.recent(10).unwrap();
     rows.sort_by_key(|row| row.id);
-    let answered: Vec<(Answered, Option<&str>)> = rows
+    let answered: Vec<(CallStatus, Option<&str>)> = rows
         .iter()
         .map(|row| (row.answered, row.reason.as_deref()))
         .collect();
     for expected in [
-        (Answered::Miss, Some("not in the cache")),
-        (Answered::Hit, None),
-        (Answered::Bypass, Some("caching is off")),
-        (Answered::Miss, Some("a fresh answer was asked for")),
+        (CallStatus::Miss, Some("not in the cache")),
+        (CallStatus::Hit, None),
+        (CallStatus::Bypass, Some("caching is off")),
+        (CallStatus::Miss, Some("a fresh answer was asked for")),
     ] {
         assert!(answered.contains(&expected), "{expected:?} in {answered:?}");
     }
@@ -169,7 +169,7 @@ async fn a_call_that_had_no_key_is_explained_by_its_reason() {
     });
     world.wrap(with).await;
     let explanation = world.why().await;
-    assert_eq!(explanation.call.answered, Answered::Bypass);
+    assert_eq!(explanation.call.answered, CallStatus::Bypass);
     let reason = explanation.call.reason.unwrap();
     assert!(reason.contains("absent is not there"), "{reason}");
     assert_eq!(

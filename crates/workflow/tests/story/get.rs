@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_memory::{Label, Record};
+use cachalot_store::{Label, Record};
 use serde_json::{Value, json};
 
 use crate::acts::Act;

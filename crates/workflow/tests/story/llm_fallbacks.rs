@@ -1,6 +1,6 @@
 //! Fallbacks of a model call: who answers, what is stored under which key, and what the ledger shows.
 
-use cachalot_cache::Mode;
+use cachalot_cache::CacheMode;
 use cachalot_simulator::{Fault, FaultKind, ScriptedReply};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ async fn a_frozen_run_finds_what_the_fallback_answered() {
     let pair = Pair::overloaded();
     let world = pair.world(Setup::default());
     world.wrap(call("main")).await;
-    let mut frozen = world.end().await.mode(Mode::Frozen).start();
+    let mut frozen = world.end().await.mode(CacheMode::Frozen).start();
     configure(&mut frozen.runtime, &pair.first.environment(), &pair.file());
     let answer = frozen.wrap(call("main")).await;
     assert!(is_hit(&answer), "{answer}");

@@ -2,7 +2,7 @@
 
 use std::io::BufReader;
 
-use cachalot_cache::Mode;
+use cachalot_cache::CacheMode;
 use serde_json::{Value, json};
 
 use crate::acts::Act;
@@ -55,9 +55,9 @@ async fn an_entry_is_durable_when_it_is_said_to_be_stored() {
             std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
         }
     }
-    let options = cachalot_memory::sqlite::Options::new(world.clock.clone());
+    let options = cachalot_store::sqlite::SqliteOptions::new(world.clock.clone());
     let path = copy.path().join("memory.db");
-    let memory = cachalot_memory::sqlite::SqliteMemory::open(&path, options).unwrap();
+    let memory = cachalot_store::sqlite::SqliteStore::open(&path, options).unwrap();
     let other = Setup::in_home_of(&world)
         .memory(std::sync::Arc::new(memory))
         .with(Act::new());
@@ -84,7 +84,7 @@ async fn a_cassette_played_in_an_empty_home_answers_as_the_original_did() {
 
     let stopped = Act::new().fails(cachalot_workflow::Failure::new("stopped", "it is stopped"));
     let elsewhere = Setup::default()
-        .mode(Mode::Frozen)
+        .mode(CacheMode::Frozen)
         .with(stopped.clone())
         .start();
     let mut tape = BufReader::new(cassette.as_slice());
@@ -120,7 +120,7 @@ async fn a_cassette_played_in_an_empty_home_answers_as_the_original_did() {
 async fn frozen_runs_what_is_not_cached_on_purpose_and_nothing_else() {
     let act = Act::new();
     let world = Setup::default()
-        .mode(Mode::Frozen)
+        .mode(CacheMode::Frozen)
         .with(act.clone())
         .start();
     let off = json!({"action": "test.act", "args": {}, "cache_enabled": false});
@@ -153,7 +153,7 @@ async fn refreshing_a_whole_run_runs_and_stores_everything_once() {
     let call = json!({"action": "test.act", "args": {}});
     world.wrap(call.clone()).await;
     let refreshing = Setup::in_home_of(&world)
-        .mode(Mode::Refresh)
+        .mode(CacheMode::Refresh)
         .with(act.clone())
         .start();
     let fresh = refreshing.wrap(call.clone()).await;
@@ -163,13 +163,13 @@ async fn refreshing_a_whole_run_runs_and_stores_everything_once() {
     );
     assert_eq!(world.wrap(call.clone()).await["result"]["run"], 2);
     let off = Setup::in_home_of(&world)
-        .mode(Mode::Off)
+        .mode(CacheMode::Off)
         .with(act.clone())
         .start();
     let uncached = off.wrap(call.clone()).await;
     assert_eq!(uncached["_cache_key"], Value::Null);
     let reading = Setup::in_home_of(&world)
-        .mode(Mode::ReadOnly)
+        .mode(CacheMode::ReadOnly)
         .with(act.clone())
         .start();
     assert!(is_hit(&reading.wrap(call).await));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::SystemClock;
-use cachalot_memory::sqlite::{Options, SqliteMemory};
+use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -46,7 +46,8 @@ fn run_in(place: &Path, takes: Duration) -> World {
         Ok(json!({"made by": std::process::id(), "x": given["x"]}))
     });
     let clock = Arc::new(SystemClock);
-    let memory = SqliteMemory::open(&place.join("memory.db"), Options::new(clock.clone())).unwrap();
+    let memory =
+        SqliteStore::open(&place.join("memory.db"), SqliteOptions::new(clock.clone())).unwrap();
     Setup::default()
         .memory(Arc::new(memory))
         .clock(clock)
@@ -179,7 +180,7 @@ fn part_that_is_killed() {
         let act = Act::new().takes(Duration::from_secs(60));
         let clock = Arc::new(SystemClock);
         let memory =
-            SqliteMemory::open(&place.join("memory.db"), Options::new(clock.clone())).unwrap();
+            SqliteStore::open(&place.join("memory.db"), SqliteOptions::new(clock.clone())).unwrap();
         let world = Setup::default()
             .memory(Arc::new(memory))
             .clock(clock)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cachalot_core::ManualClock;
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_store::in_process::InProcessStore;
 use cachalot_workflow::Planned;
 use cachalot_workflow::actions::check;
 use proptest::prelude::*;
@@ -135,7 +135,7 @@ fn same(one: &Value, other: &Value) -> bool {
 
 fn in_process() -> World {
     let clock = Arc::new(ManualClock::at(START));
-    let memory = Arc::new(InProcessMemory::new(clock.clone()));
+    let memory = Arc::new(InProcessStore::new(clock.clone()));
     let echo = Act::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
     Setup::default()
         .memory(memory)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cachalot_cache::Mode;
+use cachalot_cache::CacheMode;
 use cachalot_core::DigestKey;
 use cachalot_workflow::Failure;
 use serde_json::{Value, json};
@@ -344,7 +344,7 @@ async fn entries_keyed_by_a_secret_leave_home_only_with_the_digest_key() {
         .await
         .unwrap();
     assert_eq!((exported.entries, exported.left_out), (1, 1));
-    let key: &DigestKey = world.runtime.seals.key().unwrap();
+    let key: &DigestKey = world.runtime.secret_set.key().unwrap();
     let mut with_key = Vec::new();
     let exported = world
         .runtime
@@ -371,12 +371,12 @@ async fn entries_keyed_by_a_secret_leave_home_only_with_the_digest_key() {
         .unwrap();
     let elsewhere = Setup::in_home_of(&reception)
         .secrets(&[SECRET])
-        .mode(Mode::Frozen);
+        .mode(CacheMode::Frozen);
     let elsewhere = elsewhere.with(stopped()).start();
     assert_eq!(elsewhere.wrap(with.clone()).await, warm);
     let keyless = Setup::default()
         .secrets(&[SECRET])
-        .mode(Mode::Frozen)
+        .mode(CacheMode::Frozen)
         .with(stopped())
         .start();
     keyless

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cachalot_core::{Clock, Millis};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{
-    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
-    Page, Put, Record, Reserved, Usage,
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{
+    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, PageRequest,
+    PutResult, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo,
+    StoreReply,
 };
 
 /// What can be asked of a memory.
@@ -54,7 +55,7 @@ pub(crate) enum Trouble {
 type Fate = Box<dyn Fn(Asked) -> Trouble + Send + Sync>;
 
 pub(crate) struct Troubled {
-    sound: InProcessMemory,
+    sound: InProcessStore,
     fate: Mutex<Fate>,
     asked: AtomicUsize,
 }
@@ -65,7 +66,7 @@ impl Troubled {
         fate: impl Fn(Asked) -> Trouble + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
-            sound: InProcessMemory::new(clock),
+            sound: InProcessStore::new(clock),
             fate: Mutex::new(Box::new(fate)),
             asked: AtomicUsize::new(0),
         })
@@ -86,23 +87,23 @@ impl Troubled {
     fn answer<'a, T: Send + 'a>(
         &self,
         asked: Asked,
-        sound: impl FnOnce() -> Answer<'a, T>,
-    ) -> Answer<'a, T> {
+        sound: impl FnOnce() -> StoreReply<'a, T>,
+    ) -> StoreReply<'a, T> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let trouble = (self.fate.lock().unwrap())(asked);
         match trouble {
             Trouble::None => sound(),
             Trouble::Fails => {
                 let error = Error::new(ErrorKind::Unavailable, format!("no {asked:?} today"));
-                Answer::Now(Err(error))
+                StoreReply::Now(Err(error))
             }
-            Trouble::Hangs => Answer::later(std::future::pending()),
+            Trouble::Hangs => StoreReply::later(std::future::pending()),
         }
     }
 }
 
-impl Memory for Troubled {
-    fn about(&self) -> &About {
+impl Store for Troubled {
+    fn about(&self) -> &StoreInfo {
         self.sound.about()
     }
 
@@ -111,12 +112,19 @@ impl Memory for Troubled {
         space: &'a str,
         key: &'a str,
         counters: &'a [&'a str],
-    ) -> Answer<'a, Found> {
+    ) -> StoreReply<'a, GetResult> {
         self.answer(Asked::Get, || self.sound.get(space, key, counters))
     }
 
-    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
-        self.answer(Asked::Enter, || self.sound.enter(space, key, enter))
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
+        self.answer(Asked::Enter, || {
+            self.sound.get_or_reserve(space, key, request)
+        })
     }
 
     fn put<'a>(
@@ -125,7 +133,7 @@ impl Memory for Troubled {
         record: Record,
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
-    ) -> Answer<'a, Put> {
+    ) -> StoreReply<'a, PutResult> {
         self.answer(Asked::Put, || {
             self.sound.put(space, record, lease, counters)
         })
@@ -137,42 +145,46 @@ impl Memory for Troubled {
         key: &'a str,
         labels: &'a [Label],
         hold: Duration,
-    ) -> Answer<'a, Reserved> {
+    ) -> StoreReply<'a, ReserveResult> {
         let reserve = || self.sound.reserve(space, key, labels, hold);
         self.answer(Asked::Reserve, reserve)
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
         self.answer(Asked::Renew, || self.sound.renew(lease, hold))
     }
 
-    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         self.answer(Asked::Release, || self.sound.release(lease))
     }
 
     fn find<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.answer(Asked::Find, || self.sound.find(space, filter, page))
     }
 
     fn erase<'a>(
         &'a self,
         space: &'a str,
-        filter: &'a Filter<'a>,
-        page: Page<'a>,
-    ) -> Answer<'a, Batch> {
+        filter: &'a RecordFilter<'a>,
+        page: PageRequest<'a>,
+    ) -> StoreReply<'a, RecordPage> {
         self.answer(Asked::Erase, || self.sound.erase(space, filter, page))
     }
 
-    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
         self.answer(Asked::Raise, || self.sound.add(space, additions))
     }
 
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
         self.answer(Asked::Raise, || self.sound.raise_to(space, counter, value))
     }
 
@@ -182,17 +194,17 @@ impl Memory for Troubled {
         prefix: &'a str,
         after: Option<&'a str>,
         limit: u32,
-    ) -> Answer<'a, Vec<(String, u64)>> {
+    ) -> StoreReply<'a, Vec<(String, u64)>> {
         self.answer(Asked::Find, || {
             self.sound.counters(space, prefix, after, limit)
         })
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
         self.answer(Asked::Touch, || self.sound.touch(space, used))
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         self.answer(Asked::Usage, || self.sound.usage(space))
     }
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cachalot_cache::{Bounds, Cache, Explanation, Ledger, Mode};
-use cachalot_core::{Clock, DigestKey, ManualClock, Millis, Seals};
-use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_memory::{Filter, Memory, Page, Record, space};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, Explanation, Ledger};
+use cachalot_core::{Clock, DigestKey, ManualClock, Millis, SecretSet};
 use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_store::sqlite::{self, SqliteStore};
+use cachalot_store::{PageRequest, Record, RecordFilter, Store, space};
 use cachalot_workflow::actions::{Registry, builtin, check};
 use cachalot_workflow::report::{Event, Memoized, Reporter};
 use cachalot_workflow::runtime::Random;
@@ -87,21 +87,21 @@ pub(crate) struct Setup {
     memory: Kept,
     agent: String,
     run: String,
-    mode: Mode,
+    mode: CacheMode,
     clock: Option<Arc<dyn Clock>>,
     manual: Arc<ManualClock>,
     random: Arc<dyn Random>,
     settings: Value,
     environment: BTreeMap<String, String>,
     directory: Option<PathBuf>,
-    seals: Arc<Seals>,
-    bounds: Bounds,
+    secret_set: Arc<SecretSet>,
+    bounds: CacheBounds,
     actions: Registry,
 }
 
 enum Kept {
     Sqlite,
-    Other(Arc<dyn Memory>),
+    Other(Arc<dyn Store>),
     Nowhere,
 }
 
@@ -112,7 +112,7 @@ impl Default for Setup {
             memory: Kept::Sqlite,
             agent: "tester".to_owned(),
             run: "run-1".to_owned(),
-            mode: Mode::On,
+            mode: CacheMode::On,
             clock: None,
             manual: Arc::new(ManualClock::at(START)),
             // Never cleans up by chance.
@@ -123,8 +123,8 @@ impl Default for Setup {
                 std::env::var("PATH").unwrap_or_default(),
             )]),
             directory: None,
-            seals: Arc::new(Seals::none()),
-            bounds: Bounds::default(),
+            secret_set: Arc::new(SecretSet::empty()),
+            bounds: CacheBounds::default(),
             actions: builtin(),
         }
     }
@@ -140,7 +140,7 @@ impl Setup {
         }
     }
 
-    pub(crate) fn memory(self, memory: Arc<dyn Memory>) -> Self {
+    pub(crate) fn memory(self, memory: Arc<dyn Store>) -> Self {
         Self {
             memory: Kept::Other(memory),
             ..self
@@ -168,7 +168,7 @@ impl Setup {
         }
     }
 
-    pub(crate) fn mode(self, mode: Mode) -> Self {
+    pub(crate) fn mode(self, mode: CacheMode) -> Self {
         Self { mode, ..self }
     }
 
@@ -205,19 +205,19 @@ impl Setup {
     /// With these secrets, digested under the key that lies in the home.
     pub(crate) fn secrets(self, secrets: &[&str]) -> Self {
         let key = DigestKey::load_or_create(&self.home.path().join("memory.db.digest-key"));
-        let seals = Seals::under(key.unwrap());
-        secrets.iter().for_each(|secret| seals.learn(secret));
+        let secret_set = SecretSet::with_key(key.unwrap());
+        secrets.iter().for_each(|secret| secret_set.learn(secret));
         Self {
-            seals: Arc::new(seals),
+            secret_set: Arc::new(secret_set),
             ..self
         }
     }
 
     pub(crate) fn without_front(self) -> Self {
         Self {
-            bounds: Bounds {
+            bounds: CacheBounds {
                 front_bytes: 0,
-                ..Bounds::default()
+                ..CacheBounds::default()
             },
             ..self
         }
@@ -233,10 +233,10 @@ impl Setup {
         let clock = self
             .clock
             .unwrap_or_else(|| Arc::clone(&self.manual) as Arc<dyn Clock>);
-        let memory: Option<Arc<dyn Memory>> = match self.memory {
+        let memory: Option<Arc<dyn Store>> = match self.memory {
             Kept::Sqlite => {
-                let options = sqlite::Options::new(Arc::clone(&clock));
-                let memory = SqliteMemory::open(&home.join("memory.db"), options).unwrap();
+                let options = sqlite::SqliteOptions::new(Arc::clone(&clock));
+                let memory = SqliteStore::open(&home.join("memory.db"), options).unwrap();
                 Some(Arc::new(memory))
             }
             Kept::Other(memory) => Some(memory),
@@ -247,11 +247,11 @@ impl Setup {
         let warn: Arc<dyn Fn(&str) + Send + Sync> =
             Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
         let ledger = home.join("memory.db.ledger");
-        let cache = Cache::new(cachalot_cache::Options {
-            memory: memory.clone(),
+        let cache = Cache::new(cachalot_cache::CacheOptions {
+            store: memory.clone(),
             ledger: Ledger::at(&ledger, self.run.clone(), Arc::clone(&warn)),
             clock: Arc::clone(&clock),
-            seals: Arc::clone(&self.seals),
+            secret_set: Arc::clone(&self.secret_set),
             bounds: self.bounds,
             warn,
         });
@@ -286,7 +286,7 @@ impl Setup {
             memory,
             cache,
             mode: self.mode,
-            seals: self.seals,
+            secret_set: self.secret_set,
             secrets: BTreeMap::new(),
             actions: Arc::new(self.actions),
             reporter: Arc::clone(&events) as Arc<dyn Reporter>,
@@ -302,7 +302,7 @@ impl Setup {
 }
 
 fn storage(directory: &Path) -> Storage {
-    Storage::new(cachalot_storage::Options {
+    Storage::new(cachalot_storage::StorageOptions {
         directory: directory.to_owned(),
         environment: BTreeMap::new(),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
@@ -399,8 +399,11 @@ impl World {
 
     pub(crate) async fn records(&self, space: &str) -> Vec<Record> {
         let memory = self.runtime.memory.as_ref().expect("a memory");
-        let page = Page::first(1_000_000);
-        let found = memory.find(space, &Filter::default(), page).settle().await;
+        let page = PageRequest::first(1_000_000);
+        let found = memory
+            .find(space, &RecordFilter::default(), page)
+            .settle()
+            .await;
         found.unwrap().records
     }
 

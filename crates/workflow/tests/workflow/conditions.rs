@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cachalot_core::secret::DigestKey;
-use cachalot_core::{Seals, Secret, tree};
+use cachalot_core::{Secret, SecretSet, tree};
 use cachalot_workflow::template::{Scope, State, Use};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -132,38 +132,41 @@ fn conditions() {
     assert!(holds("stat.x == 1").unwrap_err().contains("[unknown-name]"));
 }
 
-fn with_secrets(text: &str) -> (Result<Value, String>, Arc<Seals>) {
+fn with_secrets(text: &str) -> (Result<Value, String>, Arc<SecretSet>) {
     let file = format!("value: {}\n", quoted(text));
     let tree = tree::parse("agent.yaml", &file).unwrap();
     let templates = templates(&file);
     let prepared = templates.prepare(tree.get("value").unwrap(), Use::PLAIN, &mut Vec::new());
-    let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
+    let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
     let secrets = BTreeMap::from([(
         "TOKEN".to_owned(),
         Secret::new("hunter2-hunter2".to_owned()),
     )]);
-    let surroundings = surroundings().with_secrets(secrets, Arc::clone(&seals));
+    let surroundings = surroundings().with_secrets(secrets, Arc::clone(&secret_set));
     let rendered = run(templates.render(&prepared, &Scope::new(&surroundings, &state())));
-    (rendered.map_err(|failure| failure.to_string()), seals)
+    (rendered.map_err(|failure| failure.to_string()), secret_set)
 }
 
 #[test]
 fn what_is_made_of_a_secret_is_a_secret() {
-    let (rendered, seals) = with_secrets("Bearer {{ secrets.TOKEN }}");
+    let (rendered, secret_set) = with_secrets("Bearer {{ secrets.TOKEN }}");
     assert_eq!(rendered, Ok(json!("Bearer hunter2-hunter2")));
-    assert_eq!(seals.redact("Bearer hunter2-hunter2"), "Bearer [secret]");
-    let (rendered, seals) = with_secrets("{{ secrets.TOKEN | upper }}");
-    assert_eq!(rendered, Ok(json!("HUNTER2-HUNTER2")));
-    assert_eq!(seals.redact("it is HUNTER2-HUNTER2"), "it is [secret]");
-    let (rendered, seals) = with_secrets("{{ {'h': [secrets.TOKEN ~ '!' | upper]} }}");
     assert_eq!(
-        seals.redact(rendered.unwrap()["h"][0].as_str().unwrap()),
+        secret_set.redact("Bearer hunter2-hunter2"),
+        "Bearer [secret]"
+    );
+    let (rendered, secret_set) = with_secrets("{{ secrets.TOKEN | upper }}");
+    assert_eq!(rendered, Ok(json!("HUNTER2-HUNTER2")));
+    assert_eq!(secret_set.redact("it is HUNTER2-HUNTER2"), "it is [secret]");
+    let (rendered, secret_set) = with_secrets("{{ {'h': [secrets.TOKEN ~ '!' | upper]} }}");
+    assert_eq!(
+        secret_set.redact(rendered.unwrap()["h"][0].as_str().unwrap()),
         "[secret]"
     );
-    let (rendered, seals) =
+    let (rendered, secret_set) =
         with_secrets("{{ 'switched on' if secrets.TOKEN else 'switched off' }}");
     assert_eq!(rendered, Ok(json!("switched on")));
-    assert_eq!(seals.redact("switched on"), "switched on");
+    assert_eq!(secret_set.redact("switched on"), "switched on");
     assert_eq!(with_secrets("{{ secrets }}").0, Ok(json!({})));
     assert_eq!(with_secrets("{{ secrets.OTHER }}").0, Ok(json!(null)));
     assert!(

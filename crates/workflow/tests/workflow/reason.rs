@@ -920,7 +920,7 @@ async fn a_failing_tool_reveals_no_secret() {
     let provider = Provider::replies(replies);
     let file = format!("{HEAD}nodes:\n{}", react("[file.read]", 3));
     let world = world(&provider, &file);
-    world.runtime.seals.learn("hunter2-hunter2");
+    world.runtime.secret_set.learn("hunter2-hunter2");
     let state = world.run(&file, json!({ "what": "n" })).await.unwrap();
     let observation = state["found"]["steps"][0]["observation"].as_str().unwrap();
     assert!(

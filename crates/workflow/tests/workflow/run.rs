@@ -258,7 +258,7 @@ edges:
 async fn storage_hash_waits_for_storage_wherever_it_stands() {
     let world = World::new();
     std::fs::write(world.directory.path().join("a.txt"), "content").unwrap();
-    let digest = cachalot_core::Digest::of(b"content").to_hex();
+    let digest = cachalot_core::Digest::sha256(b"content").to_hex();
     let text = "
 nodes:
   - {name: a, uses: test.echo, with: {value: ['{{ state.file | storage_hash }}', 'k:{{ \"a.txt\" | storage_hash(\"md5\") }}']}, output: hashes}

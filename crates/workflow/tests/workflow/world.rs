@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_cache::{Bounds, Cache, Ledger, Mode};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, Ledger};
 use cachalot_core::secret::DigestKey;
-use cachalot_core::{ManualClock, Seals, Secret, Spend};
-use cachalot_memory::in_process::InProcessMemory;
+use cachalot_core::{ManualClock, Secret, SecretSet, Spend};
 use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_store::in_process::InProcessStore;
 use cachalot_workflow::actions::Registry;
 use cachalot_workflow::format::{self, Agent};
 use cachalot_workflow::graph::{self, Plan, RunFailure, Scripts};
@@ -275,16 +275,16 @@ impl World {
         let directory = TempDir::new().unwrap();
         let told = Arc::new(Told::default());
         let clock = Arc::new(ManualClock::at(1_795_228_920_000));
-        let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
-        let cache = Cache::new(cachalot_cache::Options {
-            memory: Some(Arc::new(InProcessMemory::new(clock.clone()))),
-            ledger: Ledger::none(),
+        let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
+        let cache = Cache::new(cachalot_cache::CacheOptions {
+            store: Some(Arc::new(InProcessStore::new(clock.clone()))),
+            ledger: Ledger::disabled(),
             clock: clock.clone(),
-            seals: Arc::clone(&seals),
-            bounds: Bounds::default(),
+            secret_set: Arc::clone(&secret_set),
+            bounds: CacheBounds::default(),
             warn: Arc::new(|_| {}),
         });
-        let storage = Storage::new(cachalot_storage::Options {
+        let storage = Storage::new(cachalot_storage::StorageOptions {
             directory: directory.path().to_owned(),
             environment: BTreeMap::new(),
             http: HttpClient::new(HttpOptions::default()).unwrap(),
@@ -313,8 +313,8 @@ impl World {
             storage,
             memory: None,
             cache,
-            mode: Mode::On,
-            seals,
+            mode: CacheMode::On,
+            secret_set,
             secrets: BTreeMap::from([(
                 "TOKEN".to_owned(),
                 Secret::new("hunter2-hunter2".to_owned()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cachalot_core::Millis;
-use cachalot_memory::{Error, ErrorKind, Label, Record};
+use cachalot_store::{Error, ErrorKind, Label, Record};
 use serde::{Deserialize, Serialize};
 
 /// A change.
@@ -146,7 +146,7 @@ impl Lines {
             }
             read(serde_json::from_slice(&line).map_err(|error| {
                 let message = format!("{}, line {number}: {error}", path.display());
-                Error::new(ErrorKind::Corrupt, message).because(error)
+                Error::new(ErrorKind::Corrupt, message).with_source(error)
             })?);
             length += count as u64;
         }
@@ -161,7 +161,7 @@ impl Lines {
     /// Adds a line, all of it or nothing.
     pub(super) fn append(&mut self, line: &Line) -> Result<(), Error> {
         let mut text = serde_json::to_vec(line).map_err(|error| {
-            Error::new(ErrorKind::Unsupported, error.to_string()).because(error)
+            Error::new(ErrorKind::Unsupported, error.to_string()).with_source(error)
         })?;
         text.push(b'\n');
         if let Err(error) = self.file.write_all(&text) {
@@ -180,5 +180,5 @@ fn unavailable(path: &Path, error: std::io::Error) -> Error {
         std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
         _ => ErrorKind::Unavailable,
     };
-    Error::new(kind, format!("{}: {error}", path.display())).because(error)
+    Error::new(kind, format!("{}: {error}", path.display())).with_source(error)
 }

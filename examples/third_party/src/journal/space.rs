@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use cachalot_core::Millis;
-use cachalot_memory::{
-    Batch, Filter, Found, Label, Lease, Match, Order, Page, Record, Reserved, Usage, Values,
+use cachalot_store::{
+    RecordPage, RecordFilter, GetResult, Label, Lease, LabelMatch, Order, PageRequest, Record, ReserveResult, SpaceUsage, ValuePart,
     counter,
 };
 
@@ -43,12 +43,12 @@ pub(super) fn weight(record: &Record) -> u64 {
     (record.key.len() + record.value.len() + labels) as u64
 }
 
-fn meets(criteria: &[Match<'_>], labels: &[Label]) -> bool {
-    criteria.iter().all(|criterion| criterion.is_met_by(labels))
+fn meets(criteria: &[LabelMatch<'_>], labels: &[Label]) -> bool {
+    criteria.iter().all(|criterion| criterion.matches(labels))
 }
 
 impl Stored {
-    fn matches(&self, filter: &Filter<'_>) -> bool {
+    fn matches(&self, filter: &RecordFilter<'_>) -> bool {
         let expired = |before| self.record.expires.is_some_and(|expires| expires < before);
         self.record.key.starts_with(filter.prefix)
             && meets(filter.labels, &self.record.labels)
@@ -110,8 +110,8 @@ impl Space {
     }
 
     /// The record and the counters.
-    pub(super) fn found(&self, key: &str, counters: &[&str], now: Millis) -> Found {
-        Found {
+    pub(super) fn found(&self, key: &str, counters: &[&str], now: Millis) -> GetResult {
+        GetResult {
             record: self.record(key),
             counters: counters.iter().map(|name| self.counter(name)).collect(),
             now,
@@ -131,20 +131,20 @@ impl Space {
         }
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> SpaceUsage {
         let bytes = self
             .records
             .values()
             .map(|stored| weight(&stored.record))
             .sum();
-        Usage {
+        SpaceUsage {
             records: self.records.len() as u64,
             bytes,
         }
     }
 
     /// A page of what matches.
-    pub(super) fn find(&self, filter: &Filter<'_>, page: &Page<'_>) -> Batch {
+    pub(super) fn find(&self, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> RecordPage {
         let behind = |key: &str| page.after.is_none_or(|after| key > after);
         let mut found: Vec<&Stored> = self
             .records
@@ -154,7 +154,7 @@ impl Space {
         match filter.order {
             Order::Key => found.retain(|stored| behind(&stored.record.key)),
             Order::Newest => found.sort_by_key(|stored| std::cmp::Reverse(stored.store)),
-            Order::Coldest => found.sort_by_key(|stored| (stored.used, stored.store)),
+            Order::LeastRecentlyUsed => found.sort_by_key(|stored| (stored.used, stored.store)),
             // What never expires comes last.
             Order::Expiry => {
                 found.sort_by_key(|stored| {
@@ -180,7 +180,7 @@ impl Space {
             .last()
             .filter(|_| may_have_more)
             .map(|record| record.key.clone());
-        Batch {
+        RecordPage {
             records,
             sizes,
             next,
@@ -195,13 +195,13 @@ impl Space {
         labels: &[Label],
         hold: Duration,
         now: Millis,
-    ) -> Reserved {
+    ) -> ReserveResult {
         // A reservation that lapsed is good for another hour unless it is taken over.
         self.reservations
             .retain(|_, reservation| reservation.until > now.saturating_sub(3_600_000));
         if let Some(held) = self.reservations.get(key).filter(|held| held.until > now) {
             let left = u64::try_from(held.until - now).unwrap_or(0);
-            return Reserved::Busy {
+            return ReserveResult::Busy {
                 fence: held.fence,
                 left: Duration::from_millis(left),
             };
@@ -213,7 +213,7 @@ impl Space {
             labels: labels.to_vec(),
         };
         self.reservations.insert(key.to_owned(), reservation);
-        Reserved::Held(Lease {
+        ReserveResult::Held(Lease {
             space: space.to_owned(),
             key: key.to_owned(),
             fence: self.fence,
@@ -241,7 +241,7 @@ impl Space {
     }
 
     /// Ends the reservations that match.
-    pub(super) fn revoke(&mut self, filter: &Filter<'_>) {
+    pub(super) fn revoke(&mut self, filter: &RecordFilter<'_>) {
         self.reservations.retain(|key, held| {
             !(key.starts_with(filter.prefix) && meets(filter.labels, &held.labels))
         });
@@ -250,13 +250,13 @@ impl Space {
 
 /// Whether an erase reaches reservations: they cannot have expired, and an order by use or by expiry
 /// picks by what only records have.
-pub(super) fn reaches_reservations(filter: &Filter<'_>) -> bool {
+pub(super) fn reaches_reservations(filter: &RecordFilter<'_>) -> bool {
     filter.expired_before.is_none() && matches!(filter.order, Order::Key | Order::Newest)
 }
 
-fn shown(record: &Record, page: &Page<'_>) -> Record {
+fn shown(record: &Record, page: &PageRequest<'_>) -> Record {
     let mut shown = record.clone();
-    if page.values == Values::None {
+    if page.values == ValuePart::None {
         shown.value.clear();
     }
     if !page.labels {

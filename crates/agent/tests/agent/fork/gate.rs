@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cachalot_agent::{CancellationToken, ErrorKind, ForkSpec, Inherit, Stop};
-use cachalot_cache::{Bounds, Cache, Ledger, Options};
-use cachalot_core::Seals;
+use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger};
+use cachalot_core::SecretSet;
 use cachalot_hooks::{Event, Output};
-use cachalot_memory::in_process::InProcessMemory;
 use cachalot_simulator::{ScriptedCall, ScriptedReply};
+use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::{CacheClass, CallOutcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -206,13 +206,13 @@ async fn a_result_that_is_there_already_is_not_given_either() {
             ScriptedReply::text("read again"),
         ];
         let mut world = World::new(wire, &file, replies).await;
-        let memory = Arc::new(InProcessMemory::new(Arc::clone(&world.clock)));
-        world.results = Some(Cache::new(Options {
-            memory: Some(memory),
-            ledger: Ledger::none(),
+        let memory = Arc::new(InProcessStore::new(Arc::clone(&world.clock)));
+        world.results = Some(Cache::new(CacheOptions {
+            store: Some(memory),
+            ledger: Ledger::disabled(),
             clock: Arc::clone(&world.clock),
-            seals: Arc::new(Seals::none()),
-            bounds: Bounds::default(),
+            secret_set: Arc::new(SecretSet::empty()),
+            bounds: CacheBounds::default(),
             warn: Arc::new(|line| panic!("{line}")),
         }));
         world.write("secret", "It lies deeper.");

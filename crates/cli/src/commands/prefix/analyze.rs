@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_core::{Cost, Seals};
+use cachalot_core::{Cost, SecretSet};
 use cachalot_model::Catalog;
 use cachalot_prefix::log::{Analysis, Analyzer, BreakGroup, LoggedBreak, LoggedRequest};
 use cachalot_prompt::SessionFilter;
@@ -77,7 +77,7 @@ async fn read(
     warn: &Warn,
 ) -> Result<Analysis> {
     // The secrets in a log are unknown; text that looks like a credential is masked anyway.
-    let mut analyzer = Analyzer::new(catalog.clone(), Arc::new(Seals::none()));
+    let mut analyzer = Analyzer::new(catalog.clone(), Arc::new(SecretSet::empty()));
     if file == Path::new("-") {
         let mut log = std::io::stdin().lock();
         let beginning =
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     fn why(log: &[u8]) -> String {
-        let analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
+        let analyzer = Analyzer::new(Catalog::built_in(), Arc::new(SecretSet::empty()));
         match read_log("a.log", log, std::io::empty(), analyzer) {
             Err(CommandError::Failed { message, .. }) => message,
             _ => panic!("it is no log, and was read"),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cachalot_core::secret::{find_credentials, mask_credentials};
 use cachalot_core::tree::Node;
-use cachalot_core::{Place, Problem};
+use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::Catalog;
 use cachalot_prefix::diagnosis::{self, LikelyCause, LintFinding, Rules, SuspectText, lint_text};
 use cachalot_prefix::request;
@@ -173,7 +173,7 @@ fn named(cause: LikelyCause, word: Option<&str>) -> String {
     }
 }
 
-fn problem(finding: &LintFinding, place: Option<&Place>) -> Problem {
+fn problem(finding: &LintFinding, place: Option<&SourceSpan>) -> Problem {
     let problem = Problem::new(finding.cause.code(), told(finding));
     let problem = problem.help(finding.cause.remedy());
     match place {
@@ -183,11 +183,11 @@ fn problem(finding: &LintFinding, place: Option<&Place>) -> Problem {
 }
 
 /// Returns the place of a range of bytes in a text.
-fn place(source: &AgentFile, start: usize, len: usize) -> Place {
+fn place(source: &AgentFile, start: usize, len: usize) -> SourceSpan {
     let before = source.text.get(..start).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let number = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
-    Place {
+    SourceSpan {
         file: source.name.as_str().into(),
         line: number(before.matches('\n').count()),
         column: number(before[line_start..].chars().count()),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{Ledger, Row};
+use cachalot_cache::{Ledger, LedgerRow};
 use cachalot_core::clock::iso8601;
 use cachalot_core::{Cost, Millis};
 use cachalot_prefix::diagnosis::LikelyCause;
@@ -100,23 +100,23 @@ async fn output_closed() {
 }
 
 /// Returns the name of the agent that asked.
-fn agent(row: &Row) -> &str {
+fn agent(row: &LedgerRow) -> &str {
     row.scope.strip_prefix("agent:").unwrap_or(&row.scope)
 }
 
 /// Returns a field of the request's input in the ledger, or null.
-fn known<'a>(row: &'a Row, field: &str) -> &'a Value {
+fn known<'a>(row: &'a LedgerRow, field: &str) -> &'a Value {
     let fields = row.input.as_ref();
     fields.map_or(&Value::Null, |fields| &fields[field])
 }
 
 /// Returns the cost of the lost tokens over reading them.
-fn lost_cost(row: &Row) -> Option<Cost> {
+fn lost_cost(row: &LedgerRow) -> Option<Cost> {
     serde_json::from_value(known(row, "lost_cost").clone()).ok()
 }
 
 /// Returns the words for the cause.
-fn what(row: &Row) -> Option<&'static str> {
+fn what(row: &LedgerRow) -> Option<&'static str> {
     let code = known(row, "cause").as_str()?;
     let cause = LikelyCause::ALL.iter().find(|cause| cause.code() == code);
     cause.map(|cause| cause.what())
@@ -124,7 +124,7 @@ fn what(row: &Row) -> Option<&'static str> {
 
 /// Formats a row: `2026-11-22T21:04:05Z  root  SESSION  openai/gpt-4o  system_changed: … · 1204 tokens paid
 /// for anew · $0.0031`.
-fn line(row: &Row) -> String {
+fn line(row: &LedgerRow) -> String {
     let session = row.handle.as_deref().unwrap_or_default();
     // Rows of earlier versions contain only the sentence.
     let tokens = known(row, "lost_tokens").as_u64();
@@ -150,7 +150,7 @@ fn line(row: &Row) -> String {
     ))
 }
 
-fn document(row: &Row) -> Value {
+fn document(row: &LedgerRow) -> Value {
     json!({
         "at": iso8601(row.at),
         "agent": agent(row),
@@ -172,14 +172,14 @@ fn document(row: &Row) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use cachalot_cache::Answered;
+    use cachalot_cache::CallStatus;
     use cachalot_core::Spend;
 
     use super::*;
 
     /// The row of a broken prefix, with what the ledger knows of it.
-    fn row(input: Value) -> Row {
-        Row {
+    fn row(input: Value) -> LedgerRow {
+        LedgerRow {
             id: 1,
             at: 1_800_000_000_000,
             run: "run".to_owned(),
@@ -189,7 +189,7 @@ mod tests {
             key: "k".to_owned(),
             handle: Some("fork".to_owned()),
             session: Some("holder".to_owned()),
-            answered: Answered::Miss,
+            answered: CallStatus::Miss,
             reason: Some("the provider could not read\nwhat it had been sent before".to_owned()),
             not_stored: None,
             failure: None,

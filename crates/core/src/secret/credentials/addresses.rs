@@ -30,7 +30,7 @@ pub(super) fn parameters(text: &str) -> Vec<Range<usize>> {
         let before = text[..at - name.len()].chars().next_back();
         let secret = match before {
             // The `;` is that of `&amp;`.
-            Some('?' | '&' | '#' | ';') => names_a_credential(name) || signs(name),
+            Some('?' | '&' | '#' | ';') => names_a_credential(name) || is_authorizing(name),
             None => names_a_credential(name),
             Some(_) => false,
         };
@@ -57,7 +57,7 @@ fn name_start(text: &str, end: usize) -> usize {
 }
 
 /// True for names that mean a signature or key only as a parameter of a URL.
-fn signs(name: &str) -> bool {
+fn is_authorizing(name: &str) -> bool {
     let name = folded(name);
     name == "key" || name == "sig" || name.ends_with("signature")
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::names_a_credential;
 
 /// Minimum length of a credential; a shorter value is more likely a word, a type or a count.
-const SHORTEST: usize = 8;
+const MIN_LENGTH: usize = 8;
 
 /// Returns the values that are assigned to names of credentials, in order. Only values that look random
 /// count, so that code and prose are not masked: letters and digits in one word, and not the name of a called
@@ -21,7 +21,7 @@ pub(super) fn values(text: &str) -> Vec<Range<usize>> {
         }
         let value = value_behind(text, at + 1);
         seen = value.end;
-        if is_made_up(text, &value) {
+        if is_placeholder(text, &value) {
             found.push(value);
         }
     }
@@ -47,10 +47,10 @@ fn value_behind(text: &str, from: usize) -> Range<usize> {
     start..start + value.len()
 }
 
-fn is_made_up(text: &str, value: &Range<usize>) -> bool {
+fn is_placeholder(text: &str, value: &Range<usize>) -> bool {
     let is_called = text[value.end..].starts_with(['(', '[', '{', '<', ':']);
     let word = &text[value.clone()];
-    word.len() >= SHORTEST
+    word.len() >= MIN_LENGTH
         && !is_called
         && word.bytes().any(|byte| byte.is_ascii_digit())
         && word.bytes().any(|byte| byte.is_ascii_alphabetic())

@@ -10,7 +10,7 @@ fn credentials_are_recognised_by_field_name_and_by_shape() {
         "use_token": true,
         "credentials": {"user": "u", "pin": 1},
     });
-    redact_value(&mut value, &Seals::none());
+    redact_value(&mut value, &SecretSet::empty());
     assert_eq!(
         value,
         serde_json::json!({

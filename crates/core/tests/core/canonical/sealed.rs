@@ -1,16 +1,16 @@
 use cachalot_core::canonical::Canonical;
 use cachalot_core::secret::MASK;
-use cachalot_core::{DigestKey, Seals};
+use cachalot_core::{DigestKey, SecretSet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::oracle::same_value;
 use super::values::{reordered, value};
 
-fn seals(secrets: &[&str]) -> Seals {
-    let seals = Seals::under(DigestKey::new([7; 32]));
-    secrets.iter().for_each(|secret| seals.learn(secret));
-    seals
+fn secret_set(secrets: &[&str]) -> SecretSet {
+    let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+    secrets.iter().for_each(|secret| secret_set.learn(secret));
+    secret_set
 }
 
 fn holds(bytes: &Canonical, secret: &str) -> bool {
@@ -22,7 +22,7 @@ fn holds(bytes: &Canonical, secret: &str) -> bool {
 
 #[test]
 fn secrets_are_replaced_wherever_they_occur() {
-    let seals = seals(&["hunter2", "47114711"]);
+    let secret_set = secret_set(&["hunter2", "47114711"]);
     for value in [
         json!("hunter2"),
         json!("Bearer hunter2"),
@@ -33,18 +33,18 @@ fn secrets_are_replaced_wherever_they_occur() {
         json!([1.471_147_11]),
         json!("hunter2 and 47114711"),
     ] {
-        let bytes = Canonical::sealed(&value, &seals);
+        let bytes = Canonical::sealed(&value, &secret_set);
         assert!(
             !holds(&bytes, "hunter2") && !holds(&bytes, "47114711"),
             "{value}"
         );
         let shown = bytes.readable().to_string();
-        assert!(!seals.occur_in(shown.as_bytes()), "{shown}");
+        assert!(!secret_set.occurs_in(shown.as_bytes()), "{shown}");
         assert_ne!(bytes, Canonical::value(&value));
         assert!(bytes.holds_secrets());
     }
     assert_eq!(
-        Canonical::sealed(&json!({"hunter2": ["a hunter2 b", 5]}), &seals).readable(),
+        Canonical::sealed(&json!({"hunter2": ["a hunter2 b", 5]}), &secret_set).readable(),
         json!({MASK: [format!("a {MASK} b"), 5]}),
     );
 }
@@ -54,17 +54,17 @@ fn another_secret_in_the_same_text_is_another_input() {
     let sealed = |secret: &str| {
         Canonical::sealed(
             &json!({"auth": format!("Bearer {secret}")}),
-            &seals(&["hunter2", "hunter3"]),
+            &secret_set(&["hunter2", "hunter3"]),
         )
     };
     assert_ne!(sealed("hunter2"), sealed("hunter3"));
     assert_eq!(sealed("hunter2"), sealed("hunter2"));
     let value = json!({"auth": "Bearer hunter2"});
-    let other_key = Seals::under(DigestKey::new([8; 32]));
+    let other_key = SecretSet::with_key(DigestKey::new([8; 32]));
     other_key.learn("hunter2");
     assert_ne!(Canonical::sealed(&value, &other_key), sealed("hunter2"));
     // A secret in the key of a field, and the same as its value.
-    let at = |value: Value| Canonical::sealed(&value, &seals(&["hunter2", "hunter3"]));
+    let at = |value: Value| Canonical::sealed(&value, &secret_set(&["hunter2", "hunter3"]));
     assert_ne!(at(json!({"hunter2": 1})), at(json!({"hunter3": 1})));
     assert_ne!(
         at(json!({"hunter2": "hunter3"})),
@@ -74,7 +74,7 @@ fn another_secret_in_the_same_text_is_another_input() {
 
 #[test]
 fn where_the_secret_stands_matters() {
-    let seals = seals(&["hunter2"]);
+    let secret_set = secret_set(&["hunter2"]);
     let texts = [
         "hunter2",
         " hunter2",
@@ -88,8 +88,8 @@ fn where_the_secret_stands_matters() {
     for (n, a) in texts.iter().enumerate() {
         for b in &texts[n + 1..] {
             assert_ne!(
-                Canonical::sealed(&json!(a), &seals),
-                Canonical::sealed(&json!(b), &seals),
+                Canonical::sealed(&json!(a), &secret_set),
+                Canonical::sealed(&json!(b), &secret_set),
                 "{a} {b}"
             );
         }
@@ -98,9 +98,9 @@ fn where_the_secret_stands_matters() {
 
 #[test]
 fn a_text_that_looks_like_a_sealed_one_is_another_input() {
-    let seals = seals(&["hunter2"]);
-    let sealed = Canonical::sealed(&json!("a hunter2"), &seals);
-    let digest = seals.key().unwrap().digest(b"hunter2");
+    let secret_set = secret_set(&["hunter2"]);
+    let sealed = Canonical::sealed(&json!("a hunter2"), &secret_set);
+    let digest = secret_set.key().unwrap().digest(b"hunter2");
     let raw = String::from_utf8_lossy(sealed.as_bytes()).into_owned();
     for literal in [
         format!("a {MASK}"),
@@ -113,13 +113,13 @@ fn a_text_that_looks_like_a_sealed_one_is_another_input() {
             json!(["a ", literal]),
             json!({"a ": literal}),
         ] {
-            assert_ne!(Canonical::sealed(&value, &seals), sealed);
+            assert_ne!(Canonical::sealed(&value, &secret_set), sealed);
             assert_ne!(Canonical::value(&value), sealed);
         }
     }
     assert_ne!(
-        Canonical::sealed(&json!("4711"), &self::seals(&["4711"])),
-        Canonical::sealed(&json!(4711), &self::seals(&["4711"]))
+        Canonical::sealed(&json!("4711"), &self::secret_set(&["4711"])),
+        Canonical::sealed(&json!(4711), &self::secret_set(&["4711"]))
     );
 }
 
@@ -127,18 +127,18 @@ fn a_text_that_looks_like_a_sealed_one_is_another_input() {
 fn without_secrets_nothing_changes() {
     let value = json!({"a": ["x", 1, null]});
     assert_eq!(
-        Canonical::sealed(&value, &Seals::none()),
+        Canonical::sealed(&value, &SecretSet::empty()),
         Canonical::value(&value)
     );
     assert_eq!(
-        Canonical::sealed(&value, &seals(&[])),
+        Canonical::sealed(&value, &secret_set(&[])),
         Canonical::value(&value)
     );
     assert_eq!(
-        Canonical::sealed(&value, &seals(&["hunter2"])),
+        Canonical::sealed(&value, &secret_set(&["hunter2"])),
         Canonical::value(&value)
     );
-    assert!(!Canonical::sealed(&value, &seals(&["hunter2"])).holds_secrets());
+    assert!(!Canonical::sealed(&value, &secret_set(&["hunter2"])).holds_secrets());
 }
 
 /// Puts the secret into every text and key of `value`.
@@ -163,11 +163,11 @@ proptest! {
     #[test]
     fn sealed_values_have_equal_bytes_exactly_if_they_are_equal(a in value(), b in value()) {
         let secret = "correct horse";
-        let seals = seals(&[secret, "battery"]);
+        let secret_set = secret_set(&[secret, "battery"]);
         let (a, b) = (planted(&a, secret), planted(&b, secret));
         let other = planted(&a, "x");
         for (left, right) in [(&a, &b), (&a, &other), (&a, &reordered(&a))] {
-            let (left_bytes, right_bytes) = (Canonical::sealed(left, &seals), Canonical::sealed(right, &seals));
+            let (left_bytes, right_bytes) = (Canonical::sealed(left, &secret_set), Canonical::sealed(right, &secret_set));
             prop_assert_eq!(left_bytes == right_bytes, same_value(left, right), "{} {}", left, right);
             prop_assert!(!holds(&left_bytes, secret));
         }
@@ -175,9 +175,9 @@ proptest! {
 
     #[test]
     fn another_secret_gives_other_bytes_and_never_its_own(value in value()) {
-        let seals = seals(&["correct horse", "battery staple"]);
+        let secret_set = secret_set(&["correct horse", "battery staple"]);
         let (one, two) = (planted(&json!(["a", value]), "correct horse"), planted(&json!(["a", value]), "battery staple"));
-        let (one, two) = (Canonical::sealed(&one, &seals), Canonical::sealed(&two, &seals));
+        let (one, two) = (Canonical::sealed(&one, &secret_set), Canonical::sealed(&two, &secret_set));
         prop_assert_ne!(&one, &two);
         prop_assert!(!holds(&one, "correct horse") && !holds(&two, "battery staple"));
     }

@@ -1,18 +1,18 @@
 //! What a hostile file can cost.
 
 use super::{codes, problems, read};
-use cachalot_core::tree::{DEEPEST, MOST_COPIED_BYTES};
+use cachalot_core::tree::{MAX_COPIED_BYTES, MAX_DEPTH};
 
 #[test]
 fn nesting_ends_at_the_limit() {
     let lists = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
-    read(&lists(DEEPEST));
-    assert!(codes(&lists(DEEPEST + 1))[0].starts_with("too-deep@1:"));
+    read(&lists(MAX_DEPTH));
+    assert!(codes(&lists(MAX_DEPTH + 1))[0].starts_with("too-deep@1:"));
     assert!(codes(&"[".repeat(100_000))[0].starts_with("too-deep@"));
     assert!(codes(&"{a: ".repeat(100_000))[0].starts_with("too-deep@"));
     let dashes = |depth: usize| format!("{}1", "- ".repeat(depth));
-    read(&dashes(DEEPEST));
-    assert!(codes(&dashes(DEEPEST + 1))[0].starts_with("too-deep@"));
+    read(&dashes(MAX_DEPTH));
+    assert!(codes(&dashes(MAX_DEPTH + 1))[0].starts_with("too-deep@"));
     let block: String = (0..1000)
         .map(|depth| format!("{}a:\n", " ".repeat(depth)))
         .collect();
@@ -21,7 +21,7 @@ fn nesting_ends_at_the_limit() {
 
 #[test]
 fn aliases_count_with_the_depth_of_what_they_stand_for() {
-    let half = DEEPEST / 2;
+    let half = MAX_DEPTH / 2;
     let text = |outer: usize| {
         let inner = format!("{}1{}", "[".repeat(half), "]".repeat(half));
         format!(
@@ -52,7 +52,7 @@ fn alias_bombs_are_refused() {
         "alias-bomb"
     );
 
-    let text = "x".repeat(MOST_COPIED_BYTES / 8);
+    let text = "x".repeat(MAX_COPIED_BYTES / 8);
     let aliases = |count: usize| format!("a: &a {text}\nb: [{}]\n", vec!["*a"; count].join(", "));
     read(&aliases(7));
     assert_eq!(problems(&aliases(8))[0].code, "alias-bomb");

@@ -1,4 +1,4 @@
-use cachalot_core::tree::{Kind, Node, parse};
+use cachalot_core::tree::{Node, NodeKind, parse};
 
 use super::read;
 
@@ -146,7 +146,7 @@ fn the_head_of_a_collection_is_its_beginning() {
 pub(super) fn check_nesting(node: &Node) {
     let (start, end) = (node.place.start, node.place.start + node.place.len);
     let mut from = start;
-    let mut child = |place: &cachalot_core::Place| {
+    let mut child = |place: &cachalot_core::SourceSpan| {
         assert!(
             place.start >= from && place.start + place.len <= end,
             "{place:?} in {:?}",
@@ -155,11 +155,11 @@ pub(super) fn check_nesting(node: &Node) {
         from = place.start + place.len;
     };
     match &node.kind {
-        Kind::List(items) => items.iter().for_each(|item| {
+        NodeKind::List(items) => items.iter().for_each(|item| {
             child(&item.place);
             check_nesting(item);
         }),
-        Kind::Map(entries) => entries.iter().for_each(|entry| {
+        NodeKind::Map(entries) => entries.iter().for_each(|entry| {
             child(&entry.key_place);
             child(&entry.value.place);
             check_nesting(&entry.value);

@@ -1,4 +1,4 @@
-use cachalot_core::tree::{Kind, Node, parse};
+use cachalot_core::tree::{Node, NodeKind, parse};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -99,14 +99,14 @@ fn check_places(source: &str, node: &Node) {
         before[line_start..].chars().count() + 1
     );
     match &node.kind {
-        Kind::List(items) => items.iter().for_each(|item| check_places(source, item)),
-        Kind::Map(entries) => entries.iter().for_each(|entry| {
+        NodeKind::List(items) => items.iter().for_each(|item| check_places(source, item)),
+        NodeKind::Map(entries) => entries.iter().for_each(|entry| {
             let place = &entry.key_place;
             let key = &source[place.start..place.start + place.len];
             assert_eq!(serde_json::from_str::<String>(key).unwrap(), entry.key);
             check_places(source, &entry.value);
         }),
-        Kind::Text(text) if written.starts_with('|') => {
+        NodeKind::Text(text) if written.starts_with('|') => {
             let first = source
                 .split('\n')
                 .nth(node.text_first_line(source) as usize - 1)
@@ -117,7 +117,7 @@ fn check_places(source: &str, node: &Node) {
             );
         }
         // Not by serde_json: it reads some floats one step beside their value.
-        Kind::Float(float) => {
+        NodeKind::Float(float) => {
             assert_eq!(written.parse::<f64>().unwrap().to_bits(), float.to_bits())
         }
         _ => assert_eq!(

@@ -8,7 +8,7 @@ fn shown(problems: &[Problem]) -> Vec<String> {
 }
 
 fn section<'a>(node: &'a Node, problems: &mut Vec<Problem>) -> Section<'a> {
-    Section::of(node, "an agent file", problems).unwrap()
+    Section::from_node(node, "an agent file", problems).unwrap()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn what_must_be_there_is_missed_where_the_mapping_begins() {
     let node = read("steps:\n  - uses: x\n    name:\n");
     let step = &node.get("steps").unwrap().as_list().unwrap()[0];
     let problems = &mut vec![];
-    let mut section = Section::of(step, "a step", problems).unwrap();
+    let mut section = Section::from_node(step, "a step", problems).unwrap();
     assert_eq!(section.required_text("output", problems), None);
     assert_eq!(section.required_text("name", problems), None);
     assert!(section.required("uses", problems).is_some());
@@ -170,7 +170,7 @@ fn integers_outside_their_range_are_reported_with_it() {
 #[test]
 fn what_is_no_mapping_is_no_section() {
     let problems = &mut vec![];
-    assert!(Section::of(&read("- 1\n"), "an agent file", problems).is_none());
+    assert!(Section::from_node(&read("- 1\n"), "an agent file", problems).is_none());
     assert_eq!(
         shown(problems),
         [

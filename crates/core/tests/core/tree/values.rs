@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::{read, value};
-use cachalot_core::tree::Kind;
+use cachalot_core::tree::NodeKind;
 
 #[test]
 fn scalars_follow_the_core_schema() {
@@ -115,7 +115,7 @@ fn numbers_that_json_lacks_become_the_text_that_yaml_writes() {
     );
     assert_eq!(
         node.as_list().unwrap()[1].kind,
-        Kind::Float(f64::NEG_INFINITY)
+        NodeKind::Float(f64::NEG_INFINITY)
     );
     assert!(node.as_list().unwrap()[3].as_f64().unwrap().is_nan());
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_cache::{Begun, Join, Key, Mode, Policy, Reason, Share};
+use cachalot_cache::{BeginResult, CacheMode, Key, Policy, Quota, Reason, SingleFlight};
 
 use super::question::TurnQuestion;
 use super::settings::ResponseCacheSettings;
@@ -13,7 +13,7 @@ use crate::input::Input;
 use crate::output::{Fault, Output};
 
 /// The cache policy of turns. Turns never join a running call: a turn belongs to its own conversation.
-pub(super) fn policy(question: &TurnQuestion, mode: Mode) -> Policy {
+pub(super) fn policy(question: &TurnQuestion, mode: CacheMode) -> Policy {
     let ResponseCacheSettings {
         ttl,
         max_entries,
@@ -24,9 +24,9 @@ pub(super) fn policy(question: &TurnQuestion, mode: Mode) -> Policy {
     Policy {
         mode,
         ttl,
-        join: Join::Alone,
+        join: SingleFlight::Off,
         session: question.session.clone(),
-        share: is_bounded.then(|| Share {
+        quota: is_bounded.then(|| Quota {
             name: format!("turns of {}", question.agent),
             entries: max_entries.unwrap_or(u64::MAX),
             bytes: max_bytes.unwrap_or(u64::MAX),
@@ -50,7 +50,7 @@ impl CacheResponse {
             .of(&input.agent_name, &settings)
             .map_err(|why| Fault::new(not_stored_message(&input.agent_name, &why)))?;
         let flat = store.flat.clone();
-        let question = TurnQuestion::new(&*view, settings, store, input, prompt, &self.seals);
+        let question = TurnQuestion::new(&*view, settings, store, input, prompt, &self.secret_set);
         match flat {
             Some(file) => {
                 let mut output = self.begin_in_file(question, &*file, input).await;
@@ -83,10 +83,10 @@ impl CacheResponse {
                 .await;
             match begun {
                 Err(miss) => return blocked(&miss.to_string()),
-                Ok(Begun::Run(ticket)) => {
+                Ok(BeginResult::Run(ticket)) => {
                     return self.begin_model_turn(question, Some(ticket), input);
                 }
-                Ok(Begun::Served(outcome)) => {
+                Ok(BeginResult::Served(outcome)) => {
                     let form = question.form.as_ref();
                     match replay::from_entry(&outcome, form, &*self.clock).await {
                         Ok(output) => {
@@ -105,7 +105,7 @@ impl CacheResponse {
 
     /// Returns the mode for the lookup. Where answers must match an output schema, an entry that does
     /// not match (any more) is no hit and must not be counted as one.
-    async fn mode_for(&self, question: &TurnQuestion) -> Mode {
+    async fn mode_for(&self, question: &TurnQuestion) -> CacheMode {
         let mode = question.mode;
         if question.form.is_none() {
             return mode;
@@ -139,7 +139,7 @@ impl CacheResponse {
                 Ok(Some(text)) => {
                     let form = question.form.as_ref();
                     if let Ok(output) = replay::from_file(text, &file.name(), form) {
-                        self.replay(&question, Key::of(&question.call()), input);
+                        self.replay(&question, Key::for_call(&question.call()), input);
                         return output;
                     }
                 }
@@ -183,7 +183,7 @@ impl CacheResponse {
             store: Arc::clone(&question.store),
             matched: question.matched.clone(),
             key,
-            is_read_only: matches!(question.mode, Mode::ReadOnly | Mode::Frozen),
+            is_read_only: matches!(question.mode, CacheMode::ReadOnly | CacheMode::Frozen),
             is_rejected: false,
         };
         self.turns.put(input, ActiveTurn::ReplayedTurn(replayed));
@@ -191,22 +191,25 @@ impl CacheResponse {
 }
 
 /// The mode to continue with if an entry exists but cannot be replayed; `None` if the run is frozen.
-fn mode_without_entry(mode: Mode) -> Option<Mode> {
+fn mode_without_entry(mode: CacheMode) -> Option<CacheMode> {
     match mode {
-        Mode::On | Mode::Refresh => Some(Mode::Refresh),
-        Mode::ReadOnly | Mode::Off => Some(Mode::Off),
-        Mode::Frozen => None,
+        CacheMode::On | CacheMode::Refresh => Some(CacheMode::Refresh),
+        CacheMode::ReadOnly | CacheMode::Off => Some(CacheMode::Off),
+        CacheMode::Frozen => None,
     }
 }
 
-fn reads_cache(mode: Mode) -> bool {
-    matches!(mode, Mode::On | Mode::ReadOnly | Mode::Frozen)
+fn reads_cache(mode: CacheMode) -> bool {
+    matches!(
+        mode,
+        CacheMode::On | CacheMode::ReadOnly | CacheMode::Frozen
+    )
 }
 
 /// In a frozen run, every user question is answered from the cache or blocked. Implicit questions are
 /// exempt.
 fn frozen_output(question: &TurnQuestion, why: &str) -> Option<Output> {
-    let is_bound = question.mode == Mode::Frozen && !question.is_implicit;
+    let is_bound = question.mode == CacheMode::Frozen && !question.is_implicit;
     is_bound.then(|| {
         let agent = &question.agent;
         blocked(&format!(

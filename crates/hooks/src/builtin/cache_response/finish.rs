@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{Filter, Mode, Product, Reason, Ticket};
+use cachalot_cache::{CacheMode, EntryFilter, Reason, RunResult, Ticket};
 use cachalot_core::{Millis, Spend};
 
 use super::CacheResponse;
@@ -104,7 +104,7 @@ impl CacheResponse {
                 ticket.witness().adopt(&call.witnesses);
             }
             if let Some(expires) = call.expires {
-                ticket.expire_within(remaining(expires, self.clock.now()));
+                ticket.limit_ttl(remaining(expires, self.clock.now()));
             }
         }
         let kept = StoredAnswer::new(text, &input.model_id, &question.agent).encode();
@@ -115,11 +115,11 @@ impl CacheResponse {
         let spent = spent(answer, ticket.elapsed());
         if question.is_implicit {
             // The cost is already part of the turn that delegated this task.
-            ticket.account_elsewhere(spent);
+            ticket.subtract_nested(spent);
         }
-        let product = Product {
-            keep: verdict.map_err(Reason::Declined),
-            ..Product::kept(value, spent)
+        let product = RunResult {
+            storable: verdict.map_err(Reason::Declined),
+            ..RunResult::storable(value, spent)
         };
         ticket.finish(product).await;
     }
@@ -136,9 +136,9 @@ impl CacheResponse {
             _ if replayed.is_read_only => Err("this run only reads the cache".to_owned()),
             Some(file) => file.remove(&replayed.matched).await,
             None => {
-                let which = Filter {
+                let which = EntryFilter {
                     key: Some(replayed.key),
-                    ..Filter::default()
+                    ..EntryFilter::default()
                 };
                 let erased = store.cache.erase(&which, false).await;
                 erased.map(|_| ()).map_err(|error| error.to_string())
@@ -169,7 +169,7 @@ impl CacheResponse {
         secret_mask: Option<SecretMask<'_>>,
     ) -> Result<(), String> {
         let asked = question.matched.as_str();
-        let is_known = |text: &str| self.seals.occur_in(text.as_bytes());
+        let is_known = |text: &str| self.secret_set.occurs_in(text.as_bytes());
         let is_masked = |secret_mask: SecretMask<'_>| secret_mask.text(asked).is_some();
         if is_known(asked) || secret_mask.is_some_and(is_masked) {
             return Err(
@@ -185,7 +185,7 @@ impl CacheResponse {
     /// The redaction for stored answers: the same as for messages to the agent's models.
     fn secret_mask(&self, input: &Input) -> Option<SecretMask<'_>> {
         let view = self.lookup.agent(&input.agent_name);
-        redact_secrets::secret_mask(view.as_deref(), &self.seals)
+        redact_secrets::secret_mask(view.as_deref(), &self.secret_set)
     }
 }
 
@@ -215,9 +215,9 @@ async fn write_to_file(
 ) -> Result<Output, Fault> {
     let verdict = match (&question.bypass, question.mode) {
         (Some(reason), _) => Err(reason.clone()),
-        (None, Mode::Off) => Err(Reason::Off),
-        (None, Mode::ReadOnly | Mode::Frozen) => Err(Reason::ReadOnly),
-        (None, Mode::On | Mode::Refresh) => verdict.map_err(Reason::Declined),
+        (None, CacheMode::Off) => Err(Reason::Off),
+        (None, CacheMode::ReadOnly | CacheMode::Frozen) => Err(Reason::ReadOnly),
+        (None, CacheMode::On | CacheMode::Refresh) => verdict.map_err(Reason::Declined),
     };
     let put = match &verdict {
         Ok(()) => file.put(&question.matched, text).await,
@@ -225,7 +225,7 @@ async fn write_to_file(
     };
     let reason = match (&verdict, &put) {
         (Err(reason), _) => reason.clone(),
-        (Ok(()), Err(why)) => Reason::MemoryFault(why.clone()),
+        (Ok(()), Err(why)) => Reason::StoreFault(why.clone()),
         (Ok(()), Ok(())) => Reason::Declined(format!("kept in {}", file.name())),
     };
     decline(question, None, spent(answer, Duration::ZERO), reason).await;
@@ -238,7 +238,7 @@ async fn write_to_file(
 /// Records a turn of which the engine stores nothing. Without a ticket, the ledger row is written
 /// immediately.
 async fn decline(question: &TurnQuestion, ticket: Option<Ticket>, spent: Spend, reason: Reason) {
-    let (ticket, keep) = match ticket {
+    let (ticket, storable) = match ticket {
         Some(ticket) => (ticket, Err(reason)),
         None => {
             let policy = policy(question, question.mode);
@@ -248,11 +248,11 @@ async fn decline(question: &TurnQuestion, ticket: Option<Ticket>, spent: Spend, 
     };
     if question.is_implicit {
         // The cost is already part of the turn that delegated this task.
-        ticket.account_elsewhere(spent);
+        ticket.subtract_nested(spent);
     }
-    let product = Product {
-        keep,
-        ..Product::kept(bytes::Bytes::new(), spent)
+    let product = RunResult {
+        storable,
+        ..RunResult::storable(bytes::Bytes::new(), spent)
     };
     ticket.finish(product).await;
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cachalot_cache::{Call, Kind, Mode, Reason, Scope};
-use cachalot_core::{Canonical, Digest, Seals};
+use cachalot_cache::{CacheMode, Call, CallKind, Reason, Scope};
+use cachalot_core::{Canonical, Digest, SecretSet};
 use cachalot_model::OutputFormat;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub(super) struct TurnQuestion {
     pub(super) bypass: Option<Reason>,
     /// Set when no user asked: another agent delegated the task.
     pub(super) is_implicit: bool,
-    pub(super) mode: Mode,
+    pub(super) mode: CacheMode,
     /// The session of the turn.
     pub(super) session: Option<Arc<str>>,
 }
@@ -48,7 +48,7 @@ impl TurnQuestion {
         store: Arc<ResponseStore>,
         input: &Input,
         prompt: &Prompt,
-        seals: &Seals,
+        secret_set: &SecretSet,
     ) -> Self {
         let fingerprint = view.fingerprint(&input.session_id);
         let matched = settings.normalize(&prompt.text);
@@ -63,7 +63,7 @@ impl TurnQuestion {
             bypass: bypass_reason(&settings, &store, prompt, fingerprint),
             mode: mode(store.mode, prompt.fresh),
             session: (!input.session_id.is_empty()).then(|| input.session_id.as_str().into()),
-            input: key(&settings, input, prompt, &matched, fingerprint, seals),
+            input: key(&settings, input, prompt, &matched, fingerprint, secret_set),
             matched,
             settings,
             store,
@@ -72,7 +72,7 @@ impl TurnQuestion {
 
     pub(super) fn call(&self) -> Call<'_> {
         Call {
-            kind: Kind::Turn,
+            kind: CallKind::Turn,
             scope: &self.scope,
             name: &self.agent,
             input: &self.input,
@@ -90,11 +90,11 @@ fn scope(settings: &ResponseCacheSettings, input: &Input, user: &str) -> Scope {
 }
 
 /// Combines the mode of the run with the user's request for a fresh answer.
-fn mode(over: Mode, fresh: bool) -> Mode {
+fn mode(over: CacheMode, fresh: bool) -> CacheMode {
     match over {
-        Mode::On if fresh => Mode::Refresh,
+        CacheMode::On if fresh => CacheMode::Refresh,
         // Runs without a lookup and stores nothing.
-        Mode::ReadOnly if fresh => Mode::Off,
+        CacheMode::ReadOnly if fresh => CacheMode::Off,
         over => over,
     }
 }
@@ -107,7 +107,7 @@ fn key(
     prompt: &Prompt,
     matched: &str,
     fingerprint: Option<Digest>,
-    seals: &Seals,
+    secret_set: &SecretSet,
 ) -> Canonical {
     // `implicit` and `fresh` change the mode, not the answer.
     let Prompt {
@@ -146,7 +146,7 @@ fn key(
             json!({ "name": name, "schema": schema, "strict": strict })
         }),
     });
-    Canonical::sealed(&value, seals)
+    Canonical::sealed(&value, secret_set)
 }
 
 /// Returns the reason to skip both the lookup and the storage.

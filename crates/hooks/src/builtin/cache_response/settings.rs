@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::tree::{Node, Section};
-use cachalot_core::{Place, Problem};
+use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::duration;
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ impl ResponseCacheSettings {
     /// and treated as absent: use the settings only if no problem was reported.
     #[must_use]
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut section = Section::of(node, "the section `cache`", problems)?;
+        let mut section = Section::from_node(node, "the section `cache`", problems)?;
         let enabled = section.boolean("enabled", problems).unwrap_or(false);
         let case_sensitive = section.boolean("case_sensitive", problems);
         let trim_spaces = section.boolean("trim_spaces", problems).unwrap_or(false);
@@ -215,7 +215,7 @@ fn escapes_base(path: &str) -> bool {
         })
 }
 
-fn conflict_with_file(what: &str, place: &Place) -> Problem {
+fn conflict_with_file(what: &str, place: &SourceSpan) -> Problem {
     Problem::new(
         "conflicting-keys",
         format!("{what} means nothing beside `path`: such a file holds questions and answers only"),

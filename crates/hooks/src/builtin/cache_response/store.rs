@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use cachalot_cache::{Cache, Mode};
+use cachalot_cache::{Cache, CacheMode};
 
 use super::settings::ResponseCacheSettings;
 
@@ -19,7 +19,7 @@ pub struct ResponseStore {
     /// The engine: its store holds the answers, its ledger records every turn.
     pub cache: Cache,
     /// The cache mode of the run (command line).
-    pub mode: Mode,
+    pub mode: CacheMode,
     /// The user that turns are answered for; empty if unknown.
     pub user: String,
     /// The file of [`ResponseCacheSettings::path`]. If set, answers are stored there and the engine's store is not

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
-use cachalot_core::{Digest, DigestKey, ManualClock, Millis, Seals, tree};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Ledger};
+use cachalot_core::{Digest, DigestKey, ManualClock, Millis, SecretSet, tree};
 use cachalot_hooks::builtin::cache_response::{
     AnswerStorage, CacheResponse, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
 };
-use cachalot_memory::flat_json::{self, FlatJsonMemory};
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_memory::{Filter, Memory, Page, Record};
+use cachalot_store::flat_json::{self, FlatJsonStore};
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::sqlite::{self, SqliteStore};
+use cachalot_store::{PageRequest, Record, RecordFilter, Store};
 
 use super::{Agent, Team, World};
 
@@ -23,7 +23,7 @@ const START: Millis = 1_750_000_000_123;
 
 /// A flat file, as the command line makes one of a memory.
 pub(crate) struct File {
-    pub(crate) memory: FlatJsonMemory,
+    pub(crate) memory: FlatJsonStore,
     pub(crate) path: PathBuf,
 }
 
@@ -65,13 +65,13 @@ impl FlatFile for File {
             return Ok(());
         }
         // Of all that begin so, the question itself is first.
-        let filter = Filter {
+        let filter = RecordFilter {
             prefix: question,
-            ..Filter::default()
+            ..RecordFilter::default()
         };
         let erased = self
             .memory
-            .erase(flat_json::SPACE, &filter, Page::keys(1))
+            .erase(flat_json::SPACE, &filter, PageRequest::keys(1))
             .settle();
         erased.await.map(|_| ()).map_err(|error| error.to_string())
     }
@@ -83,8 +83,8 @@ pub(crate) struct Making {
     pub(crate) home: Arc<tempfile::TempDir>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) user: String,
-    pub(crate) mode: Mode,
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) mode: CacheMode,
+    pub(crate) secret_set: Arc<SecretSet>,
     pub(crate) persistent: bool,
     run: String,
 }
@@ -100,10 +100,10 @@ pub(crate) fn world(cache: &str) -> World {
 }
 
 /// Seals that know these secrets.
-pub(crate) fn knowing(secrets: &[&str]) -> Arc<Seals> {
-    let seals = Seals::under(DigestKey::new([7; 32]));
-    secrets.iter().for_each(|secret| seals.learn(secret));
-    Arc::new(seals)
+pub(crate) fn knowing(secrets: &[&str]) -> Arc<SecretSet> {
+    let secret_set = SecretSet::with_key(DigestKey::new([7; 32]));
+    secrets.iter().for_each(|secret| secret_set.learn(secret));
+    Arc::new(secret_set)
 }
 
 impl Making {
@@ -113,8 +113,8 @@ impl Making {
             home: Arc::new(tempfile::tempdir().unwrap()),
             clock: Arc::new(ManualClock::at(START)),
             user: "ann".to_owned(),
-            mode: Mode::On,
-            seals: Arc::new(Seals::none()),
+            mode: CacheMode::On,
+            secret_set: Arc::new(SecretSet::empty()),
             persistent: true,
             run: "run".to_owned(),
         }
@@ -132,13 +132,13 @@ impl Making {
         self
     }
 
-    pub(crate) fn mode(mut self, mode: Mode) -> Self {
+    pub(crate) fn mode(mut self, mode: CacheMode) -> Self {
         self.mode = mode;
         self
     }
 
-    pub(crate) fn seals(mut self, seals: &Arc<Seals>) -> Self {
-        self.seals = Arc::clone(seals);
+    pub(crate) fn secret_set(mut self, secret_set: &Arc<SecretSet>) -> Self {
+        self.secret_set = Arc::clone(secret_set);
         self
     }
 
@@ -153,17 +153,17 @@ impl Making {
             Arc::new(Agent {
                 name: name.to_owned(),
                 sections: sections.clone(),
-                fingerprint: Mutex::new(Some(Digest::of(b"as it was"))),
+                fingerprint: Mutex::new(Some(Digest::sha256(b"as it was"))),
             })
         };
         let team = Team(vec![agent("root"), agent("other")]);
         let opened: Arc<AtomicUsize> = Arc::default();
-        let cache = engine(&self, "memory", Bounds::default());
+        let cache = engine(&self, "memory", CacheBounds::default());
         let builtin = CacheResponse::new(
             Arc::new(team.clone()),
             opener(&self, &cache, &opened),
             self.clock.clone(),
-            Arc::clone(&self.seals),
+            Arc::clone(&self.secret_set),
         );
         World {
             builtin,
@@ -177,20 +177,20 @@ impl Making {
     }
 }
 
-fn engine(making: &Making, name: &str, bounds: Bounds) -> Cache {
+fn engine(making: &Making, name: &str, bounds: CacheBounds) -> Cache {
     let home = making.home.path();
-    let memory: Arc<dyn Memory> = if making.persistent {
-        let options = sqlite::Options::new(making.clock.clone());
-        Arc::new(SqliteMemory::open(&home.join(name), options).unwrap())
+    let memory: Arc<dyn Store> = if making.persistent {
+        let options = sqlite::SqliteOptions::new(making.clock.clone());
+        Arc::new(SqliteStore::open(&home.join(name), options).unwrap())
     } else {
-        Arc::new(InProcessMemory::new(making.clock.clone()))
+        Arc::new(InProcessStore::new(making.clock.clone()))
     };
     let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|line| panic!("{line}"));
-    Cache::exact(Options {
-        memory: Some(memory),
+    Cache::exact(CacheOptions {
+        store: Some(memory),
         ledger: Ledger::at(&home.join("ledger"), making.run.clone(), Arc::clone(&warn)),
         clock: making.clock.clone(),
-        seals: Arc::clone(&making.seals),
+        secret_set: Arc::clone(&making.secret_set),
         bounds,
         warn,
     })
@@ -207,7 +207,7 @@ fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> StoreOpe
         clock: Arc::clone(&making.clock),
         user: user.clone(),
         mode,
-        seals: Arc::clone(&making.seals),
+        secret_set: Arc::clone(&making.secret_set),
         persistent: making.persistent,
         run: "small".to_owned(),
     };
@@ -217,14 +217,14 @@ fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> StoreOpe
             None => None,
             Some(path) => {
                 let path = home.path().join(path);
-                let options = flat_json::Options::new(clock.clone());
+                let options = flat_json::FlatJsonOptions::new(clock.clone());
                 let memory =
-                    FlatJsonMemory::open(&path, options).map_err(|error| error.to_string())?;
+                    FlatJsonStore::open(&path, options).map_err(|error| error.to_string())?;
                 Some(Arc::new(File { memory, path }) as Arc<dyn FlatFile>)
             }
         };
         let cache = match settings.storage {
-            AnswerStorage::Process => engine(&small, "small", Bounds::default()),
+            AnswerStorage::Process => engine(&small, "small", CacheBounds::default()),
             AnswerStorage::Memory => cache.clone(),
         };
         Ok(ResponseStore {

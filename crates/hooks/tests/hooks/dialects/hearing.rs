@@ -546,7 +546,7 @@ fn an_answer_in_place_of_the_models_is_read_in_every_form() {
         (1, 10, 2)
     );
     assert_eq!(full.saved.time.as_millis(), 1500);
-    assert_eq!(full.saved.cost, Cost::of_picodollars(250_000_000_000));
+    assert_eq!(full.saved.cost, Cost::from_picodollars(250_000_000_000));
     for wrong in [
         "3",
         "{}",

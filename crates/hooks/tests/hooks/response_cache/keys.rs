@@ -59,7 +59,7 @@ impl Asked {
             .behind(pick(self.prefix, "a", "b"))
             .prompted(|prompt| {
                 prompt.context.clone_from(&self.context);
-                let digests = self.attachments.iter().map(|one| Digest::of(&[*one]));
+                let digests = self.attachments.iter().map(|one| Digest::sha256(&[*one]));
                 prompt.attachments = digests.collect();
             });
         let turn = Turn {

@@ -5,14 +5,14 @@ use crate::answering::{Making, Turn, knowing, making, world};
 
 #[tokio::test]
 async fn a_secret_is_masked_before_it_is_stored() {
-    let seals = knowing(&["hunter2hunter2"]);
-    let world = making(ON).seals(&seals).make();
+    let secret_set = knowing(&["hunter2hunter2"]);
+    let world = making(ON).secret_set(&secret_set).make();
     let turn = Turn::saying("What is the password?");
     world.ask(turn.clone(), "It is hunter2hunter2.").await;
     let replay = world.ask(turn, "").await.replayed();
     assert_eq!(replay.content, "It is [secret].");
     let bytes = std::fs::read(world.path("memory")).unwrap();
-    assert!(!seals.occur_in(&bytes));
+    assert!(!secret_set.occurs_in(&bytes));
 }
 
 #[tokio::test]
@@ -40,8 +40,8 @@ async fn what_looks_like_a_secret_is_masked_where_the_agent_says_so_and_then_no_
 #[tokio::test]
 async fn a_secret_that_is_not_to_be_masked_keeps_the_answer_out() {
     let sections = format!("cache: {ON}\nredact_secrets: false");
-    let seals = knowing(&["hunter2hunter2"]);
-    let world = Making::with(&sections).seals(&seals).make();
+    let secret_set = knowing(&["hunter2hunter2"]);
+    let world = Making::with(&sections).secret_set(&secret_set).make();
     let why = world
         .refusal(Turn::saying("?"), "It is hunter2hunter2.")
         .await;
@@ -50,11 +50,11 @@ async fn a_secret_that_is_not_to_be_masked_keeps_the_answer_out() {
 
 #[tokio::test]
 async fn a_secret_in_the_question_enters_the_key_as_a_digest_and_nothing_else() {
-    let seals = knowing(&["hunter2hunter2", "swordfish99"]);
-    let world = making(ON).seals(&seals).make();
+    let secret_set = knowing(&["hunter2hunter2", "swordfish99"]);
+    let world = making(ON).secret_set(&secret_set).make();
     let asking = |secret: &str| Turn::saying(&format!("Is {secret} a good password?"));
     assert!(world.keeps(asking("hunter2hunter2"), "No.").await);
     assert!(!world.ask(asking("swordfish99"), "No.").await.is_replay());
     let input = world.row().await.input.unwrap().to_string();
-    assert!(input.contains("[secret]") && !seals.occur_in(input.as_bytes()));
+    assert!(input.contains("[secret]") && !secret_set.occurs_in(input.as_bytes()));
 }

@@ -1,6 +1,6 @@
 //! Turns beside each other, and turns that end otherwise than with an answer.
 
-use cachalot_cache::{Answered, Mode};
+use cachalot_cache::{CacheMode, CallStatus};
 use cachalot_hooks::{Builtin as _, Event};
 
 use super::ON;
@@ -21,7 +21,7 @@ async fn two_turns_with_the_same_question_at_the_same_time_both_run() {
     }
     let rows = world.rows().await;
     assert_eq!(rows.len(), 2);
-    assert!(rows.iter().all(|row| row.answered == Answered::Miss));
+    assert!(rows.iter().all(|row| row.answered == CallStatus::Miss));
     assert!(rows.iter().all(|row| row.paid == WORTH));
     let kept = world.ask(Turn::saying("?"), "").await.replayed().content;
     assert!(["first", "second"].contains(&kept.as_str()));
@@ -124,7 +124,7 @@ async fn a_replay_that_a_hook_rejected_is_erased_at_once() {
 async fn a_run_that_only_reads_says_how_to_erase_a_replay_that_a_hook_rejected() {
     let stored = world(ON);
     assert!(stored.keeps(Turn::saying("q"), "so").await);
-    for mode in [Mode::ReadOnly, Mode::Frozen] {
+    for mode in [CacheMode::ReadOnly, CacheMode::Frozen] {
         let world = making(ON).beside(&stored).mode(mode).make();
         let turn = world.numbered(Turn::saying("q"));
         let replay = world.begin(&turn).await.synthetic.unwrap();

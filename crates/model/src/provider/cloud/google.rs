@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use cachalot_core::{Clock, Millis, Seals, Secret};
+use cachalot_core::{Clock, Millis, Secret, SecretSet};
 use cachalot_storage::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use cachalot_storage::{HttpClient, Method, Response};
 use ring::rand::SystemRandom;
@@ -47,15 +47,15 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// Service accounts by the path of their files, so that all models share a token.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceAccounts {
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     known: Mutex<BTreeMap<PathBuf, Arc<ServiceAccount>>>,
 }
 
 impl ServiceAccounts {
     /// Creates accounts whose tokens are registered as secrets.
-    pub(in crate::provider) fn with_seals(seals: Arc<Seals>) -> Self {
+    pub(in crate::provider) fn with_seals(secret_set: Arc<SecretSet>) -> Self {
         Self {
-            seals,
+            secret_set,
             known: Mutex::default(),
         }
     }
@@ -66,7 +66,7 @@ impl ServiceAccounts {
         let account = known.entry(PathBuf::from(file)).or_insert_with_key(|file| {
             Arc::new(ServiceAccount {
                 file: file.clone(),
-                seals: Arc::clone(&self.seals),
+                secret_set: Arc::clone(&self.secret_set),
                 token: tokio::sync::Mutex::default(),
             })
         });
@@ -77,7 +77,7 @@ impl ServiceAccounts {
 /// A service account and its latest access token.
 pub(crate) struct ServiceAccount {
     file: PathBuf,
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     /// The token and the time until which it is used. Locked during a token request, so that concurrent
     /// requests share one.
     token: tokio::sync::Mutex<Option<(Secret<String>, Millis)>>,
@@ -124,7 +124,7 @@ impl ServiceAccount {
             return Ok(token.clone());
         }
         let (token, seconds) = AccountKey::read(&self.file)?.request(http, now).await?;
-        key::register_secrets(token.expose(), &self.seals);
+        key::register_secrets(token.expose(), &self.secret_set);
         let until = now.saturating_add(seconds.saturating_mul(1_000)) - EXPIRY_MARGIN;
         *current_token = Some((token.clone(), until));
         Ok(token)

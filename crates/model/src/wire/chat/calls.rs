@@ -221,6 +221,7 @@ fn follows_complete(arguments: &str, piece: &str) -> bool {
 /// Derives an id for a call without one; reading the same answer again yields the same id.
 fn derived_id(seed: &str, at: usize, name: &str) -> String {
     let at = at.to_string();
-    let digest = Digest::of_parts(&[seed.as_bytes(), at.as_bytes(), name.as_bytes()]).to_hex();
+    let digest =
+        Digest::sha256_of_parts(&[seed.as_bytes(), at.as_bytes(), name.as_bytes()]).to_hex();
     format!("call_{}", digest.get(..24).unwrap_or_default())
 }

@@ -283,7 +283,7 @@ pub(super) fn fit_name<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
     if escaped.len() <= MAX_NAME_CHARS {
         return escaped;
     }
-    let digest = Digest::of(name.as_bytes()).to_hex();
+    let digest = Digest::sha256(name.as_bytes()).to_hex();
     // Escaped names are ASCII.
     let start = escaped
         .get(..MAX_NAME_CHARS - DIGEST - 1)

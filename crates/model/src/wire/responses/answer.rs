@@ -205,6 +205,6 @@ fn thoughts(item: &Object) -> String {
 /// Derives an id for a call without one; reading the same answer again yields the same id.
 fn derived_id(response: &str, at: usize) -> String {
     let at = at.to_string();
-    let digest = Digest::of_parts(&[response.as_bytes(), at.as_bytes()]).to_hex();
+    let digest = Digest::sha256_of_parts(&[response.as_bytes(), at.as_bytes()]).to_hex();
     format!("call_{}", digest.get(..24).unwrap_or_default())
 }

@@ -12,7 +12,7 @@ use crate::client::{configured, surroundings};
 fn budget(yaml: &str) -> (Budget, Vec<Problem>) {
     let node = tree::parse("agent.yaml", yaml).unwrap();
     let mut problems = Vec::new();
-    let section = Section::of(&node, "`budget`", &mut problems).unwrap();
+    let section = Section::from_node(&node, "`budget`", &mut problems).unwrap();
     let budget = Budget::read(section, &mut problems);
     (budget, problems)
 }
@@ -69,9 +69,9 @@ fn a_budget_is_read_exactly() {
 fn each_limit_stops_and_says_what_was_used() {
     let (meter, _) = meter("{max_cost: 0.5}");
     meter.check().unwrap();
-    meter.record(Some(&used(10)), Cost::of_picodollars(499_999_999_999));
+    meter.record(Some(&used(10)), Cost::from_picodollars(499_999_999_999));
     meter.check().unwrap();
-    meter.record(Some(&used(10)), Cost::of_picodollars(1));
+    meter.record(Some(&used(10)), Cost::from_picodollars(1));
     let error = meter.check().unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverBudget);
     assert_eq!(
@@ -177,7 +177,7 @@ fn meters_count_together_from_all_threads() {
             let meter = meter.clone();
             scope.spawn(move || {
                 for _ in 0..1_000 {
-                    meter.record(Some(&used(1)), Cost::of_picodollars(3));
+                    meter.record(Some(&used(1)), Cost::from_picodollars(3));
                 }
             });
         }

@@ -9,7 +9,7 @@ use super::super::{ValidationContext, other_fields, text_of};
 use super::is_custom;
 use super::markers::BlockPosition;
 use super::message::{Message, Role};
-use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
+use crate::accounting::anthropic::{Block, Level, LookbackUnit, Prompt, Ttl};
 use crate::accounting::{AnthropicModel, Content};
 use crate::facts;
 use crate::tokens;
@@ -94,7 +94,7 @@ fn tool_blocks(tools: &[&Map<String, Value>], marks: &HashMap<BlockPosition, Ttl
             blocks.push(Block {
                 content: tool_content(tool),
                 breakpoint,
-                run: Run::Alone,
+                run: LookbackUnit::Alone,
             });
         } else if let Some(last) = blocks.last_mut() {
             // The tool is not rendered here: its marker applies to the end of the tools before it.
@@ -193,7 +193,7 @@ fn system_blocks(system: &[Map<String, Value>], marks: &HashMap<BlockPosition, T
     let block = |(at, fields): (usize, &Map<String, Value>)| Block {
         content: content("system", fields),
         breakpoint: marks.get(&(1, 0, at)).copied(),
-        run: Run::Alone,
+        run: LookbackUnit::Alone,
     };
     system.iter().enumerate().map(block).collect()
 }
@@ -217,9 +217,9 @@ fn message_blocks(
                 content: content(message.role.name(), fields),
                 breakpoint: marks.get(&(2, at, index)).copied(),
                 run: match kind {
-                    "tool_use" => Run::ToolUses,
-                    "tool_result" => Run::ToolResults,
-                    _ => Run::Alone,
+                    "tool_use" => LookbackUnit::ToolUses,
+                    "tool_result" => LookbackUnit::ToolResults,
+                    _ => LookbackUnit::Alone,
                 },
             });
         }
@@ -249,7 +249,7 @@ fn content(role: &str, fields: &Map<String, Value>) -> Content {
         "text" => with(&["text"], text_of(fields, "text").to_owned(), 0),
         "thinking" => with(&["thinking"], text_of(fields, "thinking").to_owned(), 0),
         "redacted_thinking" => with(&["data"], text_of(fields, "data").to_owned(), 0),
-        "image" => with(&[], String::new(), tokens::IMAGE),
+        "image" => with(&[], String::new(), tokens::TOKENS_PER_IMAGE),
         "document" => document(fields, with),
         "tool_use" => {
             let input = fields
@@ -286,7 +286,7 @@ fn document(
                 .unwrap_or_default();
             with(&["source"], text.to_owned(), 0)
         }
-        _ => with(&[], String::new(), tokens::IMAGE),
+        _ => with(&[], String::new(), tokens::TOKENS_PER_IMAGE),
     }
 }
 
@@ -312,6 +312,6 @@ fn tool_result(
     with(
         &[],
         super::message::result_text(fields),
-        images * tokens::IMAGE,
+        images * tokens::TOKENS_PER_IMAGE,
     )
 }

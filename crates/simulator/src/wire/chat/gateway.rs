@@ -12,7 +12,7 @@ use super::super::anthropic::markers;
 use super::super::openai::{Part, Speaker};
 use super::super::{ApiError, ValidationContext};
 use crate::accounting::Content;
-use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
+use crate::accounting::anthropic::{Block, Level, LookbackUnit, Prompt, Ttl};
 
 /// Returns true if a model is one of Anthropic's.
 pub(super) fn is_anthropic_model(model: &str) -> bool {
@@ -56,7 +56,7 @@ pub(super) fn prompt(
             images: 0,
         },
         breakpoint: time(tool),
-        run: Run::Alone,
+        run: LookbackUnit::Alone,
     });
     let mut levels = [Level::default(), Level::default(), Level::default()];
     levels[0] = Level {
@@ -93,9 +93,9 @@ fn blocks(part: Part, message: &Value) -> impl Iterator<Item = Block> {
         content: block.content,
         breakpoint: at.checked_sub(thought).and_then(|at| *times.get(at)?),
         run: match is_result {
-            true => Run::ToolResults,
-            false if at >= calls_from => Run::ToolUses,
-            false => Run::Alone,
+            true => LookbackUnit::ToolResults,
+            false if at >= calls_from => LookbackUnit::ToolUses,
+            false => LookbackUnit::Alone,
         },
     })
 }

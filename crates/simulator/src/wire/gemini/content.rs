@@ -50,7 +50,7 @@ pub(super) struct Contents {
 /// base64, which a client does not change by decoding and encoding it.
 pub(super) fn signature(of: &Value) -> String {
     let digest = Canonical::value(of).digest();
-    Digest::of_parts(&[b"gemini", digest.as_bytes()]).to_hex()
+    Digest::sha256_of_parts(&[b"gemini", digest.as_bytes()]).to_hex()
 }
 
 /// Returns the text of a content.

@@ -38,7 +38,7 @@ impl FileContent {
             let before = FileStamp::new(&file)?;
             if size > MAX_WITNESSED_BYTES {
                 // Hashing the content would take too long for a request of a few lines.
-                witness.spoil(format!(
+                witness.mark_incomplete(format!(
                     "{} is too large to be watched",
                     requested.display()
                 ));
@@ -59,7 +59,8 @@ impl FileContent {
         Ok(Self::Whole(match noted {
             Ok(noted) if noted == bytes => noted,
             _ => {
-                witness.spoil(format!("{} changed while it was read", requested.display()));
+                witness
+                    .mark_incomplete(format!("{} changed while it was read", requested.display()));
                 bytes.into()
             }
         }))
@@ -71,7 +72,7 @@ impl FileStream {
     pub(super) fn end(self, witness: &Witness) {
         let after = FileStamp::new(self.reader.get_ref());
         if !after.is_ok_and(|after| after == self.before) || !self.before.is_at(&self.requested) {
-            witness.spoil(format!(
+            witness.mark_incomplete(format!(
                 "{} changed while it was read",
                 self.requested.display()
             ));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use cachalot_cache::Witness;
-use cachalot_core::{Effects, Touched};
+use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use globset::{GlobBuilder, GlobMatcher};
@@ -121,7 +121,7 @@ impl Tool for Grep {
         let path = arguments.get("path").and_then(|path| path.as_str());
         reading(path.unwrap_or("."), context, |resolved| {
             match resolved.found {
-                workspace::PathKind::File => vec![Touched::Path(resolved.real.clone())],
+                workspace::PathKind::File => vec![EffectTarget::Path(resolved.real.clone())],
                 _ => touched(resolved),
             }
         })
@@ -281,7 +281,7 @@ impl GrepSearch<'_> {
         self.searched += 1;
         if let Err(error) = searched {
             // A witness does not record readability.
-            self.witness.spoil(format!("{name}: {error}"));
+            self.witness.mark_incomplete(format!("{name}: {error}"));
             self.notices
                 .push(format!("cannot be read: {name}: {error}"));
         }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use async_trait::async_trait;
 use cachalot_cache::Witness;
-use cachalot_core::{Effects, Touched};
+use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_operation::permissions::SearchFilter;
 use serde::Deserialize;
@@ -89,11 +89,11 @@ impl Tool for ListDir {
                 return tree_reads(&resolved.real);
             }
             vec![
-                Touched::Glob {
+                EffectTarget::Glob {
                     root: resolved.real.clone(),
                     pattern: "*".to_owned(),
                 },
-                Touched::Path(resolved.real.clone()),
+                EffectTarget::Path(resolved.real.clone()),
             ]
         })
     }
@@ -193,7 +193,7 @@ impl Listing<'_> {
             .and_then(|next| self.list(&next, depth));
         if let Err(error) = listed {
             // A witness does not record readability.
-            self.witness.spoil(format!("{path}: {error}"));
+            self.witness.mark_incomplete(format!("{path}: {error}"));
             self.unread.push(format!("{path}: {error}"));
         }
     }

@@ -24,7 +24,7 @@ mod write_file;
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_core::{Effects, Extent, Touched};
+use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use cachalot_operation::permissions::SearchFilter;
 use cachalot_operation::{AccessRequest, ResourceAccess};
 use serde::de::DeserializeOwned;
@@ -135,20 +135,20 @@ fn parse_arguments<T: DeserializeOwned>(arguments: Arguments) -> Result<T, ToolO
 fn reading(
     path: &str,
     context: &ToolContext,
-    touched: impl FnOnce(&ResolvedPath) -> Vec<Touched>,
+    touched: impl FnOnce(&ResolvedPath) -> Vec<EffectTarget>,
 ) -> Effects {
     match context.workspace.resolved_readable(path) {
         Ok(resolved) => {
             let mut all = touched(&resolved);
             if resolved.requested != resolved.real {
                 // The links in the path can change, too.
-                all.push(Touched::Path(resolved.requested));
+                all.push(EffectTarget::Path(resolved.requested));
             }
             Effects::reading(all)
         }
         Err(_) => Effects {
-            reads: Extent::Unknown,
-            writes: Extent::NOTHING,
+            reads: EffectTargets::Unknown,
+            writes: EffectTargets::NOTHING,
         },
     }
 }
@@ -161,11 +161,11 @@ fn writing<'a>(
     for resolved in places {
         match resolved {
             Ok(resolved) => {
-                touched.push(Touched::Path(resolved.real.clone()));
+                touched.push(EffectTarget::Path(resolved.real.clone()));
                 touched.extend(
                     resolved
                         .new_directories()
-                        .map(|directory| Touched::Path(directory.to_owned())),
+                        .map(|directory| EffectTarget::Path(directory.to_owned())),
                 );
             }
             // The call will probably be refused.
@@ -190,13 +190,13 @@ fn readable(context: &ToolContext) -> Value {
 }
 
 /// Everything below a directory, and the directory itself.
-fn tree_reads(directory: &Path) -> Vec<Touched> {
+fn tree_reads(directory: &Path) -> Vec<EffectTarget> {
     vec![
-        Touched::Glob {
+        EffectTarget::Glob {
             root: directory.to_owned(),
             pattern: "**".to_owned(),
         },
-        Touched::Path(directory.to_owned()),
+        EffectTarget::Path(directory.to_owned()),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cachalot_core::{Effects, Touched};
+use cachalot_core::{EffectTarget, Effects};
 use cachalot_model::{Block, Extra, Image, ImageSource};
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
@@ -76,7 +76,7 @@ impl Tool for ReadFile {
     fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
         let path = arguments.get("path").and_then(|path| path.as_str());
         reading(path.unwrap_or_default(), context, |resolved| {
-            vec![Touched::Path(resolved.real.clone())]
+            vec![EffectTarget::Path(resolved.real.clone())]
         })
     }
 

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use cachalot_cache::{Observation, Witness};
-use cachalot_core::Touched;
+use cachalot_core::EffectTarget;
 use cachalot_operation::permissions::SearchFilter;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -71,10 +71,10 @@ pub(super) struct Walk<'a> {
 struct IgnoreLevel([Option<Gitignore>; 2]);
 
 /// The reads of a walk that starts at a place.
-pub(super) fn touched(resolved: &ResolvedPath) -> Vec<Touched> {
+pub(super) fn touched(resolved: &ResolvedPath) -> Vec<EffectTarget> {
     let mut all = tree_reads(&resolved.real);
     for directory in outer_directories(resolved) {
-        all.extend(IGNORE_FILES.map(|name| Touched::Path(directory.join(name))));
+        all.extend(IGNORE_FILES.map(|name| EffectTarget::Path(directory.join(name))));
     }
     all
 }
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
         if resolved.is_behind_links() {
             // The applicable rules are those of the target directory of the links, and a witness does not
             // record link targets.
-            self.witness.spoil(format!(
+            self.witness.mark_incomplete(format!(
                 "{} lies behind symbolic links",
                 resolved.requested.display()
             ));
@@ -219,7 +219,8 @@ impl<'a> Walk<'a> {
             Ok(flow) => flow,
             Err(error) => {
                 // A witness does not record readability.
-                self.witness.spoil(format!("{}: {error}", path.display()));
+                self.witness
+                    .mark_incomplete(format!("{}: {error}", path.display()));
                 self.notices
                     .push(format!("cannot be listed: {}: {error}", path.display()));
                 ControlFlow::Continue(())
@@ -270,7 +271,7 @@ impl<'a> Walk<'a> {
                 return None;
             }
             Err(refused) => {
-                self.witness.spoil(refused.to_string());
+                self.witness.mark_incomplete(refused.to_string());
                 return None;
             }
         };
@@ -282,7 +283,8 @@ impl<'a> Walk<'a> {
                 None
             }
             Err(error) => {
-                self.witness.spoil(format!("{}: {error}", path.display()));
+                self.witness
+                    .mark_incomplete(format!("{}: {error}", path.display()));
                 None
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 
 /// Number of bytes that each side keeps in addition to those that are shown, so that a secret that spans the
 /// edge is recognized as a whole before it is cut.
@@ -45,11 +45,11 @@ impl Capture {
     }
 
     /// Returns the output with secrets masked; a notice in the middle replaces the part that does not fit.
-    pub(super) fn shown(mut self, seals: &Seals) -> String {
+    pub(super) fn shown(mut self, secret_set: &SecretSet) -> String {
         if self.lost == 0 {
             self.head.extend(self.tail.iter());
             let whole = String::from_utf8_lossy(&self.head);
-            let whole = seals.redact(&whole);
+            let whole = secret_set.redact(&whole);
             return match whole.len() <= self.limit {
                 true => whole.into_owned(),
                 false => cut(&whole, &whole, self.limit / 2, 0),
@@ -60,7 +60,7 @@ impl Capture {
             String::from_utf8_lossy(&self.head),
             String::from_utf8_lossy(&tail),
         );
-        let (head, tail) = (seals.redact(&head), seals.redact(&tail));
+        let (head, tail) = (secret_set.redact(&head), secret_set.redact(&tail));
         // Masking may have shortened the text by any amount, and the inner edge may be within a secret.
         let half = (self.limit / 2)
             .min(head.len().saturating_sub(SECRET_MARGIN))
@@ -100,25 +100,25 @@ mod tests {
     use super::*;
     use cachalot_core::DigestKey;
 
-    fn shown(limit: usize, written: &[&[u8]], seals: &Seals) -> String {
+    fn shown(limit: usize, written: &[&[u8]], secret_set: &SecretSet) -> String {
         let mut capture = Capture::new(limit);
         for bytes in written {
             capture.push(bytes);
         }
-        capture.shown(seals)
+        capture.shown(secret_set)
     }
 
     #[test]
     fn what_fits_is_shown_as_it_is() {
-        let seals = Seals::none();
-        assert_eq!(shown(10, &[b"01234", b"56789"], &seals), "0123456789");
-        assert_eq!(shown(0, &[], &seals), "");
+        let secret_set = SecretSet::empty();
+        assert_eq!(shown(10, &[b"01234", b"56789"], &secret_set), "0123456789");
+        assert_eq!(shown(0, &[], &secret_set), "");
     }
 
     #[test]
     fn of_more_the_beginning_and_the_end_are_shown() {
-        let seals = Seals::none();
-        let text = shown(10, &[b"abcdefghijklmnopqrstuvwxyz"], &seals);
+        let secret_set = SecretSet::empty();
+        let text = shown(10, &[b"abcdefghijklmnopqrstuvwxyz"], &secret_set);
         assert!(text.starts_with("abcde\n[… 16 bytes left out"), "{text}");
         assert!(text.ends_with("]\nvwxyz"), "{text}");
     }
@@ -130,35 +130,35 @@ mod tests {
             capture.push(&[b'x'; 1_000]);
         }
         assert!(capture.head.len() + capture.tail.len() <= 100 + 2 * SECRET_MARGIN);
-        let text = capture.shown(&Seals::none());
+        let text = capture.shown(&SecretSet::empty());
         assert!(text.contains("[… 999900 bytes left out"), "{text}");
     }
 
     #[test]
     fn a_secret_across_the_edge_is_masked_as_a_whole() {
-        let seals = Seals::under(DigestKey::new([1; 32]));
-        seals.learn("hunter2hunter2");
+        let secret_set = SecretSet::with_key(DigestKey::new([1; 32]));
+        secret_set.learn("hunter2hunter2");
         for before in 0..40 {
             let mut text = vec![b'-'; before];
             text.extend(b"hunter2hunter2");
             text.extend(vec![b'+'; 50_000]);
-            let shown = shown(40, &[&text], &seals);
+            let shown = shown(40, &[&text], &secret_set);
             assert!(!shown.contains("hunter"), "{before}: {shown}");
             let mut mirrored = vec![b'+'; 50_000];
             mirrored.extend(b"hunter2hunter2");
             mirrored.extend(vec![b'-'; before]);
-            let shown = self::shown(40, &[&mirrored], &seals);
+            let shown = self::shown(40, &[&mirrored], &secret_set);
             assert!(!shown.contains("nter2"), "{before}: {shown}");
         }
     }
 
     #[test]
     fn a_secret_cut_by_what_was_lost_is_never_shown() {
-        let seals = Seals::under(DigestKey::new([1; 32]));
-        seals.learn("correct horse");
+        let secret_set = SecretSet::with_key(DigestKey::new([1; 32]));
+        secret_set.learn("correct horse");
         // Enough secrets that masking shortens the head by more than the margin.
         let text = b"correct horse".repeat(100_000);
-        let shown = shown(10_000, &[&text], &seals);
+        let shown = shown(10_000, &[&text], &secret_set);
         assert!(
             !shown.contains("corr") && !shown.contains("orse"),
             "{shown}"
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn characters_are_not_torn_apart() {
         let text = "äöü".repeat(20_000);
-        let shown = shown(101, &[text.as_bytes()], &Seals::none());
+        let shown = shown(101, &[text.as_bytes()], &SecretSet::empty());
         assert!(!shown.contains('\u{fffd}'), "{shown}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 use cachalot_core::secret::redact_value;
 use globset::GlobSet;
 use serde_json::json;
@@ -12,23 +12,23 @@ use serde_json::json;
 pub(super) fn inherited_variables<'a>(
     environment: &'a BTreeMap<String, String>,
     passed: &GlobSet,
-    seals: &Seals,
+    secret_set: &SecretSet,
 ) -> BTreeMap<&'a str, &'a str> {
     environment
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .filter(|(name, value)| {
-            passed.is_match(name) || !looks_like_a_credential(name, value, seals)
+            passed.is_match(name) || !looks_like_a_credential(name, value, secret_set)
         })
         .collect()
 }
 
 /// True if a variable looks like a credential: by its name (`GITHUB_TOKEN`), by its shape (a provider's key,
 /// a URL with a password), or because it contains a known secret.
-pub(crate) fn looks_like_a_credential(name: &str, value: &str, seals: &Seals) -> bool {
+pub(crate) fn looks_like_a_credential(name: &str, value: &str, secret_set: &SecretSet) -> bool {
     let variable = json!({ name: value });
     let mut masked = variable.clone();
-    redact_value(&mut masked, seals);
+    redact_value(&mut masked, secret_set);
     masked != variable && !value.is_empty()
 }
 
@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_credential_stays_here_unless_it_is_named() {
-        let seals = Seals::under(DigestKey::new([1; 32]));
-        seals.learn("swordfish");
+        let secret_set = SecretSet::with_key(DigestKey::new([1; 32]));
+        secret_set.learn("swordfish");
         let environment: BTreeMap<String, String> = [
             ("PATH", "/bin"),
             ("HOME", "/home/me"),
@@ -60,7 +60,7 @@ mod tests {
             for pattern in passed {
                 set.add(Glob::new(pattern).unwrap());
             }
-            let kept = inherited_variables(&environment, &set.build().unwrap(), &seals);
+            let kept = inherited_variables(&environment, &set.build().unwrap(), &secret_set);
             kept.into_keys().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(names(&[]), "EMPTY_TOKEN HOME MONKEY PATH");

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use cachalot_cache::{Observation, Witness};
-use cachalot_core::Touched;
+use cachalot_core::EffectTarget;
 
 use crate::tool::ToolContext;
 use crate::workspace::{EntryKind, FileStamp, PathKind, ResolvedPath, Workspace};
@@ -82,15 +82,15 @@ pub(super) fn touched(
     context: &ToolContext,
     data: Option<&Path>,
     name: Option<&str>,
-) -> Vec<Touched> {
+) -> Vec<EffectTarget> {
     let mut all = Vec::new();
     let mut add = |directory: PathBuf| {
         let directory = name.map_or_else(|| directory.clone(), |name| directory.join(name));
-        all.push(Touched::Glob {
+        all.push(EffectTarget::Glob {
             root: directory.clone(),
             pattern: "**".to_owned(),
         });
-        all.push(Touched::Path(directory));
+        all.push(EffectTarget::Path(directory));
     };
     for folder in WORKSPACE_DIRECTORIES {
         let requested = context.workspace.root().join(folder);
@@ -203,7 +203,7 @@ pub(super) fn find(
             Ok(Some(skill)) => return Ok(Some(skill)),
             Ok(None) => {}
             Err(why) => {
-                witness.spoil(why.clone());
+                witness.mark_incomplete(why.clone());
                 unreadable.get_or_insert(why);
             }
         }
@@ -304,7 +304,7 @@ fn read(resolved: &ResolvedPath, witness: &Witness) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     (&file).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if FileStamp::new(&file)? != before || !before.is_at(&resolved.requested) {
-        witness.spoil(format!(
+        witness.mark_incomplete(format!(
             "{} changed while it was read",
             resolved.requested.display()
         ));

@@ -265,7 +265,7 @@ impl ManageCall<'_> {
     }
 
     fn write(&self, resolved: &crate::workspace::ResolvedPath, text: &str) -> Result<(), String> {
-        if self.context.seals.occur_in(text.as_bytes()) {
+        if self.context.secret_set.occurs_in(text.as_bytes()) {
             return Err(
                 "this holds a secret, and nothing that is written may: leave it out".to_owned(),
             );

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{self as cache, Ledger, Mode};
+use cachalot_cache::{self as cache, CacheMode, Ledger};
 use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_tools::{CallOutcome, ToolOutput};
 use serde_json::json;
@@ -46,7 +46,7 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
     ledger.flush().await;
     let mut rows = ledger.recent(10).unwrap();
     rows.reverse();
-    let told: Vec<(&str, cache::Answered, Option<&str>, Option<&str>)> = rows
+    let told: Vec<(&str, cache::CallStatus, Option<&str>, Option<&str>)> = rows
         .iter()
         .map(|row| {
             assert_eq!(
@@ -66,27 +66,32 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
         [
             (
                 "look",
-                cache::Answered::Miss,
+                cache::CallStatus::Miss,
                 Some("not in the cache"),
                 None
             ),
-            ("look", cache::Answered::Hit, None, None),
+            ("look", cache::CallStatus::Hit, None, None),
             (
                 "fails",
-                cache::Answered::Miss,
+                cache::CallStatus::Miss,
                 Some("not in the cache"),
                 Some("no such thing")
             ),
             (
                 "shell",
-                cache::Answered::Bypass,
+                cache::CallStatus::Bypass,
                 Some("it is not read-only"),
                 None
             ),
-            ("now", cache::Answered::Miss, Some("not in the cache"), None),
+            (
+                "now",
+                cache::CallStatus::Miss,
+                Some("not in the cache"),
+                None
+            ),
             (
                 "look",
-                cache::Answered::Miss,
+                cache::CallStatus::Miss,
                 Some("a fresh answer was asked for"),
                 None
             ),
@@ -148,10 +153,10 @@ async fn counters_tell_what_became_of_calls() {
 #[tokio::test]
 async fn the_command_line_decides_over_the_settings() {
     for (mode, runs) in [
-        (Mode::On, 1),
-        (Mode::Off, 3),
-        (Mode::Refresh, 3),
-        (Mode::ReadOnly, 3),
+        (CacheMode::On, 1),
+        (CacheMode::Off, 3),
+        (CacheMode::Refresh, 3),
+        (CacheMode::ReadOnly, 3),
     ] {
         let tool = Counting::reader("look");
         let mut making = Making::with(on());
@@ -164,7 +169,7 @@ async fn the_command_line_decides_over_the_settings() {
     }
     let tool = Counting::reader("look");
     let mut making = Making::with(on());
-    making.mode = Mode::Frozen;
+    making.mode = CacheMode::Frozen;
     let world = making.of(&[&tool]);
     let answer = world.call("look", json!({})).await;
     assert!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::{Clock as _, DigestKey, Effects, Extent, Seals, Touched};
+use cachalot_core::{Clock as _, DigestKey, EffectTarget, EffectTargets, Effects, SecretSet};
 use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_tools::{CacheClass, CallOutcome, ToolCallResult, ToolOutput};
 use serde_json::json;
@@ -198,8 +198,8 @@ async fn while_what_it_read_is_the_same() {
 #[tokio::test]
 async fn not_without_having_noted_what_it_read() {
     for reads in [
-        Effects::reading(vec![Touched::Path("a".into())]),
-        Effects::reading(vec![Touched::Glob {
+        Effects::reading(vec![EffectTarget::Path("a".into())]),
+        Effects::reading(vec![EffectTarget::Glob {
             root: ".".into(),
             pattern: "**".into(),
         }]),
@@ -226,12 +226,12 @@ async fn not_without_having_noted_what_it_read() {
 #[tokio::test]
 async fn what_may_write_is_never_served_whatever_it_says() {
     for writes in [
-        Extent::Unknown,
-        Extent::Known(vec![Touched::Named("x".into())]),
-        Extent::Known(vec![Touched::Path("x".into())]),
+        EffectTargets::Unknown,
+        EffectTargets::Known(vec![EffectTarget::Named("x".into())]),
+        EffectTargets::Known(vec![EffectTarget::Path("x".into())]),
     ] {
         let resource_access = Effects {
-            reads: Extent::NOTHING,
+            reads: EffectTargets::NOTHING,
             writes,
         };
         let liar = Counting::reader("look")
@@ -290,13 +290,13 @@ async fn a_failure_is_never_kept() {
 
 #[tokio::test]
 async fn a_secret_is_never_kept() {
-    let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
-    seals.learn("correct horse battery staple");
+    let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
+    secret_set.learn("correct horse battery staple");
     let tool = Counting::named("look")
         .cache_class(CacheClass::Immutable)
         .doing(|_, _, _| ToolOutput::text("password: correct horse battery staple"));
     let mut making = Making::with(on());
-    making.seals = seals;
+    making.secret_set = secret_set;
     let world = making.of(&[&tool]);
     for _ in 0..2 {
         assert!(!is_hit(&world).await);

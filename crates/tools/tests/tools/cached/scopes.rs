@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::Cache;
-use cachalot_core::{Effects, ManualClock, Touched};
+use cachalot_core::{EffectTarget, Effects, ManualClock};
 use cachalot_tools::cached::{ToolCacheScope, ToolCacheSettings};
 use cachalot_tools::{CacheClass, CallOutcome, Registry, Tool, ToolOutput};
 use serde_json::json;
@@ -137,10 +137,10 @@ async fn other_processes_hear_of_writes() {
     let path = home.path().join("cachalot.db");
     let reader = Counting::reader("look")
         .cache_class(CacheClass::Ttl(Duration::from_secs(3_600)))
-        .touching(|_| Effects::reading(vec![Touched::Path("a".into())]));
+        .touching(|_| Effects::reading(vec![EffectTarget::Path("a".into())]));
     let writer = Counting::named("write")
         .writing()
-        .touching(|_| Effects::writing(vec![Touched::Path("a".into())]));
+        .touching(|_| Effects::writing(vec![EffectTarget::Path("a".into())]));
     let shell = Counting::unknown("shell");
     let tools = [&reader, &writer, &shell];
     let here = making(
@@ -234,20 +234,20 @@ async fn nothing_is_shared_with_nobody() {
 
 #[tokio::test]
 async fn the_memory_that_lasts_hears_of_writes_though_nothing_is_kept() {
-    use cachalot_cache::{self as cache, Begun, Domain, Kind, Policy, Product, Scope};
+    use cachalot_cache::{self as cache, BeginResult, CallKind, Domain, Policy, RunResult, Scope};
     use cachalot_core::{Canonical, Spend};
     let clock = clock();
     let engine = in_process(&clock);
     let writer = Counting::named("remember")
         .writing()
-        .touching(|_| Effects::writing(vec![Touched::Named("ltm".into())]));
+        .touching(|_| Effects::writing(vec![EffectTarget::Named("ltm".into())]));
     let mut making = Making::with(ToolCacheSettings::default());
     making.persistent = Some(engine.clone());
     let world = making.of(&[&writer]);
     // Something else that depends on long-term memory: a step of a workflow.
     let input = Canonical::value(&json!(1));
     let call = cache::Call {
-        kind: Kind::Action,
+        kind: CallKind::Action,
         scope: &Scope::Global,
         name: "ltm.search",
         input: &input,
@@ -257,9 +257,9 @@ async fn the_memory_that_lasts_hears_of_writes_though_nothing_is_kept() {
         ..Policy::default()
     };
     let is_served = async || match engine.begin(&call, &policy).await.unwrap() {
-        Begun::Served(_) => true,
-        Begun::Run(ticket) => {
-            let product = Product::kept("found".into(), Spend::default());
+        BeginResult::Served(_) => true,
+        BeginResult::Run(ticket) => {
+            let product = RunResult::storable("found".into(), Spend::default());
             ticket.finish(product).await;
             false
         }

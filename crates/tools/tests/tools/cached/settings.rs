@@ -9,7 +9,8 @@ use cachalot_tools::cached::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
 fn read(text: &str) -> (ToolCacheSettings, Vec<Problem>) {
     let file = parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
-    let mut section = Section::of(file.get("tools").unwrap(), "`tools`", &mut problems).unwrap();
+    let mut section =
+        Section::from_node(file.get("tools").unwrap(), "`tools`", &mut problems).unwrap();
     let settings = ToolCacheSettings::read(&mut section, &mut problems);
     section.finish(&mut problems);
     (settings, problems)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Begun, Call, How, Kind, Policy, Product, Reason, Scope};
-use cachalot_core::{Canonical, Effects, Extent, Touched, Witnesses};
+use cachalot_cache::{BeginResult, CacheStatus, Call, CallKind, Policy, Reason, RunResult, Scope};
+use cachalot_core::{Canonical, EffectTarget, EffectTargets, Effects, Witnesses};
 use cachalot_tools::cached::{RepeatDelivery, ToolCacheSettings};
 use cachalot_tools::{
     CacheClass, CallOutcome, Registry, Tool, ToolCallResult, ToolOutput, Toolbox as _, builtin,
@@ -30,32 +30,32 @@ fn known(answer: &ToolCallResult) -> usize {
 
 /// Whether something that is built from these would be served still: stores it, lets `between` happen,
 /// and asks again.
-async fn lasts(witnesses: &Witnesses, between: impl FnOnce()) -> Result<How, Reason> {
+async fn lasts(witnesses: &Witnesses, between: impl FnOnce()) -> Result<CacheStatus, Reason> {
     let cache = in_process(&Arc::new(cachalot_core::ManualClock::at(0)));
     let input = Canonical::value(&Value::Null);
     let call = Call {
-        kind: Kind::Turn,
+        kind: CallKind::Turn,
         scope: &Scope::Global,
         name: "agent",
         input: &input,
     };
     let policy = Policy::default();
-    let Ok(Begun::Run(ticket)) = cache.begin(&call, &policy).await else {
+    let Ok(BeginResult::Run(ticket)) = cache.begin(&call, &policy).await else {
         panic!("nothing is stored yet")
     };
     ticket.witness().adopt(witnesses);
-    let product = Product::kept("answer".into(), cachalot_core::Spend::default());
+    let product = RunResult::storable("answer".into(), cachalot_core::Spend::default());
     ticket.finish(product).await.stored?;
     between();
     match cache.begin(&call, &policy).await {
-        Ok(Begun::Served(outcome)) => Ok(outcome.how),
-        Ok(Begun::Run(ticket)) => Ok(ticket.how().clone()),
+        Ok(BeginResult::Served(outcome)) => Ok(outcome.status),
+        Ok(BeginResult::Run(ticket)) => Ok(ticket.status().clone()),
         Err(miss) => Err(miss.reason),
     }
 }
 
-fn is_changed(how: Result<How, Reason>) -> bool {
-    matches!(how, Ok(How::Miss(Reason::Changed(_))))
+fn is_changed(how: Result<CacheStatus, Reason>) -> bool {
+    matches!(how, Ok(CacheStatus::Miss(Reason::Changed(_))))
 }
 
 fn off() -> ToolCacheSettings {
@@ -89,7 +89,7 @@ async fn what_read_files_carries_them_however_it_was_answered() {
                 assert!(!answer.output.is_error, "{}", text(&answer));
                 assert_eq!(known(&answer), 1, "{tool}");
                 let held = lasts(&answer.witnesses, || {}).await;
-                assert_eq!(held, Ok(How::Hit), "{tool} {:?}", answer.outcome);
+                assert_eq!(held, Ok(CacheStatus::Hit), "{tool} {:?}", answer.outcome);
             }
             let answer = world.call(tool, arguments).await;
             assert_eq!(
@@ -180,13 +180,13 @@ async fn what_always_answers_the_same_is_built_from_nothing() {
     let tool = Counting::named("look").cache_class(CacheClass::Immutable);
     for answer in both(&tool).await {
         assert_eq!(known(&answer), 0);
-        assert_eq!(lasts(&answer.witnesses, || {}).await, Ok(How::Hit));
+        assert_eq!(lasts(&answer.witnesses, || {}).await, Ok(CacheStatus::Hit));
     }
 }
 
 #[tokio::test]
 async fn what_it_depends_on_is_unknown_where_nobody_vouches_for_it() {
-    let named = |_: &_| Effects::reading(vec![Touched::Named("memory".into())]);
+    let named = |_: &_| Effects::reading(vec![EffectTarget::Named("memory".into())]);
     let for_a_minute = |_: &_, _: &_, _| ToolOutput {
         lifetime: Some(Duration::from_secs(60)),
         ..ToolOutput::text("")
@@ -196,10 +196,10 @@ async fn what_it_depends_on_is_unknown_where_nobody_vouches_for_it() {
         ..ToolOutput::text("")
     };
     let writes = |_: &_| Effects {
-        reads: Extent::NOTHING,
-        writes: Extent::Unknown,
+        reads: EffectTargets::NOTHING,
+        writes: EffectTargets::Unknown,
     };
-    let a_file = |_: &_| Effects::reading(vec![Touched::Path("a".into())]);
+    let a_file = |_: &_| Effects::reading(vec![EffectTarget::Path("a".into())]);
     for (tool, expected) in [
         (Counting::unknown("look"), "may have changed"),
         (Counting::reader("look").writing(), "may have changed"),
@@ -265,7 +265,9 @@ async fn of_what_did_not_run_nothing_is_known() {
 #[tokio::test]
 async fn what_moved_while_it_was_read_is_unknown() {
     let tool = Counting::file_reader("look").doing(|_, context, _| {
-        context.witness.spoil("a changed while it was read");
+        context
+            .witness
+            .mark_incomplete("a changed while it was read");
         ToolOutput::text("half")
     });
     for answer in both(&tool).await {

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_cache::{Bounds, Cache, Ledger, Mode, Observation, Witness};
-use cachalot_core::{Effects, Extent, ManualClock, Millis, Seals, Touched};
-use cachalot_memory::Memory;
-use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::sqlite::{self, SqliteMemory};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, Ledger, Observation, Witness};
+use cachalot_core::{EffectTarget, EffectTargets, Effects, ManualClock, Millis, SecretSet};
 use cachalot_model::Block;
 use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_store::Store;
+use cachalot_store::in_process::InProcessStore;
+use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_tools::cached::{CachedToolsOptions, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
     Arguments, BatchContext, CacheClass, CachedTools, Origin, Registry, Tool, ToolCall,
@@ -72,7 +72,7 @@ impl Counting {
     /// A tool that reads the file `path`.
     pub(crate) fn file_reader(name: &str) -> Self {
         Self::reader(name)
-            .touching(|arguments| Effects::reading(vec![Touched::Path(path_of(arguments))]))
+            .touching(|arguments| Effects::reading(vec![EffectTarget::Path(path_of(arguments))]))
             .doing(|arguments, context, _| {
                 let path = context.workspace.root().join(path_of(arguments));
                 match context.witness.read(&path) {
@@ -86,7 +86,7 @@ impl Counting {
     pub(crate) fn file_writer(name: &str) -> Self {
         Self::named(name)
             .writing()
-            .touching(|arguments| Effects::writing(vec![Touched::Path(path_of(arguments))]))
+            .touching(|arguments| Effects::writing(vec![EffectTarget::Path(path_of(arguments))]))
             .doing(|arguments, context, _| {
                 let path = context.workspace.root().join(path_of(arguments));
                 let text = arguments["text"].as_str().unwrap_or_default();
@@ -201,7 +201,7 @@ pub(crate) struct World {
     pub(crate) tools: CachedTools,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) said: Arc<Mutex<Vec<String>>>,
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) secret_set: Arc<SecretSet>,
     pub(crate) http: HttpClient,
     directory: tempfile::TempDir,
     calls: AtomicUsize,
@@ -210,11 +210,11 @@ pub(crate) struct World {
 /// What to make a world from.
 pub(crate) struct Making {
     pub(crate) settings: ToolCacheSettings,
-    pub(crate) mode: Mode,
+    pub(crate) mode: CacheMode,
     pub(crate) persistent: Option<Cache>,
     pub(crate) user: String,
     pub(crate) write_notifier: WriteNotifier,
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) secret_set: Arc<SecretSet>,
     pub(crate) ledger: Ledger,
     pub(crate) clock: Arc<ManualClock>,
 }
@@ -223,12 +223,12 @@ impl Making {
     pub(crate) fn with(settings: ToolCacheSettings) -> Self {
         Self {
             settings,
-            mode: Mode::On,
+            mode: CacheMode::On,
             persistent: None,
             user: "user".to_owned(),
             write_notifier: WriteNotifier::new(),
-            seals: Arc::new(Seals::none()),
-            ledger: Ledger::none(),
+            secret_set: Arc::new(SecretSet::empty()),
+            ledger: Ledger::disabled(),
             clock: Arc::new(ManualClock::at(START)),
         }
     }
@@ -248,7 +248,7 @@ impl Making {
             mode: self.mode,
             ledger: self.ledger,
             clock: self.clock.clone(),
-            seals: Arc::clone(&self.seals),
+            secret_set: Arc::clone(&self.secret_set),
             log: Arc::new(move |line| heard.lock().unwrap().push(line.to_owned())),
             persistent: self.persistent,
             user: self.user,
@@ -258,7 +258,7 @@ impl Making {
             tools: CachedTools::new(registry, options).unwrap(),
             clock: self.clock,
             said,
-            seals: self.seals,
+            secret_set: self.secret_set,
             http: HttpClient::new(HttpOptions::default()).unwrap(),
             directory: tempfile::tempdir().unwrap(),
             calls: AtomicUsize::new(0),
@@ -281,22 +281,22 @@ pub(crate) fn world(tools: &[&Counting]) -> World {
 
 /// An engine over a SQLite file.
 pub(crate) fn persistent(path: &Path, clock: &Arc<ManualClock>) -> Cache {
-    let memory = SqliteMemory::open(path, sqlite::Options::new(clock.clone())).unwrap();
+    let memory = SqliteStore::open(path, sqlite::SqliteOptions::new(clock.clone())).unwrap();
     engine(Arc::new(memory), clock)
 }
 
 /// An engine over a memory in the process.
 pub(crate) fn in_process(clock: &Arc<ManualClock>) -> Cache {
-    engine(Arc::new(InProcessMemory::new(clock.clone())), clock)
+    engine(Arc::new(InProcessStore::new(clock.clone())), clock)
 }
 
-fn engine(memory: Arc<dyn Memory>, clock: &Arc<ManualClock>) -> Cache {
-    Cache::new(cachalot_cache::Options {
-        memory: Some(memory),
-        ledger: Ledger::none(),
+fn engine(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> Cache {
+    Cache::new(cachalot_cache::CacheOptions {
+        store: Some(memory),
+        ledger: Ledger::disabled(),
         clock: clock.clone(),
-        seals: Arc::new(Seals::none()),
-        bounds: Bounds::default(),
+        secret_set: Arc::new(SecretSet::empty()),
+        bounds: CacheBounds::default(),
         warn: Arc::new(|line| panic!("{line}")),
     })
 }
@@ -332,7 +332,7 @@ impl World {
                 clock: self.clock.clone(),
                 http: self.http.clone(),
                 memory: None,
-                seals: Arc::clone(&self.seals),
+                secret_set: Arc::clone(&self.secret_set),
                 gate: None,
                 rules: Arc::default(),
                 witness: Witness::default(),
@@ -417,7 +417,7 @@ pub(crate) fn note(context: &ToolContext, path: &str) {
 /// Reads nothing that could be told.
 pub(crate) fn reads_unknown() -> Effects {
     Effects {
-        reads: Extent::Unknown,
-        writes: Extent::NOTHING,
+        reads: EffectTargets::Unknown,
+        writes: EffectTargets::NOTHING,
     }
 }

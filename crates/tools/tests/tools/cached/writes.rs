@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::{Effects, Touched};
+use cachalot_core::{EffectTarget, Effects};
 use cachalot_tools::cached::{ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{CallOutcome, ToolOutput};
 use serde_json::json;
@@ -12,25 +12,25 @@ use tokio::sync::Semaphore;
 use super::world::{Counting, Making, World, note, on, reads_unknown, text, world};
 
 /// A tool whose results depend on a file that no witness tells of: only what is announced counts.
-fn blind(name: &str, reads: Vec<Touched>) -> Counting {
+fn blind(name: &str, reads: Vec<EffectTarget>) -> Counting {
     Counting::reader(name)
         .cache_class(cachalot_tools::CacheClass::Ttl(Duration::from_secs(3_600)))
         .touching(move |_| Effects::reading(reads.clone()))
 }
 
-fn path(path: &str) -> Touched {
-    Touched::Path(path.into())
+fn path(path: &str) -> EffectTarget {
+    EffectTarget::Path(path.into())
 }
 
-fn tree(root: &str) -> Touched {
-    Touched::Glob {
+fn tree(root: &str) -> EffectTarget {
+    EffectTarget::Glob {
         root: root.into(),
         pattern: "**/*.rs".into(),
     }
 }
 
-fn named(name: &str) -> Touched {
-    Touched::Named(name.into())
+fn named(name: &str) -> EffectTarget {
+    EffectTarget::Named(name.into())
 }
 
 async fn is_hit(world: &World, tool: &str) -> bool {

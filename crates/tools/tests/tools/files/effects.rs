@@ -1,6 +1,6 @@
 //! What calls declare before they run.
 
-use cachalot_core::{Effects, Extent, Touched};
+use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use cachalot_tools::CacheClass;
 use serde_json::{Value, json};
 
@@ -11,17 +11,17 @@ fn effects(workshop: &Workshop, tool: &str, arguments: Value) -> Effects {
     tool.effects(&object(arguments), &workshop.context)
 }
 
-fn paths(workshop: &Workshop, paths: &[&str]) -> Vec<Touched> {
-    let mut all: Vec<Touched> = paths
+fn paths(workshop: &Workshop, paths: &[&str]) -> Vec<EffectTarget> {
+    let mut all: Vec<EffectTarget> = paths
         .iter()
-        .map(|path| Touched::Path(workshop.path(path).components().collect()))
+        .map(|path| EffectTarget::Path(workshop.path(path).components().collect()))
         .collect();
     all.sort();
     all
 }
 
-fn all(workshop: &Workshop, directory: &str, pattern: &str) -> Touched {
-    Touched::Glob {
+fn all(workshop: &Workshop, directory: &str, pattern: &str) -> EffectTarget {
+    EffectTarget::Glob {
         root: workshop.path(directory).components().collect(),
         pattern: pattern.to_owned(),
     }
@@ -50,13 +50,13 @@ fn readers_declare_what_they_read() {
     std::os::unix::fs::symlink("src", workshop.path("link")).unwrap();
     let reads = |tool: &str, arguments: Value| {
         let declared = effects(&workshop, tool, arguments);
-        assert_eq!(declared.writes, Extent::NOTHING, "{tool}");
+        assert_eq!(declared.writes, EffectTargets::NOTHING, "{tool}");
         match declared.reads {
-            Extent::Known(mut list) => {
+            EffectTargets::Known(mut list) => {
                 list.sort();
                 list
             }
-            Extent::Unknown => panic!("{tool} reads who knows what"),
+            EffectTargets::Unknown => panic!("{tool} reads who knows what"),
         }
     };
     assert_eq!(
@@ -98,7 +98,7 @@ fn readers_declare_what_they_read() {
         let declared = effects(&workshop, tool, json!({"path": "../outside"}));
         assert_eq!(
             (declared.reads, declared.writes),
-            (Extent::Unknown, Extent::NOTHING)
+            (EffectTargets::Unknown, EffectTargets::NOTHING)
         );
     }
 }
@@ -164,7 +164,7 @@ async fn what_changes_was_declared() {
         ),
     ] {
         let declared = effects(&workshop, tool, arguments.clone());
-        let Extent::Known(writes) = declared.writes else {
+        let EffectTargets::Known(writes) = declared.writes else {
             panic!("{tool}");
         };
         let before = workshop.tree();
@@ -178,7 +178,7 @@ async fn what_changes_was_declared() {
         for path in changed {
             count += 1;
             assert!(
-                writes.contains(&Touched::Path(path.clone())),
+                writes.contains(&EffectTarget::Path(path.clone())),
                 "{tool}: {}",
                 path.display()
             );

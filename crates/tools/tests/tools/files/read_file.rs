@@ -188,11 +188,11 @@ async fn a_file_too_long_to_be_held_is_read_by_ranges() {
         )
     );
     let (_, witness) = workshop.witnessed("read_file", arguments).await;
-    assert_eq!(witness.taken().holds().await, Ok(()));
+    assert_eq!(witness.snapshot().holds().await, Ok(()));
     let found = workshop
         .done("grep", json!({"pattern": "y", "output": "count"}))
         .await;
     assert_eq!(found, "long.log: 340000\n");
     workshop.write("long.log", format!("{}x\n", line.repeat(340_000)));
-    assert!(witness.taken().holds().await.is_err());
+    assert!(witness.snapshot().holds().await.is_err());
 }

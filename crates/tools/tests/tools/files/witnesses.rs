@@ -29,10 +29,10 @@ async fn noticed(tool: &str, arguments: Value, changes: &[(&str, Change, bool)])
         let workshop = tree();
         let (output, witness) = workshop.witnessed(tool, arguments.clone()).await;
         assert!(!output.is_error, "{}", text(&output));
-        let taken = witness.taken();
-        assert_eq!(taken.holds().await, Ok(()), "{tool} {arguments}");
+        let snapshot = witness.snapshot();
+        assert_eq!(snapshot.holds().await, Ok(()), "{tool} {arguments}");
         change(workshop.context.workspace.root());
-        let holds = taken.holds().await;
+        let holds = snapshot.holds().await;
         assert_eq!(
             holds.is_err(),
             *expected,
@@ -132,7 +132,11 @@ async fn a_walk_behind_a_link_is_not_kept() {
             let arguments = json!({"pattern": "a", "path": path});
             let (output, witness) = workshop.witnessed(tool, arguments).await;
             assert!(!output.is_error, "{}", text(&output));
-            assert_eq!(witness.taken().holds().await.is_ok(), kept, "{tool} {path}");
+            assert_eq!(
+                witness.snapshot().holds().await.is_ok(),
+                kept,
+                "{tool} {path}"
+            );
         }
     }
 }
@@ -253,7 +257,7 @@ async fn rules_that_change_are_noticed() {
     let (before, witness) = workshop.witnessed("glob", arguments.clone()).await;
     assert_eq!(text(&before), "src/a.rs\n");
     workshop.write(".gitignore", "a.rs\n");
-    assert!(witness.taken().holds().await.is_err());
+    assert!(witness.snapshot().holds().await.is_err());
     assert_eq!(
         text(&workshop.witnessed("glob", arguments).await.0),
         "src/b.rs\n"
@@ -336,6 +340,6 @@ async fn more_than_the_engine_checks_is_not_kept() {
         .witnessed("grep", json!({"pattern": "y", "output": "files"}))
         .await;
     assert_eq!(text(&output), "[no match in 10,100 files]\n");
-    let why = witness.taken().holds().await.unwrap_err();
+    let why = witness.snapshot().holds().await.unwrap_err();
     assert!(why.contains("more than 10000 files"), "{why}");
 }

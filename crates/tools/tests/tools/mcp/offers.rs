@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_core::{Effects, Extent};
+use cachalot_core::{EffectTargets, Effects};
 use cachalot_tools::mcp::{OfferSettings, ToolTrust};
 use cachalot_tools::{Arguments, CacheClass, Origin, Registry, Tool};
 use serde_json::json;
@@ -112,8 +112,8 @@ fn metadata(workshop: &Workshop, name: &str) -> (bool, CacheClass, Effects) {
 }
 
 const READING: Effects = Effects {
-    reads: Extent::Unknown,
-    writes: Extent::NOTHING,
+    reads: EffectTargets::Unknown,
+    writes: EffectTargets::NOTHING,
 };
 
 #[tokio::test]

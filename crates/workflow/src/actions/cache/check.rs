@@ -2,7 +2,7 @@
 
 mod lists;
 
-use cachalot_core::tree::{Kind, Node};
+use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 
 use super::request::{ON_ERROR, SCOPES, STRATEGIES};
@@ -103,14 +103,14 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
 /// Returns a text that contains no template, so that its value is known at load time.
 fn literal(node: Option<&Node>) -> Option<&str> {
     match node.map(|node| &node.kind) {
-        Some(Kind::Text(text)) if !text.contains("{{") && !text.contains("{%") => Some(text),
+        Some(NodeKind::Text(text)) if !text.contains("{{") && !text.contains("{%") => Some(text),
         _ => None,
     }
 }
 
 fn entry<'a>(with: &'a Node, key: &str) -> Option<&'a Node> {
     match &with.kind {
-        Kind::Map(entries) => entries
+        NodeKind::Map(entries) => entries
             .iter()
             .find(|entry| entry.key == key)
             .map(|entry| &entry.value),
@@ -217,10 +217,10 @@ fn one_of(with: &Node, key: &str, known: &[&str], problems: &mut Vec<Problem>) {
 /// Returns a literal number, written as a number or as text; `Err` for text that is not a number.
 fn number(node: &Node) -> Option<Result<f64, &str>> {
     match &node.kind {
-        Kind::Integer(number) => Some(Ok(*number as f64)),
-        Kind::Unsigned(number) => Some(Ok(*number as f64)),
-        Kind::Float(number) => Some(Ok(*number)),
-        Kind::Text(_) => literal(Some(node)).map(|text| text.trim().parse().map_err(|_| text)),
+        NodeKind::Integer(number) => Some(Ok(*number as f64)),
+        NodeKind::Unsigned(number) => Some(Ok(*number as f64)),
+        NodeKind::Float(number) => Some(Ok(*number)),
+        NodeKind::Text(_) => literal(Some(node)).map(|text| text.trim().parse().map_err(|_| text)),
         _ => None,
     }
 }
@@ -304,7 +304,7 @@ fn key_source(with: &Node, problems: &mut Vec<Problem>) {
         ("file_content", None) if source_node.is_none() => "file",
         _ => return,
     };
-    let Some(Kind::Map(args)) = entry(with, "args").map(|args| &args.kind) else {
+    let Some(NodeKind::Map(args)) = entry(with, "args").map(|args| &args.kind) else {
         return;
     };
     if !args.iter().any(|entry| entry.key == source) {

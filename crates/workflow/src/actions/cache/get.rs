@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_cache::{Criterion, Filter, HANDLE_LABEL, Listed, Scope, Stored};
+use cachalot_cache::{EntryFilter, EntryInfo, HANDLE_LABEL, LabelCriterion, Scope, StoredEntry};
 use cachalot_core::clock::iso8601;
-use cachalot_memory::Label;
+use cachalot_store::Label;
 use serde_json::{Map, Value, json};
 
 use super::request::own_scopes;
@@ -70,15 +70,15 @@ pub(super) fn handle_of(
         .and_then(Value::as_bool)
         .unwrap_or(true);
     let agent = prefixed.then_some(runtime.agent.as_str());
-    Ok(Some(handle::of_key(key, agent, &runtime.seals)))
+    Ok(Some(handle::of_key(key, agent, &runtime.secret_set)))
 }
 
 /// Returns a filter for the entries with this handle.
-pub(super) fn under(handle: String) -> Filter {
+pub(super) fn under(handle: String) -> EntryFilter {
     let label = Label::new(HANDLE_LABEL, handle);
-    Filter {
-        criteria: vec![Criterion::Is(label)],
-        ..Filter::default()
+    EntryFilter {
+        criteria: vec![LabelCriterion::Is(label)],
+        ..EntryFilter::default()
     }
 }
 
@@ -112,15 +112,15 @@ impl Action for Get {
         found.insert("success".into(), true.into());
         found.insert("found".into(), true.into());
         found.insert("value".into(), value(&stored).await?);
-        found.insert("expired".into(), stored.listed.expired.into());
+        found.insert("expired".into(), stored.entry_info.expired.into());
         if with_metadata {
-            found.insert("metadata".into(), metadata(&stored.listed));
+            found.insert("metadata".into(), metadata(&stored.entry_info));
         }
         Ok(Value::Object(found))
     }
 }
 
-async fn value(stored: &Stored) -> Result<Value, Failure> {
+async fn value(stored: &StoredEntry) -> Result<Value, Failure> {
     let damaged = |what: String| Failure::new("ltm_error", format!("damaged entry: {what}"));
     let bytes = stored
         .body
@@ -130,8 +130,8 @@ async fn value(stored: &Stored) -> Result<Value, Failure> {
     serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))
 }
 
-fn metadata(listed: &Listed) -> Value {
-    let labels = &listed.provenance.labels;
+fn metadata(entry_info: &EntryInfo) -> Value {
+    let labels = &entry_info.provenance.labels;
     let handle = labels
         .iter()
         .find(|label| label.name == HANDLE_LABEL)
@@ -143,11 +143,11 @@ fn metadata(listed: &Listed) -> Value {
         .collect();
     json!({
         "_cache_type": CACHE_TYPE,
-        "_cache_action": listed.name,
+        "_cache_action": entry_info.name,
         "_cache_key": handle,
-        "_cache_created_at": iso8601(listed.provenance.created),
-        "_cache_expires_at": listed.provenance.expires.map(iso8601),
-        "_cache_scope": listed.scope,
+        "_cache_created_at": iso8601(entry_info.provenance.created),
+        "_cache_expires_at": entry_info.provenance.expires.map(iso8601),
+        "_cache_scope": entry_info.scope,
         "_cache_tags": tags,
     })
 }

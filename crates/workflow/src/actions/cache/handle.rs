@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cachalot_core::secret::Piece;
-use cachalot_core::{Digest, Seals};
+use cachalot_core::secret::TextPart;
+use cachalot_core::{Digest, SecretSet};
 
 const START: &str = "cache:";
 
@@ -47,7 +47,7 @@ pub fn agent_segment(settings_name: Option<&str>, name: Option<&str>, file: &Pat
     let stem = file
         .file_stem()
         .map_or_else(|| "agent".into(), |stem| stem.to_string_lossy());
-    let digest = Digest::of(file.as_os_str().as_encoded_bytes()).to_hex();
+    let digest = Digest::sha256(file.as_os_str().as_encoded_bytes()).to_hex();
     escape(&format!("{stem}-{}", &digest[..8]))
 }
 
@@ -78,11 +78,11 @@ pub(super) fn own_key<'a>(key: &'a str, agent: Option<&str>) -> &'a str {
 
 /// Returns the handle of a user's key. Secrets in the key are sealed. The beginning of the handle is
 /// never sealed, even if it contains the text of a short secret.
-pub(super) fn of_key(key: &str, agent: Option<&str>, seals: &Seals) -> String {
+pub(super) fn of_key(key: &str, agent: Option<&str>, secret_set: &SecretSet) -> String {
     format!(
         "{}{}",
         start(agent),
-        sealed(own_key(key, agent).to_owned(), seals)
+        sealed(own_key(key, agent).to_owned(), secret_set)
     )
 }
 
@@ -98,15 +98,15 @@ pub(super) fn of_arguments(action: &str, digest: Digest, agent: Option<&str>) ->
 
 /// Seals a text that may contain secrets, so that it can be shown and stored: each secret is replaced by
 /// the beginning of its keyed digest.
-pub(super) fn sealed(text: String, seals: &Seals) -> String {
-    let Some(pieces) = seals.split(&text) else {
+pub(super) fn sealed(text: String, secret_set: &SecretSet) -> String {
+    let Some(pieces) = secret_set.split(&text) else {
         return text;
     };
     pieces
         .iter()
         .map(|piece| match piece {
-            Piece::Plain(plain) => (*plain).to_owned(),
-            Piece::Sealed(digest) => format!("secret-{}", &digest.to_hex()[..32]),
+            TextPart::Plain(plain) => (*plain).to_owned(),
+            TextPart::Secret(digest) => format!("secret-{}", &digest.to_hex()[..32]),
         })
         .collect()
 }
@@ -119,26 +119,29 @@ mod tests {
     fn keys_are_normalised_once_and_for_all() {
         for key in ["x", "cache:x", "cache:me:x", "me:x"] {
             assert_eq!(
-                of_key(key, Some("me"), &Seals::none()),
+                of_key(key, Some("me"), &SecretSet::empty()),
                 "cache:me:x",
                 "{key}"
             );
         }
         assert_eq!(
-            of_key("cache:other:x", Some("me"), &Seals::none()),
+            of_key("cache:other:x", Some("me"), &SecretSet::empty()),
             "cache:me:other:x"
         );
-        assert_eq!(of_key("cache:a:b", None, &Seals::none()), "cache:a:b");
-        assert_eq!(of_key("mex", Some("me"), &Seals::none()), "cache:me:mex");
-        let handle = of_key("a:b:c", Some("me"), &Seals::none());
-        assert_eq!(of_key(&handle, Some("me"), &Seals::none()), handle);
+        assert_eq!(of_key("cache:a:b", None, &SecretSet::empty()), "cache:a:b");
+        assert_eq!(
+            of_key("mex", Some("me"), &SecretSet::empty()),
+            "cache:me:mex"
+        );
+        let handle = of_key("a:b:c", Some("me"), &SecretSet::empty());
+        assert_eq!(of_key(&handle, Some("me"), &SecretSet::empty()), handle);
     }
 
     #[test]
     fn a_short_secret_seals_the_key_and_not_the_beginning() {
-        let seals = Seals::under(cachalot_core::DigestKey::new([7; 32]));
-        seals.learn("a");
-        let handle = of_key("cache:agent:a-1", Some("agent"), &seals);
+        let secret_set = SecretSet::with_key(cachalot_core::DigestKey::new([7; 32]));
+        secret_set.learn("a");
+        let handle = of_key("cache:agent:a-1", Some("agent"), &secret_set);
         assert!(handle.starts_with("cache:agent:secret-"), "{handle}");
         assert!(handle.ends_with("-1"), "{handle}");
     }

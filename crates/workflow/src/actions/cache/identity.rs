@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cachalot_cache::{Observation, Reason, Witness, Witnessed};
+use cachalot_cache::{Observation, Reason, Witness, WitnessSnapshot};
 use cachalot_core::{Canonical, Digest};
 use cachalot_storage::{Algorithm, Stat};
 use serde_json::{Map, Value, json};
@@ -23,7 +23,7 @@ pub(super) struct Identity {
 /// Content that must stay unchanged from the computation of the key to the end of the action.
 pub(super) enum Guard {
     Nothing,
-    Local(Witnessed),
+    Local(WitnessSnapshot),
     Remote {
         uri: String,
         before: Stat,
@@ -89,7 +89,7 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
                 "key".into(),
                 handle::own_key(key, request.agent.as_deref()).into(),
             );
-            handle::of_key(key, request.agent.as_deref(), &runtime.seals)
+            handle::of_key(key, request.agent.as_deref(), &runtime.secret_set)
         }
         _ => {
             keyed.insert(
@@ -118,7 +118,7 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     let further = further.into_iter().filter(|(_, value)| !value.is_null());
     keyed.extend(further.map(|(name, value)| (name.to_owned(), value)));
     let keyed = Value::Object(keyed);
-    let input = Canonical::sealed(&keyed, &runtime.seals);
+    let input = Canonical::sealed(&keyed, &runtime.secret_set);
     take_back(keyed, without, &mut request.args);
     Ok(Identity {
         handle,
@@ -147,7 +147,7 @@ pub(super) fn nested_inputs(request: &Request, runtime: &Runtime) -> Result<Valu
 
 fn digest_of(keyed: Map<String, Value>, runtime: &Runtime) -> (Digest, Map<String, Value>) {
     let keyed = Value::Object(keyed);
-    let digest = Canonical::sealed(&keyed, &runtime.seals).digest();
+    let digest = Canonical::sealed(&keyed, &runtime.secret_set).digest();
     match keyed {
         Value::Object(keyed) => (digest, keyed),
         _ => unreachable!("it was made an object"),
@@ -188,7 +188,7 @@ async fn content_of(
     };
     // A message may spell a URI differently than the argument did, so redaction could miss a secret. If
     // the URI contains a secret, the message is replaced by a general one.
-    let no_key = |why: String| match runtime.seals.occur_in(path.as_bytes()) {
+    let no_key = |why: String| match runtime.secret_set.occurs_in(path.as_bytes()) {
         true => no_key(format!("what `{source}` names cannot be read")),
         false => no_key(why),
     };
@@ -196,7 +196,7 @@ async fn content_of(
         let looked = tokio::task::spawn_blocking(move || {
             let witness = Witness::default();
             witness.observe(Observation::Content(&local));
-            witness.taken()
+            witness.snapshot()
         });
         let witnessed = looked.await.map_err(|error| no_key(error.to_string()))?;
         let digest = witnessed.content_digest().map_err(no_key)?;
@@ -235,7 +235,7 @@ fn depended_on(request: &Request, runtime: &Runtime) -> Result<Value, Reason> {
     let paths = witnessed_paths(request, runtime).map_err(Reason::NoKey)?;
     let text = |path: &PathBuf| match path.to_str() {
         // The entry stores these paths.
-        Some(path) if runtime.seals.occur_in(path.as_bytes()) => Err(Reason::NoKey(
+        Some(path) if runtime.secret_set.occurs_in(path.as_bytes()) => Err(Reason::NoKey(
             "a path in `depends_on` holds a secret".to_owned(),
         )),
         Some(path) => Ok(Value::from(path)),

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
-use cachalot_cache::{Criterion, ErasedEntry, Filter, HANDLE_LABEL};
-use cachalot_memory::Label;
+use cachalot_cache::{EntryFilter, ErasedEntry, HANDLE_LABEL, LabelCriterion};
+use cachalot_store::Label;
 use serde_json::{Map, Value, json};
 
 use super::get::{handle_of, memory_needed, under};
@@ -99,7 +99,7 @@ fn shown(entry: &ErasedEntry) -> &str {
 
 /// Returns the filters for the entries to erase: one for the key, and one for entries that match pattern,
 /// metadata and tags together.
-fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, Failure> {
+fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<EntryFilter>, Failure> {
     let mut filters = Vec::new();
     filters.extend(handle_of(arguments, runtime)?.map(under));
     let mut criteria = Vec::new();
@@ -108,25 +108,25 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, 
         name = metadata(wanted, &mut criteria, runtime)?;
     }
     for tag in texts(arguments.remove("tags"), "tags")? {
-        let tag = handle::sealed(tag, &runtime.seals);
-        criteria.push(Criterion::Is(Label::new(TAG_LABEL, tag)));
+        let tag = handle::sealed(tag, &runtime.secret_set);
+        criteria.push(LabelCriterion::Is(Label::new(TAG_LABEL, tag)));
     }
     let pattern = arguments.get("pattern").and_then(Value::as_str);
     let pattern = pattern.map(ToOwned::to_owned);
-    let any = Filter {
+    let any = EntryFilter {
         name,
         criteria,
-        ..Filter::default()
+        ..EntryFilter::default()
     };
     match pattern {
         Some(pattern) if pattern.trim().is_empty() => return Err(invalid("the pattern is empty")),
         Some(pattern) => {
-            let own = handle::of_key(&pattern, Some(&runtime.agent), &runtime.seals);
+            let own = handle::of_key(&pattern, Some(&runtime.agent), &runtime.secret_set);
             let mut patterns = vec![own, pattern];
             patterns.dedup();
             filters.extend(patterns.into_iter().map(|pattern| matching(&any, pattern)));
         }
-        None if any != Filter::default() => filters.push(matching(&any, "*".to_owned())),
+        None if any != EntryFilter::default() => filters.push(matching(&any, "*".to_owned())),
         None if filters.is_empty() => {
             return Err(invalid(
                 "one of `key`, `pattern`, `metadata_filter`, `tags` is needed",
@@ -139,9 +139,9 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, 
 
 /// Narrows `any` to entries whose handle matches the pattern. Entries without a handle do not belong to
 /// an action.
-fn matching(any: &Filter, pattern: String) -> Filter {
+fn matching(any: &EntryFilter, pattern: String) -> EntryFilter {
     let mut filter = any.clone();
-    filter.criteria.push(Criterion::Glob {
+    filter.criteria.push(LabelCriterion::Glob {
         name: HANDLE_LABEL.to_owned(),
         pattern,
     });
@@ -151,7 +151,7 @@ fn matching(any: &Filter, pattern: String) -> Filter {
 /// Reads a metadata filter. Returns the action's name if the filter contains one.
 fn metadata(
     wanted: Map<String, Value>,
-    criteria: &mut Vec<Criterion>,
+    criteria: &mut Vec<LabelCriterion>,
     runtime: &Runtime,
 ) -> Result<Option<String>, Failure> {
     const KNOWN: [&str; 3] = ["_cache_action", "_cache_key", "_cache_type"];
@@ -166,13 +166,13 @@ fn metadata(
                 let known = runtime.actions.get(&text);
                 name = Some(known.map_or(text, |action| name_of(action.as_ref()).to_owned()));
             }
-            "_cache_key" => criteria.push(Criterion::Is(Label::new(
+            "_cache_key" => criteria.push(LabelCriterion::Is(Label::new(
                 HANDLE_LABEL,
-                handle::sealed(text, &runtime.seals),
+                handle::sealed(text, &runtime.secret_set),
             ))),
             // Every entry with a handle has this type, the only one that exists.
             "_cache_type" if text == CACHE_TYPE => {
-                criteria.push(Criterion::Glob {
+                criteria.push(LabelCriterion::Glob {
                     name: HANDLE_LABEL.to_owned(),
                     pattern: "*".to_owned(),
                 });

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Mode, Scope};
+use cachalot_cache::{CacheMode, Scope};
 use serde_json::Value;
 
 use crate::Runtime;
@@ -58,7 +58,7 @@ pub(super) struct Request {
     /// The agent's segment of the handle, if the handle has one.
     pub(super) agent: Option<String>,
     pub(super) ttl: Duration,
-    pub(super) mode: Mode,
+    pub(super) mode: CacheMode,
     pub(super) cleanup_probability: f64,
     pub(super) cleanup_limit: u32,
     pub(super) depends_on: Vec<String>,
@@ -340,13 +340,13 @@ fn ttl(given: &Given) -> Result<Duration, Failure> {
     Ok(chosen.unwrap_or(DEFAULT_TTL))
 }
 
-fn mode(given: &Given) -> Mode {
+fn mode(given: &Given) -> CacheMode {
     if !given.flag("cache_enabled", true) {
-        Mode::Off
+        CacheMode::Off
     } else if given.flag("skip_cache", false) {
-        Mode::Refresh
+        CacheMode::Refresh
     } else {
-        Mode::On
+        CacheMode::On
     }
 }
 

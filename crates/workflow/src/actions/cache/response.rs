@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use cachalot_cache::{DecodeError, Decoded, How, Reason, Settled};
-use cachalot_core::Seals;
+use cachalot_cache::{CacheStatus, CallSummary, DecodeError, Decoded, Reason};
+use cachalot_core::SecretSet;
 use cachalot_core::clock::iso8601;
 use serde_json::{Map, Value};
 
@@ -16,8 +16,8 @@ use crate::report::{self, Event, FAILED, Memoized};
 /// Everything in a response except the result.
 pub(super) struct Response<'a> {
     pub(super) handle: Option<&'a str>,
-    pub(super) how: &'a How,
-    pub(super) settled: &'a Settled,
+    pub(super) status: &'a CacheStatus,
+    pub(super) settled: &'a CallSummary,
     /// Creation time of the entry, for a hit.
     pub(super) created: Option<i64>,
     /// Set if the call ran and failed, or returned an error.
@@ -44,9 +44,9 @@ impl Answer {
     /// Returns the whole response to a call with this answer.
     pub(super) fn told_by(&self, response: &Response<'_>, runtime: &Runtime) -> Value {
         let tell = || response.around(&self.result, runtime);
-        let mut told = match response.how {
+        let mut told = match response.status {
             // All fields, including handle and times, belong to the entry, so every hit shares them.
-            How::Hit => self.told.get_or_init(tell).clone(),
+            CacheStatus::Hit => self.told.get_or_init(tell).clone(),
             _ => tell(),
         };
         told["result"] = self.result.clone();
@@ -80,7 +80,7 @@ impl Response<'_> {
 
     /// Returns all fields; `result` is null and is filled in later.
     fn around(&self, result: &Value, runtime: &Runtime) -> Value {
-        let hit = matches!(self.how, How::Hit);
+        let hit = matches!(self.status, CacheStatus::Hit);
         let mut fields = Map::with_capacity(8);
         fields.insert("success".into(), Value::Bool(is_success(result)));
         fields.insert("result".into(), Value::Null);
@@ -109,19 +109,19 @@ impl Response<'_> {
     /// Returns the reason why the answer was not stored, else why it was not a hit; secrets are redacted.
     fn reason(&self, runtime: &Runtime) -> Option<String> {
         let reason = self.whole_reason()?;
-        Some(match runtime.seals.redact(&reason) {
+        Some(match runtime.secret_set.redact(&reason) {
             Cow::Borrowed(_) => reason,
             Cow::Owned(redacted) => redacted,
         })
     }
 
     fn whole_reason(&self) -> Option<String> {
-        match (&self.settled.stored, self.how) {
+        match (&self.settled.stored, self.status) {
             (Err(reason), _) => Some(reason.to_string()),
-            (Ok(_), How::Coalesced) => {
+            (Ok(_), CacheStatus::Coalesced) => {
                 Some("answered by a run that was already under way".to_owned())
             }
-            (Ok(_), how) => how.reason().map(ToString::to_string),
+            (Ok(_), status) => status.reason().map(ToString::to_string),
         }
     }
 
@@ -130,7 +130,7 @@ impl Response<'_> {
         let outcome = if self.is_error && self.settled.paid.is_free() {
             FAILED
         } else {
-            self.how.as_str()
+            self.status.as_str()
         };
         runtime.reporter.report(Event::Answered {
             node: report::current_node(),
@@ -159,7 +159,7 @@ pub(super) fn error_in(result: &Value) -> Option<&'static str> {
 }
 
 /// Checks that a result may be stored; errors are not.
-pub(super) fn worth_keeping(result: &Value, seals: &Seals) -> Result<(), Reason> {
+pub(super) fn worth_keeping(result: &Value, secret_set: &SecretSet) -> Result<(), Reason> {
     let declined = |why: &str| Err(Reason::Declined(why.to_owned()));
     if let Some(why) = error_in(result) {
         return declined(why);
@@ -167,7 +167,7 @@ pub(super) fn worth_keeping(result: &Value, seals: &Seals) -> Result<(), Reason>
     if is_deeper_than(DEEPEST, result) {
         return declined("the result is nested too deeply to be read back");
     }
-    if !seals.is_empty() && holds_secret(result, seals) {
+    if !secret_set.is_empty() && holds_secret(result, secret_set) {
         return Err(Reason::HoldsSecret);
     }
     Ok(())
@@ -175,13 +175,13 @@ pub(super) fn worth_keeping(result: &Value, seals: &Seals) -> Result<(), Reason>
 
 /// Searches each text unescaped: JSON nested in JSON escapes a secret in a way that a search of the
 /// encoded text would miss.
-fn holds_secret(value: &Value, seals: &Seals) -> bool {
+fn holds_secret(value: &Value, secret_set: &SecretSet) -> bool {
     match value {
-        Value::String(text) => seals.occur_in(text.as_bytes()),
-        Value::Array(items) => items.iter().any(|item| holds_secret(item, seals)),
-        Value::Object(fields) => fields
-            .iter()
-            .any(|(name, field)| seals.occur_in(name.as_bytes()) || holds_secret(field, seals)),
+        Value::String(text) => secret_set.occurs_in(text.as_bytes()),
+        Value::Array(items) => items.iter().any(|item| holds_secret(item, secret_set)),
+        Value::Object(fields) => fields.iter().any(|(name, field)| {
+            secret_set.occurs_in(name.as_bytes()) || holds_secret(field, secret_set)
+        }),
         _ => false,
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::{
-    Begun, Call, DEFAULT_PATIENCE, DEFAULT_STORE_TIMEOUT, Domain, Failure as RunFailure,
-    HANDLE_LABEL, How, Join, Kind, Mode, Observation, Outcome, Policy, Product, Reason, Settled,
-    Ticket,
+    BeginResult, CacheMode, CacheStatus, Call, CallKind, CallSummary, DEFAULT_LOOKUP_TIMEOUT,
+    DEFAULT_STORE_TIMEOUT, Domain, Failure as RunFailure, HANDLE_LABEL, Observation, Outcome,
+    Policy, Reason, RunResult, SingleFlight, Ticket,
 };
 use cachalot_core::tree::Node;
 use cachalot_core::{Canonical, Problem, Spend};
-use cachalot_memory::Label;
+use cachalot_store::Label;
 use serde_json::{Value, json};
 
 use super::handle::sealed;
@@ -78,9 +78,9 @@ impl Action for Wrap {
         let mut request = read.map_err(|refused| redacted(refused.failure, runtime))?;
         let pays = |handle: Option<String>, reason: &Reason| Planned::Pays {
             handle,
-            reason: runtime.seals.redact(&reason.to_string()).into_owned(),
+            reason: runtime.secret_set.redact(&reason.to_string()).into_owned(),
         };
-        if request.mode == Mode::Off {
+        if request.mode == CacheMode::Off {
             return Ok(pays(None, &Reason::Off));
         }
         let identity = match identify(&mut request, runtime).await {
@@ -120,13 +120,13 @@ impl Action for Wrap {
 
 /// Returns the failure without secrets, as required before it leaves the registry.
 fn redacted(failure: Failure, runtime: &Runtime) -> Failure {
-    let message = runtime.seals.redact(&failure.message).into_owned();
+    let message = runtime.secret_set.redact(&failure.message).into_owned();
     Failure { message, ..failure }
 }
 
 fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
     Call {
-        kind: Kind::Action,
+        kind: CallKind::Action,
         scope: &request.scope,
         name: request.name(),
         input,
@@ -147,14 +147,14 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
     let tags = request
         .tags
         .iter()
-        .map(|tag| Label::new(TAG_LABEL, sealed(tag.clone(), &runtime.seals)));
+        .map(|tag| Label::new(TAG_LABEL, sealed(tag.clone(), &runtime.secret_set)));
     Policy {
         mode: request.mode,
         ttl: Some(request.ttl),
-        join: Join::Fleet {
+        join: SingleFlight::AllProcesses {
             wait: WAIT_FOR_OTHERS,
         },
-        patience: duration(runtime, "patience_ms", DEFAULT_PATIENCE),
+        lookup_timeout: duration(runtime, "patience_ms", DEFAULT_LOOKUP_TIMEOUT),
         store_timeout: duration(runtime, "store_timeout_ms", DEFAULT_STORE_TIMEOUT),
         labels: handle.into_iter().chain(tags).collect(),
         domains: request.action.domains(&request.args, runtime),
@@ -173,7 +173,7 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
         Err(refused) => return Err(refused.failure),
     };
     let frozen = match request.mode {
-        Mode::Frozen => request.alternatives(runtime),
+        CacheMode::Frozen => request.alternatives(runtime),
         _ => Vec::new(),
     };
     let missed = match answer_request(request, runtime).await {
@@ -194,12 +194,12 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
 const FROZEN_MISS: &str = "frozen_miss";
 
 async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value, Failure> {
-    if request.mode == Mode::Off {
+    if request.mode == CacheMode::Off {
         return Box::pin(uncached(request, Reason::Off, runtime)).await;
     }
     let identity = match identify(&mut request, runtime).await {
         Ok(identity) => identity,
-        Err(reason) if request.mode == Mode::Frozen => {
+        Err(reason) if request.mode == CacheMode::Frozen => {
             let name = request.name();
             let message = format!("frozen: {name} is not answered by the cache ({reason})");
             return Err(Failure::new(FROZEN_MISS, message));
@@ -242,8 +242,8 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
     loop {
         let begun = runtime.cache.begin(&call(request, input), &policy).await;
         let outcome = match begun.map_err(|miss| Failure::new(FROZEN_MISS, miss.to_string()))? {
-            Begun::Run(ticket) => return Ok(Asked::Runs { ticket, damage }),
-            Begun::Served(outcome) => outcome,
+            BeginResult::Run(ticket) => return Ok(Asked::Runs { ticket, damage }),
+            BeginResult::Served(outcome) => outcome,
         };
         let failure = match decoded(&outcome).await {
             Ok(answer) => {
@@ -259,13 +259,13 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
                 return Ok(Asked::Told(response::error(failure, Some(handle))));
             }
             Some(failure) => return Err(failure.clone()),
-            None if request.mode == Mode::Frozen => {
+            None if request.mode == CacheMode::Frozen => {
                 return Err(Failure::new(FROZEN_MISS, failure.to_string()));
             }
             // An entry that cannot be decoded is computed again and replaced.
             None => {
                 damage = Some(Reason::Damaged(failure.to_string()));
-                policy.mode = Mode::Refresh;
+                policy.mode = CacheMode::Refresh;
             }
         }
     }
@@ -274,7 +274,7 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
 /// Runs the action without a key; the ledger records the reason.
 async fn uncached(request: Request, reason: Reason, runtime: &Runtime) -> Result<Value, Failure> {
     let policy = policy(&request, None, runtime);
-    let input = Canonical::sealed(&json!({ "args": request.args }), &runtime.seals);
+    let input = Canonical::sealed(&json!({ "args": request.args }), &runtime.secret_set);
     let ticket = runtime
         .cache
         .bypass(&call(&request, &input), &policy, reason);
@@ -304,7 +304,7 @@ impl Run {
         if memory_answers && limit > 0 && runtime.random.unit() < probability {
             // A failed sweep does not affect the answer.
             let sweeping = runtime.cache.sweep(Some(limit));
-            let most = duration(runtime, "patience_ms", DEFAULT_PATIENCE);
+            let most = duration(runtime, "patience_ms", DEFAULT_LOOKUP_TIMEOUT);
             let _ = tokio::time::timeout(most, sweeping).await;
         }
         Ok(answer)
@@ -323,12 +323,12 @@ impl Run {
         if handle.is_some() {
             witness(&request, &ticket, runtime).await?;
         }
-        let how = damage.map_or_else(|| ticket.how().clone(), How::Miss);
+        let status = damage.map_or_else(|| ticket.status().clone(), CacheStatus::Miss);
         let alternatives = request.alternatives(runtime);
         let running = request.action.run_alone(request.args, runtime);
         let (ended, inside) = spending::within(running).await;
         ticket.charge(inside.charged);
-        ticket.account_elsewhere(inside.accounted);
+        ticket.subtract_nested(inside.accounted);
         spending::account_outside(Spend {
             time: ticket.elapsed(),
             ..inside.charged
@@ -340,7 +340,7 @@ impl Run {
                 let settled = ticket.fail(RunFailure::new(failure.clone())).await;
                 Response {
                     handle,
-                    how: &how,
+                    status: &status,
                     settled: &settled,
                     created: None,
                     is_error: true,
@@ -359,9 +359,9 @@ impl Run {
         };
         let value = serde_json::to_vec(&result)
             .map_err(|error| Failure::new("serialization_error", error.to_string()))?;
-        let keep = match (
+        let storable = match (
             inside.declined,
-            response::worth_keeping(&result, &runtime.seals),
+            response::worth_keeping(&result, &runtime.secret_set),
         ) {
             (Some(why), _) => {
                 // The wrap around this one must not store its answer either.
@@ -373,28 +373,28 @@ impl Run {
         };
         let is_error = response::error_in(&result).is_some();
         if is_error {
-            ticket.note_error();
+            ticket.mark_error();
         }
-        let spent = Spend::one(ticket.elapsed());
-        let product = Product {
+        let spent = Spend::for_call(ticket.elapsed());
+        let product = RunResult {
             value: Some(value.into()),
-            keep,
+            storable,
             spent,
             labels: Vec::new(),
         };
         let settled = ticket.finish(product).await;
         let response = Response {
             handle,
-            how: &how,
+            status: &status,
             settled: &settled,
             created: None,
             is_error,
         };
         response.tell(runtime);
         let memory_answers = !matches!(
-            (how.reason(), &settled.stored),
-            (Some(Reason::MemoryFault(_) | Reason::NoMemory), _)
-                | (_, Err(Reason::MemoryFault(_) | Reason::NoMemory))
+            (status.reason(), &settled.stored),
+            (Some(Reason::StoreFault(_) | Reason::NoStore), _)
+                | (_, Err(Reason::StoreFault(_) | Reason::NoStore))
         );
         Ok((response.with(result, runtime), memory_answers))
     }
@@ -431,11 +431,12 @@ async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Resul
         return Ok(());
     }
     let witness = ticket.witness().clone();
-    if paths
-        .iter()
-        .any(|path| runtime.seals.occur_in(path.as_os_str().as_encoded_bytes()))
-    {
-        witness.spoil("the path of a file that it depends on holds a secret");
+    if paths.iter().any(|path| {
+        runtime
+            .secret_set
+            .occurs_in(path.as_os_str().as_encoded_bytes())
+    }) {
+        witness.mark_incomplete("the path of a file that it depends on holds a secret");
         return Ok(());
     }
     let noted = tokio::task::spawn_blocking(move || {
@@ -454,11 +455,14 @@ async fn decoded(outcome: &Outcome) -> Result<Arc<Answer>, RunFailure> {
 }
 
 /// Returns the response fields of an outcome that the cache served.
-fn told_of<'a>(outcome: &'a Outcome, settled: &'a Settled, handle: &'a str) -> Response<'a> {
-    let entry = outcome.entry.as_ref().filter(|_| outcome.how == How::Hit);
+fn told_of<'a>(outcome: &'a Outcome, settled: &'a CallSummary, handle: &'a str) -> Response<'a> {
+    let entry = outcome
+        .entry
+        .as_ref()
+        .filter(|_| outcome.status == CacheStatus::Hit);
     Response {
         handle: Some(handle),
-        how: &outcome.how,
+        status: &outcome.status,
         settled,
         created: entry.map(|entry| entry.created),
         is_error: false,

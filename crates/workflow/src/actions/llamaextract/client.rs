@@ -136,7 +136,7 @@ impl<'a> Client<'a> {
 
     /// Redacts and shortens a text of the service, for messages.
     pub(super) fn redacted(&self, text: &str) -> String {
-        excerpt(&mask_credentials(&self.runtime.seals.redact(text)))
+        excerpt(&mask_credentials(&self.runtime.secret_set.redact(text)))
     }
 
     fn url(&self, path: &[&str]) -> Result<Url, Failure> {

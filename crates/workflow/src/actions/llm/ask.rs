@@ -181,7 +181,7 @@ impl<'a> Ask<'a> {
             input_tokens: usage.total_input(),
             output_tokens: usage.output,
             cost,
-            ..Spend::one(began.elapsed())
+            ..Spend::for_call(began.elapsed())
         };
         let about = json!({ "model": self.model.name(), "provider": self.model.provider() });
         let saved = Spend::default();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_core::Seals;
+use cachalot_core::SecretSet;
 
 use crate::Runtime;
 use crate::report::{Event, Reporter, current_node};
@@ -10,7 +10,7 @@ use crate::report::{Event, Reporter, current_node};
 /// Reports each line once it is complete. Secrets are masked.
 pub(super) struct Lines {
     reporter: Arc<dyn Reporter>,
-    seals: Arc<Seals>,
+    secret_set: Arc<SecretSet>,
     node: String,
     /// The received part of the incomplete line.
     rest: String,
@@ -21,7 +21,7 @@ impl Lines {
     pub(super) fn of(runtime: &Runtime) -> Self {
         Self {
             reporter: Arc::clone(&runtime.reporter),
-            seals: Arc::clone(&runtime.seals),
+            secret_set: Arc::clone(&runtime.secret_set),
             node: current_node(),
             rest: String::new(),
         }
@@ -47,7 +47,7 @@ impl Lines {
     fn tell(&self, line: &str) {
         self.reporter.report(Event::Printed {
             node: self.node.clone(),
-            text: self.seals.redact(line).into_owned(),
+            text: self.secret_set.redact(line).into_owned(),
         });
     }
 }

@@ -431,7 +431,7 @@ impl<'a> Ask<'a> {
         runtime.meter.record(None, Cost::UNPRICED);
         let spent = Spend {
             cost: Cost::UNPRICED,
-            ..Spend::one(began.elapsed())
+            ..Spend::for_call(began.elapsed())
         };
         let about =
             json!({ "model": format!("{PREFIX}{}", self.program.name), "provider": PROVIDER });

@@ -1,6 +1,6 @@
 //! Model calls in a file, for load-time checks.
 
-use cachalot_core::Place;
+use cachalot_core::SourceSpan;
 use cachalot_core::tree::Node;
 use cachalot_model::{Error, ModelSettings, Models, RequestedReasoning};
 
@@ -13,7 +13,7 @@ use crate::template::is_literal;
 #[derive(Debug, Clone)]
 pub struct WrittenEffort {
     /// The place of the effort in the file.
-    pub place: Place,
+    pub place: SourceSpan,
     /// The model of the call, as written.
     pub model: Option<String>,
     /// The effort, and the other model settings of the call.

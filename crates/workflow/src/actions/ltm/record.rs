@@ -5,7 +5,7 @@
 //! different labels.
 
 use cachalot_core::{Digest, Millis};
-use cachalot_memory::{Label, Record};
+use cachalot_store::{Label, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ pub(super) fn label_value(field: &Value) -> Option<String> {
     let text = field.to_string();
     // No scalar begins with an `s`, so a digest never collides with a value.
     Some(if text.len() > LONGEST {
-        format!("sha256:{}", Digest::of(text.as_bytes()))
+        format!("sha256:{}", Digest::sha256(text.as_bytes()))
     } else {
         text
     })

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use cachalot_cache::Domain;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
-use cachalot_memory::{Filter, Match, Memory, Order, Page, Record, space};
+use cachalot_store::{LabelMatch, Order, PageRequest, Record, RecordFilter, Store, space};
 use serde_json::{Value, json};
 
 use super::record::{Remembered, label_name, label_value};
@@ -59,9 +59,9 @@ impl Action for Search {
         let given = Given::to(&SEARCH, arguments);
         let limit = u32::try_from(given.count("limit", 10, 1..=10_000)?).unwrap_or(u32::MAX);
         let wanted = wanted(&given)?;
-        let labels: Vec<Match<'_>> = wanted
+        let labels: Vec<LabelMatch<'_>> = wanted
             .iter()
-            .map(|(name, value)| Match::Is { name, value })
+            .map(|(name, value)| LabelMatch::Is { name, value })
             .collect();
         let memory = memory(&given, runtime)?;
         let found = match given
@@ -95,9 +95,9 @@ fn wanted(given: &Given<'_>) -> Result<Vec<(String, String)>, Failure> {
 
 async fn recalled(
     given: &Given<'_>,
-    memory: &dyn Memory,
+    memory: &dyn Store,
     query: &str,
-    labels: &[Match<'_>],
+    labels: &[LabelMatch<'_>],
     limit: u32,
 ) -> Result<Vec<(Record, f64)>, Failure> {
     let recall = memory.recall().ok_or_else(|| {
@@ -119,16 +119,20 @@ async fn recalled(
 /// Returns the newest matches, all with the same score, because there is no query to rank them.
 async fn newest(
     given: &Given<'_>,
-    memory: &dyn Memory,
-    labels: &[Match<'_>],
+    memory: &dyn Store,
+    labels: &[LabelMatch<'_>],
     limit: u32,
 ) -> Result<Vec<(Record, f64)>, Failure> {
-    let filter = Filter {
+    let filter = RecordFilter {
         labels,
         order: Order::Newest,
-        ..Filter::default()
+        ..RecordFilter::default()
     };
-    let batch = settled(given, memory.find(space::USER, &filter, Page::first(limit))).await?;
+    let batch = settled(
+        given,
+        memory.find(space::USER, &filter, PageRequest::first(limit)),
+    )
+    .await?;
     Ok(batch
         .records
         .into_iter()

@@ -137,7 +137,7 @@ fn format(given: &Given<'_>, runtime: &Runtime) -> Result<(&'static str, &'stati
             FORMATS[0].0
         );
         runtime.reporter.report(Event::Warning {
-            message: runtime.seals.redact(&message).into_owned(),
+            message: runtime.secret_set.redact(&message).into_owned(),
         });
         FORMATS[0]
     }))

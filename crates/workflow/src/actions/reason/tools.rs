@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cachalot_core::suggest::nearest;
-use cachalot_core::tree::{Kind, Node};
-use cachalot_core::{Place, Problem};
+use cachalot_core::tree::{Node, NodeKind};
+use cachalot_core::{Problem, SourceSpan};
 use serde_json::Value;
 
 use super::super::arguments::Given;
@@ -28,7 +28,7 @@ pub(super) fn problems(with: Option<&Node>, registry: &Registry) -> Vec<Problem>
     let Some(node) = with.and_then(|with| with.get("tools")) else {
         return Vec::new();
     };
-    let Kind::List(items) = &node.kind else {
+    let NodeKind::List(items) = &node.kind else {
         let is_template = node.as_text().is_some_and(|text| !is_literal(text));
         return is_template
             .then(|| not_written_out(&node.place))
@@ -41,7 +41,7 @@ pub(super) fn problems(with: Option<&Node>, registry: &Registry) -> Vec<Problem>
         .collect()
 }
 
-fn not_written_out(place: &Place) -> Problem {
+fn not_written_out(place: &SourceSpan) -> Problem {
     Problem::new(
         codes::BAD_VALUE,
         "`tools` is not a list of actions that are written out",

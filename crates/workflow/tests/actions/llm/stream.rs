@@ -75,7 +75,7 @@ async fn lines_are_told_when_they_come() {
 async fn a_secret_is_not_shown() {
     let provider = Provider::answers(["The word is hunter2-hunter2.\nDo not tell hunter2-hunter2"]);
     let world = asking(&provider, MODELS);
-    world.runtime.seals.learn("hunter2-hunter2");
+    world.runtime.secret_set.learn("hunter2-hunter2");
     world
         .ok("llm.stream", json!({ "model": "chat", "prompt": "Hi" }))
         .await;

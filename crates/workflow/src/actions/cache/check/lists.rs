@@ -1,7 +1,7 @@
 //! Checks of `tags` and `depends_on`: a list of texts, or one text.
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Kind, Node};
+use cachalot_core::tree::{Node, NodeKind};
 
 use super::{entry, literal};
 
@@ -11,9 +11,9 @@ pub(super) fn check(with: &Node, problems: &mut Vec<Problem>) {
             continue;
         };
         let items = match &node.kind {
-            Kind::Null => continue,
-            Kind::Text(_) => std::slice::from_ref(node),
-            Kind::List(items) => items,
+            NodeKind::Null => continue,
+            NodeKind::Text(_) => std::slice::from_ref(node),
+            NodeKind::List(items) => items,
             _ => {
                 problems.push(node.wrong_type(&format!("`{key}`"), "a list of texts"));
                 continue;
@@ -21,7 +21,7 @@ pub(super) fn check(with: &Node, problems: &mut Vec<Problem>) {
         };
         for item in items {
             match literal(Some(item)) {
-                _ if !matches!(item.kind, Kind::Text(_)) => {
+                _ if !matches!(item.kind, NodeKind::Text(_)) => {
                     problems.push(item.wrong_type(&format!("what `{key}` lists"), "text"));
                 }
                 Some(path) if key == "depends_on" => problems.extend(dependency(item, path)),

@@ -1,0 +1,69 @@
+//! Detection of erasures since the start of a run that had no reservation to revoke.
+
+use std::time::Instant;
+
+use cachalot_core::Millis;
+
+/// Precision, in milliseconds, with which times of two machines are compared.
+const CLOCK_PRECISION: Millis = 1_000;
+
+/// The start of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunStart {
+    /// The store's counter of erasures when the call was looked up; `None` if it could not be read.
+    pub(crate) erased: Option<u64>,
+    pub(crate) instant: Instant,
+    /// The time by this machine's clock, which advances while the machine sleeps; `instant` may not.
+    pub(crate) clock: Millis,
+}
+
+impl RunStart {
+    /// True if it is certain that nothing was erased since. `erased` is the counter of erasures, which is no
+    /// less than the time of the last erasure by the store's clock. `now` is the store's time, and `clock` is
+    /// this machine's.
+    pub(crate) fn nothing_erased_since(&self, erased: u64, now: Millis, clock: Millis) -> bool {
+        match self.erased {
+            Some(before) => before == erased,
+            None => {
+                let elapsed = Millis::try_from(self.instant.elapsed().as_millis());
+                let elapsed = elapsed
+                    .unwrap_or(Millis::MAX)
+                    .max(clock.saturating_sub(self.clock));
+                let began = now.saturating_sub(elapsed).saturating_sub(CLOCK_PRECISION);
+                Millis::try_from(erased).is_ok_and(|erased| erased < began)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_was_read_must_be_the_same() {
+        let began = RunStart {
+            erased: Some(5),
+            instant: Instant::now(),
+            clock: 0,
+        };
+        assert!(began.nothing_erased_since(5, 10_000, 10_000));
+        assert!(!began.nothing_erased_since(6, 10_000, 10_000));
+    }
+
+    #[test]
+    fn without_it_the_last_erasure_must_precede_the_run_by_the_clock_that_ran_longer() {
+        let began = RunStart {
+            erased: None,
+            instant: Instant::now(),
+            clock: 50_000,
+        };
+        // The machine slept for ten seconds; the store's clock is an hour ahead.
+        let (now, clock) = (3_660_000, 60_000);
+        assert!(began.nothing_erased_since(0, now, clock));
+        assert!(began.nothing_erased_since(3_640_000, now, clock));
+        assert!(!began.nothing_erased_since(3_650_000, now, clock));
+        assert!(!began.nothing_erased_since(3_655_000, now, clock));
+        assert!(!began.nothing_erased_since(u64::MAX, now, clock));
+    }
+}

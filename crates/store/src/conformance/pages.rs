@@ -1,0 +1,444 @@
+//! Checks of pages, cursors and erasing.
+
+use std::collections::BTreeSet;
+
+use super::{SPACE, Subject, expiring, get, is, keys, labelled, prefix, put, record, starts};
+use crate::{ErrorKind, Label, Order, PageRequest, RecordFilter, RecordPage, Store, ValuePart};
+
+/// Collects all keys, page by page.
+async fn walk(store: &dyn Store, filter: &RecordFilter<'_>, limit: u32) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = PageRequest {
+            after: after.as_deref(),
+            limit,
+            labels: false,
+            values: ValuePart::None,
+        };
+        let RecordPage { records, next, .. } =
+            store.find(SPACE, filter, page).settle().await.unwrap();
+        assert!(records.len() <= limit as usize);
+        all.extend(records.into_iter().map(|record| record.key));
+        match next {
+            Some(next) => after = Some(next),
+            None => return all,
+        }
+    }
+}
+
+fn number(number: usize) -> String {
+    format!("key:{number:03}")
+}
+
+/// Pages of any size together contain all records.
+pub async fn pages_are_complete(subject: Subject) {
+    let store = &*subject.store;
+    for index in (0..60).rev() {
+        put(store, SPACE, record(&number(index))).await;
+    }
+    put(store, SPACE, record("z")).await;
+    let expected: Vec<String> = (0..60).map(number).collect();
+    for limit in [1, 7, 59, 60, 61, 100] {
+        assert_eq!(
+            walk(store, &prefix("key:"), limit).await,
+            expected,
+            "pages of {limit}"
+        );
+    }
+    let page = PageRequest {
+        after: Some("a"),
+        limit: 2,
+        labels: false,
+        values: ValuePart::None,
+    };
+    assert_eq!(
+        store
+            .find(SPACE, &prefix("key:"), page)
+            .settle()
+            .await
+            .unwrap()
+            .records
+            .len(),
+        2
+    );
+    let page = PageRequest {
+        after: Some("z"),
+        limit: 2,
+        labels: false,
+        values: ValuePart::None,
+    };
+    assert_eq!(
+        store
+            .find(SPACE, &prefix("key:"), page)
+            .settle()
+            .await
+            .unwrap(),
+        RecordPage::default()
+    );
+}
+
+/// Pages are complete, whichever index leads.
+pub async fn pages_of_a_label_are_complete(subject: Subject) {
+    let store = &*subject.store;
+    for index in 0..30 {
+        let mut stored = labelled(
+            &number(index),
+            &[
+                ("tag", "x"),
+                ("handle", &format!("h{}", index % 7)),
+                ("handle", "h"),
+            ],
+        );
+        stored.expires = Some(30 - index as i64);
+        put(store, SPACE, stored).await;
+        put(
+            store,
+            SPACE,
+            labelled(&format!("other:{index}"), &[("tag", "y")]),
+        )
+        .await;
+    }
+    let expected: Vec<String> = (0..30).map(number).collect();
+    let (exact, beginning) = ([is("tag", "x")], [starts("handle", "h")]);
+    for limit in [1, 4, 29, 30, 31] {
+        for labels in [&exact, &beginning] {
+            assert_eq!(
+                walk(
+                    store,
+                    &RecordFilter {
+                        labels,
+                        ..RecordFilter::default()
+                    },
+                    limit
+                )
+                .await,
+                expected
+            );
+        }
+        let expired = RecordFilter {
+            expired_before: Some(100),
+            ..RecordFilter::default()
+        };
+        assert_eq!(walk(store, &expired, limit).await, expected);
+    }
+}
+
+/// Records that exist all the time are found once, records that never existed are not found, and no record is
+/// found twice.
+pub async fn pages_stay_complete_while_records_come_and_go(subject: Subject) {
+    let store = &*subject.store;
+    for index in (0..100).step_by(2) {
+        put(store, SPACE, labelled(&number(index), &[("tag", "x")])).await;
+    }
+    let tags = [is("tag", "x")];
+    for filter in [
+        prefix("key:"),
+        RecordFilter {
+            labels: &tags,
+            ..RecordFilter::default()
+        },
+    ] {
+        let mut seen = Vec::new();
+        let mut after: Option<String> = None;
+        let mut round = 0;
+        loop {
+            let page = PageRequest {
+                after: after.as_deref(),
+                limit: 5,
+                labels: false,
+                values: ValuePart::None,
+            };
+            let batch = store.find(SPACE, &filter, page).settle().await.unwrap();
+            seen.extend(batch.records.into_iter().map(|record| record.key));
+            let Some(next) = batch.next else { break };
+            // Records are added and erased before and after the cursor, the cursor's own record included.
+            put(
+                &**subject.other(),
+                SPACE,
+                labelled(&number(round * 2 % 100 + 1), &[("tag", "x")]),
+            )
+            .await;
+            put(
+                &**subject.other(),
+                SPACE,
+                labelled(&number(99 - round * 2 % 100), &[("tag", "x")]),
+            )
+            .await;
+            if round % 3 == 0 {
+                super::erase(store, SPACE, prefix(&next)).await;
+                put(store, SPACE, labelled(&next, &[("tag", "x")])).await;
+            }
+            after = Some(next);
+            round += 1;
+        }
+        let deduplicate: BTreeSet<&String> = seen.iter().collect();
+        assert_eq!(deduplicate.len(), seen.len(), "a key was found twice");
+        assert!(
+            (0..100)
+                .step_by(2)
+                .all(|index| deduplicate.contains(&number(index))),
+            "a key was missed"
+        );
+    }
+}
+
+/// A page of keys has no values and labels, but all else.
+pub async fn keys_only(subject: Subject) {
+    let store = &*subject.store;
+    let mut stored = labelled("key", &[("tag", "x")]);
+    stored.expires = Some(5);
+    put(store, SPACE, stored.clone()).await;
+    put(store, SPACE, stored).await;
+    let full = get(store, SPACE, "key").await.unwrap();
+    for order in [
+        Order::Key,
+        Order::Newest,
+        Order::LeastRecentlyUsed,
+        Order::Expiry,
+    ] {
+        let filter = RecordFilter {
+            order,
+            ..RecordFilter::default()
+        };
+        let bare = store
+            .find(SPACE, &filter, PageRequest::keys(5))
+            .settle()
+            .await
+            .unwrap()
+            .records;
+        assert_eq!(bare.len(), 1);
+        assert!(bare[0].value.is_empty() && bare[0].labels.is_empty());
+        assert_eq!(
+            (bare[0].revision, bare[0].expires, bare[0].updated),
+            (2, Some(5), full.updated)
+        );
+        let with = store
+            .find(SPACE, &filter, PageRequest::first(5))
+            .settle()
+            .await
+            .unwrap()
+            .records;
+        assert_eq!(with, std::slice::from_ref(&full));
+    }
+}
+
+/// The size of a value is returned without the value.
+pub async fn labels_without_values(subject: Subject) {
+    let store = &*subject.store;
+    put(store, SPACE, labelled("key", &[("tag", "x")])).await;
+    let full = get(store, SPACE, "key").await.unwrap();
+    let size = full.value.len() as u64;
+    let filter = RecordFilter::default();
+    for page in [
+        PageRequest::labels(5),
+        PageRequest::keys(5),
+        PageRequest::first(5),
+    ] {
+        let batch = store.find(SPACE, &filter, page).settle().await.unwrap();
+        assert_eq!(batch.sizes, [size]);
+        let expected = if page.labels { &full.labels[..] } else { &[] };
+        assert_eq!(batch.records[0].labels, expected);
+        let whole = page.values == ValuePart::All;
+        assert_eq!(batch.records[0].value.is_empty(), !whole);
+    }
+    let erased = store.erase(SPACE, &filter, PageRequest::labels(5));
+    let erased = erased.settle().await.unwrap();
+    assert_eq!(
+        (&erased.records[0].labels, &erased.sizes),
+        (&full.labels, &vec![size])
+    );
+    assert!(erased.records[0].value.is_empty());
+}
+
+/// At least the requested number of bytes is returned, of values of all sizes.
+pub async fn beginnings_of_values(subject: Subject) {
+    let store = &*subject.store;
+    for size in [0usize, 1, 100, 101, 3_000_000] {
+        let value: bytes::Bytes = (0..size).map(|at| (at % 251) as u8).collect();
+        let stored = crate::Record {
+            value: value.clone(),
+            ..record("key")
+        };
+        put(store, SPACE, stored).await;
+        let page = PageRequest {
+            values: ValuePart::First(100),
+            ..PageRequest::keys(1)
+        };
+        let filter = RecordFilter::default();
+        let batch = store.find(SPACE, &filter, page).settle().await.unwrap();
+        assert_eq!(batch.sizes, [size as u64]);
+        let found = &batch.records[0].value;
+        assert!(found.len() >= size.min(100));
+        assert_eq!(found[..], value[..found.len()]);
+    }
+}
+
+/// A limit of zero finds and erases nothing.
+pub async fn nothing_is_a_page_too(subject: Subject) {
+    let store = &*subject.store;
+    put(store, SPACE, record("key")).await;
+    let nothing = PageRequest {
+        after: None,
+        limit: 0,
+        labels: true,
+        values: ValuePart::All,
+    };
+    assert_eq!(
+        store
+            .find(SPACE, &RecordFilter::default(), nothing)
+            .settle()
+            .await
+            .unwrap(),
+        RecordPage::default()
+    );
+    assert_eq!(
+        store
+            .erase(SPACE, &RecordFilter::default(), nothing)
+            .settle()
+            .await
+            .unwrap(),
+        RecordPage::default()
+    );
+    assert!(get(store, SPACE, "key").await.is_some());
+}
+
+/// A cursor in another order is an error of the caller.
+pub async fn a_cursor_works_in_key_order_only(subject: Subject) {
+    let store = &*subject.store;
+    put(store, SPACE, record("key")).await;
+    for order in [Order::Newest, Order::LeastRecentlyUsed, Order::Expiry] {
+        let filter = RecordFilter {
+            order,
+            ..RecordFilter::default()
+        };
+        let page = PageRequest {
+            after: Some("a"),
+            limit: 5,
+            labels: true,
+            values: ValuePart::All,
+        };
+        assert_eq!(
+            store
+                .find(SPACE, &filter, page)
+                .settle()
+                .await
+                .unwrap_err()
+                .kind,
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            store
+                .erase(SPACE, &filter, page)
+                .settle()
+                .await
+                .unwrap_err()
+                .kind,
+            ErrorKind::Unsupported
+        );
+        assert_eq!(
+            store
+                .find(SPACE, &filter, PageRequest::first(1))
+                .settle()
+                .await
+                .unwrap()
+                .next,
+            None
+        );
+    }
+    assert!(get(store, SPACE, "key").await.is_some());
+}
+
+/// The erased records are returned as they were, values only if requested.
+pub async fn an_erase_returns_what_it_erased(subject: Subject) {
+    let store = &*subject.store;
+    put(store, SPACE, labelled("a", &[("tag", "x")])).await;
+    put(store, SPACE, expiring("b", 5)).await;
+    put(store, SPACE, expiring("b", 5)).await;
+    let full = get(store, SPACE, "a").await.unwrap();
+    let first = store
+        .erase(SPACE, &prefix("a"), PageRequest::first(5))
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(first.records, [full]);
+    assert_eq!(first.records[0].labels, [Label::new("tag", "x")]);
+    let second = store
+        .erase(SPACE, &prefix(""), PageRequest::keys(5))
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(
+        (second.records[0].key.as_str(), second.records[0].revision),
+        ("b", 2)
+    );
+    assert_eq!(second.records[0].expires, Some(5));
+    assert!(second.records[0].value.is_empty());
+    for store in subject.handles() {
+        assert_eq!(get(&**store, SPACE, "a").await, None);
+        assert_eq!(
+            keys(&**store, SPACE, RecordFilter::default()).await,
+            [""; 0]
+        );
+    }
+}
+
+/// Erasing works with a cursor, or from the beginning again.
+pub async fn an_erase_goes_page_by_page(subject: Subject) {
+    let store = &*subject.store;
+    for with_cursor in [true, false] {
+        for index in 0..25 {
+            put(store, SPACE, record(&number(index))).await;
+        }
+        let mut erased = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = PageRequest {
+                after: after.as_deref().filter(|_| with_cursor),
+                limit: 10,
+                labels: false,
+                values: ValuePart::None,
+            };
+            let batch = store
+                .erase(SPACE, &prefix("key:"), page)
+                .settle()
+                .await
+                .unwrap();
+            erased.extend(batch.records.into_iter().map(|record| record.key));
+            let Some(next) = batch.next else { break };
+            after = Some(next);
+        }
+        assert_eq!(erased, (0..25).map(number).collect::<Vec<_>>());
+        assert_eq!(keys(store, SPACE, RecordFilter::default()).await, [""; 0]);
+    }
+}
+
+/// The limit, the order and the criteria decide which records are erased.
+pub async fn an_erase_spares_what_does_not_match(subject: Subject) {
+    let store = &*subject.store;
+    for (key, expires) in [("a", 30), ("b", 10), ("c", 20), ("d", 40)] {
+        put(store, SPACE, expiring(key, expires)).await;
+    }
+    let filter = RecordFilter {
+        expired_before: Some(35),
+        order: Order::Expiry,
+        ..RecordFilter::default()
+    };
+    let erased = store
+        .erase(SPACE, &filter, PageRequest::keys(2))
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(
+        erased
+            .records
+            .iter()
+            .map(|record| record.key.as_str())
+            .collect::<Vec<_>>(),
+        ["b", "c"]
+    );
+    assert_eq!(
+        keys(store, SPACE, RecordFilter::default()).await,
+        ["a", "d"]
+    );
+}

@@ -1,0 +1,51 @@
+//! Answers that are available at once, and answers to be awaited.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::{Error, ErrorKind};
+
+/// The answer of a store. It is `Now` only if it waited neither for another machine nor for a lock that
+/// another process may hold; only `Later` can time out.
+pub enum StoreReply<'a, T> {
+    /// The answer.
+    Now(Result<T, Error>),
+    /// The future of the answer.
+    Later(BoxFuture<'a, Result<T, Error>>),
+}
+
+impl<'a, T: Send + 'a> StoreReply<'a, T> {
+    /// Creates an answer that is awaited.
+    pub fn later(future: impl Future<Output = Result<T, Error>> + Send + 'a) -> Self {
+        Self::Later(Box::pin(future))
+    }
+
+    /// Waits without a timeout.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn settle(self) -> Result<T, Error> {
+        match self {
+            Self::Now(answer) => answer,
+            Self::Later(future) => future.await,
+        }
+    }
+
+    /// Waits for at most `patience`.
+    ///
+    /// # Errors
+    /// The store's own, or [`ErrorKind::TimedOut`].
+    pub async fn within(self, patience: Duration) -> Result<T, Error> {
+        match self {
+            Self::Now(answer) => answer,
+            Self::Later(future) => match tokio::time::timeout(patience, future).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Error::new(
+                    ErrorKind::TimedOut,
+                    format!("the memory did not answer within {patience:?}"),
+                )),
+            },
+        }
+    }
+}

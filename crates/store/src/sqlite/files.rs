@@ -1,0 +1,134 @@
+//! The files of a store: created for their owner only, set aside when damaged, never deleted.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cachalot_core::Millis;
+
+use crate::Error;
+
+use super::failure::Context;
+
+/// Suffixes that SQLite and Cachalot append to the name of the database.
+const COMPANION_SUFFIXES: [&str; 4] = ["-wal", "-shm", "-journal", "-stamp"];
+
+/// Returns the paths of all files of a database: the database itself, and the files beside it. They need not
+/// exist.
+pub fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
+    let endings = [""].into_iter().chain(COMPANION_SUFFIXES);
+    endings.map(|ending| with_suffix(path, ending))
+}
+
+/// Creates the directories and an empty file if they do not exist. SQLite gives its other files the mode of
+/// this one. Returns the canonical path, so that processes that open the database by another name use the
+/// same files beside it.
+pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
+    let context = Context::new(path);
+    let make = || {
+        let path = std::path::absolute(path)?;
+        match open_private(&path, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(directory) = path.parent() {
+                    create_private_directories(directory)?;
+                }
+                open_private(&path, true)?;
+            }
+            opened => drop(opened?),
+        }
+        std::fs::canonicalize(path)
+    };
+    make().map_err(|error| context.file(error))
+}
+
+/// Opens a file for reading and writing; a created file is readable by its owner only.
+pub(super) fn open_private(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn create_private_directories(directory: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+/// The path of the file with that suffix beside the database.
+pub(super) fn with_suffix(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Renames a damaged database, with its companions, to `<name>.corrupt-<now>` and returns the new path of the
+/// database. Never deletes and never overwrites: if the name is taken, a number is added. A symbolic link is
+/// followed and stays: its target is renamed. Does not check that the database is damaged; no process should
+/// have it open.
+///
+/// # Errors
+/// Errors of the file system. Files that were renamed before the error stay renamed.
+pub fn set_aside(path: &Path, now: Millis) -> io::Result<PathBuf> {
+    let path = match std::fs::canonicalize(path) {
+        // Only the companions may be left.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(path)?,
+        found => found?,
+    };
+    // The database comes last: while it is in place, a second attempt finds the remaining files.
+    let there = COMPANION_SUFFIXES
+        .into_iter()
+        .chain([""])
+        .filter(|ending| with_suffix(&path, ending).exists())
+        .collect::<Vec<_>>();
+    if there.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "there is no database to set aside",
+        ));
+    }
+    let aside = claim(&path, now)?;
+    for ending in there {
+        match std::fs::rename(with_suffix(&path, ending), with_suffix(&aside, ending)) {
+            // SQLite removes some of the files itself.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(aside)
+}
+
+/// Takes a free name by creating a file exclusively (`create_new`); the rename then replaces that empty file.
+fn claim(path: &Path, now: Millis) -> io::Result<PathBuf> {
+    for number in 0u32.. {
+        let ending = if number == 0 {
+            format!(".corrupt-{now}")
+        } else {
+            format!(".corrupt-{now}-{number}")
+        };
+        let aside = with_suffix(path, &ending);
+        let taken = COMPANION_SUFFIXES
+            .iter()
+            .any(|companion| with_suffix(&aside, companion).exists());
+        if taken {
+            continue;
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&aside) {
+            Ok(_) => return Ok(aside),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::AlreadyExists,
+        "no name is free to set the database aside under",
+    ))
+}

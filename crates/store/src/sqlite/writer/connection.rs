@@ -1,0 +1,271 @@
+//! The write connection, used by the caller or thread that holds its mutex.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::{Clock, disk};
+use rusqlite::Connection;
+
+use crate::{Error, ErrorKind};
+
+use super::super::failure::{Context, is_busy, locked};
+use super::super::schema;
+use super::super::stamps::{CommitGuard, Stamps};
+use super::super::write::WriteTransaction;
+use super::{QueuedJob, shrink};
+
+/// Number of transactions, and bytes of values, after which the length of the log is checked.
+const TRANSACTIONS_PER_CHECK: u32 = 32;
+const BYTES_PER_CHECK: usize = 1 << 20;
+
+/// Number of pages in the log from which on it is moved into the database: eight megabytes.
+const WAL_PAGES_BEFORE_CHECKPOINT: i64 = 2048;
+
+/// The same when a store is closed: the next process to open the file reads the whole log.
+const WAL_PAGES_AT_CLOSE: i64 = 256;
+
+/// Number of pages in the log above which writers wait for the checkpoint.
+pub(super) const WAL_PAGES_BEFORE_BLOCKING: i64 = 16_384;
+
+pub(super) struct WriteConnection {
+    path: PathBuf,
+    context: Context,
+    clock: Arc<dyn Clock>,
+    stamps: Arc<Stamps>,
+    connection: Option<Connection>,
+    transactions: u32,
+    bytes: usize,
+}
+
+/// The result of running a batch.
+pub(super) enum BatchOutcome {
+    /// All requests have been answered.
+    Answered,
+    /// Another process holds a lock, and `timeout` was zero.
+    Blocked(Vec<QueuedJob>),
+}
+
+/// The reason why a batch was not committed.
+enum BatchError {
+    /// Another connection holds a lock.
+    Busy(Error),
+    /// One or all of the requests failed.
+    Failed(Error),
+}
+
+impl WriteConnection {
+    pub(super) fn new(
+        path: PathBuf,
+        context: Context,
+        clock: Arc<dyn Clock>,
+        stamps: Arc<Stamps>,
+    ) -> Self {
+        // `TRANSACTIONS_PER_CHECK`, so that the first transaction checks the log that earlier processes left.
+        Self {
+            path,
+            context,
+            clock,
+            stamps,
+            connection: None,
+            transactions: TRANSACTIONS_PER_CHECK,
+            bytes: 0,
+        }
+    }
+
+    /// Executes the requests in one transaction, or each in its own if one of them fails, and answers them.
+    /// With zero patience, returns them if a lock is in the way.
+    pub(super) fn run(&mut self, mut jobs: Vec<QueuedJob>, timeout: Duration) -> BatchOutcome {
+        match self.transact(&mut jobs, timeout) {
+            Ok(()) => answer(jobs, &Ok(())),
+            Err(BatchError::Busy(_)) if timeout.is_zero() => return BatchOutcome::Blocked(jobs),
+            Err(BatchError::Busy(error)) => answer(jobs, &Err(error)),
+            Err(BatchError::Failed(error)) if jobs.len() == 1 => answer(jobs, &Err(error)),
+            Err(BatchError::Failed(_)) => return self.run_separately(jobs, timeout),
+        }
+        BatchOutcome::Answered
+    }
+
+    fn run_separately(&mut self, jobs: Vec<QueuedJob>, timeout: Duration) -> BatchOutcome {
+        let mut blocked = Vec::new();
+        for job in jobs {
+            if let BatchOutcome::Blocked(jobs) = self.run(vec![job], timeout) {
+                blocked.extend(jobs);
+            }
+        }
+        if blocked.is_empty() {
+            BatchOutcome::Answered
+        } else {
+            BatchOutcome::Blocked(blocked)
+        }
+    }
+
+    fn transact(&mut self, jobs: &mut [QueuedJob], timeout: Duration) -> Result<(), BatchError> {
+        let mut hold = self
+            .stamps
+            .hold(timeout)
+            .map_err(|error| self.lock_error(error))?;
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().map_err(|error| self.batch_error(error))?,
+        };
+        let outcome = self.attempt(&connection, jobs, &mut hold, timeout);
+        // A connection whose transaction cannot even be rolled back is dropped.
+        if outcome.is_ok()
+            || connection.is_autocommit()
+            || connection.execute_batch("ROLLBACK").is_ok()
+        {
+            self.connection = Some(connection);
+        }
+        let slots = outcome.map_err(|error| self.batch_error(error))?;
+        hold.settle(&slots);
+        self.transactions += 1;
+        self.bytes += jobs.iter().map(|job| job.size.bytes()).sum::<usize>();
+        Ok(())
+    }
+
+    /// Runs from `BEGIN` to `COMMIT`; returns the slots that have to change now.
+    fn attempt(
+        &self,
+        connection: &Connection,
+        jobs: &mut [QueuedJob],
+        hold: &mut CommitGuard<'_>,
+        timeout: Duration,
+    ) -> rusqlite::Result<Vec<usize>> {
+        connection.busy_timeout(timeout)?;
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        if self.stamps.was_created_since(hold) {
+            return Err(locked());
+        }
+        let mut transaction = WriteTransaction::new(connection, self.clock.now());
+        for queued in jobs {
+            queued.job.run(&mut transaction)?;
+        }
+        let slots = transaction.finish()?;
+        if !slots.is_empty() {
+            hold.announce();
+        }
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(slots)
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let connection = schema::connect(&self.path)?;
+        // Checkpoints wait for the disk, so the thread runs them.
+        connection.execute_batch("PRAGMA wal_autocheckpoint=0; PRAGMA cache_size=-8192;")?;
+        Ok(connection)
+    }
+
+    fn batch_error(&self, error: rusqlite::Error) -> BatchError {
+        let busy = is_busy(&error);
+        let error = self.context.failure(error);
+        if busy {
+            BatchError::Busy(error)
+        } else {
+            BatchError::Failed(error)
+        }
+    }
+
+    fn lock_error(&self, error: io::Error) -> BatchError {
+        let location = self.context.location();
+        if error.kind() == io::ErrorKind::WouldBlock {
+            let message =
+                format!("another process kept writing to the database {location}; try again");
+            return BatchError::Busy(Error::new(ErrorKind::Busy, message));
+        }
+        if disk::is_full(&error) {
+            let message = format!(
+                "no space left for the file {location}-stamp, by which other processes notice changes, so nothing \
+                 is written; free some on its disk"
+            );
+            return BatchError::Failed(Error::new(ErrorKind::Full, message).with_source(error));
+        }
+        let message = format!(
+            "the file {location}-stamp, by which other processes notice changes, cannot be used, so nothing is \
+             written: check its permissions"
+        );
+        BatchError::Failed(Error::new(ErrorKind::Unavailable, message).with_source(error))
+    }
+
+    /// True if the log has grown enough to be moved, or much of the file is free; resets the counts.
+    pub(super) fn checkpoint_due(&mut self) -> bool {
+        if self.transactions < TRANSACTIONS_PER_CHECK && self.bytes < BYTES_PER_CHECK {
+            return false;
+        }
+        (self.transactions, self.bytes) = (0, 0);
+        self.connection.as_ref().is_some_and(|connection| {
+            checkpoint_wal(connection, "NOOP")
+                .is_some_and(|log| log.left >= WAL_PAGES_BEFORE_CHECKPOINT)
+                || shrink::is_due(connection)
+        })
+    }
+
+    /// Returns a part of the free pages to the file system; false if there were none.
+    pub(super) fn shrink(&self) -> bool {
+        self.connection.as_ref().is_some_and(shrink::step)
+    }
+
+    /// Returns free pages to the file system, at most some tens of megabytes, and empties the log if it is
+    /// long. If other processes use the database, the last one of them does it.
+    pub(super) fn close(&mut self) {
+        let shrunk = (0..20).take_while(|_| self.shrink()).count() > 0;
+        if let Some(connection) = &self.connection
+            && (shrunk
+                || checkpoint_wal(connection, "NOOP")
+                    .is_some_and(|log| log.pages >= WAL_PAGES_AT_CLOSE))
+        {
+            checkpoint_wal(connection, "TRUNCATE");
+        }
+    }
+
+    /// Creates a connection that can run a checkpoint without holding the write connection.
+    pub(super) fn checkpointer(&self) -> Checkpointer {
+        Checkpointer {
+            connection: schema::connect(&self.path).ok(),
+        }
+    }
+}
+
+/// Moves the log into the database.
+pub(super) struct Checkpointer {
+    connection: Option<Connection>,
+}
+
+impl Checkpointer {
+    /// Runs a checkpoint without waiting; returns the number of pages of the log that are not in the database
+    /// yet, if known. After a failure, the next checkpoint repeats the work: the log contains everything.
+    pub(super) fn run(&self) -> Option<i64> {
+        checkpoint_wal(self.connection.as_ref()?, "PASSIVE").map(|log| log.left)
+    }
+}
+
+/// The length of the log after a checkpoint.
+struct WalLength {
+    /// Number of pages that the next process to open the database has to read.
+    pages: i64,
+    /// Number of pages among them that are not in the database.
+    left: i64,
+}
+
+/// Runs a checkpoint of that kind.
+fn checkpoint_wal(connection: &Connection, kind: &str) -> Option<WalLength> {
+    let mut statement = connection
+        .prepare_cached(&format!("PRAGMA wal_checkpoint({kind})"))
+        .ok()?;
+    statement
+        .query_row([], |row| {
+            let (pages, moved): (i64, i64) = (row.get(1)?, row.get(2)?);
+            Ok(WalLength {
+                pages,
+                left: pages - moved,
+            })
+        })
+        .ok()
+}
+
+fn answer(jobs: Vec<QueuedJob>, outcome: &Result<(), Error>) {
+    for queued in jobs {
+        queued.job.answer(outcome.clone());
+    }
+}
