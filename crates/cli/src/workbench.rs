@@ -24,7 +24,7 @@ use cachalot_tools::cached::{CachedTools, WriteNotifier};
 use cachalot_tools::mcp::Reporter;
 use cachalot_tools::settings::{self, McpServerPool};
 use cachalot_tools::{ToolContext, Workspace};
-use cachalot_workflow::runtime::Houses;
+use cachalot_workflow::runtime::AgentHost;
 
 use crate::arguments::HookFlags;
 use crate::command_error::{CommandError, Result};
@@ -325,7 +325,7 @@ impl Workbench {
 }
 
 #[async_trait]
-impl Houses for Workbench {
+impl AgentHost for Workbench {
     async fn house(
         &self,
         team: &Arc<Team>,

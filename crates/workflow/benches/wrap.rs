@@ -271,7 +271,7 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
         ),
         meter: Meter::new(Budget::default(), clock.clone()),
         team: None,
-        houses: None,
+        agent_host: None,
         session: cachalot_workflow::session::SessionMemory::default(),
         run: "run".to_owned(),
         agent: "bench".to_owned(),

@@ -29,7 +29,7 @@ pub trait Random: Send + Sync {
 /// Supplies the dependencies of agents that a step runs. The program that embeds this crate implements
 /// it and assembles tools and sessions.
 #[async_trait]
-pub trait Houses: Send + Sync {
+pub trait AgentHost: Send + Sync {
     /// Returns the dependencies of a team that reports to `listener`.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ pub struct Runtime {
     /// The agents of the file.
     pub team: Option<Arc<Team>>,
     /// Source of agent dependencies; `None` if no agents can run.
-    pub houses: Option<Arc<dyn Houses>>,
+    pub agent_host: Option<Arc<dyn AgentHost>>,
     /// The action registry.
     pub actions: Arc<Registry>,
     /// The receiver of events.
@@ -118,7 +118,7 @@ impl Runtime {
             models: self.models.with_configuration(models.clone()),
             meter: self.meter.clone(),
             team: None,
-            houses: self.houses.clone(),
+            agent_host: self.agent_host.clone(),
             session: self.session.clone(),
             actions: Arc::clone(&self.actions),
             reporter: Arc::clone(&self.reporter),

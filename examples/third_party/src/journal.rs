@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use cachalot_core::{Clock, Millis};
 use cachalot_store::{
-    StoreInfo, StoreReply, RecordPage, GetOrReserve, GetOrReserveResult, Error, ErrorKind, RecordFilter, GetResult, Label, Lease, Store,
-    Order, PageRequest, PutResult, Record, ReserveResult, SpaceUsage, counter, space as names,
+    Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Order,
+    PageRequest, PutResult, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store,
+    StoreInfo, StoreReply, counter, space as names,
 };
 
 use lines::{Line, Lines};
@@ -189,7 +190,12 @@ impl Store for JournalMemory {
         )))
     }
 
-    fn get_or_reserve<'a>(&'a self, space: &'a str, key: &'a str, request: GetOrReserve<'a>) -> StoreReply<'a, GetOrReserveResult> {
+    fn get_or_reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        request: GetOrReserve<'a>,
+    ) -> StoreReply<'a, GetOrReserveResult> {
         let now = self.clock.now();
         let mut kept = self.kept();
         let place = kept.space(space);
@@ -328,7 +334,11 @@ impl Store for JournalMemory {
         StoreReply::Now(Ok(found))
     }
 
-    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> StoreReply<'a, Vec<u64>> {
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> StoreReply<'a, Vec<u64>> {
         if let Err(error) = check_names(additions.iter().map(|(name, _)| *name)) {
             return StoreReply::Now(Err(error));
         }

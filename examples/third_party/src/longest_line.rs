@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use cachalot_core::{Effects, EffectTarget};
+use cachalot_core::{EffectTarget, Effects};
 use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use serde_json::{Value, json};
 

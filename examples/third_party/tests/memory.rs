@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use cachalot_core::ManualClock;
 use cachalot_store::conformance::Subject;
-use cachalot_store::{ErrorKind, RecordFilter, Label, Store, PageRequest, PutResult, Record, space};
+use cachalot_store::{
+    ErrorKind, Label, PageRequest, PutResult, Record, RecordFilter, Store, space,
+};
 use third_party::JournalMemory;
 
 fn fresh() -> Subject {

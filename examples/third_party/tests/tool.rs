@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cachalot_cache::{Ledger, CacheMode, Witness};
+use cachalot_cache::{CacheMode, Ledger, Witness};
 use cachalot_core::{SecretSet, SystemClock};
 use cachalot_model::Block;
 use cachalot_storage::{HttpClient, HttpOptions};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use cachalot_cache::{CacheBounds, Cache, Ledger, CacheMode, CacheOptions};
+use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Ledger};
 use cachalot_core::{Clock, SecretSet, SystemClock};
-use cachalot_store::Store;
 use cachalot_model::{Budget, Catalog, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_store::Store;
 use cachalot_workflow::actions::{Registry, builtin};
 use cachalot_workflow::format;
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
@@ -110,7 +110,7 @@ fn runtime(directory: &Path, memory: Arc<dyn Store>, actions: Registry) -> Arc<R
         ),
         meter: Meter::new(Budget::default(), clock.clone()),
         team: None,
-        houses: None,
+        agent_host: None,
         session: cachalot_workflow::session::SessionMemory::default(),
         run: "a run".to_owned(),
         agent: "counting".to_owned(),

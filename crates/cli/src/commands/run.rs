@@ -255,7 +255,7 @@ fn wire(
         models: models::models(process_environment, agent.models.clone(), &secret_set)?,
         meter: Meter::new(agent.budget.clone(), Arc::clone(&process_environment.clock)),
         team: agent.team.clone(),
-        houses: Some(Arc::new(bench.clone())),
+        agent_host: Some(Arc::new(bench.clone())),
         session: SessionMemory::default(),
         agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
         run,

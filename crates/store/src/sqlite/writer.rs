@@ -256,7 +256,7 @@ impl Writer {
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
             let spawned = std::thread::Builder::new()
-                .name("cachalot-memory".into())
+                .name("cachalot-store".into())
                 .spawn(move || shared.run_thread());
             match spawned {
                 Ok(handle) => *thread = Some(handle),

@@ -63,8 +63,8 @@ impl Action for Run {
         let given = Given::seen(&RUN, arguments);
         let team = team(&given, runtime)?;
         let agent = agent(&given, &team)?;
-        let houses = runtime.houses.as_ref();
-        let adds_hooks = houses.is_some_and(|houses| houses.adds_hooks());
+        let agent_host = runtime.agent_host.as_ref();
+        let adds_hooks = agent_host.is_some_and(|agent_host| agent_host.adds_hooks());
         if let Some(why) = why_not_memoizable(agent, adds_hooks) {
             return Err(given.failure("not_memoizable", why));
         }
@@ -197,7 +197,7 @@ async fn begin(
     name: &str,
     runtime: &Runtime,
 ) -> Result<Chat, Failure> {
-    let Some(houses) = &runtime.houses else {
+    let Some(agent_host) = &runtime.agent_host else {
         return Err(given.failure("configuration_error", "agents cannot be run here"));
     };
     let told = Arc::new(Told {
@@ -205,7 +205,7 @@ async fn begin(
         secret_set: Arc::clone(&runtime.secret_set),
         node: current_node(),
     });
-    let mut house = houses
+    let mut house = agent_host
         .house(&team, told)
         .await
         .map_err(|why| given.failure("configuration_error", why))?;
@@ -279,8 +279,8 @@ fn load(given: &Given<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failur
     let path = runtime.directory.join(file);
     let text = std::fs::read_to_string(&path)
         .map_err(|error| given.failure("not_found", format_args!("{}: {error}", path.display())))?;
-    let builtins = match &runtime.houses {
-        Some(houses) => houses.builtins(),
+    let builtins = match &runtime.agent_host {
+        Some(agent_host) => agent_host.builtins(),
         None => Arc::default(),
     };
     let written = SourceFile {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use cachalot_core::Millis;
 
-use super::process::{Launch, Silence, Worker};
+use super::process::{Launch, Worker, WorkerError};
 use super::wire::{self, DEEPEST, Interpreter, LONGEST_ANSWER, MOST_PRINTED, Reply, Request};
 use super::{Ended, Script, ScriptFailure, limits};
 
@@ -172,12 +172,14 @@ impl Pool {
         failure("script_timeout", limits::timed_out(self.time_limit))
     }
 
-    fn not_started(&self, silence: Silence) -> ScriptFailure {
+    fn not_started(&self, silence: WorkerError) -> ScriptFailure {
         let program = self.launch.program.display();
         let why = match silence {
-            Silence::NotStarted(error) => error.to_string(),
-            Silence::NotReady | Silence::TooLong => "it did not say that it was ready".to_owned(),
-            Silence::Ended { complaint, status } => explained(status, &complaint),
+            WorkerError::NotStarted(error) => error.to_string(),
+            WorkerError::NotReady | WorkerError::TooLong => {
+                "it did not say that it was ready".to_owned()
+            }
+            WorkerError::Ended { complaint, status } => explained(status, &complaint),
         };
         failure(
             "script_worker",
@@ -185,29 +187,29 @@ impl Pool {
         )
     }
 
-    fn silent(&self, silence: Silence) -> ScriptFailure {
+    fn silent(&self, silence: WorkerError) -> ScriptFailure {
         match silence {
-            Silence::TooLong => failure(
+            WorkerError::TooLong => failure(
                 "script_memory",
                 format!(
                     "the block returned more than {LONGEST_ANSWER} bytes; return less, or write a file"
                 ),
             ),
-            Silence::Ended { complaint, .. } if self.out_of_memory(&complaint) => failure(
+            WorkerError::Ended { complaint, .. } if self.out_of_memory(&complaint) => failure(
                 "script_memory",
                 format!(
                     "the block needed more than its memory limit of {} MiB and was stopped",
                     self.memory_limit / (1024 * 1024)
                 ),
             ),
-            Silence::Ended { status, complaint } => failure(
+            WorkerError::Ended { status, complaint } => failure(
                 "script_worker",
                 format!(
                     "the block ended its worker process: {}",
                     explained(status, &complaint)
                 ),
             ),
-            Silence::NotStarted(_) | Silence::NotReady => self.not_started(silence),
+            WorkerError::NotStarted(_) | WorkerError::NotReady => self.not_started(silence),
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Worker {
 
 /// Reason why a worker gave no answer.
 #[derive(Debug)]
-pub(super) enum Silence {
+pub(super) enum WorkerError {
     /// The process could not be started.
     NotStarted(io::Error),
     /// The process was not ready in time.
@@ -65,14 +65,14 @@ pub(super) enum Silence {
 
 impl Worker {
     /// Starts a worker and waits until it is ready.
-    pub(super) async fn start(launch: &Launch) -> Result<Self, Silence> {
-        let mut worker = Self::spawn(launch).map_err(Silence::NotStarted)?;
+    pub(super) async fn start(launch: &Launch) -> Result<Self, WorkerError> {
+        let mut worker = Self::spawn(launch).map_err(WorkerError::NotStarted)?;
         let greeting = format!("{}\n", launch.greeting);
         match timeout(READY_WITHIN, worker.exchange(greeting.as_bytes())).await {
-            Err(_) => Err(Silence::NotReady),
+            Err(_) => Err(WorkerError::NotReady),
             Ok(Err(silence)) => Err(silence),
             Ok(Ok(line)) if line == launch.ready.as_bytes() => Ok(worker),
-            Ok(Ok(_)) => Err(Silence::NotReady),
+            Ok(Ok(_)) => Err(WorkerError::NotReady),
         }
     }
 
@@ -111,7 +111,7 @@ impl Worker {
     }
 
     /// Sends a line, which includes its line feed, and returns the answer without one.
-    pub(super) async fn exchange(&mut self, line: &[u8]) -> Result<Vec<u8>, Silence> {
+    pub(super) async fn exchange(&mut self, line: &[u8]) -> Result<Vec<u8>, WorkerError> {
         // A write to a worker that has ended fails with a broken pipe; its exit status is more
         // informative than that error.
         let sent = async {
@@ -131,16 +131,18 @@ impl Worker {
                 self.answered += 1;
                 Ok(answer)
             }
-            (Ok(_), Some(_)) if answer.len() as u64 + 1 >= LONGEST_ANSWER => Err(Silence::TooLong),
+            (Ok(_), Some(_)) if answer.len() as u64 + 1 >= LONGEST_ANSWER => {
+                Err(WorkerError::TooLong)
+            }
             _ => Err(self.silence().await),
         }
     }
 
     /// Returns how a worker that closed its pipes ended.
-    async fn silence(&mut self) -> Silence {
+    async fn silence(&mut self) -> WorkerError {
         let status = timeout(LAST_WORDS_WITHIN, self.child.wait()).await;
         let complaint = self.complaint.whole().await;
-        Silence::Ended {
+        WorkerError::Ended {
             status: status.ok().and_then(Result::ok),
             complaint,
         }

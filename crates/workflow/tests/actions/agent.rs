@@ -14,7 +14,7 @@ use crate::world::World;
 /// A run that has agents in its file.
 fn agents(provider: &Provider, file: &str) -> World {
     let mut world = asking(provider, file);
-    world.runtime.houses = Some(Arc::new(Rooms::of(&world.runtime)));
+    world.runtime.agent_host = Some(Arc::new(Rooms::of(&world.runtime)));
     world
 }
 

@@ -95,7 +95,7 @@ impl World {
             ),
             meter: Meter::new(Budget::default(), clock.clone()),
             team: None,
-            houses: None,
+            agent_host: None,
             session: cachalot_workflow::session::SessionMemory::default(),
             run: "run".to_owned(),
             agent: "test".to_owned(),

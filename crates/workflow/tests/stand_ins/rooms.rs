@@ -18,7 +18,7 @@ use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::settings::{self, McpServerPool, assemble, read_toolsets};
 use cachalot_tools::{Registry, Tool, ToolContext, Toolbox, Workspace};
 use cachalot_workflow::Runtime;
-use cachalot_workflow::runtime::Houses;
+use cachalot_workflow::runtime::AgentHost;
 
 /// Where agents live. Tools work in the directory of the run.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl Rooms {
 }
 
 #[async_trait]
-impl Houses for Rooms {
+impl AgentHost for Rooms {
     async fn house(
         &self,
         team: &Arc<Team>,

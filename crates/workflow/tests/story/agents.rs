@@ -12,7 +12,7 @@ use crate::world::{Setup, World, is_hit, text};
 
 fn agents(setup: Setup, provider: &Provider, file: &str) -> World {
     let mut world = asking(setup, provider, file);
-    world.runtime.houses = Some(Arc::new(Rooms::of(&world.runtime)));
+    world.runtime.agent_host = Some(Arc::new(Rooms::of(&world.runtime)));
     world
 }
 

@@ -273,7 +273,7 @@ impl Setup {
             ),
             meter: Meter::new(Budget::default(), clock.clone()),
             team: None,
-            houses: None,
+            agent_host: None,
             session: cachalot_workflow::session::SessionMemory::default(),
             run: self.run,
             agent: self.agent,

@@ -22,7 +22,7 @@ fn world(provider: &Provider, file: &str) -> World {
     runtime.actions = Arc::new(builtin());
     runtime.clock = Arc::new(SystemClock);
     configure(runtime, &provider.environment(), file);
-    runtime.houses = Some(Arc::new(Rooms::of(runtime)));
+    runtime.agent_host = Some(Arc::new(Rooms::of(runtime)));
     world
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cachalot_core::Millis;
 use cachalot_store::{
-    RecordPage, RecordFilter, GetResult, Label, Lease, LabelMatch, Order, PageRequest, Record, ReserveResult, SpaceUsage, ValuePart,
-    counter,
+    GetResult, Label, LabelMatch, Lease, Order, PageRequest, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, ValuePart, counter,
 };
 
 #[derive(Default)]
