@@ -18,11 +18,11 @@ fuzz_target!(|bytes: &[u8]| {
     let dialect = Dialect::ALL[usize::from(*dialect) % Dialect::ALL.len()];
     let events: Vec<Event> = Event::all().collect();
     let event = events[usize::from(*event) % events.len()];
-    let Some(mut entry) = source::of_flag("fuzz", event, "true") else {
+    let Some(mut entry) = source::from_flag("fuzz", event, "true") else {
         return;
     };
     entry.dialect = dialect;
-    entry.spoken = dialect.event_name(event).into();
+    entry.event_name = dialect.event_name(event).into();
     let input = Input {
         event,
         cwd: Path::new("/work").to_owned(),

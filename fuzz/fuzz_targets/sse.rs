@@ -17,8 +17,8 @@ fuzz_target!(|bytes: &[u8]| {
         0 => usize::MAX,
         longest => usize::from(*longest) * 4,
     };
-    let whole = Decoder::with_longest(longest).push(stream);
-    let mut decoder = Decoder::with_longest(longest);
+    let whole = Decoder::with_max_event_bytes(longest).push(stream);
+    let mut decoder = Decoder::with_max_event_bytes(longest);
     let pieces: Result<Vec<Vec<Event>>, _> = stream
         .chunks(length)
         .map(|piece| decoder.push(piece))

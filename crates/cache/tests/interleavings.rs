@@ -238,7 +238,7 @@ fn explore_each<C: Copy + Send + Sync + 'static>(
         .enable_all()
         .build()
         .unwrap();
-    let _entered = runtime.get_or_reserve();
+    let _entered = runtime.enter();
     let scenario = Arc::new(scenario);
     for &case in cases {
         let (first, second) = (Arc::clone(&scenario), Arc::clone(&scenario));
@@ -397,7 +397,7 @@ fn who_asks_after_a_write_gets_nothing_older_than_it() {
                             let (got, status) = ask(&cache, &policy, &world).await;
                             assert!(
                                 got >= known,
-                                "got {got} ({how:?}) after {known} was announced"
+                                "got {got} ({status:?}) after {known} was announced"
                             );
                         }
                     })
@@ -441,7 +441,7 @@ fn who_asks_any_engine_after_a_write_that_all_were_told_of_gets_nothing_older_th
                             let (got, status) = ask(&cache, &policy, &world).await;
                             assert!(
                                 got >= known,
-                                "got {got} ({how:?}) after {known} was announced"
+                                "got {got} ({status:?}) after {known} was announced"
                             );
                         }
                     })
@@ -629,7 +629,10 @@ fn a_front_serves_nothing_older_than_a_write_or_an_erase_of_another_engine() {
                             let (got, status) = ask(&cache, &policy, &world).await;
                             // A flight that began before an erase of another process may be joined.
                             let joined = erases && status == CacheStatus::Coalesced;
-                            assert!(got >= known || joined, "got {got} ({how:?}) after {known}");
+                            assert!(
+                                got >= known || joined,
+                                "got {got} ({status:?}) after {known}"
+                            );
                         }
                     })
                 })
@@ -734,7 +737,7 @@ fn after_an_erase_nothing_older_is_served_or_stored() {
                         let (got, status) = ask(&cache, &Policy::default(), &world).await;
                         assert!(
                             got >= known,
-                            "got {got} ({how:?}) after an erase at {known}"
+                            "got {got} ({status:?}) after an erase at {known}"
                         );
                     })
                 })
