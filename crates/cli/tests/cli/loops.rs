@@ -202,6 +202,126 @@ nodes:
     );
 }
 
+/// Runs `retry.loop` over `validate.extraction`. `fix` is the body of the node that corrects.
+fn extraction(initial_state: &str, validate_args: &str, fix: &str) -> Value {
+    state(&format!(
+        r#"
+name: extraction
+initial_state: {initial_state}
+extraction_schema:
+  entities: {{required_fields: [name, type]}}
+  relationships: {{types: [knows, works_at], required_fields: [type, subject, object]}}
+nodes:
+  - name: check
+    uses: retry.loop
+    with: {{validate: validate.extraction, validate_args: {validate_args}, correct: fix, max_retries: 1}}
+    goto: __end__
+  - name: fix
+    run: |
+      {fix}
+"#
+    ))
+}
+
+#[test]
+fn an_extraction_is_corrected_by_a_node() {
+    let initial = "{entities: [{name: Ada}], relationships: [{type: friends, subject: Ada, object: Charles}]}";
+    let errors = json!([
+        {
+            "type": "missing_required_field", "path": "entities[0].type", "entity": { "name": "Ada" },
+            "expected": "type", "actual": null, "message": "Entity missing required field 'type'",
+        },
+        {
+            "type": "invalid_relationship_type", "path": "relationships[0].type",
+            "relationship": { "type": "friends", "subject": "Ada", "object": "Charles" },
+            "expected": ["knows", "works_at"], "actual": "friends",
+            "message": "Invalid relationship type 'friends', expected one of ['knows', 'works_at']",
+        },
+    ]);
+    let corrected = extraction(
+        initial,
+        "{}",
+        "return {'entities': [{'name': 'Ada', 'type': 'Person'}], 'relationships': [], 'seen': state['_retry_errors']}",
+    );
+    assert_eq!(
+        corrected,
+        json!({
+            "entities": [{ "name": "Ada", "type": "Person" }],
+            "relationships": [],
+            "seen": errors,
+            "_retry_count": 1,
+            "_retry_errors": [],
+            "_retry_result": { "valid": true, "errors": [] },
+            "_retry_exhausted": false,
+            "valid": true,
+            "errors": [],
+        })
+    );
+    let exhausted = extraction(initial, "{}", "return {}");
+    assert_eq!(exhausted["_retry_exhausted"], true);
+    assert_eq!(
+        exhausted["_retry_result"],
+        json!({ "valid": false, "errors": errors })
+    );
+    assert_eq!(exhausted["_retry_errors"], errors);
+}
+
+/// An extraction that cannot be read counts as a round that is not valid.
+#[test]
+fn an_unreadable_extraction_is_corrected_by_a_node() {
+    let corrected = extraction(
+        "{relationships: 'Ada knows Charles'}",
+        "{relationships: '{{ state.relationships }}', source_text: ''}",
+        "return {'relationships': [], 'seen': state['_retry_errors']}",
+    );
+    assert_eq!(corrected["valid"], true);
+    assert_eq!(
+        corrected["seen"],
+        json!([{
+            "message": "validate.extraction: `relationships[0]` is text: expected a mapping",
+            "type": "validation_error",
+        }])
+    );
+}
+
+/// Null arguments are taken from the state, as if they were left out.
+#[test]
+fn null_is_replaced_by_the_state() {
+    for arguments in [
+        "{entities: null}",
+        "{entities: '{{ state.absent }}'}",
+        "{entities: '{{- state.nothing -}}'}",
+    ] {
+        let state = extraction("{entities: [{}], nothing: null}", arguments, "return {}");
+        assert_eq!(state["errors"].as_array().unwrap().len(), 2, "{arguments}");
+    }
+    for arguments in ["{entities: '{{ [] }}'}", "{entities: []}"] {
+        let state = extraction("{entities: [{}]}", arguments, "return {}");
+        assert_eq!(state["valid"], true, "{arguments}");
+    }
+}
+
+/// The schema of the file is part of the key of a wrapped validation.
+#[test]
+fn a_wrapped_validation_is_keyed_by_the_schema() {
+    let home = Home::new();
+    let run = |field: &str| {
+        let file = format!(
+            "name: wrapped\nextraction_schema: {{entities: {{required_fields: [{field}]}}}}\nnodes:\n  - name: check\n    uses: cache.wrap\n    with: {{action: validate.extraction, args: {{entities: [{{name: Ada}}]}}}}\n    output: checked\n"
+        );
+        home.write("agent.yaml", file);
+        let state = home.run(&["run", "agent.yaml"]).ok().json();
+        let checked = &state["checked"];
+        (
+            checked["_cache_hit"].clone(),
+            checked["result"]["valid"].clone(),
+        )
+    };
+    assert_eq!(run("name"), (json!(false), json!(true)));
+    assert_eq!(run("type"), (json!(false), json!(false)));
+    assert_eq!(run("name"), (json!(true), json!(true)));
+}
+
 #[test]
 fn slips_are_found_before_anything_runs() {
     let home = Home::new();
@@ -255,8 +375,8 @@ fn slips_are_found_before_anything_runs() {
             "names `nobody`",
         ),
         (
-            "{validate: validate.extraction, correct: check}",
-            "there is no action `validate.extraction`",
+            "{validate: validate.answer, correct: check}",
+            "there is no action `validate.answer`",
         ),
     ] {
         home.write(

@@ -25,6 +25,7 @@ mod schema;
 mod shell;
 mod storage;
 pub(crate) mod truth;
+pub(crate) mod validate;
 mod web;
 mod written;
 
@@ -93,6 +94,7 @@ pub fn builtin() -> Registry {
     reflection::register(&mut registry);
     shell::register(&mut registry);
     storage::register(&mut registry);
+    validate::register(&mut registry);
     web::register(&mut registry);
     registry
 }

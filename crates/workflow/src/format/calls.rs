@@ -2,15 +2,19 @@
 
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 
-/// Returns true if `is_meant` holds for an action named by `uses`, or by `action` or in the list `tools`
-/// within arguments.
+/// Returns true if `is_meant` holds for an action named by `uses`, or by `action`, `validate` or in the list
+/// `tools` within arguments, or by `action` of a fan-out.
 pub(super) fn names_action(node: &Node, is_meant: &dyn Fn(&str) -> bool) -> bool {
     search(node, false, is_meant)
 }
 
 fn search(node: &Node, is_argument: bool, is_meant: &dyn Fn(&str) -> bool) -> bool {
+    let kind = node.get("type").and_then(Node::as_text);
+    let names_work = is_argument || kind == Some("dynamic_parallel");
     let of_entry = |entry: &MapEntry| {
-        let names = entry.key == "uses" || is_argument && entry.key == "action";
+        let names = entry.key == "uses"
+            || names_work && entry.key == "action"
+            || is_argument && entry.key == "validate";
         let name = entry.value.as_text().filter(|_| names);
         let tools = entry
             .value

@@ -9,6 +9,7 @@ mod calls;
 pub mod codes;
 mod config;
 mod cycles;
+mod extraction;
 mod flow;
 mod interrupts;
 mod llm_settings;
@@ -45,6 +46,7 @@ pub(crate) use agent::{
 };
 pub use arguments::check_arguments;
 pub use schema::schema;
+pub(crate) use settings::no_effect;
 pub use settings::{
     BACKENDS_OF_OTHERS, CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings,
     read_of_team,
@@ -60,8 +62,8 @@ const UNSUPPORTED: &[&str] = &[
     "overlay",
 ];
 
-/// Help text that names the actions that would read a section.
-const OF_VALIDATION: &str = "only the actions `validate.*` of the reference read it";
+/// Help text for the sections of an action that no node uses.
+const OF_VALIDATION: &str = "no node uses `validate.extraction`";
 
 /// Sections that change no result.
 const NO_EFFECT: &[(&str, &str)] = &[
@@ -254,6 +256,7 @@ fn read(
             .memory
             .leave_out_unused(section.node("nodes"), problems);
     }
+    let extraction_schema = extraction::of_file(&mut section, problems);
     let edges = section.node("edges");
     settings::unsupported(
         &mut section,
@@ -283,6 +286,7 @@ fn read(
         templates: &templates,
         names: &names,
         variables: &variables,
+        extraction_schema,
         runner: runner
             .or(settings.python.runner)
             .unwrap_or(Language::Python),

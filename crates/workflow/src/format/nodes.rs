@@ -31,6 +31,8 @@ pub(super) struct Reader<'a> {
     pub(super) names: &'a [String],
     /// `variables` of the file.
     pub(super) variables: &'a Map<String, Value>,
+    /// `extraction_schema` of the file, if a node uses it.
+    pub(super) extraction_schema: Option<&'a tree::Node>,
     /// The runner of inline Python code without `language`.
     pub(super) runner: Language,
     /// The approvals that were read so far.

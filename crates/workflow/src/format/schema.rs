@@ -30,6 +30,7 @@ pub fn schema(registry: &Registry) -> Value {
             "interrupt_before": interrupt_before(),
             "state_schema": { "description": "What the state holds; for people." },
             "initial_state": mapping("The state to begin with; the input wins."),
+            "extraction_schema": extraction_schema(),
             "nodes": {
                 "description": "What the agent does.",
                 "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/node" },
@@ -58,6 +59,29 @@ fn config() -> Value {
             "max_execution_time": { "description": "Without effect.", "type": "number" },
         }),
     )
+}
+
+/// Schema of `extraction_schema`. Other keys are accepted, because a file that does not use
+/// `validate.extraction` may have any.
+fn extraction_schema() -> Value {
+    let texts = json!({ "type": "array", "items": { "type": "string" } });
+    json!({
+        "description": "Requirements of entities and relationships, for `validate.extraction`.",
+        "type": "object",
+        "properties": {
+            "entities": {
+                "type": "object",
+                "properties": { "required_fields": texts, "optional_fields": texts },
+            },
+            "relationships": {
+                "type": "object",
+                "properties": {
+                    "types": texts, "required_fields": texts, "optional_fields": texts,
+                    "type_requirements": { "type": "object", "additionalProperties": texts },
+                },
+            },
+        },
+    })
 }
 
 fn interrupt_before() -> Value {

@@ -239,7 +239,7 @@ pub(super) fn without_effect(
 }
 
 /// Creates the warning for a key that changes no result.
-pub(super) fn no_effect(entry: &MapEntry, what: &str, help: &str) -> Problem {
+pub(crate) fn no_effect(entry: &MapEntry, what: &str, help: &str) -> Problem {
     let message = format!("`{}` in {what} has no effect", entry.key);
     Problem::warning(codes::NO_EFFECT, message)
         .at(&entry.key_place)

@@ -395,6 +395,8 @@ impl Reader<'_> {
             );
             return Work::Nothing;
         };
+        let completed = self.completed(uses, with);
+        let with = completed.as_ref().or(with);
         self.problems
             .extend(check_arguments(action.about(), with, &uses.place));
         let checked = action.check(with, self.registry).into_iter();

@@ -8,6 +8,7 @@ use super::node::After;
 use super::{RunFailure, Runner};
 use crate::actions::reflection::Judgement;
 use crate::actions::truth::is_true;
+use crate::actions::validate::UNREADABLE;
 use crate::format::{Evaluator, Node, Reflection, Retries};
 use crate::template::{Scope, State};
 
@@ -246,7 +247,7 @@ impl Runner<'_> {
 /// True if a failure is recorded as a failed round. Other failures would fail every round in the same way,
 /// or have to end the run.
 fn is_recorded(failure: &RunFailure) -> bool {
-    failure.retryable || failure.kind == "script_error"
+    failure.retryable || ["script_error", UNREADABLE].contains(&failure.kind)
 }
 
 fn entry(round: u64, output: &Value, valid: bool, score: f64, errors: &Value) -> Value {

@@ -178,6 +178,11 @@ pub(super) fn copied(json: &Json) -> Value {
     }
 }
 
+/// Returns the text that a template prints for a value.
+pub(crate) fn printed(json: &Json) -> String {
+    copied(json).to_string()
+}
+
 fn number_in(number: &Number) -> Value {
     if let Some(integer) = number.as_i64() {
         Value::from(integer)

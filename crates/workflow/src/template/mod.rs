@@ -33,6 +33,7 @@ use cachalot_core::SourceSpan;
 use minijinja::{Environment, UndefinedBehavior};
 
 pub use condition::Condition;
+pub(crate) use convert::printed;
 pub use engine::{FILTERS, TESTS};
 pub use literal::is_literal;
 pub(crate) use prepared::LateArgument;

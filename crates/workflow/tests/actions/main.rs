@@ -22,5 +22,6 @@ mod schema;
 mod shell;
 mod storage;
 mod table;
+mod validate;
 mod web;
 mod written;

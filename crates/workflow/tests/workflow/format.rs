@@ -1,6 +1,7 @@
 //! Agent files: what is wrong with them, where, and what they mean.
 
 mod approvals;
+mod extraction;
 mod team;
 
 use std::collections::BTreeMap;

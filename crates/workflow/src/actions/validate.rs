@@ -1,0 +1,278 @@
+//! `validate.extraction`: checks extracted entities and relationships against an extraction schema.
+
+mod schema;
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
+use serde_json::{Map, Value, json};
+
+use super::Registry;
+use super::arguments::{Given, noun, optional};
+use super::truth::is_true;
+use crate::template::printed;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+pub(crate) use schema::Schema;
+
+/// The kind of the failure for an item whose fields cannot be read. `retry.loop` records it as a round that
+/// is not valid.
+pub(crate) const UNREADABLE: &str = "unreadable_extraction";
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Extraction);
+}
+
+pub(crate) static EXTRACTION: About = About {
+    names: &["validate.extraction", "actions.validate_extraction"],
+    version: 1,
+    doc: "Checks extracted entities and relationships against an extraction schema. The result has `valid` and `errors`.",
+    parameters: &[
+        optional(
+            "entities",
+            ParameterKind::Any,
+            "The entities, a list of mappings; `state.entities` if it is left out.",
+        ),
+        optional(
+            "relationships",
+            ParameterKind::Any,
+            "The relationships, a list of mappings; `state.relationships` if it is left out.",
+        ),
+        optional(
+            "schema",
+            ParameterKind::Object,
+            "The extraction schema; `extraction_schema` of the file if it is left out.",
+        ),
+        optional(
+            "source_text",
+            ParameterKind::Any,
+            "Accepted, and without effect: only questions to a model would use it.",
+        )
+        .unkeyed(),
+        optional(
+            "agent_name",
+            ParameterKind::Any,
+            "Accepted, and without effect: only a log would contain it.",
+        )
+        .unkeyed(),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+struct Extraction;
+
+#[async_trait]
+impl Action for Extraction {
+    fn about(&self) -> &About {
+        &EXTRACTION
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if let Some(written) = with.and_then(|with| with.get("schema"))
+            && schema::is_written_out(written)
+            && written.as_map().is_some()
+        {
+            Schema::read(written, &mut problems);
+        }
+        problems
+    }
+
+    async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&EXTRACTION, arguments);
+        // The loader adds the schema of the file to every call that it can see.
+        let schema = given.object("schema")?.ok_or_else(|| {
+            given.wrong(
+                "schema",
+                "is required where the arguments or the name of the action come from a template or a model",
+            )
+        })?;
+        let schema =
+            Schema::from_value(schema).map_err(|problem| given.wrong("schema", problem))?;
+        let mut errors = Vec::new();
+        for item in items(&given, "entities")? {
+            check_entity(&schema, &item, &mut errors)
+                .map_err(|unreadable| failure(&given, &item, &unreadable))?;
+        }
+        for item in items(&given, "relationships")? {
+            check_relationship(&schema, &item, &mut errors)
+                .map_err(|unreadable| failure(&given, &item, &unreadable))?;
+        }
+        Ok(json!({ "valid": errors.is_empty(), "errors": errors }))
+    }
+}
+
+/// An entity or a relationship, with its position for messages and errors.
+struct Item<'a> {
+    /// `entities` or `relationships`.
+    list: &'static str,
+    index: usize,
+    value: Cow<'a, Value>,
+}
+
+impl Item<'_> {
+    fn path(&self, field: &str) -> String {
+        format!("{}[{}].{field}", self.list, self.index)
+    }
+}
+
+/// Returns the items of an argument. Like an iteration in Python, it yields the characters of a text and the
+/// keys of a mapping, and nothing for a value that is false.
+fn items<'g>(given: &'g Given<'_>, list: &'static str) -> Result<Vec<Item<'g>>, Failure> {
+    let Some(value) = given.any(list).filter(|value| is_true(value)) else {
+        return Ok(Vec::new());
+    };
+    let values: Vec<Cow<'g, Value>> = match value {
+        Value::Array(items) => items.iter().map(Cow::Borrowed).collect(),
+        Value::Object(fields) => fields.keys().map(|key| owned(key.as_str())).collect(),
+        Value::String(text) => text
+            .chars()
+            .map(|character| owned(character.to_string()))
+            .collect(),
+        other => {
+            let what = format_args!("`{list}` is {}: expected a list", noun(other));
+            return Err(given.failure(UNREADABLE, what));
+        }
+    };
+    let items = values.into_iter().enumerate();
+    Ok(items
+        .map(|(index, value)| Item { list, index, value })
+        .collect())
+}
+
+fn owned<'a>(text: impl Into<Value>) -> Cow<'a, Value> {
+    Cow::Owned(text.into())
+}
+
+/// The reason why an item cannot be checked.
+struct Unreadable {
+    /// The field that cannot be read; `None` for the item itself.
+    field: Option<&'static str>,
+    found: &'static str,
+    expected: &'static str,
+}
+
+impl Unreadable {
+    fn item(value: &Value) -> Self {
+        Self {
+            field: None,
+            found: noun(value),
+            expected: "a mapping",
+        }
+    }
+}
+
+fn failure(given: &Given<'_>, item: &Item<'_>, unreadable: &Unreadable) -> Failure {
+    let Unreadable {
+        field,
+        found,
+        expected,
+    } = unreadable;
+    let path = match field {
+        Some(field) => item.path(field),
+        None => format!("{}[{}]", item.list, item.index),
+    };
+    given.failure(
+        UNREADABLE,
+        format_args!("`{path}` is {found}: expected {expected}"),
+    )
+}
+
+/// True if an entity lacks a field or has null in it. A text or list lacks a field that it does not contain;
+/// a field that it contains cannot be read.
+fn lacks(entity: &Value, field: &str) -> Result<bool, Unreadable> {
+    match entity {
+        Value::Object(fields) => Ok(is_missing(fields, field)),
+        Value::String(text) if !text.contains(field) => Ok(true),
+        Value::Array(items) if !items.iter().any(|item| item == field) => Ok(true),
+        other => Err(Unreadable::item(other)),
+    }
+}
+
+fn is_missing(fields: &Map<String, Value>, field: &str) -> bool {
+    fields.get(field).is_none_or(Value::is_null)
+}
+
+fn check_entity(
+    schema: &Schema,
+    item: &Item<'_>,
+    errors: &mut Vec<Value>,
+) -> Result<(), Unreadable> {
+    for field in &schema.entity_fields {
+        if lacks(&item.value, field)? {
+            errors.push(json!({
+                "type": "missing_required_field",
+                "path": item.path(field),
+                "entity": item.value,
+                "expected": field,
+                "actual": null,
+                "message": format!("Entity missing required field '{field}'"),
+            }));
+        }
+    }
+    Ok(())
+}
+
+fn check_relationship(
+    schema: &Schema,
+    item: &Item<'_>,
+    errors: &mut Vec<Value>,
+) -> Result<(), Unreadable> {
+    let Value::Object(fields) = &*item.value else {
+        return Err(Unreadable::item(&item.value));
+    };
+    let missing = |kind: &str, field: &str, message: String| {
+        json!({
+            "type": kind,
+            "path": item.path(field),
+            "relationship": fields,
+            "expected": field,
+            "actual": null,
+            "message": message,
+        })
+    };
+    for field in &schema.relationship_fields {
+        if is_missing(fields, field) {
+            let message = format!("Relationship missing required field '{field}'");
+            errors.push(missing("missing_required_field", field, message));
+        }
+    }
+    let written = fields.get("type").unwrap_or(&Value::Null);
+    if (written.is_array() || written.is_object()) && is_true(written) {
+        return Err(Unreadable {
+            field: Some("type"),
+            found: noun(written),
+            expected: "text",
+        });
+    }
+    let is_known = schema.types.is_empty() || schema.types.iter().any(|name| written == name);
+    if !is_known {
+        errors.push(json!({
+            "type": "invalid_relationship_type",
+            "path": item.path("type"),
+            "relationship": fields,
+            "expected": schema.types,
+            "actual": written,
+            "message": format!(
+                "Invalid relationship type '{}', expected one of {}",
+                printed(written),
+                printed(&json!(schema.types)),
+            ),
+        }));
+    }
+    let name = written.as_str().filter(|name| !name.is_empty());
+    for field in name
+        .and_then(|name| schema.type_requirements.get(name))
+        .into_iter()
+        .flatten()
+        .filter(|field| is_missing(fields, field))
+    {
+        let message = format!(
+            "Relationship type '{}' requires field '{field}'",
+            printed(written)
+        );
+        errors.push(missing("missing_type_specific_field", field, message));
+    }
+    Ok(())
+}
