@@ -95,7 +95,7 @@ impl Cache {
     }
 
     /// Serves an entry, joins a flight (only if its epochs are still current), or returns a ticket. A store
-    /// that fails or is slow delays the call by at most [`Policy::patience`], then results in [`BeginResult::Run`].
+    /// that fails or is slow delays the call by at most [`Policy::lookup_timeout`], then results in [`BeginResult::Run`].
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.

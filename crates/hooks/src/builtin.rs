@@ -77,7 +77,7 @@ pub trait Builtin: Send + Sync {
     }
 
     /// Returns true if the work continues when the builtin fails, at events where a failing hook
-    /// otherwise denies ([`Failure::DenialByDefault`](crate::contract::Failure::DenialByDefault)). For
+    /// otherwise denies ([`FailureEffect::DenialByDefault`](crate::contract::FailureEffect::DenialByDefault)). For
     /// builtins that guard nothing: caches, and builtins that extend or shorten messages.
     fn fails_open(&self) -> bool {
         false

@@ -13,7 +13,7 @@ use crate::tool::ToolOutput;
 /// Maximum number of characters of a tool name invented by a model that are shown.
 const SHOWN: usize = 80;
 
-/// An allow-list of tools, carried in the [`crate::Context`] of every call. Clones share it.
+/// An allow-list of tools, carried in the [`crate::ToolContext`] of every call. Clones share it.
 ///
 /// A gate can only become narrower: see [`Gate::within`].
 #[derive(Debug, Clone, PartialEq, Eq)]

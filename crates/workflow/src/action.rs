@@ -273,7 +273,7 @@ pub trait Action: Send + Sync {
     }
 
     /// Returns domains that the result depends on. An entry is not served after a change of one of its
-    /// domains was announced ([`cachalot_cache::Cache::writing`]). Defaults to none.
+    /// domains was announced ([`cachalot_cache::Cache::write_guard`]). Defaults to none.
     fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
         let _ = (arguments, runtime);
         Vec::new()
