@@ -185,7 +185,7 @@ impl ActiveSession {
         if let Some(setup) = &shared.dependencies.hooks {
             let conversation = &self.conversation;
             let fingerprint = agent_directory::fingerprint(
-                &conversation.cache_key_prompt(),
+                &conversation.canonical_prompt(),
                 conversation.model(),
                 self.hook_emitter.hooks(),
                 &shared.team.permissions,

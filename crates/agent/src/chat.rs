@@ -191,7 +191,7 @@ impl Chat {
     ///
     /// # Errors
     /// The errors of [`Chat::turn`].
-    pub async fn turn_bypassing_cache(
+    pub async fn fresh_turn(
         &mut self,
         text: &str,
         cancel: &CancellationToken,
@@ -202,7 +202,7 @@ impl Chat {
     async fn run_turn(
         &mut self,
         text: &str,
-        bypass_cache: bool,
+        fresh: bool,
         cancel: &CancellationToken,
     ) -> Result<TurnReport, Error> {
         // Usage of an earlier turn whose future was dropped.
@@ -210,7 +210,7 @@ impl Chat {
         let input = TurnInput {
             text,
             from_agent: false,
-            bypass_cache,
+            fresh,
         };
         let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
         let ended = turn.run_until(cancel).await;
@@ -242,7 +242,7 @@ impl Chat {
         let input = TurnInput {
             text: "",
             from_agent: false,
-            bypass_cache: false,
+            fresh: false,
         };
         let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
         let compacted = turn.compact(cancel).await;

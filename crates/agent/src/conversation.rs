@@ -1,7 +1,7 @@
 //! A conversation with one model: a session, and the pieces to which its messages are rendered once.
 
 mod breakpoints;
-mod cache_key;
+mod canonical_prompt;
 mod changes;
 mod interrupted;
 mod reload;
@@ -280,7 +280,7 @@ impl Conversation {
     /// Digest of everything before the next message of the user: the sent prompt, and the summary with which
     /// the next message begins.
     pub(crate) fn prefix(&self) -> Digest {
-        let sent = self.cache_key_prompt().tip().map(|id| id.0);
+        let sent = self.canonical_prompt().tip().map(|id| id.0);
         let sent = sent.unwrap_or_else(|| Digest::sha256(&[]));
         match self.summary() {
             Some(summary) => Digest::sha256_of_parts(&[sent.as_bytes(), summary.as_bytes()]),
@@ -289,8 +289,8 @@ impl Conversation {
     }
 
     /// The prompt in the form that keys of stored answers use.
-    pub(crate) fn cache_key_prompt(&self) -> Cow<'_, Prompt> {
-        cache_key::prompt(&self.session.prompt, &self.model)
+    pub(crate) fn canonical_prompt(&self) -> Cow<'_, Prompt> {
+        canonical_prompt::prompt(&self.session.prompt, &self.model)
     }
 
     /// The messages, for hooks that read them.
@@ -617,7 +617,7 @@ fn resumed_monitor(session: &Session, planner: &BreakpointPlanner) -> PrefixMoni
     let prompt = session.prompt.without_last(messages.len() - last);
     PrefixMonitor::resumed(SentRequest {
         // A single-turn session may have set no breakpoint; then there is nothing to read.
-        plan: match session.totals.has_cached_prefix() {
+        plan: match session.totals.provider_keeps_prefix() {
             true => planner.first(&prompt),
             false => Plan::none(),
         },

@@ -203,7 +203,7 @@ impl TransferTask {
         let input = TurnInput {
             text: &prepared_turn.text,
             from_agent: true,
-            bypass_cache: false,
+            fresh: false,
         };
         let turn = Turn::new(
             &prepared_turn.shared,

@@ -232,7 +232,7 @@ impl Fork {
         found.ready()?;
         let parent = &mut self.from.snapshot.model;
         let found = found.continuing(parent.wire().format());
-        if shares_prefix_cache(&found, parent) {
+        if share_prefix(&found, parent) {
             *parent = found;
         } else {
             self.inherits_nothing = self.spec.inherit != Inherit::None;
@@ -325,7 +325,7 @@ impl Fork {
         let input = TurnInput {
             text: &text,
             from_agent: true,
-            bypass_cache: false,
+            fresh: false,
         };
         let turn = Turn::new(&shared, &agent, &mut active_session, input);
         let ended = Box::pin(turn.run_until(cancel)).await;
@@ -518,7 +518,7 @@ impl Fork {
 
 /// True if the provider's cache serves both models the same prefix: they differ at most in parameters that
 /// are not part of a [`Namespace`] (output limits, sampling, stop texts), and use the same key.
-fn shares_prefix_cache(one: &Model, other: &Model) -> bool {
+fn share_prefix(one: &Model, other: &Model) -> bool {
     let of = |model: &Model| {
         let mut place = model.identity();
         if let Some(fields) = place.as_object_mut() {

@@ -45,7 +45,7 @@ pub(crate) struct TurnInput<'a> {
     /// Set when the message comes from another agent or a fork, not from the user.
     pub(crate) from_agent: bool,
     /// Set when stored answers must not be replayed.
-    pub(crate) bypass_cache: bool,
+    pub(crate) fresh: bool,
 }
 
 /// State of one turn: from the user's message to the final answer, over any number of model calls.

@@ -131,7 +131,7 @@ pub struct SessionTotals {
 impl SessionTotals {
     /// True if the provider has ever reported a cache read or a cache write for this session.
     #[must_use]
-    pub fn has_cached_prefix(&self) -> bool {
+    pub fn provider_keeps_prefix(&self) -> bool {
         self.usage.cache_read > 0 || self.usage.cache_write() > 0
     }
 

@@ -9,11 +9,11 @@ use serde_json::Value;
 /// The memory of one run. Branches of the run share it. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct SessionMemory {
-    entries: Arc<Mutex<HashMap<(String, String), MapEntry>>>,
+    entries: Arc<Mutex<HashMap<(String, String), StoredValue>>>,
 }
 
 #[derive(Debug)]
-struct MapEntry {
+struct StoredValue {
     value: Value,
     /// The time from which the entry is expired.
     expires: Option<Millis>,
@@ -33,7 +33,7 @@ impl SessionMemory {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.insert(
             (namespace.to_owned(), key.to_owned()),
-            MapEntry { value, expires },
+            StoredValue { value, expires },
         );
     }
 

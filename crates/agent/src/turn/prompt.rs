@@ -98,7 +98,7 @@ impl Turn<'_> {
             text: self.input.text.to_owned(),
             prefix: Some(conversation.prefix()),
             implicit: self.input.from_agent,
-            fresh: self.input.bypass_cache,
+            fresh: self.input.fresh,
             form: conversation.output_format(),
             context: self.session.session_start_output.paragraphs.clone(),
             after_results: !conversation.results().is_empty() || conversation.summary().is_some(),

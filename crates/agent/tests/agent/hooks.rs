@@ -211,7 +211,7 @@ async fn the_name_of_the_prefix_is_another_for_each_turn_and_the_same_elsewhere(
         world.ear.listen([Event::PreUserTurn]);
         let mut chat = world.chat().await;
         world.turn(&mut chat, "a").await;
-        chat.turn_bypassing_cache("b", &CancellationToken::default())
+        chat.fresh_turn("b", &CancellationToken::default())
             .await
             .unwrap();
         let fresh = world.ear.heard_of(Event::PreUserTurn)[1]

@@ -47,7 +47,7 @@ pub(super) async fn turn(
     let ended = {
         let turn = async {
             match said.is_fresh {
-                true => chat.turn_bypassing_cache(said.text, cancel).await,
+                true => chat.fresh_turn(said.text, cancel).await,
                 false => chat.turn(said.text, cancel).await,
             }
         };
