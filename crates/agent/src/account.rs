@@ -1,8 +1,9 @@
 //! Accounts that accumulate the usage and spend of model calls.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::report::UsageTotals;
+use parking_lot::Mutex;
 
 /// Usage accumulated since the account was last taken. An amount that is added to an inner account is also
 /// added to the accounts around it. Clones share the account.
@@ -27,16 +28,16 @@ impl Account {
     pub(crate) fn add(&self, part: UsageTotals) {
         let mut account = Some(self);
         while let Some(Self(inner)) = account {
-            *inner.totals.lock().unwrap_or_else(PoisonError::into_inner) += part;
+            *inner.totals.lock() += part;
             account = inner.outer.as_ref();
         }
     }
 
     pub(crate) fn totals(&self) -> UsageTotals {
-        *self.0.totals.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.totals.lock()
     }
 
     pub(crate) fn take(&self) -> UsageTotals {
-        std::mem::take(&mut *self.0.totals.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.totals.lock())
     }
 }

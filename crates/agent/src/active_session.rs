@@ -1,7 +1,7 @@
 //! An active session of an agent: its tools, its conversation and its hooks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::tree::Node;
@@ -11,6 +11,7 @@ use cachalot_operation::permissions::ToolSignature;
 use cachalot_prompt::Session;
 use cachalot_tools::builtin::signature;
 use cachalot_tools::{Gate, Tool, ToolContext, Toolbox};
+use parking_lot::Mutex;
 
 use crate::agent_directory;
 use crate::chat_state::ChatState;
@@ -365,16 +366,14 @@ pub(crate) async fn load_tools(
     let warnings = Mutex::new(Vec::new());
     let warn = |message: &str| {
         shared.warn(&agent.name, message);
-        let mut warnings = warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = warnings.lock();
         warnings.push(message.to_owned());
     };
     let toolboxes = &shared.dependencies.toolboxes;
     let made = toolboxes.toolbox(&shared.team, agent, session, own, &warn);
     let toolbox = made.await?;
     check_rules(shared, &toolbox.definitions(), &warn);
-    let warnings = warnings
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
+    let warnings = warnings.into_inner();
     for warning in warnings {
         hook_emitter.notify("warning", None, &warning).await;
     }

@@ -1,8 +1,8 @@
 //! The builtins' view of the agents of a team.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cachalot_core::tree::Node;
 use cachalot_core::{Canonical, Digest};
@@ -10,6 +10,7 @@ use cachalot_hooks::{AgentLookup, AgentView};
 use cachalot_model::{Model, Models};
 use cachalot_prompt::{Level, Prompt};
 use cachalot_tools::ToolContext;
+use parking_lot::Mutex;
 
 use crate::definition::{AgentDefinition, Team};
 use cachalot_operation::Permissions;
@@ -28,10 +29,6 @@ pub struct AgentDirectory {
 /// Fingerprints by agent and session.
 type Fingerprints = Mutex<BTreeMap<(String, String), Digest>>;
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl AgentDirectory {
     /// Adds the agents of a team and their models. Replaces agents with the same names; fingerprints of
     /// sessions are kept.
@@ -44,20 +41,20 @@ impl AgentDirectory {
             };
             (agent.name.clone(), Arc::new(listed))
         });
-        lock(&self.agents).extend(listed);
+        self.agents.lock().extend(listed);
     }
 
     /// Stores the fingerprint of a session: a digest of everything except the conversation that affects the
     /// agent's answers.
     pub(crate) fn set_fingerprint(&self, agent: &str, session: &str, fingerprint: Digest) {
         let of = (agent.to_owned(), session.to_owned());
-        lock(&self.fingerprints).insert(of, fingerprint);
+        self.fingerprints.lock().insert(of, fingerprint);
     }
 
     /// Removes the fingerprint of a session that has ended.
     pub(crate) fn remove_fingerprint(&self, agent: &str, session: &str) {
         let of = (agent.to_owned(), session.to_owned());
-        lock(&self.fingerprints).remove(&of);
+        self.fingerprints.lock().remove(&of);
     }
 
     /// Returns a unique number for a turn.
@@ -68,7 +65,7 @@ impl AgentDirectory {
 
 impl AgentLookup for AgentDirectory {
     fn agent(&self, name: &str) -> Option<Arc<dyn AgentView>> {
-        let listed = Arc::clone(lock(&self.agents).get(name)?);
+        let listed = Arc::clone(self.agents.lock().get(name)?);
         Some(listed)
     }
 }
@@ -91,7 +88,7 @@ impl AgentView for DirectoryEntry {
 
     fn fingerprint(&self, session: &str) -> Option<Digest> {
         let of = (self.definition.name.clone(), session.to_owned());
-        lock(&self.fingerprints).get(&of).copied()
+        self.fingerprints.lock().get(&of).copied()
     }
 
     fn section(&self, name: &str) -> Option<&Node> {

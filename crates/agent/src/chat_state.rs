@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cachalot_core::Spend;
 use cachalot_hooks::{AgentLookup, Hooks};
@@ -11,6 +11,7 @@ use cachalot_model::budget::Meter;
 use cachalot_operation::AccessRequest;
 use cachalot_operation::permissions::PermissionGrant;
 use cachalot_tools::{Gate, ToolCallResult};
+use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::definition::{AgentDefinition, Team};
@@ -50,10 +51,6 @@ pub(crate) struct ChatState {
     hooks: Arc<Mutex<BTreeMap<String, Hooks>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl ChatState {
     pub(crate) fn new(mut dependencies: Dependencies, team: Arc<Team>) -> Self {
         dependencies.tools.rules = Arc::new(team.permissions.clone());
@@ -76,11 +73,11 @@ impl ChatState {
 
     /// Returns the hooks of an agent: its own, followed by those that no agent names.
     pub(crate) fn hooks(&self, agent: &AgentDefinition) -> Result<Hooks, Error> {
-        if let Some(known) = lock(&self.hooks).get(&agent.name) {
+        if let Some(known) = self.hooks.lock().get(&agent.name) {
             return Ok(known.clone());
         }
         let hooks = self.assemble(agent)?;
-        lock(&self.hooks).insert(agent.name.clone(), hooks.clone());
+        self.hooks.lock().insert(agent.name.clone(), hooks.clone());
         Ok(hooks)
     }
 
@@ -190,7 +187,7 @@ impl ChatState {
     }
 
     pub(crate) fn grant(&self, permission: ChatPermission) {
-        let mut granted = lock(&self.granted);
+        let mut granted = self.granted.lock();
         if !granted.contains(&permission) {
             granted.push(permission);
         }
@@ -204,7 +201,7 @@ impl ChatState {
         rule: Option<&str>,
         operation: &AccessRequest<'_>,
     ) -> bool {
-        let granted = lock(&self.granted);
+        let granted = self.granted.lock();
         granted.iter().any(|granted| {
             granted.agent == agent
                 && granted.rule.as_deref() == rule

@@ -1,11 +1,12 @@
 //! Emission of hook events for an active session.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::Digest;
 use cachalot_hooks::input::{Notification, ToolUse};
 use cachalot_hooks::{Event as When, Hooks, Input, Transcript, Verdict};
+use parking_lot::Mutex;
 
 use crate::Error;
 use crate::chat_state::ChatState;
@@ -62,10 +63,7 @@ impl HookEmitter {
 
     /// Passes this transcript to hooks from now on.
     pub(crate) fn set_transcript(&self, transcript: &Transcript) {
-        let mut own = self
-            .transcript
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.transcript.lock();
         *own = Some(transcript.clone());
     }
 
@@ -96,20 +94,12 @@ impl HookEmitter {
     }
 
     fn set(&self, change: impl FnOnce(&mut TurnState)) {
-        change(
-            &mut self
-                .turn_state
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        change(&mut self.turn_state.lock());
     }
 
     /// Names of the hooks that rewrote what the model is sent in this turn.
     pub(crate) fn rewritten_by(&self) -> Vec<String> {
-        let turn_state = self
-            .turn_state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let turn_state = self.turn_state.lock();
         turn_state.rewritten_by.clone()
     }
 
@@ -163,19 +153,11 @@ impl HookEmitter {
     }
 
     fn input(&self, when: When) -> Input {
-        let turn_state = self
-            .turn_state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let turn_state = self.turn_state.lock().clone();
         Input {
             event: when,
             at: Some(self.shared.dependencies.clock.now()),
-            transcript: self
-                .transcript
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            transcript: self.transcript.lock().clone(),
             session_id: self.session.to_string(),
             turn_id: turn_state.turn,
             cwd: self.shared.directory(),

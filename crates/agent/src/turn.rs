@@ -12,13 +12,14 @@ mod prompt;
 mod results;
 mod send;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cachalot_core::Spend;
 use cachalot_hooks::input::{Prompt, TurnCall};
 use cachalot_model::budget::Reservation;
 use cachalot_model::{Model, Reply, StopReason};
 use cachalot_prefix::diagnosis::Diagnosis;
+use parking_lot::Mutex;
 
 use crate::active_session::ActiveSession;
 use crate::chat_state::ChatState;

@@ -1,8 +1,9 @@
 //! URLs that the user typed in the messages of a chat.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use url::Url;
 
 /// URLs that the user typed. Clones share the set.
@@ -12,20 +13,20 @@ pub(crate) struct TypedUrls(Arc<Mutex<BTreeSet<String>>>);
 impl TypedUrls {
     /// Adds the URLs in a message of the user.
     pub(crate) fn add_from_message(&self, message: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.extend(urls_in(message));
     }
 
     /// Removes all URLs, for a new session.
     pub(crate) fn clear(&self) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.clear();
     }
 
     /// True if the user typed exactly this URL, including its query. Fragments are ignored, because they are
     /// never sent.
     pub(crate) fn contains(&self, url: &str) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         normalize_url(url).is_some_and(|url| known.contains(&url))
     }
 }

@@ -1,9 +1,9 @@
 //! Locks, tasks and sleeps that the feature `shuttle` replaces in order to explore thread interleavings.
 
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
-#[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// Aborts a task.
 #[cfg(feature = "shuttle")]
@@ -33,8 +33,13 @@ pub(crate) async fn sleep(_: std::time::Duration) {
     shuttle::future::yield_now().await;
 }
 
-/// Locks a mutex and ignores poisoning: nothing under these locks can panic between two writes that belong
-/// together, so the state is consistent.
+/// Locks a mutex.
+#[cfg(not(feature = "shuttle"))]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
+/// Locks a mutex. A panic ends the schedule and its test, so poisoning cannot be seen.
+#[cfg(feature = "shuttle")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -7,7 +7,7 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use cachalot_agent::{
@@ -25,6 +25,7 @@ use cachalot_tools::mcp::Reporter;
 use cachalot_tools::settings::{self, McpServerPool};
 use cachalot_tools::{ToolContext, Workspace};
 use cachalot_workflow::runtime::AgentHost;
+use parking_lot::Mutex;
 
 use crate::arguments::HookFlags;
 use crate::command_error::{CommandError, Result};
@@ -271,11 +272,7 @@ impl Workbench {
 
     /// Describes how the tool calls of a session were answered.
     pub(crate) fn stats(&self, session: &str) -> String {
-        let session_tools = self
-            .0
-            .session_tools
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let session_tools = self.0.session_tools.lock();
         let Some(SessionTools { tools, enabled, .. }) = session_tools.get(session) else {
             return "there are no tools".to_owned();
         };

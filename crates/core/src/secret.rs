@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use parking_lot::RwLock;
 use zeroize::Zeroize;
 
 mod credentials;
@@ -199,7 +199,7 @@ impl Default for SecretSet {
 
 impl fmt::Debug for SecretSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         write!(f, "SecretSet({} secrets)", known.len())
     }
 }
@@ -236,7 +236,7 @@ impl SecretSet {
         if text.is_empty() {
             return;
         }
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         if known.iter().any(|other| other.text.expose() == text) {
             return;
         }
@@ -258,16 +258,13 @@ impl SecretSet {
     /// True if no secret is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.known.read().is_empty()
     }
 
     /// Splits `text` at its secrets; `None` if it contains none.
     #[must_use]
     pub fn split<'a>(&self, text: &'a str) -> Option<Vec<TextPart<'a>>> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         let mut pieces = vec![TextPart::Plain(text)];
         for (spelling, digest) in known.iter().flat_map(KnownSecret::all_spellings) {
             if !text.contains(spelling) {
@@ -291,7 +288,7 @@ impl SecretSet {
     /// Replaces every known secret in `text`, in any spelling, by [`MASK`].
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         let mut shown = Cow::Borrowed(text);
         for (spelling, _) in known.iter().flat_map(KnownSecret::all_spellings) {
             if shown.contains(spelling) {
@@ -304,7 +301,7 @@ impl SecretSet {
     /// True if `bytes` contain a known secret: literally, as JSON escapes it, or percent-encoded.
     #[must_use]
     pub fn occurs_in(&self, bytes: &[u8]) -> bool {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         known
             .iter()
             .flat_map(KnownSecret::all_spellings)

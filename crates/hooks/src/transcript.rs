@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io::{self, Seek as _, Write as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cachalot_model::Message;
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::NamedTempFile;
 
 /// The messages of a session. The file is created when a handler first asks for its path; it then
@@ -23,7 +24,7 @@ struct TranscriptState {
 
 impl Transcript {
     fn state(&self) -> MutexGuard<'_, TranscriptState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Appends a message.

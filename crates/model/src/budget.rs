@@ -1,11 +1,12 @@
 //! Budgets: limits on the money, tokens and time that a run or a chat may spend.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::tree::Section;
 use cachalot_core::{Clock, Cost, Millis, Problem};
+use parking_lot::Mutex;
 
 use crate::catalog::decimal::amount;
 use crate::duration::duration;
@@ -81,7 +82,7 @@ pub struct CallGuard(Arc<MeterState>);
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        let mut counted = self.0.lock();
+        let mut counted = self.0.counted.lock();
         counted.calls_in_progress = counted.calls_in_progress.saturating_sub(1);
     }
 }
@@ -104,16 +105,12 @@ impl fmt::Debug for Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut counted = self.shared.lock();
+        let mut counted = self.shared.counted.lock();
         counted.reserved = counted.reserved.saturating_sub(self.tokens);
     }
 }
 
-impl MeterState {
-    fn lock(&self) -> MutexGuard<'_, MeterCounts> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl MeterState {}
 
 /// Spending so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -161,7 +158,7 @@ impl Meter {
     /// Records a paid call: its usage, if the provider reported it, and its cost. Answers from a cache cost
     /// nothing and are not recorded.
     pub fn record(&self, usage: Option<&Usage>, cost: Cost) {
-        let spent = &mut self.shared.lock().spent;
+        let spent = &mut self.shared.counted.lock().spent;
         spent.calls = spent.calls.saturating_add(1);
         match usage {
             Some(usage) => {
@@ -175,7 +172,7 @@ impl Meter {
 
     /// Registers a call in progress, until the guard is dropped.
     pub fn start_call(&self) -> CallGuard {
-        let mut counted = self.shared.lock();
+        let mut counted = self.shared.counted.lock();
         counted.calls_in_progress = counted.calls_in_progress.saturating_add(1);
         CallGuard(Arc::clone(&self.shared))
     }
@@ -184,13 +181,13 @@ impl Meter {
     /// aborted.
     #[must_use]
     pub fn calls_in_progress(&self) -> u64 {
-        self.shared.lock().calls_in_progress
+        self.shared.counted.lock().calls_in_progress
     }
 
     /// Returns the spending so far.
     #[must_use]
     pub fn spent(&self) -> Spending {
-        self.shared.lock().spent
+        self.shared.counted.lock().spent
     }
 
     /// Returns the time since the meter was created.
@@ -218,7 +215,7 @@ impl Meter {
     /// [`ErrorKind::OverBudget`], with the limit and the spending so far; also if a limit cannot be
     /// enforced because an earlier call reported no usage or has no known price.
     pub fn check(&self) -> Result<(), Error> {
-        self.allows(&self.shared.lock())
+        self.allows(&self.shared.counted.lock())
     }
 
     fn allows(&self, counted: &MeterCounts) -> Result<(), Error> {
@@ -294,7 +291,7 @@ impl Meter {
     /// # Errors
     /// [`ErrorKind::OverBudget`].
     pub fn reserve(&self, model: &Model, tokens: u64) -> Result<Reservation, Error> {
-        let mut counted = self.shared.lock();
+        let mut counted = self.shared.counted.lock();
         self.allows(&counted)?;
         self.check_price_known(model)?;
         counted.reserved = counted.reserved.saturating_add(tokens);

@@ -11,12 +11,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::{Clock, DigestKey, SecretSet};
 use cachalot_storage::{HttpClient, HttpOptions};
+use parking_lot::Mutex;
 
 use crate::catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits};
 use crate::client::{RetryPauses, SystemRetryPauses};
@@ -511,7 +512,7 @@ impl Models {
             time.connect,
             time.first_byte.max(time.idle) + Duration::from_secs(60),
         );
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         if let Some((_, client)) = clients.iter().find(|(known, _)| *known == limits) {
             return Ok(client.clone());
         }

@@ -1,9 +1,9 @@
 //! Routing keys: requests with the same `prompt_cache_key` go to the machine that caches their prefix.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 
 use cachalot_core::{Digest, Millis};
+use parking_lot::Mutex;
 
 /// Requests per minute with one key and prefix, beyond which OpenAI spreads them over further machines
 /// without the prefix: "approximately 15" (developers.openai.com, "Prompt caching").
@@ -36,7 +36,7 @@ impl RequestRates {
     pub fn assign(&self, shared: Digest, now: Millis) -> String {
         let digest = shared.to_hex();
         let key = |shard: usize| format!("{}-{shard}", &digest[..32]);
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         recent.retain(|_, times| {
             forget(times, now);
             !times.is_empty()
@@ -53,7 +53,7 @@ impl RequestRates {
 
     /// Counts a request with this key.
     pub fn count(&self, key: &str, now: Millis) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         let times = recent.entry(key.to_owned()).or_default();
         forget(times, now);
         times.push_back(now);

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use cachalot_core::Millis;
+use parking_lot::{Mutex, MutexGuard};
 
 /// A received request and the status of its response.
 #[derive(Clone)]
@@ -87,7 +87,7 @@ struct LogEntries {
 
 impl RequestLog {
     fn log(&self) -> MutexGuard<'_, LogEntries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Records a request; returns its number.

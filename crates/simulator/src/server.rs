@@ -59,7 +59,7 @@ impl Simulator {
             rules: Rules::published(),
             clock: options.clock,
             record: Arc::clone(&record),
-            state: std::sync::Mutex::default(),
+            state: parking_lot::Mutex::default(),
         });
         let router =
             Router::new().fallback(move |request| Arc::clone(&server_state).answer(request));

@@ -3,13 +3,14 @@
 mod cached_contents;
 mod pages;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use cachalot_core::{Clock, Digest, Millis};
@@ -69,7 +70,7 @@ struct RequestContext {
 
 impl ServerState {
     fn state(&self) -> MutexGuard<'_, MutableState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Answers a request to any path.

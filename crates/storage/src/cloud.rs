@@ -6,7 +6,7 @@ mod settings;
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error as _;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::client::{ClientConfigKey, HttpConnector, HttpError, HttpErrorKind};
 use object_store::path::Path;
 use object_store::{ClientOptions, GetOptions, GetResult, ObjectStore, RetryConfig};
+use parking_lot::Mutex;
 
 use cachalot_core::secret::MASK;
 
@@ -108,7 +109,7 @@ impl Clouds {
     }
 
     fn store(&self, bucket: &Bucket) -> object_store::Result<Arc<dyn ObjectStore>> {
-        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = self.stores.lock();
         if let Some(store) = stores.get(bucket) {
             return Ok(Arc::clone(store));
         }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::{Method, Request, RequestBuilder, Response, Url, redirect};
 
 use crate::error::{Error, ErrorKind};
@@ -175,7 +176,7 @@ impl HttpClient {
         redirects_to: Option<AllowedHosts>,
     ) -> Self {
         let kept = &self.shared.restricted;
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         let same = |client: &&Self| {
             client.shared.redirects_to == redirects_to
                 && client.shared.options.allow == options.allow

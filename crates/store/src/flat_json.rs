@@ -27,11 +27,12 @@ mod state;
 mod text;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::{Clock, Millis};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Order,
@@ -166,7 +167,7 @@ impl SharedFile {
     /// Ignores poisoning: every change consists of steps that cannot panic half-way, so the data is
     /// consistent.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Changes the current entries, and writes them unless they are the same as before. Holds the lock of the

@@ -8,11 +8,12 @@ mod space;
 mod words;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use cachalot_core::{Clock, Millis};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::slots::{SLOTS, slot};
 use crate::{
@@ -58,11 +59,11 @@ impl InProcessStore {
     /// Ignores poisoning: every change consists of steps that cannot panic half-way, so the data is
     /// consistent.
     fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Space>> {
-        self.spaces.read().unwrap_or_else(PoisonError::into_inner)
+        self.spaces.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Space>> {
-        self.spaces.write().unwrap_or_else(PoisonError::into_inner)
+        self.spaces.write()
     }
 
     fn changed(&self, space: &str, name: &str) {

@@ -1,9 +1,10 @@
 //! The memory of a run: values by namespace and key, lost when the run ends.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cachalot_core::{Clock, Millis};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// The memory of one run. Branches of the run share it. Cheap to clone.
@@ -30,7 +31,7 @@ impl SessionMemory {
         clock: &dyn Clock,
     ) {
         let expires = ttl_ms.map(|ttl| clock.now().saturating_add(ttl));
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         entries.insert(
             (namespace.to_owned(), key.to_owned()),
             StoredValue { value, expires },
@@ -40,7 +41,7 @@ impl SessionMemory {
     /// Returns the stored value. Erases it if it has expired.
     pub(crate) fn retrieve(&self, namespace: &str, key: &str, clock: &dyn Clock) -> Option<Value> {
         let at = (namespace.to_owned(), key.to_owned());
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.lock();
         let entry = entries.get(&at)?;
         if entry.expires.is_some_and(|expires| clock.now() >= expires) {
             entries.remove(&at);

@@ -2,12 +2,13 @@
 //! its charges, so that its entry records what a hit saves. Without a wrap, the action accounts for
 //! itself.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{Call, CallKind, Policy, Reason, RunResult, Scope};
 use cachalot_core::{Canonical, Spend};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::report::{self, Event, Memoized};
@@ -32,7 +33,7 @@ pub(crate) struct Inside {
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> (T, Inside) {
     let inside = Arc::new(Mutex::new(Inside::default()));
     let ended = INSIDE.scope(Arc::clone(&inside), work).await;
-    let inside = std::mem::take(&mut *inside.lock().unwrap_or_else(PoisonError::into_inner));
+    let inside = std::mem::take(&mut *inside.lock());
     (ended, inside)
 }
 
@@ -56,9 +57,7 @@ pub(crate) fn account_outside(spent: Spend) {
 }
 
 fn note(change: impl FnOnce(&mut Inside)) -> bool {
-    INSIDE
-        .try_with(|inside| change(&mut inside.lock().unwrap_or_else(PoisonError::into_inner)))
-        .is_ok()
+    INSIDE.try_with(|inside| change(&mut inside.lock())).is_ok()
 }
 
 /// Accounts for the charge of an action: in the enclosing wrap, or, without one, as a call of its own

@@ -1,8 +1,9 @@
 //! Fork points: the states from which forks start.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cachalot_model::{Block, Extra, ToolResult, Usage};
+use parking_lot::Mutex;
 
 use super::PrefixWarmup;
 use crate::conversation::{Snapshot, mark_changed};
@@ -54,14 +55,11 @@ pub(crate) struct CurrentForkPoint(Arc<Mutex<Option<ForkPoint>>>);
 impl CurrentForkPoint {
     /// Sets the fork point for the calls of another answer.
     pub(crate) fn set(&self, fork_point: ForkPoint) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(fork_point);
+        *self.0.lock() = Some(fork_point);
     }
 
     /// Returns the fork point; `None` before the first calls.
     pub(crate) fn fork_point(&self) -> Option<ForkPoint> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 }

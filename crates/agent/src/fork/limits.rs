@@ -1,10 +1,11 @@
 //! Limits on the usage of a fork.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::ForkSpec;
 use crate::account::Account;
 use crate::report::Stop;
+use parking_lot::Mutex;
 
 /// Limits on the total usage of a fork, including its sub-agents. Clones share the counts.
 #[derive(Clone)]
@@ -35,14 +36,10 @@ pub(crate) struct ForkReservation {
 
 impl Drop for ForkReservation {
     fn drop(&mut self) {
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         in_flight.calls = in_flight.calls.saturating_sub(1);
         in_flight.input = in_flight.input.saturating_sub(self.input);
     }
-}
-
-fn lock(in_flight: &Mutex<InFlight>) -> MutexGuard<'_, InFlight> {
-    in_flight.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ForkLimits {
@@ -65,7 +62,7 @@ impl ForkLimits {
     pub(crate) fn reserve(&self, next: u64) -> Result<ForkReservation, Stop> {
         // Usage is added to the account before the reservation is dropped, so that it is never missing in
         // between.
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         self.check(&in_flight, next)?;
         in_flight.calls = in_flight.calls.saturating_add(1);
         in_flight.input = in_flight.input.saturating_add(next);

@@ -1,9 +1,10 @@
 //! The listener of a fork.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cachalot_model::Usage;
 use cachalot_tools::Gate;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::event::{Event, Listener};
 
@@ -51,7 +52,7 @@ impl ForkListener {
     }
 
     fn record(&self) -> MutexGuard<'_, ForkRecord> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        self.record.lock()
     }
 
     fn note(&self, event: &Event<'_>) {

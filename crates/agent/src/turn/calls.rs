@@ -1,10 +1,11 @@
 //! Tool calls of one answer.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::TurnCall;
 use cachalot_tools::{BatchContext, CallObserver, CallOutcome, ToolCall, ToolCallResult};
+use parking_lot::Mutex;
 
 use super::Turn;
 use super::phases::Candidate;
@@ -127,12 +128,12 @@ impl Turn<'_> {
     }
 
     fn set_progress(&self, progress: Option<Progress>) {
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+        *self.progress.lock() = progress;
     }
 
     /// Accesses the progress of the calls; `None` if no calls are running.
     pub(super) fn with_progress<T>(&self, look: impl FnOnce(&mut Progress) -> T) -> Option<T> {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.progress.lock();
         progress.as_mut().map(look)
     }
 }
@@ -158,7 +159,7 @@ struct ProgressWatcher {
 
 impl ProgressWatcher {
     fn update(&self, update: impl FnOnce(&mut Progress)) {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.progress.lock();
         if let Some(progress) = progress.as_mut() {
             update(progress);
         }

@@ -1,7 +1,5 @@
 //! The end of a turn, for any reason.
 
-use std::sync::PoisonError;
-
 use cachalot_core::Spend;
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Answer;
@@ -171,11 +169,7 @@ impl Turn<'_> {
     fn interrupted(&mut self) -> InterruptedTurn {
         InterruptedTurn {
             text: std::mem::take(&mut self.partial_text),
-            progress: self
-                .progress
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
+            progress: self.progress.lock().take(),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Approval of tool calls by the user.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_agent::{Approval, ApprovalRequest, Approver, CancellationToken, ConcernKind};
 use cachalot_hooks::input::PermissionMode;
+use parking_lot::Mutex;
 
 use super::prompt::{InputLine, Prompt};
 use super::show::Show;
@@ -100,10 +101,7 @@ impl TerminalApprover {
     }
 
     fn interrupt(&self) {
-        self.cancel
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .cancel();
+        self.cancel.lock().cancel();
     }
 }
 

@@ -3,8 +3,9 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 
+use parking_lot::Mutex;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
@@ -115,8 +116,8 @@ impl Prompt {
     /// Reads the user's next message.
     pub(crate) async fn message(self: Arc<Self>) -> InputLine {
         let reading = tokio::task::spawn_blocking(move || {
-            let _reading = lock(&self.reading);
-            let mut editor = lock(&self.editor);
+            let _reading = self.reading.lock();
+            let mut editor = self.editor.lock();
             self.typing.store(true, Ordering::SeqCst);
             let line = InputLine::from_readline(editor.readline("> "));
             self.typing.store(false, Ordering::SeqCst);
@@ -134,10 +135,10 @@ impl Prompt {
     /// Asks a question and reads its answer. Input that was typed before the question is discarded.
     pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> InputLine {
         let reading = tokio::task::spawn_blocking(move || {
-            let _reading = lock(&self.reading);
+            let _reading = self.reading.lock();
             self.asking.store(true, Ordering::SeqCst);
             Mode::discard_typed_input();
-            let line = InputLine::from_readline(lock(&self.asker).readline(question));
+            let line = InputLine::from_readline(self.asker.lock().readline(question));
             self.asking.store(false, Ordering::SeqCst);
             line
         });
@@ -178,7 +179,7 @@ impl Prompt {
 
     /// Returns the width of the terminal in characters. Blocks while a message is being read.
     pub(crate) fn width(&self) -> Option<usize> {
-        let (columns, _) = lock(&self.editor).dimensions()?;
+        let (columns, _) = self.editor.lock().dimensions()?;
         Some(usize::from(columns)).filter(|columns| *columns > 0)
     }
 
@@ -205,10 +206,6 @@ impl InputLine {
             Err(_) => Self::End,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts a thread that prints lines above the input. The editor accepts lines one at a time, and the sender

@@ -3,13 +3,14 @@
 use std::io::{IsTerminal as _, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{Event, Listener, ReviewReport};
 use cachalot_tools::mcp::Reporter;
 use cachalot_tools::{CallOutcome, ToolCall, ToolCallResult};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::REVIEW;
@@ -149,7 +150,7 @@ impl Show {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Ends the status line and the current line, at the end of a turn or before a question.

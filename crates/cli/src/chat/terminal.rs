@@ -1,9 +1,10 @@
 //! Interactive chat on a terminal.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cachalot_agent::chat::{Reloaded, Retracted};
 use cachalot_agent::{Approver, CancellationToken, Chat, Stop, UsageTotals};
+use parking_lot::Mutex;
 
 use super::ASIDE;
 use super::approval::{ApproveAll, TerminalApprover};
@@ -362,10 +363,7 @@ impl ChatLoop<'_> {
         interrupts: &mut Interrupts,
     ) -> Result<NextStep> {
         let cancel = CancellationToken::default();
-        self.under_way
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone_from(&cancel);
+        self.under_way.lock().clone_from(&cancel);
         self.show.set_width(self.prompt.width());
         self.is_empty = false;
         let answers_before = self.chat.total().model_calls;

@@ -1,7 +1,7 @@
 //! Tools of an agent: those of its toolsets, with results cached as the file configures.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_agent::definition::Notify;
@@ -67,10 +67,7 @@ impl Toolboxes for Workbench {
             ),
         };
         let session_tools = Arc::new(session_tools.map_err(|error| missing(&error))?);
-        let mut known = inner
-            .session_tools
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = inner.session_tools.lock();
         // Tools of sub-agents that have ended are dropped.
         known.retain(|_, session_tools| session_tools.tools.strong_count() > 0);
         let tools = Arc::downgrade(&session_tools);
@@ -99,21 +96,13 @@ impl Toolboxes for Workbench {
 impl Workbench {
     /// Returns the current tools of a session, which last until it reloads them.
     fn tools_of_session(&self, session: &str) -> Option<Arc<CachedTools>> {
-        let known = self
-            .0
-            .session_tools
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.session_tools.lock();
         known.get(session)?.tools.upgrade()
     }
 
     /// Records that a session belongs to a fork.
     pub(super) fn mark_fork(&self, session: &str, holder: &str) {
-        let mut known = self
-            .0
-            .session_tools
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.session_tools.lock();
         if let Some(session_tools) = known.get_mut(session) {
             session_tools.holder = Some(holder.to_owned());
         }
@@ -127,10 +116,7 @@ impl Workbench {
         let is_hidden = review.is_some_and(|review| review.notify == Notify::Off);
         Arc::new(move |message| {
             let Some(inner) = bench.upgrade() else { return };
-            let known = inner
-                .session_tools
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let known = inner.session_tools.lock();
             let holder = known
                 .get(&session)
                 .and_then(|session_tools| session_tools.holder.clone());

@@ -1,10 +1,11 @@
 //! `elide_repeated_tool_results`: replaces repeated tool results by a reference.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_model::{Block, Message, ToolResult};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 
 use super::BuiltinDependencies;
@@ -79,7 +80,7 @@ impl ElideRepeatedToolResults {
 
     /// Updates cannot panic halfway, so the data behind a poisoned lock is consistent.
     fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turns.lock()
     }
 
     /// Returns the line that replaces this result, or `None` to keep the result.

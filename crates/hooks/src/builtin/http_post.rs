@@ -1,11 +1,11 @@
 //! `http_post`: posts events to a server.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_storage::{HttpClient, Url, masked};
+use parking_lot::Mutex;
 
 use super::{Builtin, BuiltinDependencies, request};
 use crate::contract::CONTRACTS;
@@ -55,10 +55,7 @@ impl HttpPost {
     /// and URL, and again after a success.
     fn is_new_failure(&self, input: &Input, url: &str, failed: bool) -> bool {
         let at = (input.session_id.clone(), url.to_owned());
-        let mut reported_failures = self
-            .reported_failures
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut reported_failures = self.reported_failures.lock();
         if !failed {
             reported_failures.remove(&at);
             return false;

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 
 use super::BuiltinDependencies;
@@ -104,7 +105,7 @@ struct ResultFiles {
 impl ResultFiles {
     /// Updates cannot panic halfway, so the data behind a poisoned lock is consistent.
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, TempDir>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     /// Writes the text to a new file, readable by its owner only.

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tempfile::NamedTempFile;
 
 use crate::Event;
@@ -72,7 +72,7 @@ impl Sessions {
         session: &str,
         background_reports: BackgroundReport,
     ) {
-        if let Some(session) = self.lock().get_mut(session) {
+        if let Some(session) = self.0.lock().get_mut(session) {
             session.background_reports.push(background_reports);
         }
     }
@@ -84,7 +84,7 @@ impl Sessions {
 
     /// Takes the undelivered output of background hooks.
     pub(super) fn take_background_reports(&self, session: &str) -> Vec<BackgroundReport> {
-        let mut sessions = self.lock();
+        let mut sessions = self.0.lock();
         let session = sessions.get_mut(session);
         session
             .map(|session| std::mem::take(&mut session.background_reports))
@@ -111,7 +111,7 @@ impl Sessions {
 
     /// Returns that file if it exists.
     pub(super) fn exported(&self, session: &str) -> Option<PathBuf> {
-        let sessions = self.lock();
+        let sessions = self.0.lock();
         let file = sessions.get(session)?.exports.as_ref()?;
         Some(Path::to_owned(file.path()))
     }
@@ -125,7 +125,7 @@ impl Sessions {
 
     /// The environment variables that hooks have set.
     pub(crate) fn environment(&self, session: &str) -> BTreeMap<String, String> {
-        let sessions = self.lock();
+        let sessions = self.0.lock();
         let session = sessions.get(session);
         session
             .map(|session| session.environment.clone())
@@ -134,14 +134,10 @@ impl Sessions {
 
     /// Removes the state of an ended session.
     pub(super) fn remove(&self, session: &str) {
-        self.lock().remove(session);
+        self.0.lock().remove(session);
     }
 
     fn with<T>(&self, session: &str, act: impl FnOnce(&mut Session) -> T) -> T {
-        act(self.lock().entry(session.to_owned()).or_default())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        act(self.0.lock().entry(session.to_owned()).or_default())
     }
 }

@@ -16,10 +16,11 @@ mod shrink;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::{Error, ErrorKind};
@@ -147,7 +148,8 @@ impl GroupCommit {
 struct WriterState {
     queue: Mutex<Queue>,
     wake: Condvar,
-    connection: Mutex<WriteConnection>,
+    /// A panic poisons it, which stops the writer: the connection may be within a transaction.
+    connection: std::sync::Mutex<WriteConnection>,
     timeout: Duration,
 }
 
@@ -172,7 +174,8 @@ impl Writer {
         stamps: Arc<Stamps>,
     ) -> Self {
         let timeout = options.busy_timeout;
-        let connection = Mutex::new(WriteConnection::new(path, context, options.clock, stamps));
+        let connection =
+            std::sync::Mutex::new(WriteConnection::new(path, context, options.clock, stamps));
         let shared = WriterState {
             queue: Mutex::default(),
             wake: Condvar::new(),
@@ -252,7 +255,7 @@ impl Writer {
 
     /// Wakes the thread. Its work was queued under the queue's lock before.
     fn wake(&self) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
             let spawned = std::thread::Builder::new()
@@ -270,11 +273,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let thread = self
-            .thread
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.thread.get_mut().take();
         if let Some(thread) = thread {
             self.shared.queue().closing = true;
             self.shared.wake.notify_one();
@@ -289,8 +288,7 @@ impl Drop for Writer {
 
 impl WriterState {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Nothing that can panic happens under this lock.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Takes the requests of the next transaction.
@@ -369,10 +367,7 @@ impl WriterState {
     fn wait(&self) -> (bool, bool) {
         let mut queue = self.queue();
         while queue.waiting.is_empty() && !queue.closing && !queue.checkpoint {
-            queue = self
-                .wake
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.wake.wait(&mut queue);
         }
         (std::mem::take(&mut queue.checkpoint), queue.closing)
     }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Scope};
 use cachalot_store::in_process::InProcessStore;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::CacheDependencies;
 use super::counters::{CacheStats, Counters, SessionCounters};
@@ -31,10 +32,6 @@ pub(super) struct SessionCache {
     deliveries: Mutex<Deliveries>,
     /// Notifies the engine of writes during the session.
     _registration: Option<EngineRegistration>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SessionCache {
@@ -76,11 +73,11 @@ impl SessionCache {
 
     /// Updates the statistics of a tool.
     pub(super) fn count(&self, tool: &str, count: impl FnOnce(&mut Counters)) {
-        lock(&self.session_counters).count(tool, count);
+        self.session_counters.lock().count(tool, count);
     }
 
     pub(super) fn deliveries(&self) -> MutexGuard<'_, Deliveries> {
-        lock(&self.deliveries)
+        self.deliveries.lock()
     }
 }
 
@@ -107,7 +104,9 @@ fn session_engine(
     });
     let session_counters = Arc::clone(session_counters);
     engine.on_eviction(move |tool| {
-        lock(&session_counters).count(tool, |counters| counters.evicted += 1);
+        session_counters
+            .lock()
+            .count(tool, |counters| counters.evicted += 1);
     });
     engine
 }
@@ -142,7 +141,7 @@ impl SessionCaches {
         settings: &ToolCacheSettings,
         dependencies: &CacheDependencies,
     ) -> Arc<SessionCache> {
-        let mut table = lock(&self.0);
+        let mut table = self.0.lock();
         table.uses += 1;
         let uses = table.uses;
         if let Some((session, used)) = table.sessions.get_mut(name)
@@ -168,7 +167,7 @@ impl SessionCaches {
 
     /// Drops the cache of a session.
     pub(super) fn end(&self, name: &str, dependencies: &CacheDependencies) {
-        let ended = lock(&self.0).sessions.remove(name);
+        let ended = self.0.lock().sessions.remove(name);
         if let Some((session, _)) = ended {
             session.end(dependencies);
         }
@@ -176,18 +175,18 @@ impl SessionCaches {
 
     pub(super) fn stats(&self, name: &str) -> CacheStats {
         self.session_counters(name)
-            .map(|session_counters| lock(&session_counters).stats())
+            .map(|session_counters| session_counters.lock().stats())
             .unwrap_or_default()
     }
 
     pub(super) fn counters(&self, name: &str) -> BTreeMap<String, Counters> {
         self.session_counters(name)
-            .map(|session_counters| lock(&session_counters).all())
+            .map(|session_counters| session_counters.lock().all())
             .unwrap_or_default()
     }
 
     fn session_counters(&self, name: &str) -> Option<Arc<Mutex<SessionCounters>>> {
-        let table = lock(&self.0);
+        let table = self.0.lock();
         let (session, _) = table.sessions.get(name)?;
         Some(Arc::clone(&session.session_counters))
     }
@@ -203,7 +202,7 @@ impl Table {
 impl SessionCache {
     /// Logs the statistics. Calls in progress keep their references.
     fn end(&self, dependencies: &CacheDependencies) {
-        if let Some(line) = lock(&self.session_counters).stats().line() {
+        if let Some(line) = self.session_counters.lock().stats().line() {
             (dependencies.log)(&line);
         }
     }

@@ -2,9 +2,10 @@
 //! those over stores that outlive it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use cachalot_cache::{Cache, WriteGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::domains::{Domains, EngineLifetime};
 
@@ -49,7 +50,7 @@ impl WriteNotifier {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// True if there are no engines.

@@ -1,9 +1,10 @@
 //! Progress notifications of servers, and the calls that they belong to.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::time::Instant;
 
@@ -36,7 +37,7 @@ impl Drop for CallRegistration<'_> {
 
 impl ActiveCalls {
     fn all(&self) -> MutexGuard<'_, HashMap<ProgressToken, ActiveCall>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Registers a call of a tool under this token, until the result is dropped.

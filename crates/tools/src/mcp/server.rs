@@ -1,9 +1,10 @@
 //! A server: connected when needed, and reconnected after a loss.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex as SyncMutex;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientRequest, RequestId, ServerResult,
 };
@@ -42,7 +43,7 @@ pub(super) struct ServerInner {
     /// Counts the changes of the server's lists.
     changed: watch::Sender<u64>,
     /// The lists at the last listing; `None` before the first one.
-    listed: StdMutex<Option<BTreeSet<String>>>,
+    listed: SyncMutex<Option<BTreeSet<String>>>,
 }
 
 #[derive(Default)]
@@ -84,7 +85,7 @@ impl McpServer {
                 settings,
                 state: Mutex::default(),
                 changed,
-                listed: StdMutex::default(),
+                listed: SyncMutex::default(),
             }),
         }
     }
@@ -178,7 +179,7 @@ async fn watch_announcements(server: Weak<ServerInner>, mut announced: watch::Re
 impl ServerInner {
     /// Records the lists of the server, and returns the previous ones.
     fn record_listing(&self, now: BTreeSet<String>) -> Option<BTreeSet<String>> {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         listed.replace(now)
     }
 

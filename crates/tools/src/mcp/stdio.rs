@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::Secret;
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -73,7 +74,7 @@ struct ExitState {
 
 impl ServerExit {
     fn with<T>(&self, look: impl FnOnce(&mut ExitState) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.0.lock())
     }
 
     /// Formats the exit status and the last lines.

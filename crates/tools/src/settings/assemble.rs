@@ -1,9 +1,10 @@
 //! Creates tools from settings.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 
 use super::toolsets::{Toolset, ToolsetKind, ToolsetSettings};
 use crate::builtin::{MemoryTool, Shell, WebFetch, files, skills};
@@ -43,11 +44,7 @@ impl McpServerPool {
 
     /// Returns the server with these settings, or creates it.
     fn server(&self, settings: &McpSettings, dependencies: &McpDependencies) -> McpServer {
-        let mut servers = self
-            .0
-            .servers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.0.servers.lock();
         if let Some(there) = servers.iter().find(|server| server.settings() == settings) {
             return there.clone();
         }
@@ -59,11 +56,7 @@ impl McpServerPool {
     /// Ends all servers, and waits until their programs are gone.
     pub async fn close(&self) {
         let servers: Vec<McpServer> = {
-            let mut servers = self
-                .0
-                .servers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut servers = self.0.servers.lock();
             std::mem::take(&mut *servers)
         };
         join_all(servers.iter().map(McpServer::close)).await;
@@ -74,7 +67,7 @@ impl McpServerPool {
         listing: ServerListing,
         selects: impl Fn(&[&str], &ToolMetadata) -> bool,
     ) -> Vec<Arc<dyn Tool>> {
-        let mut names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.names.lock();
         listing.tools(&mut names, selects)
     }
 }

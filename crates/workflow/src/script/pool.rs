@@ -1,9 +1,9 @@
 //! A pool of worker processes, started on demand and reused while they are healthy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -112,10 +112,7 @@ impl Pool {
             ));
         }
         if worker.answered <= BLOCKS_PER_WORKER {
-            self.idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(worker);
+            self.idle.lock().push(worker);
         }
         reply.answer.into_result()
     }
@@ -162,10 +159,7 @@ impl Pool {
     }
 
     fn take(&self) -> Option<Worker> {
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()
+        self.idle.lock().pop()
     }
 
     fn overran(&self) -> ScriptFailure {

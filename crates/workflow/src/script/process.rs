@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
@@ -180,7 +181,7 @@ impl Complaint {
         let reading = tokio::spawn(async move {
             let mut chunk = [0; 1024];
             while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = kept.lock();
                 kept.extend_from_slice(&chunk[..read]);
                 let surplus = kept.len().saturating_sub(COMPLAINT);
                 kept.drain(..surplus);
@@ -193,7 +194,7 @@ impl Complaint {
     async fn whole(&mut self) -> String {
         // A grandchild may hold the pipe open: after the timeout, the bytes received so far are used.
         let _ = timeout(LAST_WORDS_WITHIN, &mut self.reading).await;
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let tail = self.tail.lock();
         String::from_utf8_lossy(&tail).trim().to_owned()
     }
 }

@@ -1,10 +1,11 @@
 //! The state of a run, as templates read it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object};
+use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
 use super::convert;
@@ -36,7 +37,7 @@ impl Unknown {
     }
 
     fn ask(&self, setter: Option<&String>) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         if asked.is_none() {
             *asked = setter.cloned();
         }
@@ -169,11 +170,7 @@ impl State {
     /// Returns the node that would set the unknown field that was read since the last call, and resets it.
     pub(crate) fn take_asked(&self) -> Option<String> {
         let unknown = self.unknown.as_ref()?;
-        unknown
-            .asked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        unknown.asked.lock().take()
     }
 
     /// Returns all fields.

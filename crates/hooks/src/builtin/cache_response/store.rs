@@ -1,10 +1,11 @@
 //! The stores of the builtin, opened by a callback of the code that registers it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_cache::{Cache, CacheMode};
+use parking_lot::Mutex;
 
 use super::settings::ResponseCacheSettings;
 
@@ -78,7 +79,7 @@ impl ResponseStores {
         agent: &str,
         settings: &ResponseCacheSettings,
     ) -> Result<(Arc<ResponseStore>, bool), String> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock();
         if let Some(known) = opened
             .get(agent)
             .filter(|known| known.settings == *settings)

@@ -1,10 +1,11 @@
 //! The turns in progress.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cachalot_cache::{Key, Ticket};
 use cachalot_core::Spend;
+use parking_lot::Mutex;
 
 use super::question::TurnQuestion;
 use super::store::ResponseStore;
@@ -69,7 +70,7 @@ impl ActiveTurns {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut HashMap<(String, String), ActiveTurn>) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 }
 

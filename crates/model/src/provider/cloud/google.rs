@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use cachalot_core::{Clock, Millis, Secret, SecretSet};
 use cachalot_storage::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use cachalot_storage::{HttpClient, Method, Response};
+use parking_lot::Mutex;
 use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use rustls_pki_types::PrivatePkcs8KeyDer;
@@ -62,7 +63,7 @@ impl ServiceAccounts {
 
     /// Returns the account of this file. The file is not read yet.
     pub(super) fn at(&self, file: &str) -> Arc<ServiceAccount> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let account = known.entry(PathBuf::from(file)).or_insert_with_key(|file| {
             Arc::new(ServiceAccount {
                 file: file.clone(),

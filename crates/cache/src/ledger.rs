@@ -19,11 +19,12 @@ mod writer;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use cachalot_core::{Canonical, Millis, SecretSet, Spend};
 use cachalot_store::Label;
+use parking_lot::RwLock;
 
 pub use erase::{LedgerSelection, PruneReport};
 pub use file::LedgerError;
@@ -273,19 +274,19 @@ impl Inner {
 
 impl Hits {
     fn tally(&self, kind: CallKind, name: &str) -> Arc<Tally> {
-        let known = self.tallies.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.tallies.read();
         if let Some(tally) = known.get(name).and_then(|kinds| kinds.get(&kind)) {
             return Arc::clone(tally);
         }
         drop(known);
-        let mut known = self.tallies.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.tallies.write();
         let kinds = known.entry(name.to_owned()).or_default();
         Arc::clone(kinds.entry(kind).or_default())
     }
 
     /// Returns the hits since the last call, by name.
     fn take_sums(&self) -> Vec<(CallKind, String, LedgerTotals)> {
-        let known = self.tallies.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.tallies.read();
         let sums = known.iter().flat_map(|(name, kinds)| {
             kinds
                 .iter()
