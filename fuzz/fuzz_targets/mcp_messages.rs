@@ -6,7 +6,7 @@
 //! `cargo +nightly fuzz run mcp_messages`
 #![no_main]
 
-use cachalot_tools::mcp::parse_messages;
+use cachalot_mcp::parse_messages;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

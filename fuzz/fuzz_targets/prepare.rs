@@ -6,17 +6,20 @@
 use std::sync::{Arc, LazyLock};
 
 use cachalot_tools::{
-    Arguments, CacheClass, Origin, Preparation, Registry, Tool, ToolCall, ToolContext, ToolMetadata,
+    Arguments, CacheClass, Origin, Preparation, Registry, Tool, ToolCall, ToolContext, OperationMetadata,
     ToolOutput, Toolbox,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
-struct Taking(ToolMetadata);
+struct Taking(OperationMetadata);
 
 #[async_trait::async_trait]
-impl Tool for Taking {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Taking {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.0
     }
 
@@ -26,10 +29,11 @@ impl Tool for Taking {
 }
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
-    let tool: Arc<dyn Tool> = Arc::new(Taking(ToolMetadata {
-        name: "tool".to_owned(),
-        description: String::new(),
-        parameters: json!({
+    let tool: Arc<dyn Tool> = Arc::new(Taking(OperationMetadata {
+name: "tool".into(),
+ aliases: &[],
+description: String::new().into(),
+parameters: json!({
             "type": "object",
             "properties": {
                 "integer": {"type": "integer"},
@@ -47,13 +51,13 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
                 "properties": {"next": {"$ref": "#/$defs/node"}, "value": {"type": ["integer", "string"]}},
                 "additionalProperties": false,
             }},
-        }),
-        version: 1,
-        origin: Origin::BuiltIn,
-        read_only: true,
-        exclusive: false,
-        cache_class: CacheClass::Never,
-    }));
+        }).into(),
+version: 1,
+origin: Origin::BuiltIn,
+read_only: true,
+exclusive: false,
+cache_class: CacheClass::Never,
+}));
     Registry::new(vec![tool]).expect("the schema is right")
 });
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use cachalot_core::{EffectTargets, Effects};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::{Answer, Switch};
-use cachalot_tools::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_tools::{Arguments, Operation, OperationMetadata, Tool, ToolContext, ToolOutput};
 use serde_json::{Value, json};
 
 use crate::active_session::ActiveSession;
@@ -31,7 +31,7 @@ pub(crate) fn is_delegation(tool: &str) -> bool {
 
 /// The tool `transfer_task`.
 pub(crate) struct TransferTask {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     shared: ChatState,
     /// The delegating agent.
     delegator: AgentDefinition,
@@ -74,7 +74,7 @@ impl TransferTask {
             "additionalProperties": false
         });
         Some(Arc::new(Self {
-            metadata: ToolMetadata::with_side_effects(NAME, description, parameters),
+            metadata: OperationMetadata::with_side_effects(NAME, description, parameters),
             shared: shared.clone(),
             delegator: agent.clone(),
             hook_emitter: hook_emitter.clone(),
@@ -128,8 +128,11 @@ fn text<'a>(arguments: &'a Arguments, name: &str) -> &'a str {
 }
 
 #[async_trait]
-impl Tool for TransferTask {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for TransferTask {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

@@ -9,8 +9,8 @@ use cachalot_cache::LedgerLimits;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Problem, SecretSet};
+use cachalot_mcp::settings::{ToolsetSettings, names, read_servers, read_toolsets};
 use cachalot_tools::cached::ToolCacheSettings;
-use cachalot_tools::settings::{ToolsetSettings, names, read_servers, read_toolsets};
 use cachalot_workflow::format::read_of_team;
 
 use crate::agent_file::{AgentFile, Kind, in_order};

@@ -16,13 +16,13 @@ use cachalot_agent::{
 use cachalot_cache::{Cache, CacheMode};
 use cachalot_core::SecretSet;
 use cachalot_hooks::{AgentLookup, Builtins};
+use cachalot_mcp::Reporter;
+use cachalot_mcp::settings::{self, McpServerPool};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::cached::{CachedTools, WriteNotifier};
-use cachalot_tools::mcp::Reporter;
-use cachalot_tools::settings::{self, McpServerPool};
 use cachalot_tools::{ToolContext, Workspace};
 use cachalot_workflow::runtime::AgentHost;
 use parking_lot::Mutex;
@@ -309,7 +309,7 @@ impl Workbench {
     fn tool_dependencies(&self) -> settings::ToolDependencies {
         let inner = &self.0;
         settings::ToolDependencies {
-            mcp: cachalot_tools::mcp::McpDependencies {
+            mcp: cachalot_mcp::McpDependencies {
                 directory: inner.context.workspace.root().to_owned(),
                 environment: Arc::clone(&inner.context.environment),
                 secret_set: Arc::clone(&inner.secret_set),

@@ -1,18 +1,32 @@
-//! Operations: the resources that a call accesses, the workspace that confines it, and the matcher of
-//! permission rules.
+//! Operations: the trait that tools and actions implement, parameters and the casting of arguments, the
+//! resources that a call accesses, the workspace that confines it, and the matcher of permission rules.
 //!
-//! Tools declare the files, commands and URLs that a call accesses ([`ResourceAccess`]). Permission rules, hook
+//! Operations declare the files, commands and URLs that a call accesses ([`ResourceAccess`]). Permission rules, hook
 //! conditions and approvals match these resources, never the spelling of an argument.
 
+pub mod arguments;
+mod failure;
+mod gate;
+mod metadata;
 mod named_paths;
+mod operation;
+mod parameter;
 pub mod permissions;
 pub mod resource_access;
 mod shell;
+mod tool;
 pub mod workspace;
 
+pub use arguments::Schema;
+pub use failure::Failure;
+pub use gate::Gate;
+pub use metadata::{CacheClass, OperationMetadata, Origin};
 pub use named_paths::{NamedPath, UNKNOWN, named_paths};
+pub use operation::Operation;
+pub use parameter::{Parameter, ParameterKind, Parameters};
 pub use permissions::{AccessRequest, PermissionDecision, Permissions};
 pub use resource_access::{Command, CommandText, ResourceAccess};
+pub use tool::{Tool, ToolContext, ToolOutput};
 pub use workspace::Workspace;
 
 /// The arguments of a call, by name.

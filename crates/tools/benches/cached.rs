@@ -13,19 +13,22 @@ use cachalot_core::{Effects, SecretSet, SystemClock};
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_tools::cached::{CachedToolsOptions, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
-    Arguments, BatchContext, CacheClass, CachedTools, CallOutcome, Origin, PreparedCall, Registry,
-    Tool, ToolCall, ToolContext, ToolMetadata, ToolOutput, Toolbox, Workspace, builtin,
+    Arguments, BatchContext, CacheClass, CachedTools, CallOutcome, Operation, OperationMetadata,
+    Origin, PreparedCall, Registry, ToolCall, ToolContext, ToolOutput, Toolbox, Workspace, builtin,
 };
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 /// A tool whose result depends on nothing but its arguments.
-struct Constant(ToolMetadata);
+struct Constant(OperationMetadata);
 
 #[async_trait]
-impl Tool for Constant {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Constant {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.0
     }
 
@@ -62,10 +65,12 @@ impl Bench {
         // Old enough that their time stamps are trusted.
         std::thread::sleep(Duration::from_millis(2_500));
         let mut tools = builtin::files();
-        tools.push(Arc::new(Constant(ToolMetadata {
+        tools.push(Arc::new(Constant(OperationMetadata {
             name: "constant".into(),
-            description: String::new(),
-            parameters: json!({"type": "object", "properties": {"size": {"type": "integer"}}}),
+            aliases: &[],
+            description: String::new().into(),
+            parameters: json!({"type": "object", "properties": {"size": {"type": "integer"}}})
+                .into(),
             version: 1,
             origin: Origin::BuiltIn,
             read_only: true,

@@ -29,7 +29,7 @@ pub fn signatures() -> Vec<ToolSignature> {
     }
     tools
         .iter()
-        .map(|tool| signature(&tool.metadata().name, &tool.metadata().parameters))
+        .map(|tool| signature(&tool.metadata().name, &tool.metadata().parameters.schema()))
         .collect()
 }
 

@@ -26,8 +26,8 @@ use cachalot_core::{Clock, SecretSet};
 use cachalot_model::ToolDefinition;
 
 use crate::registry::{Registry, RegistryError, schedule};
-use crate::tool::Tool;
 use crate::toolbox::{BatchContext, PreparedCall, ToolCall, ToolCallResult, Toolbox};
+use cachalot_operation::Tool;
 
 pub use counters::{CacheStats, Counters};
 pub use settings::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
@@ -157,12 +157,12 @@ impl CachedTools {
             .tools()
             .map(|tool| {
                 let profile = ToolProfile::new(tool, &shared.settings.ttl);
-                (tool.metadata().name.clone(), profile)
+                (tool.metadata().name.to_string(), profile)
             })
             .collect();
         let forceable = |tool: &Arc<dyn Tool>| {
             profiles
-                .get(&tool.metadata().name)
+                .get(&*tool.metadata().name)
                 .is_some_and(|profile| profile.takes_force)
         };
         let shown = if shared.settings.enabled && registry.tools().any(forceable) {

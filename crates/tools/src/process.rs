@@ -12,7 +12,7 @@ const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A running program and the processes that it has started, as far as they stay in its group. Dropping it
 /// kills the whole group, unless the program has ended by itself.
-pub(crate) struct ProcessGroup {
+pub struct ProcessGroup {
     child: Child,
     /// Set after the program has been waited for: from then on its process ID may be reused.
     reaped: bool,
@@ -20,7 +20,7 @@ pub(crate) struct ProcessGroup {
 
 impl ProcessGroup {
     /// Starts a program. Takes the command by value, because a command keeps the ends of pipes open.
-    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+    pub fn start(mut command: Command) -> io::Result<Self> {
         command.kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
@@ -32,12 +32,12 @@ impl ProcessGroup {
     }
 
     /// The program itself, for access to its pipes.
-    pub(crate) fn child(&mut self) -> &mut Child {
+    pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
     /// Waits for the end of the program, not of the processes that it has started. Cancellation safe.
-    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
         self.reaped = true;
         Ok(status)
@@ -45,7 +45,7 @@ impl ProcessGroup {
 
     /// Gives the program time to end by itself, then kills the rest of the group. Returns the exit status, if
     /// known.
-    pub(crate) async fn end(&mut self, grace: Duration) -> Option<ExitStatus> {
+    pub async fn end(&mut self, grace: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + grace;
         // Polls without reaping the process, which would free its process ID before the rest of the group is
         // killed.
@@ -81,7 +81,7 @@ impl ProcessGroup {
 
     /// Kills the program and the processes that it has started.
     #[cfg(unix)]
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if self.reaped {
             return;
         }
@@ -93,7 +93,7 @@ impl ProcessGroup {
 
     /// Kills the program; this platform has no process groups.
     #[cfg(not(unix))]
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if !self.reaped {
             // Fails if the program has just ended by itself.
             let _ = self.child.start_kill();
@@ -108,7 +108,7 @@ impl Drop for ProcessGroup {
 }
 
 /// Describes an exit status for users: `exit status 1`, `ended by signal 9`.
-pub(crate) fn describe_status(status: ExitStatus) -> String {
+pub fn describe_status(status: ExitStatus) -> String {
     #[cfg(unix)]
     {
         use std::os::unix::process::ExitStatusExt as _;

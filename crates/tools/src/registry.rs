@@ -13,9 +13,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_model::ToolDefinition;
 
-use crate::arguments::Schema;
-use crate::tool::{Origin, Tool};
 use crate::toolbox::{BatchContext, Preparation, PreparedCall, ToolCall, ToolCallResult, Toolbox};
+use cachalot_operation::Schema;
+use cachalot_operation::{Origin, Tool};
 
 pub use error::RegistryError;
 pub(crate) use perform::{expires, lifetime, refuse, run_guarded};
@@ -72,7 +72,7 @@ impl Registry {
         for tool in tools {
             if tool.metadata().origin != *origin {
                 return Err(RegistryError::Origin {
-                    name: tool.metadata().name.clone(),
+                    name: tool.metadata().name.to_string(),
                     expected: origin.clone(),
                     found: tool.metadata().origin.clone(),
                 });
@@ -139,14 +139,14 @@ impl Entry {
         let metadata = tool.metadata();
         if !is_valid_name(&metadata.name) {
             return Err(RegistryError::Name {
-                name: metadata.name.clone(),
+                name: metadata.name.to_string(),
                 origin: metadata.origin.clone(),
             });
         }
         let lenient = metadata.origin != Origin::BuiltIn;
-        let schema = Schema::compile(&metadata.parameters, lenient).map_err(|reason| {
+        let schema = Schema::compile(&metadata.parameters.schema(), lenient).map_err(|reason| {
             RegistryError::Schema {
-                name: metadata.name.clone(),
+                name: metadata.name.to_string(),
                 origin: metadata.origin.clone(),
                 reason,
             }
@@ -165,9 +165,9 @@ impl Entry {
     fn definition(&self) -> ToolDefinition {
         let metadata = self.tool.metadata();
         ToolDefinition {
-            name: metadata.name.clone(),
-            description: metadata.description.clone(),
-            parameters: metadata.parameters.clone(),
+            name: metadata.name.to_string(),
+            description: metadata.description.to_string(),
+            parameters: metadata.parameters.schema().into_owned(),
         }
     }
 }

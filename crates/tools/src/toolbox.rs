@@ -9,7 +9,7 @@ use cachalot_core::{Millis, Spend, Witnesses};
 use cachalot_model::ToolDefinition;
 use cachalot_operation::ResourceAccess;
 
-use crate::tool::{Arguments, Origin, ToolContext, ToolOutput};
+use cachalot_operation::{Arguments, Origin, ToolContext, ToolOutput};
 
 /// A call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]

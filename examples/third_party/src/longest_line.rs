@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use cachalot_core::{EffectTarget, Effects};
-use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_tools::{Operation, Arguments, CacheClass, Origin, Tool, ToolContext, OperationMetadata, ToolOutput};
 use serde_json::{Value, json};
 
 /// `longest_line`: finds the longest line of a text file in the workspace.
 pub struct LongestLine {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     /// How often it was done.
     done: Arc<AtomicU32>,
 }
@@ -21,24 +21,26 @@ impl LongestLine {
     #[must_use]
     pub fn counted() -> (Self, Arc<AtomicU32>) {
         let done = Arc::new(AtomicU32::new(0));
-        let metadata = ToolMetadata {
-            name: "longest_line".to_owned(),
-            description: "Finds the longest line of a text file.".to_owned(),
-            parameters: json!({
+        let metadata = OperationMetadata {
+name: "longest_line".into(),
+ aliases: &[],
+description: "Finds the longest line of a text file.".into(),
+parameters: json!({
                 "type": "object",
                 "properties": {
                     "path": {"type": "string", "description": "The file, relative to the workspace."}
                 },
                 "required": ["path"],
                 "additionalProperties": false
-            }),
-            version: 1,
-            origin: Origin::BuiltIn,
-            read_only: true,
-            exclusive: false,
-            // It notes what it reads, so a result is served for as long as the file is the same.
+            }).into(),
+version: 1,
+origin: Origin::BuiltIn,
+read_only: true,
+exclusive: false,
+// It notes what it reads,
+so a result is served for as long as the file is the same.
             cache_class: CacheClass::Validated,
-        };
+};
         let tool = Self {
             metadata,
             done: Arc::clone(&done),
@@ -57,8 +59,11 @@ fn file(arguments: &Arguments, context: &ToolContext) -> Result<PathBuf, String>
 }
 
 #[async_trait]
-impl Tool for LongestLine {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for LongestLine {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

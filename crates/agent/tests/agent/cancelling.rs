@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_agent::{CancellationToken, ContextSource, Stop};
 use cachalot_simulator::{Fault, ScriptedReply};
-use cachalot_tools::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_tools::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
 use serde_json::json;
 
 use crate::bodies::{Turn, turns};
@@ -17,7 +17,7 @@ use crate::world::{WIRES, Wire, World};
 
 /// A tool that never ends, and notices when it is dropped.
 pub(crate) struct Forever {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     dropped: Arc<AtomicBool>,
 }
 
@@ -32,8 +32,11 @@ impl Drop for Dropped {
 impl Forever {
     pub(crate) fn new(name: &str) -> Self {
         let parameters = json!({"type": "object", "properties": {}});
-        let mut metadata =
-            ToolMetadata::with_side_effects(name, "Never ends.".to_owned(), parameters);
+        let mut metadata = OperationMetadata::with_side_effects(
+            name.to_owned(),
+            "Never ends.".to_owned(),
+            parameters,
+        );
         metadata.read_only = true;
         Self {
             metadata,
@@ -47,8 +50,11 @@ impl Forever {
 }
 
 #[async_trait]
-impl Tool for Forever {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Forever {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

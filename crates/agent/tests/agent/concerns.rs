@@ -8,7 +8,8 @@ use cachalot_agent::{Approval, Chat};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
 use cachalot_tools::{
-    Arguments, CacheClass, Origin, ResourceAccess, Tool, ToolContext, ToolMetadata, ToolOutput,
+    Arguments, CacheClass, Operation, OperationMetadata, Origin, ResourceAccess, ToolContext,
+    ToolOutput,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -181,11 +182,14 @@ async fn a_rule_and_a_list_of_hosts_let_fetches_be_made() {
 }
 
 /// A tool of a server elsewhere, which the user declared to change nothing.
-struct Remote(ToolMetadata);
+struct Remote(OperationMetadata);
 
 #[async_trait]
-impl Tool for Remote {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Remote {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.0
     }
 
@@ -209,16 +213,17 @@ impl Tool for Remote {
 
 #[tokio::test]
 async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
-    let metadata = ToolMetadata {
-        name: "mcp_far_search".to_owned(),
-        description: "Searches.".to_owned(),
-        parameters: json!({"type": "object", "properties": {"url": {"type": "string"}, "q": {"type": "string"}}}),
-        version: 1,
-        origin: Origin::Mcp("far".to_owned()),
-        read_only: true,
-        exclusive: false,
-        cache_class: CacheClass::Never,
-    };
+    let metadata = OperationMetadata {
+name: "mcp_far_search".into(),
+ aliases: &[],
+description: "Searches.".into(),
+parameters: json!({"type": "object", "properties": {"url": {"type": "string"}, "q": {"type": "string"}}}).into(),
+version: 1,
+origin: Origin::Mcp("far".to_owned()),
+read_only: true,
+exclusive: false,
+cache_class: CacheClass::Never,
+};
     let search = ScriptedReply::call(
         "mcp_far_search",
         json!({"url": "https://a.example/", "q": "SECRET"}),

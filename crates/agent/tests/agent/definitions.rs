@@ -348,7 +348,7 @@ fn the_documents_files_are_teams() {
             if let Some(toolsets) = &agent.toolsets {
                 let servers = std::collections::BTreeMap::new();
                 let environment = environment();
-                cachalot_tools::settings::read_toolsets(
+                cachalot_mcp::settings::read_toolsets(
                     toolsets,
                     &servers,
                     &environment,

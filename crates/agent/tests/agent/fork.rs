@@ -16,7 +16,9 @@ use async_trait::async_trait;
 use cachalot_agent::{CancellationToken, Chat, ForkReport, ForkSpec, Inherit, ReviewReport};
 use cachalot_core::{EffectTargets, Effects};
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_tools::{
+    Arguments, CacheClass, Operation, OperationMetadata, Origin, ToolContext, ToolOutput,
+};
 use serde_json::{Value, json};
 
 use crate::told::Note;
@@ -73,7 +75,7 @@ pub(super) fn review(world: &World) -> ReviewReport {
 
 /// A tool that remembers with what it was entered.
 pub(super) struct Recording {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     entered: Mutex<Vec<Value>>,
     times: AtomicUsize,
 }
@@ -83,11 +85,13 @@ impl Recording {
         Self::with(name, |_| {})
     }
 
-    pub(super) fn with(name: &str, change: impl FnOnce(&mut ToolMetadata)) -> Arc<Self> {
-        let mut metadata = ToolMetadata {
-            name: name.to_owned(),
-            description: "Does something.".to_owned(),
-            parameters: json!({"type": "object", "properties": {"what": {"type": "string"}}}),
+    pub(super) fn with(name: &str, change: impl FnOnce(&mut OperationMetadata)) -> Arc<Self> {
+        let mut metadata = OperationMetadata {
+            name: name.to_owned().into(),
+            aliases: &[],
+            description: "Does something.".into(),
+            parameters: json!({"type": "object", "properties": {"what": {"type": "string"}}})
+                .into(),
             version: 1,
             origin: Origin::BuiltIn,
             read_only: false,
@@ -112,8 +116,11 @@ impl Recording {
 }
 
 #[async_trait]
-impl Tool for Recording {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Recording {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

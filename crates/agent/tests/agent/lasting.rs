@@ -12,7 +12,9 @@ use cachalot_hooks::builtin::cache_response::{CacheResponse, ResponseStore, Stor
 use cachalot_hooks::{Dialect, Event};
 use cachalot_simulator::{Fault, ScriptedReply};
 use cachalot_store::in_process::InProcessStore;
-use cachalot_tools::{Arguments, CacheClass, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_tools::{
+    Arguments, CacheClass, Operation, OperationMetadata, ToolContext, ToolOutput,
+};
 use serde_json::json;
 
 use crate::ear::{Says, blocks, entry};
@@ -30,13 +32,13 @@ tools: {cacheToolResults: true}
 ";
 
 /// A tool whose results last for a second.
-struct News(ToolMetadata);
+struct News(OperationMetadata);
 
 impl News {
     fn new() -> Self {
         let parameters = json!({"type": "object", "properties": {}});
         let mut metadata =
-            ToolMetadata::with_side_effects("news", "What is new.".to_owned(), parameters);
+            OperationMetadata::with_side_effects("news", "What is new.".to_owned(), parameters);
         metadata.read_only = true;
         metadata.cache_class = CacheClass::Ttl(SECOND);
         Self(metadata)
@@ -44,8 +46,11 @@ impl News {
 }
 
 #[async_trait]
-impl Tool for News {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for News {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.0
     }
 

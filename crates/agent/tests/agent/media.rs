@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cachalot_model::{Block, Image, ImageSource};
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_tools::{Arguments, Operation, OperationMetadata, Tool, ToolContext, ToolOutput};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
 
@@ -94,13 +94,16 @@ async fn a_file_with_too_many_pixels_is_scaled_down_and_stays_as_it_was_sent() {
 
 /// A tool of anything.
 struct Gives {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     content: Vec<Block>,
 }
 
 #[async_trait]
-impl Tool for Gives {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Gives {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -115,7 +118,7 @@ impl Tool for Gives {
 fn gives(content: Vec<Block>) -> Arc<dyn Tool> {
     let parameters = json!({"type": "object", "properties": {}});
     let mut metadata =
-        ToolMetadata::with_side_effects("give", "Gives something.".to_owned(), parameters);
+        OperationMetadata::with_side_effects("give", "Gives something.".to_owned(), parameters);
     metadata.read_only = true;
     Arc::new(Gives { metadata, content })
 }

@@ -240,13 +240,16 @@ async fn an_empty_result_is_not_sent_empty() {
 struct Hush;
 
 #[async_trait::async_trait]
-impl cachalot_tools::Tool for Hush {
-    fn metadata(&self) -> &cachalot_tools::ToolMetadata {
-        static ABOUT: std::sync::OnceLock<cachalot_tools::ToolMetadata> =
+impl cachalot_operation::Operation for Hush {
+    type Context = cachalot_tools::ToolContext;
+    type Output = cachalot_tools::ToolOutput;
+
+    fn metadata(&self) -> &cachalot_tools::OperationMetadata {
+        static ABOUT: std::sync::OnceLock<cachalot_tools::OperationMetadata> =
             std::sync::OnceLock::new();
-        ABOUT.get_or_init(|| cachalot_tools::ToolMetadata {
+        ABOUT.get_or_init(|| cachalot_tools::OperationMetadata {
             read_only: true,
-            ..cachalot_tools::ToolMetadata::with_side_effects(
+            ..cachalot_tools::OperationMetadata::with_side_effects(
                 "hush",
                 "Says nothing.".to_owned(),
                 json!({"type": "object", "properties": {}}),

@@ -16,7 +16,9 @@ use cachalot_prompt::SESSIONS;
 use cachalot_simulator::{Fault, ScriptedReply};
 use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
-use cachalot_tools::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_tools::{
+    Arguments, CacheClass, Operation, OperationMetadata, Origin, ToolContext, ToolOutput,
+};
 use serde_json::{Value, json};
 
 use crate::bodies::{Turn, turns};
@@ -40,7 +42,7 @@ agents:
 
 /// A tool that remembers how often it was entered.
 pub(crate) struct Counting {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     entered: AtomicUsize,
 }
 
@@ -48,10 +50,11 @@ impl Counting {
     pub(crate) fn new(name: &str) -> Arc<Self> {
         let parameters = json!({"type": "object", "properties": {"action": {"type": "string"}}});
         Arc::new(Self {
-            metadata: ToolMetadata {
-                name: name.to_owned(),
-                description: "Does something.".to_owned(),
-                parameters,
+            metadata: OperationMetadata {
+                name: name.to_owned().into(),
+                aliases: &[],
+                description: "Does something.".into(),
+                parameters: parameters.into(),
                 version: 1,
                 origin: Origin::BuiltIn,
                 read_only: false,
@@ -68,8 +71,11 @@ impl Counting {
 }
 
 #[async_trait]
-impl Tool for Counting {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Counting {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

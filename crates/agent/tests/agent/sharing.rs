@@ -80,8 +80,11 @@ async fn who_comes_second_in_the_middle_of_a_turn_ends_and_can_go_on() {
 struct Gated(Arc<tokio::sync::Semaphore>, Forever);
 
 #[async_trait::async_trait]
-impl cachalot_tools::Tool for Gated {
-    fn metadata(&self) -> &cachalot_tools::ToolMetadata {
+impl cachalot_operation::Operation for Gated {
+    type Context = cachalot_tools::ToolContext;
+    type Output = cachalot_tools::ToolOutput;
+
+    fn metadata(&self) -> &cachalot_tools::OperationMetadata {
         self.1.metadata()
     }
 

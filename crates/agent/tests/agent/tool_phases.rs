@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use cachalot_agent::{Approval, CancellationToken, Stop};
 use cachalot_hooks::{Decision, Event, Input, Output};
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::{Arguments, Tool, ToolContext, ToolMetadata};
+use cachalot_tools::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
 use serde_json::{Map, Value, json};
 
 use crate::bodies::{Turn, turns};
@@ -16,7 +16,7 @@ use crate::world::{WIRES, Wire, World};
 
 /// Writes down what it is told.
 struct Scribe {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     told: Mutex<Vec<Value>>,
 }
 
@@ -29,7 +29,7 @@ impl Scribe {
             "additionalProperties": false
         });
         let mut metadata =
-            ToolMetadata::with_side_effects("scribe", "Writes.".to_owned(), parameters);
+            OperationMetadata::with_side_effects("scribe", "Writes.".to_owned(), parameters);
         metadata.read_only = is_harmless;
         Arc::new(Self {
             metadata,
@@ -43,8 +43,11 @@ impl Scribe {
 }
 
 #[async_trait::async_trait]
-impl Tool for Scribe {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Scribe {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

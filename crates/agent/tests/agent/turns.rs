@@ -249,12 +249,12 @@ async fn a_tool_that_breaks_down_ends_its_call_and_not_the_turn() {
     world.check();
 }
 
-struct Explode(cachalot_tools::ToolMetadata);
+struct Explode(cachalot_tools::OperationMetadata);
 
 impl Explode {
     fn new() -> Self {
         let parameters = json!({"type": "object", "properties": {}});
-        let mut metadata = cachalot_tools::ToolMetadata::with_side_effects(
+        let mut metadata = cachalot_tools::OperationMetadata::with_side_effects(
             "explode",
             "Explodes.".to_owned(),
             parameters,
@@ -265,8 +265,11 @@ impl Explode {
 }
 
 #[async_trait::async_trait]
-impl cachalot_tools::Tool for Explode {
-    fn metadata(&self) -> &cachalot_tools::ToolMetadata {
+impl cachalot_operation::Operation for Explode {
+    type Context = cachalot_tools::ToolContext;
+    type Output = cachalot_tools::ToolOutput;
+
+    fn metadata(&self) -> &cachalot_tools::OperationMetadata {
         &self.0
     }
 

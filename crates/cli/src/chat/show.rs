@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{Event, Listener, ReviewReport};
-use cachalot_tools::mcp::Reporter;
+use cachalot_mcp::Reporter;
 use cachalot_tools::{CallOutcome, ToolCall, ToolCallResult};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;

@@ -337,7 +337,7 @@ impl Reporter for Progress {
     }
 }
 
-impl cachalot_tools::mcp::Reporter for Progress {
+impl cachalot_mcp::Reporter for Progress {
     fn warning(&self, message: &str) {
         let message = message.to_owned();
         self.report(Event::Warning { message });

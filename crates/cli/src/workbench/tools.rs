@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
 use cachalot_core::Problem;
+use cachalot_mcp::Reporter;
+use cachalot_mcp::settings::{ToolsetSettings, assemble, read_servers, read_toolsets};
 use cachalot_tools::cached::{CachedTools, CachedToolsOptions};
-use cachalot_tools::mcp::Reporter;
-use cachalot_tools::settings::{ToolsetSettings, assemble, read_servers, read_toolsets};
 use cachalot_tools::{Registry, Tool, Toolbox};
 
 use super::{SessionTools, Workbench};

@@ -31,6 +31,7 @@ pub(super) const TABLE: &[Room] = &[
         "tools",
         &["core", "storage", "store", "cache", "model", "operation"],
     ),
+    room("mcp", &["core", "storage", "model", "operation", "tools"]),
     room("hooks", &["core", "storage", "cache", "model", "operation"]),
     room(
         "agent",
@@ -46,7 +47,17 @@ pub(super) const TABLE: &[Room] = &[
     ),
     room(
         "workflow",
-        &["core", "storage", "store", "cache", "model", "agent"],
+        &[
+            "core",
+            "storage",
+            "store",
+            "cache",
+            "model",
+            "operation",
+            "tools",
+            "mcp",
+            "agent",
+        ],
     ),
     room(
         "gateway",
@@ -67,6 +78,7 @@ pub(super) const TABLE: &[Room] = &[
             "prefix",
             "operation",
             "tools",
+            "mcp",
             "hooks",
             "agent",
             "workflow",

@@ -30,8 +30,10 @@ use cachalot_operation::{AccessRequest, ResourceAccess};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use crate::workspace::{PathError, ResolvedPath};
+use cachalot_operation::{
+    Arguments, CacheClass, OperationMetadata, Origin, Tool, ToolContext, ToolOutput,
+};
 
 /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file` and `apply_patch`.
 #[must_use]
@@ -54,11 +56,11 @@ const MAX_RESULT_BYTES: usize = 64 << 10;
 const MAX_IN_MEMORY_BYTES: u64 = 32 << 20;
 
 /// Describes a tool that changes nothing: its results are valid while its witnesses are unchanged.
-fn reader(name: &str, description: &str, parameters: Value) -> ToolMetadata {
+fn reader(name: &str, description: &str, parameters: Value) -> OperationMetadata {
     metadata(name, description, parameters, CacheClass::Validated)
 }
 
-fn writer(name: &str, description: &str, parameters: Value) -> ToolMetadata {
+fn writer(name: &str, description: &str, parameters: Value) -> OperationMetadata {
     metadata(name, description, parameters, CacheClass::Never)
 }
 
@@ -67,11 +69,12 @@ fn metadata(
     description: &str,
     parameters: Value,
     cache_class: CacheClass,
-) -> ToolMetadata {
-    ToolMetadata {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        parameters,
+) -> OperationMetadata {
+    OperationMetadata {
+        name: name.to_owned().into(),
+        aliases: &[],
+        description: description.to_owned().into(),
+        parameters: parameters.into(),
         version: 1,
         origin: Origin::BuiltIn,
         read_only: cache_class != CacheClass::Never,

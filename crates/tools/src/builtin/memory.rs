@@ -13,7 +13,9 @@ use cachalot_store::{
 };
 use serde_json::{Value, json};
 
-use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_operation::{
+    Arguments, CacheClass, Operation, OperationMetadata, Origin, ToolContext, ToolOutput,
+};
 use record::{MemoryValue, label_name, label_value};
 
 /// Timeout of a request to the store.
@@ -31,7 +33,7 @@ pub const MEMORY_RESOURCE: &str = "ltm";
 /// workflow's `ltm` actions. Cache entries are in another space of the store and are never found. A value
 /// that contains a known secret is not stored.
 pub struct MemoryTool {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
 }
 
 impl Default for MemoryTool {
@@ -61,23 +63,27 @@ impl MemoryTool {
             "additionalProperties": false,
         });
         Self {
-            metadata: ToolMetadata {
-                name: "memory".to_owned(),
-                description: "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.".to_owned(),
-                parameters,
-                version: 1,
-                origin: Origin::BuiltIn,
-                read_only: false,
-                exclusive: false,
-                cache_class: CacheClass::Never,
-            },
+            metadata: OperationMetadata {
+name: "memory".into(),
+ aliases: &[],
+description: "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.".into(),
+parameters: parameters.into(),
+version: 1,
+origin: Origin::BuiltIn,
+read_only: false,
+exclusive: false,
+cache_class: CacheClass::Never,
+},
         }
     }
 }
 
 #[async_trait]
-impl Tool for MemoryTool {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for MemoryTool {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

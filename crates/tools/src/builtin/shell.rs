@@ -18,12 +18,14 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::process::describe_status;
-use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
 use crate::workspace::{PathKind, Workspace};
+use cachalot_operation::{
+    Arguments, CacheClass, Operation, OperationMetadata, Origin, ToolContext, ToolOutput,
+};
 use capture::Capture;
 use run::{CommandResult, run};
 
-pub(crate) use environment::looks_like_a_credential;
+pub use environment::looks_like_a_credential;
 
 /// Settings of the tool `shell`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +64,7 @@ impl Default for ShellSettings {
 /// call is dropped. Background processes that are still running when the command ends by itself are not
 /// killed. Its effects are unknown.
 pub struct Shell {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     settings: ShellSettings,
     pass_patterns: GlobSet,
 }
@@ -102,16 +104,17 @@ impl Shell {
         });
         Ok(Self {
             pass_patterns: pass_patterns.build()?,
-            metadata: ToolMetadata {
-                name: "shell".to_owned(),
-                description: "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.".to_owned(),
-                parameters,
-                version: 1,
-                origin: Origin::BuiltIn,
-                read_only: false,
-                exclusive: true,
-                cache_class: CacheClass::Never,
-            },
+            metadata: OperationMetadata {
+name: "shell".into(),
+ aliases: &[],
+description: "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.".into(),
+parameters: parameters.into(),
+version: 1,
+origin: Origin::BuiltIn,
+read_only: false,
+exclusive: true,
+cache_class: CacheClass::Never,
+},
             settings,
         })
     }
@@ -170,8 +173,11 @@ impl Shell {
 }
 
 #[async_trait]
-impl Tool for Shell {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Shell {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

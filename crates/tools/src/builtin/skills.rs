@@ -19,7 +19,10 @@ use cachalot_operation::ResourceAccess;
 use serde_json::{Value, json};
 
 use crate::run_blocking::run_blocking;
-use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_operation::{
+    Arguments, CacheClass, Failure, Operation, OperationMetadata, Origin, Tool, ToolContext,
+    ToolOutput,
+};
 use locations::{SKILL_FILE, Skill, find, roots, touched};
 
 pub use manage::SkillManage;
@@ -38,16 +41,23 @@ pub fn skills(data: Option<&Path>) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-fn metadata(name: &str, description: &str, properties: Value, required: &[&str]) -> ToolMetadata {
-    ToolMetadata {
-        name: name.to_owned(),
-        description: description.to_owned(),
+fn metadata(
+    name: &str,
+    description: &str,
+    properties: Value,
+    required: &[&str],
+) -> OperationMetadata {
+    OperationMetadata {
+        name: name.to_owned().into(),
+        aliases: &[],
+        description: description.to_owned().into(),
         parameters: json!({
             "type": "object",
             "properties": properties,
             "required": required,
             "additionalProperties": false,
-        }),
+        })
+        .into(),
         version: 1,
         origin: Origin::BuiltIn,
         read_only: true,
@@ -69,7 +79,7 @@ fn output(done: Result<String, String>, context: &ToolContext) -> ToolOutput {
 
 /// The tool `skills_list`: lists every skill with its description, one per line. Witnesses what it reads.
 pub struct SkillsList {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     data: Option<PathBuf>,
 }
 
@@ -86,8 +96,11 @@ impl SkillsList {
 }
 
 #[async_trait]
-impl Tool for SkillsList {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for SkillsList {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -102,8 +115,8 @@ impl Tool for SkillsList {
         }
     }
 
-    fn implicit_inputs(&self, _context: &ToolContext) -> Value {
-        json!({ "data": self.data })
+    fn implicit_inputs(&self, _: &Arguments, _context: &ToolContext) -> Result<Value, Failure> {
+        Ok(json!({ "data": self.data }))
     }
 
     async fn run(&self, _arguments: Arguments, context: &ToolContext) -> ToolOutput {
@@ -171,7 +184,7 @@ fn describe_skill(skill: &Skill, context: &ToolContext) -> String {
 /// The tool `skill_view`: returns the SKILL.md of a skill with the names of its other files, or one of those
 /// files. Witnesses what it reads.
 pub struct SkillView {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     data: Option<PathBuf>,
 }
 
@@ -192,8 +205,11 @@ impl SkillView {
 }
 
 #[async_trait]
-impl Tool for SkillView {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for SkillView {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -210,8 +226,8 @@ impl Tool for SkillView {
         ResourceAccess::reading(locations::paths(self.data.as_deref(), name, file))
     }
 
-    fn implicit_inputs(&self, _context: &ToolContext) -> Value {
-        json!({ "data": self.data })
+    fn implicit_inputs(&self, _: &Arguments, _context: &ToolContext) -> Result<Value, Failure> {
+        Ok(json!({ "data": self.data }))
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {

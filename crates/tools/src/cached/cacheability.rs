@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::counters::bypass;
 use super::domains::{self, Domains};
-use crate::tool::{CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_operation::{CacheClass, OperationMetadata, Origin, Tool, ToolContext, ToolOutput};
 
 /// A tool, and its properties for the cache.
 pub(super) struct ToolProfile {
@@ -48,17 +48,17 @@ pub(super) enum Cacheability {
 
 impl Cacheability {
     /// Combines the declarations of a tool with the user's configuration.
-    pub(super) fn new(metadata: &ToolMetadata, configured_ttls: Option<Duration>) -> Self {
+    pub(super) fn new(metadata: &OperationMetadata, configured_ttls: Option<Duration>) -> Self {
         if !metadata.read_only {
             return Self::Never(bypass::NOT_READ_ONLY);
         }
         match (metadata.cache_class, configured_ttls) {
             (CacheClass::Validated, ttl) => Self::Validated { ttl },
             (CacheClass::Immutable, ttl) => Self::Immutable { ttl },
-            (CacheClass::Never | CacheClass::Ttl(_), Some(ttl)) | (CacheClass::Ttl(ttl), None) => {
-                Self::Timed(ttl)
-            }
-            (CacheClass::Never, None) => Self::IfStated,
+            (CacheClass::EffectOnly | CacheClass::Excluded(_), _) => Self::Never(bypass::NEVER),
+            (CacheClass::Never | CacheClass::Wrappable | CacheClass::Ttl(_), Some(ttl))
+            | (CacheClass::Ttl(ttl), None) => Self::Timed(ttl),
+            (CacheClass::Never | CacheClass::Wrappable, None) => Self::IfStated,
         }
     }
 
@@ -118,7 +118,7 @@ impl ToolProfile {
     pub(super) fn new(tool: &Arc<dyn Tool>, configured_ttls: &BTreeMap<String, Duration>) -> Self {
         let metadata = tool.metadata();
         let cacheability =
-            Cacheability::new(metadata, configured_ttls.get(&metadata.name).copied());
+            Cacheability::new(metadata, configured_ttls.get(&*metadata.name).copied());
         let wanted = match cacheability {
             Cacheability::Never(_) => false,
             // A server may state a lifetime; built-in tools that are never cached do not.
@@ -127,11 +127,12 @@ impl ToolProfile {
             | Cacheability::Timed(_)
             | Cacheability::Immutable { .. } => true,
         };
+        let schema = metadata.parameters.schema();
         Self {
             tool: Arc::clone(tool),
             cacheability,
-            takes_force: wanted && !has_own_force(&metadata.parameters),
-            schema: Canonical::value(&metadata.parameters).digest().to_string(),
+            takes_force: wanted && !has_own_force(&schema),
+            schema: Canonical::value(&schema).digest().to_string(),
             origin: match &metadata.origin {
                 Origin::BuiltIn => "built-in".to_owned(),
                 Origin::Mcp(server) => format!("mcp:{server}"),

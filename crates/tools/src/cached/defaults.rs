@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::tool::Arguments;
+use cachalot_operation::Arguments;
 
 /// Adds the schema's defaults for missing arguments, also inside given objects.
 pub(super) fn with_defaults(arguments: &Arguments, schema: &Value) -> Arguments {

@@ -8,21 +8,25 @@ use cachalot_core::Effects;
 use cachalot_operation::ResourceAccess;
 use serde_json::{Map, Value, json};
 
-use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_operation::{
+    Arguments, Failure, Operation, OperationMetadata, Tool, ToolContext, ToolOutput,
+};
 
 /// The name of the argument.
 pub(super) const FORCE_ARGUMENT: &str = "force";
 
 /// A tool with the additional argument, as shown to models.
 pub(super) struct ForceArgumentTool {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     tool: Arc<dyn Tool>,
 }
 
 impl ForceArgumentTool {
     pub(super) fn new(tool: &Arc<dyn Tool>) -> Self {
         let mut metadata = tool.metadata().clone();
-        add_to(&mut metadata.parameters);
+        let mut schema = metadata.parameters.schema().into_owned();
+        add_to(&mut schema);
+        metadata.parameters = schema.into();
         Self {
             metadata,
             tool: Arc::clone(tool),
@@ -52,8 +56,11 @@ pub(super) fn take(arguments: &mut Arguments) -> bool {
 }
 
 #[async_trait]
-impl Tool for ForceArgumentTool {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for ForceArgumentTool {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -65,8 +72,13 @@ impl Tool for ForceArgumentTool {
         self.tool.resource_access(&without_force(arguments))
     }
 
-    fn implicit_inputs(&self, context: &ToolContext) -> Value {
-        self.tool.implicit_inputs(context)
+    fn implicit_inputs(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<Value, Failure> {
+        self.tool
+            .implicit_inputs(&without_force(arguments), context)
     }
 
     fn concurrency_safe(&self, arguments: &Arguments) -> bool {

@@ -8,7 +8,7 @@ use cachalot_cache::{
 };
 use cachalot_core::{Canonical, Digest, Effects, Millis, Spend, Witnesses};
 use cachalot_model::Block;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::cacheability::{Cacheability, ToolProfile};
@@ -19,10 +19,10 @@ use super::settings::RepeatDelivery;
 use super::stored_result::{self, failure};
 use super::{CachedTools, defaults, force};
 use crate::registry::{expires, lifetime, refuse, result_witnesses, run_guarded};
-use crate::tool::{Arguments, ToolContext, ToolOutput};
 use crate::toolbox::{
     BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult, Toolbox as _,
 };
+use cachalot_operation::{Arguments, ToolContext, ToolOutput};
 
 /// The version of inputs and stored results: when it is raised, older results are never found.
 const FORMAT_VERSION: u32 = 1;
@@ -131,6 +131,10 @@ impl CachedTools {
             &shared.settings,
             &shared.dependencies,
         );
+        let (implicit, unkeyed) = match profile.tool.implicit_inputs(&arguments, context) {
+            Ok(implicit) => (implicit, None),
+            Err(failure) => (Value::Null, Some(failure.message)),
+        };
         let asking = CachedCall {
             work: ToolRun {
                 tools: self,
@@ -138,7 +142,8 @@ impl CachedTools {
                 effects: &effects,
             },
             session: &session,
-            input: input(profile, &arguments, context),
+            input: input(profile, &arguments, &implicit, context),
+            unkeyed,
             context,
             forced,
         };
@@ -149,7 +154,12 @@ impl CachedTools {
 }
 
 /// The input of a call: everything that can change its result, and nothing else.
-fn input(profile: &ToolProfile, arguments: &Arguments, context: &ToolContext) -> Canonical {
+fn input(
+    profile: &ToolProfile,
+    arguments: &Arguments,
+    implicit: &Value,
+    context: &ToolContext,
+) -> Canonical {
     let metadata = profile.tool.metadata();
     let input = json!({
         "format": FORMAT_VERSION,
@@ -157,8 +167,8 @@ fn input(profile: &ToolProfile, arguments: &Arguments, context: &ToolContext) ->
         "version": metadata.version,
         "schema": profile.schema,
         "workspace": path_text(context.workspace.root()),
-        "implicit": profile.tool.implicit_inputs(context),
-        "arguments": defaults::with_defaults(arguments, &metadata.parameters),
+        "implicit": implicit,
+        "arguments": defaults::with_defaults(arguments, &metadata.parameters.schema()),
     });
     Canonical::sealed(&input, &context.secret_set)
 }
@@ -213,6 +223,8 @@ struct CachedCall<'a> {
     work: ToolRun<'a>,
     session: &'a Arc<SessionCache>,
     input: Canonical,
+    /// The reason why the inputs of the call are unknown, so that it has no key.
+    unkeyed: Option<String>,
     context: &'a ToolContext,
     forced: bool,
 }
@@ -228,8 +240,9 @@ impl CachedCall<'_> {
     }
 
     /// The reason if the call must not use the cache.
-    fn bypass(&self) -> Option<&'static str> {
+    fn bypass(&self) -> Option<&str> {
         match self.work.profile.cacheability {
+            _ if self.unkeyed.is_some() => self.unkeyed.as_deref(),
             Cacheability::Never(why) => Some(why),
             _ if !self.work.effects.writes.is_nothing() => Some(bypass::MAY_WRITE),
             _ => None,

@@ -5,7 +5,7 @@ use cachalot_cache::{Body, DecodeError, Decoded, Failure};
 use cachalot_model::{Block, ImageSource};
 use serde::{Deserialize, Serialize};
 
-use crate::tool::ToolOutput;
+use cachalot_operation::ToolOutput;
 
 /// A result. Failures are never stored; the lifetime is a property of the entry.
 #[derive(Debug, Serialize, Deserialize)]

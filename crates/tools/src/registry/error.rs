@@ -1,6 +1,6 @@
 //! Errors of building a registry.
 
-use crate::tool::Origin;
+use cachalot_operation::Origin;
 
 /// The reason why a registry cannot be built. A retry does not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::Registry;
 use super::result_witnesses::{effects, result_witnesses};
-use crate::tool::{Arguments, CacheClass, Tool, ToolContext, ToolOutput};
 use crate::toolbox::{
     BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
 };
+use cachalot_operation::{Arguments, CacheClass, Tool, ToolContext, ToolOutput};
 
 impl Registry {
     /// Runs one call, and notifies the watcher.
@@ -79,7 +79,7 @@ pub(crate) fn refuse(call: ToolCall, output: ToolOutput) -> ToolCallResult {
 pub(crate) fn lifetime(tool: &dyn Tool) -> Option<Duration> {
     match tool.metadata().cache_class {
         CacheClass::Ttl(lifetime) => Some(lifetime),
-        CacheClass::Never | CacheClass::Validated | CacheClass::Immutable => None,
+        _ => None,
     }
 }
 

@@ -3,8 +3,8 @@
 use cachalot_core::suggest;
 
 use super::Registry;
-use crate::tool::ToolOutput;
 use crate::toolbox::{Preparation, PreparedCall, ToolCall};
+use cachalot_operation::ToolOutput;
 
 impl Registry {
     pub(super) fn prepare_call(&self, call: ToolCall) -> PreparedCall {

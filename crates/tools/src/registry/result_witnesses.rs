@@ -2,7 +2,9 @@
 
 use cachalot_core::{EffectTarget, EffectTargets, Effects, Witnesses};
 
-use crate::tool::{Arguments, CacheClass, Origin, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_operation::{
+    Arguments, CacheClass, OperationMetadata, Origin, Tool, ToolContext, ToolOutput,
+};
 
 /// Returns the effects of a call if its witnesses can be complete; otherwise unknown effects.
 pub(super) fn effects(tool: &dyn Tool, arguments: &Arguments, context: &ToolContext) -> Effects {
@@ -16,7 +18,7 @@ pub(super) fn effects(tool: &dyn Tool, arguments: &Arguments, context: &ToolCont
 /// known only for built-in tools that change nothing, and whose results depend on nothing but files, all of
 /// which they record.
 pub(crate) fn result_witnesses(
-    metadata: &ToolMetadata,
+    metadata: &OperationMetadata,
     effects: &Effects,
     output: &ToolOutput,
     noted: Witnesses,
@@ -34,13 +36,16 @@ pub(crate) fn result_witnesses(
 }
 
 /// The reason why the witnesses of a tool's results are never known.
-fn tool_witness_gap(metadata: &ToolMetadata) -> Option<&'static str> {
+fn tool_witness_gap(metadata: &OperationMetadata) -> Option<&'static str> {
     match metadata.cache_class {
         _ if !metadata.read_only => Some("it may have changed something"),
         _ if metadata.origin != Origin::BuiltIn => {
             Some("it is not known what an MCP server looks at")
         }
-        CacheClass::Never => Some("nobody said that its results last"),
+        CacheClass::Never
+        | CacheClass::Wrappable
+        | CacheClass::EffectOnly
+        | CacheClass::Excluded(_) => Some("nobody said that its results last"),
         CacheClass::Ttl(_) => Some("its results last for a time only"),
         CacheClass::Validated | CacheClass::Immutable => None,
     }
@@ -65,7 +70,7 @@ fn result_witness_gap(effects: &Effects, output: &ToolOutput) -> Option<&'static
     }
 }
 
-fn recorded_nothing(metadata: &ToolMetadata, effects: &Effects, noted: &Witnesses) -> bool {
+fn recorded_nothing(metadata: &OperationMetadata, effects: &Effects, noted: &Witnesses) -> bool {
     metadata.cache_class == CacheClass::Validated
         && !effects.reads.is_nothing()
         && noted.items().is_ok_and(<[_]>::is_empty)

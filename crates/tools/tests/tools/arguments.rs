@@ -4,19 +4,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_tools::{
-    Arguments, CacheClass, Origin, Preparation, Registry, Tool, ToolContext, ToolMetadata,
-    ToolOutput, Toolbox as _,
+    Arguments, CacheClass, Operation, OperationMetadata, Origin, Preparation, Registry, Tool,
+    ToolContext, ToolOutput, Toolbox as _,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::workshop::{call, text};
 
-struct Taking(ToolMetadata);
+struct Taking(OperationMetadata);
 
 #[async_trait]
-impl Tool for Taking {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Taking {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.0
     }
 
@@ -26,10 +29,11 @@ impl Tool for Taking {
 }
 
 fn taking(parameters: Value) -> Registry {
-    let metadata = ToolMetadata {
-        name: "tool".to_owned(),
-        description: "Takes arguments.".to_owned(),
-        parameters,
+    let metadata = OperationMetadata {
+        name: "tool".into(),
+        aliases: &[],
+        description: "Takes arguments.".into(),
+        parameters: parameters.into(),
         version: 1,
         origin: Origin::BuiltIn,
         read_only: true,
@@ -257,10 +261,11 @@ fn a_schema_that_goes_in_circles_ends() {
                 ]},
             },
         });
-        let metadata = ToolMetadata {
-            name: "tool".to_owned(),
-            description: String::new(),
-            parameters: schema,
+        let metadata = OperationMetadata {
+            name: "tool".into(),
+            aliases: &[],
+            description: String::new().into(),
+            parameters: schema.into(),
             version: 1,
             // Such schemas do not always compile.
             origin: Origin::Mcp("odd".to_owned()),

@@ -9,9 +9,7 @@ mod workspace;
 
 mod cached;
 mod coherence;
-mod mcp;
 mod memory;
-mod settings;
 mod shell;
 mod skills;
 mod surface;

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use cachalot_cache::Observation;
 use cachalot_core::{DigestKey, SecretSet};
 use cachalot_tools::{
-    Arguments, BatchContext, CacheClass, CallObserver, CallOutcome, Origin, Preparation,
-    PreparedCall, Registry, RegistryError, Tool, ToolCall, ToolCallResult, ToolContext,
-    ToolMetadata, ToolOutput, Toolbox as _,
+    Arguments, BatchContext, CacheClass, CallObserver, CallOutcome, Operation, OperationMetadata,
+    Origin, Preparation, PreparedCall, Registry, RegistryError, Tool, ToolCall, ToolCallResult,
+    ToolContext, ToolOutput, Toolbox as _,
 };
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
@@ -22,13 +22,16 @@ use crate::workshop::{Workshop, call, text};
 type Work = dyn Fn(Arguments, ToolContext) -> BoxFuture<'static, ToolOutput> + Send + Sync;
 
 struct Stub {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     work: Box<Work>,
 }
 
 #[async_trait]
-impl Tool for Stub {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Stub {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -37,11 +40,12 @@ impl Tool for Stub {
     }
 }
 
-fn metadata(name: &str) -> ToolMetadata {
-    ToolMetadata {
-        name: name.to_owned(),
-        description: format!("{name}s"),
-        parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+fn metadata(name: &str) -> OperationMetadata {
+    OperationMetadata {
+        name: name.to_owned().into(),
+        aliases: &[],
+        description: format!("{name}s").into(),
+        parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}).into(),
         version: 1,
         origin: Origin::BuiltIn,
         read_only: true,
@@ -51,7 +55,7 @@ fn metadata(name: &str) -> ToolMetadata {
 }
 
 fn stub<F>(
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     work: impl Fn(Arguments, ToolContext) -> F + Send + Sync + 'static,
 ) -> Arc<dyn Tool>
 where
@@ -64,7 +68,7 @@ where
 }
 
 fn named(name: &str, origin: Origin) -> Arc<dyn Tool> {
-    let metadata = ToolMetadata {
+    let metadata = OperationMetadata {
         origin,
         ..metadata(name)
     };
@@ -133,8 +137,8 @@ fn names_and_schemas_that_providers_refuse_are_errors() {
         assert!(matches!(error, RegistryError::Name { .. }), "{error}");
     }
     let with_schema = |origin: Origin, parameters: Value| {
-        let metadata = ToolMetadata {
-            parameters,
+        let metadata = OperationMetadata {
+            parameters: parameters.into(),
             origin,
             ..metadata("odd")
         };
@@ -289,7 +293,7 @@ fn crowd() -> (Arc<Crowd>, Vec<Arc<dyn Tool>>) {
     });
     let tool = |name: &str, read_only: bool, exclusive: bool| {
         let crowd = Arc::clone(&crowd);
-        let metadata = ToolMetadata {
+        let metadata = OperationMetadata {
             read_only,
             exclusive,
             ..metadata(name)

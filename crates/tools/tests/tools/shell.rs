@@ -10,8 +10,8 @@ use cachalot_tools::builtin::{Shell, ShellSettings};
 use cachalot_tools::{Arguments, CacheClass};
 use serde_json::{Value, json};
 
-use crate::mcp::{runs, until};
 use crate::workshop::{Workshop, object, text};
+use crate::workshop::{runs, until};
 
 fn workshop() -> Workshop {
     with(ShellSettings::default())
@@ -293,7 +293,7 @@ fn nothing_is_known_of_what_it_does() {
         Effects::UNKNOWN
     );
     assert_eq!(
-        metadata.parameters["required"],
+        metadata.parameters.schema()["required"],
         Value::from(vec!["command"])
     );
 }

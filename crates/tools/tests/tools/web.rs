@@ -10,7 +10,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use cachalot_core::{DigestKey, EffectTarget, Effects, SecretSet};
 use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
-use cachalot_tools::{CacheClass, Tool};
+use cachalot_tools::{Arguments, CacheClass, Tool};
 use serde_json::json;
 
 use crate::workshop::{Workshop, object};
@@ -274,7 +274,9 @@ async fn a_narrowed_list_of_hosts_is_another_key() {
             ..WebFetchSettings::default()
         };
         let fetch: &dyn Tool = &WebFetch::new(settings).unwrap();
-        fetch.implicit_inputs(&workshop.context)
+        fetch
+            .implicit_inputs(&Arguments::new(), &workshop.context)
+            .unwrap()
     };
     let none = inputs(None);
     assert!(none.get("allowed_hosts").is_none(), "{none}");

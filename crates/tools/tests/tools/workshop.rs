@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cachalot_cache::Witness;
 use cachalot_core::{ManualClock, SecretSet};
@@ -172,4 +173,22 @@ pub(crate) fn text(output: &ToolOutput) -> String {
             _ => "",
         })
         .collect()
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether a process runs; one that nobody has waited for yet does not.
+pub(crate) fn runs(process: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", process.trim()));
+    status.is_ok_and(|status| {
+        let state = status.rsplit(')').next().unwrap_or_default().trim_start();
+        !state.starts_with('Z')
+    })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cachalot_tools::workspace::PathError;
-use cachalot_tools::{ToolOutput, Workspace};
+use cachalot_tools::{Arguments, ToolOutput, Workspace};
 use rustix::fs::CWD;
 use serde_json::json;
 use tempfile::TempDir;
@@ -190,7 +190,9 @@ async fn further_directories_can_be_read_and_not_written() {
     // Whoever may read other directories shares no answers with those who may not.
     let reads = yard.workshop.registry.tool("read_file").unwrap();
     assert_eq!(
-        reads.implicit_inputs(&yard.workshop.context),
+        reads
+            .implicit_inputs(&Arguments::new(), &yard.workshop.context)
+            .unwrap(),
         json!([yard.outside])
     );
     let found = yard

@@ -11,11 +11,11 @@ use cachalot_agent::{
 };
 use cachalot_cache::Witness;
 use cachalot_core::{Clock, SecretSet};
+use cachalot_mcp::settings::{self, McpServerPool, assemble, read_toolsets};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_store::in_process::InProcessStore;
-use cachalot_tools::settings::{self, McpServerPool, assemble, read_toolsets};
 use cachalot_tools::{Registry, Tool, ToolContext, Toolbox, Workspace};
 use cachalot_workflow::Runtime;
 use cachalot_workflow::runtime::AgentHost;
@@ -113,7 +113,7 @@ impl Toolboxes for Rooms {
             .unwrap_or_default();
         assert!(problems.is_empty(), "{problems:?}");
         let surroundings = settings::ToolDependencies {
-            mcp: cachalot_tools::mcp::McpDependencies {
+            mcp: cachalot_mcp::McpDependencies {
                 directory: self.context.workspace.root().to_owned(),
                 environment: Arc::clone(&self.context.environment),
                 secret_set: Arc::clone(&self.context.secret_set),
@@ -135,7 +135,7 @@ impl Toolboxes for Rooms {
 
 struct Silent;
 
-impl cachalot_tools::mcp::Reporter for Silent {
+impl cachalot_mcp::Reporter for Silent {
     fn warning(&self, _: &str) {}
 
     fn list_changed(&self, _: &str) {}

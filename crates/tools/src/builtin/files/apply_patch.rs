@@ -15,8 +15,8 @@ use super::patch::apply::apply;
 use super::patch::{Action, Hunk, Patch, Section};
 use super::{format_count, parse_arguments, snapshot, writer, writing};
 use crate::run_blocking::{AbandonFlag, run_blocking};
-use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 use crate::workspace::{ResolvedPath, Workspace};
+use cachalot_operation::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
 
 const DESCRIPTION: &str = "\
 Changes, adds, moves and deletes several files at once: all of it, or nothing if a part does not fit. \
@@ -37,7 +37,7 @@ that come with `+`; give about three lines of context before and after. The old 
 in the file, or `@@` names the line behind which they are.";
 
 pub(super) struct ApplyPatch {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
 }
 
 #[derive(Deserialize)]
@@ -66,8 +66,11 @@ impl ApplyPatch {
 }
 
 #[async_trait]
-impl Tool for ApplyPatch {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for ApplyPatch {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

@@ -16,7 +16,7 @@ use super::{
     format_count, format_number, near_match, parse_arguments, path_of, snapshot, writer, writing,
 };
 use crate::run_blocking::{AbandonFlag, run_blocking};
-use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_operation::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
 
 /// Number of lines shown before and after a change.
 const CONTEXT_LINES: usize = 2;
@@ -26,7 +26,7 @@ const MAX_SHOWN_PLACES: usize = 5;
 const MAX_SHOWN_LINES: usize = 40;
 
 pub(super) struct EditFile {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
 }
 
 #[derive(Deserialize)]
@@ -74,8 +74,11 @@ impl EditFile {
 }
 
 #[async_trait]
-impl Tool for EditFile {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for EditFile {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

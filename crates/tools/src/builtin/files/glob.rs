@@ -17,14 +17,16 @@ use super::{
     denied, format_count, format_number, parse_arguments, reader, reading, search_inputs, searching,
 };
 use crate::run_blocking::{AbandonFlag, run_blocking};
-use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 use crate::workspace::{Directory, DirectoryEntry};
+use cachalot_operation::{
+    Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput,
+};
 
 /// Maximum number of files that are shown.
 const MAX_FILES: usize = 1_000;
 
 pub(super) struct Glob {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
 }
 
 #[derive(Deserialize)]
@@ -68,8 +70,11 @@ impl Glob {
 }
 
 #[async_trait]
-impl Tool for Glob {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Glob {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -82,8 +87,8 @@ impl Tool for Glob {
         searching(arguments)
     }
 
-    fn implicit_inputs(&self, context: &ToolContext) -> Value {
-        search_inputs(&self.metadata.name, context)
+    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+        Ok(search_inputs(&self.metadata.name, context))
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {

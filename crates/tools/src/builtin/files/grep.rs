@@ -24,14 +24,16 @@ use super::open_path::{access_error, open_directory, open_file};
 use super::walk::{Walk, WalkVisitor, format_notices, shown, touched};
 use super::{denied, format_count, parse_arguments, reader, reading, search_inputs, searching};
 use crate::run_blocking::{AbandonFlag, run_blocking};
-use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 use crate::workspace::{self, Directory, DirectoryEntry, EntryKind};
+use cachalot_operation::{
+    Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput,
+};
 
 /// Default maximum number of matches, or files, that are shown.
 const DEFAULT_LIMIT: usize = 200;
 
 pub(super) struct Grep {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
 }
 
 #[derive(Deserialize)]
@@ -112,8 +114,11 @@ impl Grep {
 }
 
 #[async_trait]
-impl Tool for Grep {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Grep {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -131,8 +136,8 @@ impl Tool for Grep {
         searching(arguments)
     }
 
-    fn implicit_inputs(&self, context: &ToolContext) -> Value {
-        search_inputs(&self.metadata.name, context)
+    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+        Ok(search_inputs(&self.metadata.name, context))
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {

@@ -16,8 +16,10 @@ use super::{
     searching, skipped, tree_reads,
 };
 use crate::run_blocking::{AbandonFlag, run_blocking};
-use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
 use crate::workspace::{Directory, EntryKind, Workspace};
+use cachalot_operation::{
+    Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput,
+};
 
 /// Maximum number of entries that are shown.
 const MAX_ENTRIES: usize = 1_000;
@@ -26,7 +28,7 @@ const MAX_ENTRIES: usize = 1_000;
 pub(super) const GIT_DIRECTORY: &str = ".git";
 
 pub(super) struct ListDir {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
 }
 
 #[derive(Deserialize)]
@@ -74,8 +76,11 @@ impl ListDir {
 }
 
 #[async_trait]
-impl Tool for ListDir {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for ListDir {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -102,8 +107,8 @@ impl Tool for ListDir {
         searching(arguments)
     }
 
-    fn implicit_inputs(&self, context: &ToolContext) -> Value {
-        search_inputs(&self.metadata.name, context)
+    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+        Ok(search_inputs(&self.metadata.name, context))
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {

@@ -7,8 +7,8 @@ use std::path::Path;
 use cachalot_core::suggest;
 use rustix::io::Errno;
 
-use crate::tool::ToolOutput;
 use crate::workspace::{Directory, PathKind, ResolvedPath, Workspace};
+use cachalot_operation::ToolOutput;
 
 /// Maximum number of attempts to resolve and open a path that changes meanwhile.
 const MAX_ATTEMPTS: usize = 3;

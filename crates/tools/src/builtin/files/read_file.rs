@@ -19,13 +19,15 @@ use super::{
     MAX_IN_MEMORY_BYTES, format_number, parse_arguments, path_of, readable, reader, reading,
 };
 use crate::run_blocking::run_blocking;
-use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_operation::{
+    Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput,
+};
 
 /// Default maximum number of lines.
 const DEFAULT_LIMIT: usize = 2_000;
 
 pub(super) struct ReadFile {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
 }
 
 #[derive(Deserialize)]
@@ -68,8 +70,11 @@ impl ReadFile {
 }
 
 #[async_trait]
-impl Tool for ReadFile {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for ReadFile {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -84,8 +89,8 @@ impl Tool for ReadFile {
         ResourceAccess::reading([path_of(arguments, "")])
     }
 
-    fn implicit_inputs(&self, context: &ToolContext) -> Value {
-        readable(context)
+    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+        Ok(readable(context))
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::commit::FileSnapshot;
 use super::open_path::{access_error, unstable_path_error, was_replaced};
 use super::{MAX_IN_MEMORY_BYTES, format_number};
-use crate::tool::ToolOutput;
 use crate::workspace::{FileStamp, PathKind, ResolvedPath};
+use cachalot_operation::ToolOutput;
 
 /// Reads a file at a resolved place in one consistent state.
 pub(super) fn read(resolved: &ResolvedPath, path: &str) -> Result<FileSnapshot, ToolOutput> {

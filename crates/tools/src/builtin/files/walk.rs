@@ -21,8 +21,8 @@ use super::file_content::FileContent;
 use super::list_dir::GIT_DIRECTORY;
 use super::{format_count, relative_path, skipped, tree_reads};
 use crate::run_blocking::AbandonFlag;
-use crate::tool::ToolContext;
 use crate::workspace::{Directory, DirectoryEntry, EntryKind, PathKind, ResolvedPath, Workspace};
+use cachalot_operation::ToolContext;
 
 /// The names of ignore files, highest precedence first.
 const IGNORE_FILES: [&str; 2] = [".ignore", ".gitignore"];

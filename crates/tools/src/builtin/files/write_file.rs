@@ -11,10 +11,10 @@ use super::snapshot;
 use super::text::count_lines;
 use super::{format_count, format_number, parse_arguments, path_of, writer, writing};
 use crate::run_blocking::{AbandonFlag, run_blocking};
-use crate::tool::{Arguments, Tool, ToolContext, ToolMetadata, ToolOutput};
+use cachalot_operation::{Arguments, Operation, OperationMetadata, ToolContext, ToolOutput};
 
 pub(super) struct WriteFile {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
 }
 
 #[derive(Deserialize)]
@@ -50,8 +50,11 @@ impl WriteFile {
 }
 
 #[async_trait]
-impl Tool for WriteFile {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for WriteFile {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 

@@ -10,7 +10,7 @@ use cachalot_store::{Label, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tool::Arguments;
+use cachalot_operation::Arguments;
 
 /// The label with the record's key.
 pub(super) const KEY: &str = "key";

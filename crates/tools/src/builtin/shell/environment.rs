@@ -25,7 +25,7 @@ pub(super) fn inherited_variables<'a>(
 
 /// True if a variable looks like a credential: by its name (`GITHUB_TOKEN`), by its shape (a provider's key,
 /// a URL with a password), or because it contains a known secret.
-pub(crate) fn looks_like_a_credential(name: &str, value: &str, secret_set: &SecretSet) -> bool {
+pub fn looks_like_a_credential(name: &str, value: &str, secret_set: &SecretSet) -> bool {
     let variable = json!({ name: value });
     let mut masked = variable.clone();
     redact_value(&mut masked, secret_set);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use cachalot_cache::{Observation, Witness};
 use cachalot_core::EffectTarget;
 
-use crate::tool::ToolContext;
 use crate::workspace::{EntryKind, FileStamp, PathKind, ResolvedPath, Workspace};
+use cachalot_operation::ToolContext;
 
 /// The file that every skill has.
 pub(super) const SKILL_FILE: &str = "SKILL.md";

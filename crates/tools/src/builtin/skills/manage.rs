@@ -13,9 +13,9 @@ use super::locations::{
 };
 use super::{existing, front_matter, metadata, output, text, writing};
 use crate::run_blocking::run_blocking;
-use crate::tool::ToolOutput;
-use crate::tool::{Arguments, CacheClass, Tool, ToolContext, ToolMetadata};
 use crate::workspace::PathKind;
+use cachalot_operation::ToolOutput;
+use cachalot_operation::{Arguments, CacheClass, Operation, OperationMetadata, ToolContext};
 
 const ACTIONS: [&str; 6] = [
     "create",
@@ -29,7 +29,7 @@ const ACTIONS: [&str; 6] = [
 /// The tool `skill_manage`. Writes whole files in one step, in skill folders only, and declares its writes.
 /// Does not write text that contains a known secret.
 pub struct SkillManage {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     data: Option<PathBuf>,
 }
 
@@ -57,7 +57,7 @@ impl SkillManage {
         }
         let description = "Makes, changes and deletes skills. Keep what was learnt that will be useful again: steps that work, commands, pitfalls.";
         Self {
-            metadata: ToolMetadata {
+            metadata: OperationMetadata {
                 read_only: false,
                 cache_class: CacheClass::Never,
                 ..metadata("skill_manage", description, properties, &["action", "name"])
@@ -68,8 +68,11 @@ impl SkillManage {
 }
 
 #[async_trait]
-impl Tool for SkillManage {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for SkillManage {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -302,7 +305,7 @@ mod tests {
     #[test]
     fn where_a_skill_may_go_is_said_only_where_there_is_a_choice() {
         let properties = |data: Option<PathBuf>| -> Value {
-            SkillManage::new(data).metadata.parameters["properties"].clone()
+            SkillManage::new(data).metadata.parameters.schema()["properties"].clone()
         };
         assert!(properties(None).get("location").is_none());
         assert!(properties(Some("/data".into())).get("location").is_some());

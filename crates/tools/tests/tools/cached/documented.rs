@@ -43,7 +43,8 @@ fn every_built_in_tool_is_described_as_it_is() {
     for tool in tools as Vec<Arc<dyn Tool>> {
         let metadata = tool.metadata();
         let row = row(&document, &metadata.name);
-        let properties = metadata.parameters["properties"].as_object().unwrap();
+        let properties = metadata.parameters.schema();
+        let properties = properties["properties"].as_object().unwrap();
         let arguments: BTreeSet<String> = properties.keys().cloned().collect();
         assert_eq!(in_backticks(&row[1]), arguments, "{}", metadata.name);
         let read_only = if metadata.read_only { "yes" } else { "no" };

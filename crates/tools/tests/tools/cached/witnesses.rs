@@ -287,7 +287,7 @@ fn of_the_tools_for_files_those_that_read_are_vouched_for() {
     };
     let tools = builtin::files();
     let names = tools.iter().filter(is_vouched_for);
-    let mut names: Vec<&str> = names.map(|tool| tool.metadata().name.as_str()).collect();
+    let mut names: Vec<&str> = names.map(|tool| &*tool.metadata().name).collect();
     names.sort_unstable();
     assert_eq!(names, ["glob", "grep", "list_dir", "read_file"]);
 }

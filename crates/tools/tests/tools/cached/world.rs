@@ -16,8 +16,8 @@ use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_tools::cached::{CachedToolsOptions, ToolCacheSettings, WriteNotifier};
 use cachalot_tools::{
-    Arguments, BatchContext, CacheClass, CachedTools, Origin, Registry, Tool, ToolCall,
-    ToolCallResult, ToolContext, ToolMetadata, ToolOutput, Toolbox, Workspace,
+    Arguments, BatchContext, CacheClass, CachedTools, Failure, Operation, OperationMetadata,
+    Origin, Registry, Tool, ToolCall, ToolCallResult, ToolContext, ToolOutput, Toolbox, Workspace,
 };
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ type Touching = dyn Fn(&Arguments) -> Effects + Send + Sync;
 /// A tool that counts how often it runs.
 #[derive(Clone)]
 pub(crate) struct Counting {
-    metadata: ToolMetadata,
+    metadata: OperationMetadata,
     resource_access: Arc<Touching>,
     doing: Arc<Doing>,
     runs: Arc<AtomicUsize>,
@@ -46,10 +46,12 @@ impl Counting {
     /// A read-only tool without cause to be served again, which touches nothing.
     pub(crate) fn named(name: &str) -> Self {
         Self {
-            metadata: ToolMetadata {
-                name: name.to_owned(),
-                description: format!("Does what {name} does."),
-                parameters: json!({"type": "object", "properties": {}, "additionalProperties": true}),
+            metadata: OperationMetadata {
+                name: name.to_owned().into(),
+                aliases: &[],
+                description: format!("Does what {name} does.").into(),
+                parameters:
+                    json!({"type": "object", "properties": {}, "additionalProperties": true}).into(),
                 version: 1,
                 origin: Origin::BuiltIn,
                 read_only: true,
@@ -122,7 +124,7 @@ impl Counting {
     }
 
     pub(crate) fn parameters(mut self, parameters: Value) -> Self {
-        self.metadata.parameters = parameters;
+        self.metadata.parameters = parameters.into();
         self
     }
 
@@ -173,8 +175,11 @@ pub(crate) fn path_of(arguments: &Arguments) -> PathBuf {
 }
 
 #[async_trait]
-impl Tool for Counting {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for Counting {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
@@ -182,8 +187,8 @@ impl Tool for Counting {
         (self.resource_access)(arguments)
     }
 
-    fn implicit_inputs(&self, _: &ToolContext) -> Value {
-        self.implicit.clone()
+    fn implicit_inputs(&self, _: &Arguments, _: &ToolContext) -> Result<Value, Failure> {
+        Ok(self.implicit.clone())
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {

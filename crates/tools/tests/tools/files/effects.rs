@@ -32,7 +32,7 @@ fn readers_may_be_kept_and_writers_never() {
     let workshop = Workshop::new();
     for tool in workshop.registry.tools() {
         let metadata = tool.metadata();
-        let reads = ["glob", "grep", "list_dir", "read_file"].contains(&metadata.name.as_str());
+        let reads = ["glob", "grep", "list_dir", "read_file"].contains(&&*metadata.name);
         assert_eq!(metadata.read_only, reads, "{}", metadata.name);
         let cache_class = if reads {
             CacheClass::Validated

@@ -1,0 +1,302 @@
+//! Calls of tools, resources and prompts of a server.
+
+use async_trait::async_trait;
+use cachalot_core::secret::mask_credentials;
+use cachalot_core::{EffectTargets, Effects, SecretSet};
+use cachalot_operation::ResourceAccess;
+use cachalot_operation::resource_access::file_url_path;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, ClientRequest, GetPromptRequestParams,
+    ReadResourceRequestParams, Request, ServerResult,
+};
+use rmcp::service::ServiceError;
+use serde_json::{Value, json};
+
+use super::content::{self, ContentCollector};
+use super::error::request_error;
+use super::server_settings::{McpSettings, McpTransport};
+use super::{McpError, McpServer, uri_template};
+use cachalot_tools::builtin::shell::looks_like_a_credential;
+use cachalot_tools::{Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput};
+
+/// The request that a call of the tool sends.
+pub(super) enum ToolRequest {
+    Call { name: String },
+    Read { uri: String },
+    Expand { template: String },
+    Prompt { name: String },
+}
+
+/// A tool, resource or prompt of a server, as a tool.
+pub(super) struct McpTool {
+    metadata: OperationMetadata,
+    server: McpServer,
+    tool_request: ToolRequest,
+    /// The digest of the server's definition.
+    definition: String,
+    /// Set if the server has credentials, so that its answers may be personal.
+    personal: bool,
+}
+
+impl McpTool {
+    pub(super) fn new(
+        metadata: OperationMetadata,
+        server: McpServer,
+        tool_request: ToolRequest,
+        definition: String,
+    ) -> Self {
+        Self {
+            metadata,
+            personal: is_personal(server.settings()),
+            server,
+            tool_request,
+            definition,
+        }
+    }
+
+    async fn call(
+        &self,
+        arguments: Arguments,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, McpError> {
+        let server = &self.server.shared;
+        let collector = ContentCollector::new(&context.secret_set, server.settings.output_limit);
+        match &self.tool_request {
+            ToolRequest::Call { name } => {
+                let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
+                let request = ClientRequest::CallToolRequest(Request::new(params));
+                match server.call(&self.metadata.name, request).await? {
+                    ServerResult::CallToolResult(result) => Ok(ToolOutput {
+                        private: self.personal,
+                        ..content::of_tool(result, collector)
+                    }),
+                    ServerResult::CreateTaskResult(_) => {
+                        Err(self.wants("to do it as a task that is asked after"))
+                    }
+                    other => Err(self.not_complete(&other)),
+                }
+            }
+            ToolRequest::Read { uri } => self.read(uri.clone(), collector).await,
+            ToolRequest::Expand { template } => {
+                let uri = uri_template::expand(template, &arguments).map_err(|why| {
+                    McpError::new(
+                        self.server.name(),
+                        format!("has a resource template that cannot be used: {why}"),
+                    )
+                })?;
+                self.read(uri, collector).await
+            }
+            ToolRequest::Prompt { name } => {
+                let params = GetPromptRequestParams::new(name.clone()).with_arguments(arguments);
+                let request = ClientRequest::GetPromptRequest(Request::new(params));
+                match server.call(&self.metadata.name, request).await? {
+                    ServerResult::GetPromptResult(result) => Ok(ToolOutput {
+                        private: self.personal,
+                        ..content::of_prompt(result, collector)
+                    }),
+                    other => Err(self.not_complete(&other)),
+                }
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        uri: String,
+        collector: ContentCollector<'_>,
+    ) -> Result<ToolOutput, McpError> {
+        let params = ReadResourceRequestParams::new(uri);
+        let request = ClientRequest::ReadResourceRequest(Request::new(params));
+        match self
+            .server
+            .shared
+            .call(&self.metadata.name, request)
+            .await?
+        {
+            ServerResult::ReadResourceResult(result) => {
+                let (output, scope) = content::of_resource(result, collector);
+                // Without a stated scope, an answer from a server with credentials is private.
+                let private = match scope {
+                    Some(CacheScope::Public) => false,
+                    Some(_) => true,
+                    None => self.personal,
+                };
+                Ok(ToolOutput { private, ..output })
+            }
+            other => Err(self.not_complete(&other)),
+        }
+    }
+
+    /// The error of an answer that does not complete the call.
+    fn not_complete(&self, result: &ServerResult) -> McpError {
+        match result {
+            ServerResult::InputRequiredResult(_) => self.wants("further input"),
+            _ => request_error(self.server.name(), &ServiceError::UnexpectedResponse),
+        }
+    }
+
+    fn wants(&self, what: &str) -> McpError {
+        McpError::new(
+            self.server.name(),
+            format!("wants {what}, which is not possible here; try it with other arguments"),
+        )
+    }
+}
+
+#[async_trait]
+impl Operation for McpTool {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
+        &self.metadata
+    }
+
+    fn effects(&self, _arguments: &Arguments, _context: &ToolContext) -> Effects {
+        match self.metadata.read_only {
+            // The reads of a server are unknown: they may include the workspace.
+            true => Effects {
+                reads: EffectTargets::Unknown,
+                writes: EffectTargets::NOTHING,
+            },
+            false => Effects::UNKNOWN,
+        }
+    }
+
+    fn resource_access(&self, arguments: &Arguments) -> ResourceAccess {
+        let metadata = &self.metadata;
+        let mut resource_access =
+            ResourceAccess::declared(&metadata.parameters.schema(), arguments, metadata.read_only);
+        let uri = match &self.tool_request {
+            ToolRequest::Read { uri } => Some(uri.clone()),
+            ToolRequest::Expand { template } => uri_template::expand(template, arguments).ok(),
+            ToolRequest::Call { .. } | ToolRequest::Prompt { .. } => None,
+        };
+        resource_access
+            .reads
+            .extend(uri.as_deref().and_then(file_url_path));
+        match &self.server.settings().transport {
+            McpTransport::Http { url, .. } => {
+                resource_access.remote = !is_this_machine(url.expose())
+            }
+            // Relative paths may be relative to that directory.
+            McpTransport::Stdio {
+                directory: Some(directory),
+                ..
+            } => {
+                for paths in [&mut resource_access.reads, &mut resource_access.writes] {
+                    let there: Vec<_> = paths.iter().map(|path| directory.join(path)).collect();
+                    paths.extend(there);
+                }
+                for command in &mut resource_access.commands {
+                    command.directory = Some(directory.clone());
+                }
+            }
+            McpTransport::Stdio { .. } => {}
+        }
+        resource_access
+    }
+
+    fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
+        Ok(json!({
+            "server": identity(self.server.settings(), &context.secret_set),
+            "definition": self.definition,
+        }))
+    }
+
+    async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+        match self.call(arguments, context).await {
+            Ok(output) => output,
+            Err(error) => ToolOutput::error(error.to_string()),
+        }
+    }
+}
+
+/// True if a URL is that of a loopback address: a request to it does not leave this machine.
+fn is_this_machine(url: &str) -> bool {
+    let Ok(url) = url::Url::parse(url) else {
+        return false;
+    };
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// True if a server gets credentials: its answers may then be for one user only.
+fn is_personal(settings: &McpSettings) -> bool {
+    match &settings.transport {
+        McpTransport::Http { url, headers } => {
+            !headers.is_empty() || mask_credentials(url.expose()) != url.expose().as_str()
+        }
+        McpTransport::Stdio { environment, .. } => environment.iter().any(|(name, value)| {
+            looks_like_a_credential(name, value.expose(), &SecretSet::empty())
+        }),
+    }
+}
+
+/// The identity of a server, for keys: servers that could answer differently have different identities.
+/// Secrets are in it as keyed digests.
+fn identity(settings: &McpSettings, secret_set: &SecretSet) -> Value {
+    let is_http = matches!(settings.transport, McpTransport::Http { .. });
+    let given: Vec<Value> = settings
+        .secrets()
+        .into_iter()
+        .map(|(name, secret)| {
+            let value = secret.expose();
+            let shown = match secret_set.key() {
+                Some(key) => Some(key.digest(value.as_bytes()).to_string()),
+                // Secrets are omitted without a digest key; results that depend on credentials are private
+                // anyway.
+                None if is_http || looks_like_a_credential(name, value, secret_set) => None,
+                None => Some(value.clone()),
+            };
+            json!([name, shown])
+        })
+        .collect();
+    match &settings.transport {
+        McpTransport::Stdio {
+            command,
+            arguments,
+            directory,
+            ..
+        } => json!({
+            "command": command,
+            "arguments": arguments.iter().map(|word| secret_set.redact(word).into_owned()).collect::<Vec<_>>(),
+            "directory": directory,
+            "given": given,
+        }),
+        McpTransport::Http { url, .. } => json!({
+            "url": secret_set.redact(&mask_credentials(url.expose())),
+            "given": given,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_servers_are_on_this_machine() {
+        for url in [
+            "http://localhost:8080/mcp",
+            "http://127.0.0.1/mcp",
+            "http://127.9.9.9/mcp",
+            "http://[::1]:1/mcp",
+        ] {
+            assert!(is_this_machine(url), "{url}");
+        }
+        for url in [
+            "https://mcp.example/",
+            "https://localhost.example/",
+            "http://10.0.0.1/",
+            "http://127.0.0.1@evil.example/",
+            "nonsense",
+        ] {
+            assert!(!is_this_machine(url), "{url}");
+        }
+    }
+}

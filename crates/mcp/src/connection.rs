@@ -1,0 +1,240 @@
+//! One connection to a server, from the handshake to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rmcp::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ErrorCode, Implementation, ProgressNotificationParam,
+    ProtocolVersion, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer,
+    RoleClient, RunningService, serve_client_with_lifecycle,
+};
+use tokio::sync::watch;
+
+use super::error::connect_error;
+use super::message_parser::MessageParser;
+use super::progress::ActiveCalls;
+use super::server_settings::McpTransport;
+use super::stdio::{ServerExit, ServerProgram};
+use super::{McpDependencies, McpError, McpSettings, http};
+
+/// A connection. Dropping it ends the server if it is a program.
+pub(super) struct McpConnection {
+    running: RunningService<RoleClient, NotificationHandler>,
+    end: Option<ServerExit>,
+    /// Set when the server has answered anything but the handshake.
+    answered: AtomicBool,
+}
+
+/// Handles notifications of a server.
+#[derive(Clone)]
+pub(super) struct NotificationHandler {
+    pub(super) server: Arc<str>,
+    pub(super) dependencies: McpDependencies,
+    /// Counts the server's announcements that a list changed. Some servers announce unchanged lists.
+    pub(super) announced: watch::Sender<u64>,
+    pub(super) calls: ActiveCalls,
+}
+
+impl NotificationHandler {
+    fn list_changed(&self) {
+        self.announced.send_modify(|count| *count += 1);
+    }
+}
+
+impl ClientHandler for NotificationHandler {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new("cachalot", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), own)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.list_changed();
+    }
+
+    async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.list_changed();
+    }
+
+    async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.list_changed();
+    }
+
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        if let Some((tool, text)) = self.calls.next_report(&params) {
+            let text = self.dependencies.secret_set.redact(&text);
+            self.dependencies.reporter.progress(&tool, &text);
+        }
+    }
+
+    // Removed from the newest protocol version; older servers still use it.
+    #[allow(deprecated)]
+    async fn on_logging_message(
+        &self,
+        params: rmcp::model::LoggingMessageNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        let said = match params.data.as_str() {
+            Some(text) => text.to_owned(),
+            None => params.data.to_string(),
+        };
+        let level = serde_json::to_value(params.level).unwrap_or_default();
+        let said = format!("[{}] {said}", level.as_str().unwrap_or("log"));
+        let said = self.dependencies.secret_set.redact(&said);
+        self.dependencies
+            .reporter
+            .server_output(&self.server, &said);
+    }
+}
+
+impl McpConnection {
+    /// Connects to servers of all protocol versions: with the handshake, or without it if the server does not
+    /// support it any more.
+    pub(super) async fn open(
+        settings: &McpSettings,
+        handler: &NotificationHandler,
+    ) -> Result<Self, McpError> {
+        match Self::attempt(settings, handler, ClientLifecycleMode::Initialize).await {
+            Err((Some(ClientInitializeError::JsonRpcError(error)), _))
+                if [
+                    ErrorCode::METHOD_NOT_FOUND,
+                    ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+                ]
+                .contains(&error.code) =>
+            {
+                let modern = ClientLifecycleMode::Discover {
+                    preferred_versions: vec![ProtocolVersion::LATEST],
+                };
+                Self::attempt(settings, handler, modern).await
+            }
+            attempted => attempted,
+        }
+        .map_err(|(_, error)| error)
+    }
+
+    async fn attempt(
+        settings: &McpSettings,
+        handler: &NotificationHandler,
+        mode: ClientLifecycleMode,
+    ) -> Result<Self, (Option<ClientInitializeError>, McpError)> {
+        let dependencies = &handler.dependencies;
+        let fault = |message: String| {
+            McpError::transient(&settings.name, message).redacted(&dependencies.secret_set)
+        };
+        let (running, end) = match &settings.transport {
+            McpTransport::Stdio {
+                command,
+                arguments,
+                environment,
+                directory,
+            } => {
+                let own = &dependencies.directory;
+                let program = ServerProgram {
+                    server: &settings.name,
+                    command,
+                    arguments,
+                    environment,
+                    directory: directory
+                        .as_ref()
+                        .map_or_else(|| own.clone(), |named| own.join(named)),
+                    message_limit: settings.message_limit,
+                };
+                let (transport, end) = program
+                    .start(dependencies)
+                    .map_err(|why| (None, fault(why)))?;
+                let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
+                (served, Some(end))
+            }
+            McpTransport::Http { url, headers } => {
+                let limit = settings.message_limit;
+                let message_parser =
+                    MessageParser::new(&settings.name, limit, dependencies.clone());
+                let transport = http::transport(url, headers, message_parser, dependencies)
+                    .map_err(|why| (None, fault(why)))?;
+                let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
+                (served, None)
+            }
+        };
+        let running = running.map_err(|error| {
+            let ended = end
+                .as_ref()
+                .map_or_else(String::new, ServerExit::describe_exit);
+            let why = fault(format!("{}{ended}", connect_error(&error)));
+            (Some(error), why)
+        })?;
+        running
+            .peer()
+            .set_response_cache_config(ClientCacheConfig::disabled())
+            .await;
+        subscribe(running.peer(), handler);
+        Ok(Self {
+            running,
+            end,
+            answered: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn peer(&self) -> Peer<RoleClient> {
+        self.running.peer().clone()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.running.peer().is_transport_closed() || self.running.is_closed()
+    }
+
+    /// Records that the server answered.
+    pub(super) fn note_answer(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The exit status of the program, if it has ended, and its last lines on stderr.
+    pub(super) fn describe_exit(&self) -> String {
+        self.end
+            .as_ref()
+            .map_or_else(String::new, ServerExit::describe_exit)
+    }
+
+    /// Ends the connection, and waits until the program is gone.
+    pub(super) async fn close(self) {
+        // A panic of the task also ends the connection.
+        let _ = self.running.cancel().await;
+    }
+}
+
+/// Subscribes to notifications until the connection ends, if the protocol version requires a subscription.
+fn subscribe(peer: &Peer<RoleClient>, handler: &NotificationHandler) {
+    let asked_for = |version: &ProtocolVersion| !version.has_initialize();
+    if !peer
+        .peer_info()
+        .is_some_and(|info| asked_for(&info.protocol_version))
+    {
+        return;
+    }
+    let (peer, handler) = (peer.clone(), handler.clone());
+    tokio::spawn(async move {
+        let filter = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .resources_list_changed()
+            .prompts_list_changed()
+            .build();
+        // A server without notifications refuses the subscription, which is not an error.
+        let Ok(mut announcements) = peer.listen(filter).await else {
+            return;
+        };
+        while let Ok(Some(_)) = announcements.next().await {
+            handler.list_changed();
+        }
+    });
+}

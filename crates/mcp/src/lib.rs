@@ -1,0 +1,77 @@
+//! The client of MCP servers: offers their tools, resources and prompts as tools.
+//!
+//! A server's statements about itself are not trusted: its tools have side effects and unknown effects unless
+//! the configuration overrides that. A tool that declares itself destructive keeps them even then. The client
+//! library caches no answers; its types are not used outside this crate.
+
+mod call;
+mod catalog;
+mod connection;
+mod content;
+mod error;
+mod http;
+mod line_reader;
+mod listing;
+mod message_parser;
+mod progress;
+mod server;
+mod server_settings;
+pub mod settings;
+mod stdio;
+mod tool_names;
+mod uri_template;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cachalot_core::SecretSet;
+
+pub use error::McpError;
+pub use listing::ServerListing;
+pub use message_parser::parse_messages;
+pub use server::McpServer;
+pub use server_settings::{McpSettings, McpTransport, OfferSettings, ToolTrust};
+pub use tool_names::ToolNames;
+
+/// Receives events around tools that are not part of an answer.
+pub trait Reporter: Send + Sync {
+    /// A warning to the user in one sentence without secrets; the work continues.
+    fn warning(&self, message: &str);
+
+    /// A line that an MCP server wrote to its standard error, or logged; known secrets are masked.
+    fn server_output(&self, server: &str, line: &str) {
+        let _ = (server, line);
+    }
+
+    /// Progress of a call of an MCP server's tool, in a few words; known secrets are masked. At most ten
+    /// times a second per call.
+    fn progress(&self, tool: &str, text: &str) {
+        let _ = (tool, text);
+    }
+
+    /// The tools, resources or prompts of an MCP server have changed. The receiver may list them again at any
+    /// time.
+    fn list_changed(&self, server: &str) {
+        let _ = server;
+    }
+}
+
+/// Ignores all events.
+impl Reporter for () {
+    fn warning(&self, _message: &str) {}
+}
+
+/// Dependencies of MCP connections, which would otherwise be global.
+#[derive(Clone)]
+pub struct McpDependencies {
+    /// Working directory of servers whose configuration has none.
+    pub directory: PathBuf,
+    /// The environment variables. A server gets `PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `TERM`, `LANG`,
+    /// `LC_*`, `TMPDIR` and those of its configuration. HTTP uses the proxies that they specify.
+    pub environment: Arc<BTreeMap<String, String>>,
+    /// The secrets. Those of a server (headers, variables that look like credentials) are added.
+    pub secret_set: Arc<SecretSet>,
+    /// The receiver of events.
+    pub reporter: Arc<dyn Reporter>,
+}

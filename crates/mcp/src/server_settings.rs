@@ -1,0 +1,224 @@
+//! Settings of a server, and the trust in its tools.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cachalot_core::{Secret, SecretSet};
+
+use cachalot_tools::builtin::shell::looks_like_a_credential;
+
+/// Settings of an MCP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpSettings {
+    /// The name of the server; part of the names of its tools.
+    pub name: String,
+    /// The transport.
+    pub transport: McpTransport,
+    /// Timeout of a call, and between two progress notifications. Default 60 s.
+    pub timeout: Duration,
+    /// Maximum time of a call with progress notifications. Default 10 minutes; never less than `timeout`.
+    pub max_timeout: Duration,
+    /// Maximum size in bytes of a message of the server. Default 16 MiB.
+    pub message_limit: usize,
+    /// Timeout of the connection. Default 60 s.
+    pub startup_timeout: Duration,
+    /// True if the agent cannot run without the server. Default false: then a failure to start is a warning.
+    pub required: bool,
+    /// Approximate maximum number of bytes of text in a result; a longer one is cut at the end. Default
+    /// 100,000.
+    pub output_limit: usize,
+    /// Settings of its resources. Default: offered as tools, no lifetime.
+    pub resources: OfferSettings,
+    /// Settings of its prompts. Default: offered as tools, no lifetime.
+    pub prompts: OfferSettings,
+    /// Trust in tools whose names match a pattern; the first match applies. A tool that the server declares
+    /// destructive is never treated as read-only.
+    pub trust: Vec<(String, ToolTrust)>,
+}
+
+/// The transport to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum McpTransport {
+    /// A program that is started and connected by its standard input and output.
+    Stdio {
+        /// The program.
+        command: String,
+        /// The arguments.
+        arguments: Vec<String>,
+        /// Additional environment variables.
+        environment: BTreeMap<String, Secret<String>>,
+        /// The working directory, relative to [`super::McpDependencies::directory`].
+        directory: Option<PathBuf>,
+    },
+    /// Streamable HTTP.
+    Http {
+        /// The URL; may contain a credential.
+        url: Secret<String>,
+        /// Headers of every request.
+        headers: BTreeMap<String, Secret<String>>,
+    },
+}
+
+/// Settings of the resources or the prompts of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfferSettings {
+    /// True to offer them as tools.
+    pub is_offered: bool,
+    /// Time for which results may be replayed. `None`: the time that the server states, and never if it
+    /// states none.
+    pub lifetime: Option<Duration>,
+}
+
+impl Default for OfferSettings {
+    fn default() -> Self {
+        Self {
+            is_offered: true,
+            lifetime: None,
+        }
+    }
+}
+
+/// The trust in a tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolTrust {
+    /// True if the tool changes nothing.
+    pub read_only: bool,
+    /// Time for which results may be replayed, if `read_only`.
+    pub lifetime: Option<Duration>,
+}
+
+impl McpSettings {
+    /// Creates settings with the defaults.
+    #[must_use]
+    pub fn new(name: impl Into<String>, transport: McpTransport) -> Self {
+        Self {
+            name: name.into(),
+            transport,
+            timeout: Duration::from_secs(60),
+            max_timeout: Duration::from_secs(600),
+            message_limit: 16 << 20,
+            startup_timeout: Duration::from_secs(60),
+            required: false,
+            output_limit: 100_000,
+            resources: OfferSettings::default(),
+            prompts: OfferSettings::default(),
+            trust: Vec::new(),
+        }
+    }
+
+    /// Returns every secret that the server gets, with its name.
+    pub(super) fn secrets(&self) -> Vec<(&str, &Secret<String>)> {
+        match &self.transport {
+            McpTransport::Stdio { environment, .. } => {
+                let named = environment.iter();
+                named.map(|(name, value)| (name.as_str(), value)).collect()
+            }
+            McpTransport::Http { url, headers } => {
+                let named = headers.iter().map(|(name, value)| (name.as_str(), value));
+                std::iter::once(("url", url)).chain(named).collect()
+            }
+        }
+    }
+
+    /// Returns the credentials that must be masked everywhere. Excludes values with another meaning, and
+    /// values so short that masking them would garble every answer.
+    pub(super) fn credentials_to_mask(&self, secret_set: &SecretSet) -> Vec<&str> {
+        match &self.transport {
+            McpTransport::Stdio { environment, .. } => environment
+                .iter()
+                .map(|(name, value)| (name, value.expose().as_str()))
+                .filter(|(name, value)| {
+                    value.len() >= MIN_CREDENTIAL_CHARS
+                        && looks_like_a_credential(name, value, secret_set)
+                })
+                .map(|(_, value)| value)
+                .collect(),
+            McpTransport::Http { headers, .. } => headers
+                .iter()
+                .map(|(name, value)| (name.to_ascii_lowercase(), without_scheme(value.expose())))
+                .filter(|(name, value)| {
+                    let said = value.len() >= MIN_CREDENTIAL_CHARS
+                        && looks_like_a_credential(name, value, secret_set);
+                    said || (value.len() >= CREDENTIAL_HEADER_CHARS
+                        && !is_known_public_header(name))
+                })
+                .map(|(_, value)| value)
+                .collect(),
+        }
+    }
+}
+
+/// Minimum length of a credential.
+const MIN_CREDENTIAL_CHARS: usize = 4;
+
+/// Length from which a custom header is treated as a credential, regardless of its name.
+const CREDENTIAL_HEADER_CHARS: usize = 8;
+
+/// Returns the credentials of an `Authorization` header.
+fn without_scheme(value: &str) -> &str {
+    let value = value.trim();
+    match value.split_once(' ') {
+        Some((scheme, rest))
+            if ["bearer", "basic", "token"]
+                .iter()
+                .any(|known| scheme.eq_ignore_ascii_case(known)) =>
+        {
+            rest.trim()
+        }
+        _ => value,
+    }
+}
+
+/// True if a header has a known meaning that is not secret.
+fn is_known_public_header(name: &str) -> bool {
+    ["accept", "content-", "user-agent", "origin", "referer"]
+        .iter()
+        .any(|known| name.starts_with(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_learnt_and_other_values_are_not() {
+        let secrets = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), Secret::new((*value).to_owned())))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let http = McpSettings::new(
+            "x",
+            McpTransport::Http {
+                url: Secret::new("https://x/".to_owned()),
+                headers: secrets(&[
+                    ("Accept-Language", "en-GB, en-US"),
+                    ("Authorization", "Bearer abc.def"),
+                    ("X-Key", "long-enough"),
+                    ("X-Version", "2"),
+                ]),
+            },
+        );
+        let secret_set = SecretSet::empty();
+        assert_eq!(
+            http.credentials_to_mask(&secret_set),
+            ["abc.def", "long-enough"]
+        );
+        let stdio = McpSettings::new(
+            "x",
+            McpTransport::Stdio {
+                command: "x".to_owned(),
+                arguments: Vec::new(),
+                environment: secrets(&[
+                    ("API_KEY", "abcdef"),
+                    ("DEBUG", "everything"),
+                    ("OLD_TOKEN", "1"),
+                ]),
+                directory: None,
+            },
+        );
+        assert_eq!(stdio.credentials_to_mask(&secret_set), ["abcdef"]);
+    }
+}

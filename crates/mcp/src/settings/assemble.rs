@@ -1,0 +1,269 @@
+//! Creates tools from settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+
+use super::toolsets::{Toolset, ToolsetKind, ToolsetSettings};
+use crate::{McpDependencies, McpError, McpServer, McpSettings, ServerListing, ToolNames};
+use cachalot_tools::builtin::{MemoryTool, Shell, WebFetch, files, skills};
+use cachalot_tools::filter::NameFilter;
+use cachalot_tools::{OperationMetadata, Tool};
+
+/// Dependencies of tools, which would otherwise be global.
+#[derive(Clone)]
+pub struct ToolDependencies {
+    /// Dependencies of MCP servers.
+    pub mcp: McpDependencies,
+    /// The user's data folder, with the user's own skills in `skills`; `None`: only the workspace's skills
+    /// are found.
+    pub data: Option<PathBuf>,
+    /// The running servers, shared by all agents of a process, so that none is started twice.
+    pub servers: McpServerPool,
+}
+
+/// The running MCP servers, and the names of their tools. Cheap to clone; clones share everything. Keeps the
+/// servers alive.
+#[derive(Clone, Default)]
+pub struct McpServerPool(Arc<PoolState>);
+
+#[derive(Default)]
+struct PoolState {
+    servers: Mutex<Vec<McpServer>>,
+    names: Mutex<ToolNames>,
+}
+
+impl McpServerPool {
+    /// Creates an empty set of servers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the server with these settings, or creates it.
+    fn server(&self, settings: &McpSettings, dependencies: &McpDependencies) -> McpServer {
+        let mut servers = self.0.servers.lock();
+        if let Some(there) = servers.iter().find(|server| server.settings() == settings) {
+            return there.clone();
+        }
+        let server = McpServer::new(settings.clone(), dependencies.clone());
+        servers.push(server.clone());
+        server
+    }
+
+    /// Ends all servers, and waits until their programs are gone.
+    pub async fn close(&self) {
+        let servers: Vec<McpServer> = {
+            let mut servers = self.0.servers.lock();
+            std::mem::take(&mut *servers)
+        };
+        join_all(servers.iter().map(McpServer::close)).await;
+    }
+
+    fn name(
+        &self,
+        listing: ServerListing,
+        selects: impl Fn(&[&str], &OperationMetadata) -> bool,
+    ) -> Vec<Arc<dyn Tool>> {
+        let mut names = self.0.names.lock();
+        listing.tools(&mut names, selects)
+    }
+}
+
+/// The tools of an agent.
+pub struct AgentTools {
+    /// The tools, without duplicates.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The MCP servers, by name, running or not. [`McpServer::changes`] signals when the tools of one have
+    /// changed, and [`AgentTools::tools_of`] returns the new ones.
+    pub servers: Vec<McpServer>,
+    /// Instructions for the agent about its toolsets, in the order of the file.
+    pub instructions: Vec<String>,
+    taken: Vec<ServerSelection>,
+    pool: McpServerPool,
+}
+
+/// The selection of a server's tools by one toolset.
+struct ServerSelection {
+    server: String,
+    filters: Vec<NameFilter>,
+    read_only: bool,
+}
+
+impl ServerSelection {
+    fn selects(&self, known_as: &[&str], metadata: &OperationMetadata) -> bool {
+        (!self.read_only || metadata.read_only)
+            && self.filters.iter().all(|filter| filter.selects(known_as))
+    }
+}
+
+/// The error of creating the tools of an agent.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssembleError {
+    /// A required server is unavailable. A retry may help.
+    #[error("{0}; it is `required`")]
+    Server(#[from] McpError),
+    /// Settings are invalid.
+    #[error("the toolset `{toolset}` cannot be: {reason}")]
+    ToolCacheSettings {
+        /// The type of the toolset.
+        toolset: &'static str,
+        /// The problem and the remedy.
+        reason: String,
+    },
+}
+
+/// Creates the tools of an agent, and starts the needed MCP servers that do not run yet. If a server does not
+/// start, its tools are absent and a warning is reported, unless it is required.
+///
+/// # Errors
+/// If a required server does not start, or a pattern or host is invalid.
+pub async fn assemble(
+    settings: &ToolsetSettings,
+    dependencies: &ToolDependencies,
+) -> Result<AgentTools, AssembleError> {
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    let (mut servers, mut taken): (Vec<McpServer>, Vec<ServerSelection>) = (Vec::new(), Vec::new());
+    for toolset in &settings.toolsets {
+        match &toolset.kind {
+            ToolsetKind::Mcp(definition) => {
+                let server = dependencies
+                    .servers
+                    .server(&definition.settings, &dependencies.mcp);
+                taken.push(ServerSelection {
+                    server: server.name().to_owned(),
+                    filters: vec![definition.filter.clone(), toolset.filter.clone()],
+                    read_only: toolset.read_only,
+                });
+                if !servers.iter().any(|known| known.name() == server.name()) {
+                    servers.push(server);
+                }
+            }
+            _ => {
+                for tool in built_in(toolset, dependencies.data.as_deref())? {
+                    let name = &tool.metadata().name;
+                    if !tools.iter().any(|known| known.metadata().name == *name) {
+                        tools.push(tool);
+                    }
+                }
+            }
+        }
+    }
+    servers.sort_by(|a, b| a.name().cmp(b.name()));
+    let assembled = AgentTools {
+        tools,
+        servers,
+        instructions: settings
+            .toolsets
+            .iter()
+            .filter_map(|toolset| toolset.instruction.clone())
+            .collect(),
+        taken,
+        pool: dependencies.servers.clone(),
+    };
+    assembled.with_servers(dependencies).await
+}
+
+/// Returns the names of the tools in these toolsets; `None` if they depend on an MCP server, or the settings
+/// are invalid.
+#[must_use]
+pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for toolset in &settings.toolsets {
+        if let ToolsetKind::Mcp(_) = toolset.kind {
+            return None;
+        }
+        let tools = built_in(toolset, None).ok()?;
+        names.extend(tools.iter().map(|tool| tool.metadata().name.to_string()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    Some(names)
+}
+
+/// Returns the selected built-in tools of a toolset.
+fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
+    let fault = |toolset, reason| AssembleError::ToolCacheSettings { toolset, reason };
+    let mut tools: Vec<Arc<dyn Tool>> = match &toolset.kind {
+        ToolsetKind::Filesystem => files(),
+        ToolsetKind::Shell(settings) => {
+            let shell =
+                Shell::new(settings.clone()).map_err(|error| fault("shell", error.to_string()))?;
+            vec![Arc::new(shell)]
+        }
+        ToolsetKind::Fetch(settings) => {
+            let fetch = WebFetch::new(settings.clone())
+                .map_err(|error| fault("fetch", error.to_string()))?;
+            vec![Arc::new(fetch)]
+        }
+        ToolsetKind::Memory => vec![Arc::new(MemoryTool::new())],
+        ToolsetKind::Skills => skills(data),
+        ToolsetKind::Mcp(_) => Vec::new(),
+    };
+    tools.retain(|tool| {
+        let metadata = tool.metadata();
+        (!toolset.read_only || metadata.read_only) && toolset.filter.selects(&[&metadata.name])
+    });
+    Ok(tools)
+}
+
+impl AgentTools {
+    /// Adds the tools of the servers: requested concurrently, named in the order of the servers' names.
+    async fn with_servers(
+        mut self,
+        dependencies: &ToolDependencies,
+    ) -> Result<Self, AssembleError> {
+        let listed = join_all(self.servers.iter().map(McpServer::list)).await;
+        let reporter = &dependencies.mcp.reporter;
+        let mut tools = Vec::new();
+        for (server, listed) in self.servers.iter().zip(listed) {
+            match listed {
+                Ok(listing) => {
+                    let taken = self.named(server.name(), listing);
+                    if taken.is_empty() {
+                        reporter.warning(&self.no_match_warning(server.name()));
+                    }
+                    tools.extend(taken);
+                }
+                Err(error) if server.settings().required => return Err(error.into()),
+                Err(error) => {
+                    reporter.warning(&format!("{error}; the agent has to do without its tools"))
+                }
+            }
+        }
+        self.tools.extend(tools);
+        Ok(self)
+    }
+
+    /// Returns the selected tools that a server has now, for
+    /// [`Registry::with_tools_of`](cachalot_tools::Registry::with_tools_of).
+    ///
+    /// # Errors
+    /// If the server does not run, or does not list its tools.
+    pub async fn tools_of(&self, server: &McpServer) -> Result<Vec<Arc<dyn Tool>>, McpError> {
+        let listing = server.list().await?;
+        Ok(self.named(server.name(), listing))
+    }
+
+    fn named(&self, server: &str, listing: ServerListing) -> Vec<Arc<dyn Tool>> {
+        self.pool.name(listing, |known_as, metadata| {
+            self.taken
+                .iter()
+                .any(|taken| taken.server == server && taken.selects(known_as, metadata))
+        })
+    }
+
+    fn no_match_warning(&self, server: &str) -> String {
+        let mut own = self.taken.iter().filter(|taken| taken.server == server);
+        let remedy = match own.any(|taken| taken.read_only) {
+            true => {
+                "its toolset is `readonly`, and tools of servers are so only if `trust: {read_only: […]}` says so"
+            }
+            false => "it offers nothing, or nothing that `tools` takes",
+        };
+        format!("no tool of the MCP server `{server}` is used: {remedy}")
+    }
+}

@@ -1,0 +1,11 @@
+//! The arguments of a call: parsed from the text of the model, cast to the types of the tool's schema where
+//! that is unambiguous and lossless, and checked.
+
+mod cast;
+mod lossless_value;
+mod number;
+mod schema;
+mod types;
+mod violations;
+
+pub use schema::Schema;
