@@ -63,6 +63,12 @@ impl Effects {
         }
     }
 
+    /// The effects of work that only reads these files and directories.
+    #[must_use]
+    pub fn reading_files(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self::reading(paths.into_iter().map(EffectTarget::Path).collect())
+    }
+
     /// The effects of work that writes, and reads what it writes.
     #[must_use]
     pub fn writing(writes: Vec<EffectTarget>) -> Self {

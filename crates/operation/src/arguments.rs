@@ -5,7 +5,11 @@ mod cast;
 mod lossless_value;
 mod number;
 mod schema;
+mod table;
+#[cfg(test)]
+mod tests;
 mod types;
 mod violations;
 
 pub use schema::Schema;
+pub use table::{excerpt, expected, given_twice, noun};

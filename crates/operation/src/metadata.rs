@@ -83,9 +83,58 @@ impl OperationMetadata {
         }
     }
 
+    /// Creates a description from a declared table of parameters, for an operation that may change something
+    /// and that `cache.wrap` may wrap.
+    #[must_use]
+    pub const fn declared(
+        name: &'static str,
+        aliases: &'static [&'static str],
+        description: &'static str,
+        parameters: &'static [Parameter],
+    ) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            aliases,
+            description: Cow::Borrowed(description),
+            parameters: Parameters::Table(parameters),
+            version: 1,
+            origin: Origin::BuiltIn,
+            read_only: false,
+            exclusive: false,
+            cache_class: CacheClass::Wrappable,
+        }
+    }
+
+    /// Declares that the operation changes nothing.
+    #[must_use]
+    pub const fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
+    /// Sets the version.
+    #[must_use]
+    pub const fn with_version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Sets the conditions under which results may be replayed.
+    #[must_use]
+    pub const fn with_cache_class(mut self, cache_class: CacheClass) -> Self {
+        self.cache_class = cache_class;
+        self
+    }
+
     /// Returns all names, the preferred one first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// True if it is the name or an alias.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.names().any(|known| known == name)
     }
 
     /// Returns the declared parameter that has this name or alias.

@@ -11,8 +11,8 @@ mod run_blocking;
 pub mod toolbox;
 
 pub use cachalot_operation::{
-    Arguments, CacheClass, Failure, Gate, Operation, OperationMetadata, Origin, ResourceAccess,
-    Tool, ToolContext, ToolOutput, Workspace, workspace,
+    Arguments, CacheClass, Failure, Gate, Operation, OperationMetadata, Origin, Parameter,
+    ParameterKind, ResourceAccess, Tool, ToolContext, ToolOutput, Workspace, workspace,
 };
 pub use cached::CachedTools;
 pub use registry::{Registry, RegistryError};

@@ -4,6 +4,7 @@
 //! result, over and over, for a profiler.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+use cachalot_workflow::Operation;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_store::{PageRequest, RecordFilter, Store, space};
-use cachalot_workflow::actions::{Registry, builtin, check};
+use cachalot_workflow::actions::{Registry, builtin};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::Random;
 use cachalot_workflow::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime,
+    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Runtime,
 };
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
@@ -177,7 +178,12 @@ fn arguments() -> Arguments {
     let Value::Object(with) = with else {
         unreachable!()
     };
-    check(builtin().get("cache.wrap").unwrap().about(), with).unwrap()
+    builtin()
+        .get("cache.wrap")
+        .unwrap()
+        .metadata()
+        .check(with)
+        .unwrap()
 }
 
 /// A bare connection, set as the memory's are.
@@ -193,20 +199,22 @@ struct Answer {
     result: Value,
 }
 
-static ANSWER: About = About {
-    names: &["bench.answer"],
-    version: 1,
-    doc: "Answers.",
-    parameters: &[
+static ANSWER: OperationMetadata = OperationMetadata::declared(
+    "bench.answer",
+    &[],
+    "Answers.",
+    &[
         Parameter::required("model", ParameterKind::Text, "Which."),
         Parameter::required("messages", ParameterKind::List, "What."),
     ],
-    memoizable: Memoizable::Yes,
-};
+);
 
 #[async_trait]
-impl Action for Answer {
-    fn about(&self) -> &About {
+impl Operation for Answer {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &ANSWER
     }
 
@@ -214,6 +222,8 @@ impl Action for Answer {
         Ok(self.result.clone())
     }
 }
+
+impl Action for Answer {}
 
 /// Listens to what it is told and forgets it.
 struct Quiet;

@@ -1,153 +1,15 @@
-//! The `Action` trait and its metadata: the interface of the action registry. Each namespace has one
-//! file under `actions/`.
-
-use std::path::PathBuf;
+//! The `Action` trait: an operation that a workflow step can run. Each namespace has one file under
+//! `actions/`.
 
 use async_trait::async_trait;
-use cachalot_cache::Domain;
+use cachalot_cache::{Domain, Witness};
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use cachalot_operation::{Arguments, Failure, Operation};
 use serde_json::Value;
 
 use crate::Runtime;
 use crate::actions::Registry;
-
-/// The arguments of an action, with templates rendered.
-pub type Arguments = serde_json::Map<String, Value>;
-
-/// The type of an argument.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParameterKind {
-    /// Text. Numbers and booleans are converted to text.
-    Text,
-    /// An integer. Text that holds an integer is accepted too, because templates render to text.
-    Integer,
-    /// A number. Text that holds a number is accepted too.
-    Number,
-    /// `true` or `false`, also as text.
-    Boolean,
-    /// A mapping.
-    Object,
-    /// A list.
-    List,
-    /// Any value.
-    Any,
-}
-
-/// One parameter of an action.
-#[derive(Debug, Clone, Copy)]
-pub struct Parameter {
-    /// The parameter's name.
-    pub name: &'static str,
-    /// The accepted type. Null means "not given" unless the kind is [`ParameterKind::Any`].
-    pub kind: ParameterKind,
-    /// Set when leaving the parameter out is a load-time error.
-    pub required: bool,
-    /// One sentence, for the JSON Schema and the reference documentation.
-    pub doc: &'static str,
-    /// The names of the parameter in other runtimes. The argument check renames them to `name`, so
-    /// actions and cache keys never see an alias.
-    pub aliases: &'static [&'static str],
-    /// Set when the argument can change the result. An argument that cannot is not part of any cache
-    /// key.
-    pub keyed: bool,
-    /// Names that templates in the argument may use besides those of every template. If there are any,
-    /// the action itself renders a text with templates, as often as it likes, and its argument is a
-    /// mapping of the template's source and the values that it reads.
-    pub late_names: &'static [&'static str],
-}
-
-impl Parameter {
-    /// Creates an optional parameter that is part of every cache key and has no aliases.
-    #[must_use]
-    pub const fn optional(name: &'static str, kind: ParameterKind, doc: &'static str) -> Self {
-        Self {
-            name,
-            kind,
-            required: false,
-            doc,
-            aliases: &[],
-            keyed: true,
-            late_names: &[],
-        }
-    }
-
-    /// Creates a required parameter.
-    #[must_use]
-    pub const fn required(name: &'static str, kind: ParameterKind, doc: &'static str) -> Self {
-        Self {
-            required: true,
-            ..Self::optional(name, kind, doc)
-        }
-    }
-
-    /// Adds aliases.
-    #[must_use]
-    pub const fn or(self, aliases: &'static [&'static str]) -> Self {
-        Self { aliases, ..self }
-    }
-
-    /// Lets the action render templates in the argument, with these names.
-    #[must_use]
-    pub const fn rendered_with(self, late_names: &'static [&'static str]) -> Self {
-        Self { late_names, ..self }
-    }
-
-    /// Leaves the parameter out of cache keys.
-    #[must_use]
-    pub const fn unkeyed(self) -> Self {
-        Self {
-            keyed: false,
-            ..self
-        }
-    }
-
-    /// True if `name` is the parameter's name or one of its aliases.
-    #[must_use]
-    pub fn is_called(&self, name: &str) -> bool {
-        self.name == name || self.aliases.contains(&name)
-    }
-}
-
-/// Eligibility of an action for `cache.wrap`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Memoizable {
-    /// The author of a file may wrap the action.
-    Yes,
-    /// The only purpose of the action is a side effect, which a cache hit would skip. Wrapping it is a
-    /// load-time error.
-    EffectOnly,
-    /// The result must not be cached, for this reason: a clause that follows the action's name. Wrapping
-    /// the action is a load-time error.
-    No(&'static str),
-}
-
-/// Metadata of an action.
-#[derive(Debug, Clone)]
-pub struct About {
-    /// The action's names, such as `file.read` and `actions.file_read`. Messages and the reference
-    /// documentation show the first one.
-    pub names: &'static [&'static str],
-    /// Version of the action's behavior, part of every cache key. Raised when the same arguments would
-    /// give another result.
-    pub version: u32,
-    /// One sentence, for the JSON Schema and the reference documentation.
-    pub doc: &'static str,
-    /// The accepted parameters. Any other argument is a load-time error.
-    pub parameters: &'static [Parameter],
-    /// Eligibility for `cache.wrap`.
-    pub memoizable: Memoizable,
-}
-
-impl About {
-    /// Returns the parameter that has this name or alias.
-    #[must_use]
-    pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
-        self.parameters
-            .iter()
-            .find(|parameter| parameter.is_called(name))
-    }
-}
 
 /// The planned outcome of an action.
 #[derive(Debug, Clone, PartialEq)]
@@ -170,65 +32,18 @@ pub enum Planned {
     },
 }
 
-/// The failure of an action. Its text may contain secrets until the run loop or `cache.wrap` masks them, which
-/// happens before it is reported or set in the state.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct Failure {
-    /// The failure kind, a stable identifier: `not_found`, `validation_error`, `http_error`, `timeout`,
-    /// …
-    pub kind: &'static str,
-    /// The message: what failed, on what, and what to do.
-    pub message: String,
-    /// Set when the same call may succeed if repeated. `on_error: retry` retries only these failures
-    /// unless `retryable_errors` is set.
-    pub retryable: bool,
-    /// Set when [`Action::alternatives`] may run instead: an external service or program failed, and
-    /// none of its output has been shown.
-    pub elsewhere: bool,
-}
-
-impl Failure {
-    /// Creates a permanent failure; a retry cannot help.
-    pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            retryable: false,
-            elsewhere: false,
-        }
-    }
-
-    /// Creates a transient failure; a retry may help.
-    pub fn passing(kind: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            retryable: true,
-            elsewhere: false,
-        }
-    }
-
-    /// Adds the message of an alternative that failed as well. Kind and retryability stay those of the
-    /// first call, because a permanent failure of the alternative does not make the first call's
-    /// failure permanent.
-    pub(crate) fn and_of(self, alternative: Self) -> Self {
-        Self {
-            message: format!("{}; in its place, {}", self.message, alternative.message),
-            ..self
-        }
-    }
-}
-
-/// An operation that a workflow step can run. Implementations hold no state of a run: arguments and
-/// [`Runtime`] carry all input. Dropping the future of [`Action::run`] cancels the work.
+/// An operation that a workflow step can run. The arguments have been converted to the kinds of their
+/// parameters; null arguments have been removed, except those of kind
+/// [`ParameterKind::Any`](cachalot_operation::ParameterKind::Any). A failure fails the node and is never
+/// stored.
+///
+/// `cache.wrap` records witnesses of the files and directories that [`Operation::effects`] reads before the
+/// action runs, so an entry is not served after they change. The content of a directory is the names and kinds of its entries. Effects are none for arguments
+/// that the action would refuse.
 #[async_trait]
-pub trait Action: Send + Sync {
-    /// Returns the action's metadata.
-    fn about(&self) -> &About;
-
-    /// Returns problems of the arguments as written, beyond what [`About::parameters`] specifies.
-    /// Called when a file is loaded, before any template is rendered.
+pub trait Action: Operation<Context = Runtime, Output = Result<Value, Failure>> {
+    /// Returns problems of the arguments as written, beyond what the parameters specify. Called when a file
+    /// is loaded, before any template is rendered.
     fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
         let _ = (with, registry);
         Vec::new()
@@ -240,7 +55,7 @@ pub trait Action: Send + Sync {
         true
     }
 
-    /// Returns what [`Action::run`] would do with these arguments, as far as that can be determined
+    /// Returns what [`Operation::run`] would do with these arguments, as far as that can be determined
     /// without running the action. A plan shows it. Defaults to [`Planned::Runs`].
     ///
     /// # Errors
@@ -250,30 +65,9 @@ pub trait Action: Send + Sync {
         Ok(Planned::Runs)
     }
 
-    /// Returns inputs that are not arguments but change the result (a working directory, named
-    /// environment variables, a base URL from the settings). They are part of every cache key. Defaults
-    /// to none.
-    ///
-    /// # Errors
-    /// Returned if the inputs cannot be determined; the action then runs uncached.
-    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let _ = (arguments, runtime);
-        Ok(Value::Null)
-    }
-
-    /// Returns local files and directories whose content the result depends on. `cache.wrap` records
-    /// witnesses of them before the action runs, so an entry is not served after they change. The
-    /// content of a directory is the names and kinds of its entries. Defaults to none.
-    ///
-    /// May read directories, and blocks while it does. Two calls can return different paths if files
-    /// change in between. Returns nothing for arguments that the action would refuse.
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        let _ = (arguments, runtime);
-        Vec::new()
-    }
-
-    /// Returns domains that the result depends on. An entry is not served after a change of one of its
-    /// domains was announced ([`cachalot_cache::Cache::write_guard`]). Defaults to none.
+    /// Returns the domains that the result depends on. An entry is not served after a change of one of its
+    /// domains was announced ([`cachalot_cache::Cache::write_guard`]). Called for every lookup, so it must be
+    /// cheap. Defaults to none.
     fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
         let _ = (arguments, runtime);
         Vec::new()
@@ -287,18 +81,18 @@ pub trait Action: Send + Sync {
         Vec::new()
     }
 
-    /// Runs the action like [`Action::run`], but without [`Action::alternatives`].
+    /// Runs the action like [`Operation::run`], but without [`Action::alternatives`], and records in
+    /// `witness` what it reads beyond its declared effects.
     ///
     /// # Errors
-    /// The same as those of [`Action::run`].
-    async fn run_alone(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+    /// The same as those of [`Operation::run`].
+    async fn run_alone(
+        &self,
+        arguments: Arguments,
+        runtime: &Runtime,
+        witness: &Witness,
+    ) -> Result<Value, Failure> {
+        let _ = witness;
         self.run(arguments, runtime).await
     }
-
-    /// Runs the action. The arguments have been checked against [`About::parameters`] and converted to
-    /// their kinds. Null arguments have been removed, except those of kind [`ParameterKind::Any`].
-    ///
-    /// # Errors
-    /// A failure fails the node and is never stored.
-    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure>;
 }

@@ -29,8 +29,6 @@ pub(crate) mod validate;
 mod web;
 mod written;
 
-pub use arguments::check;
-pub(crate) use arguments::twice;
 pub(crate) use llm::unknown_programs;
 pub use llm::{WrittenEffort, written_efforts};
 
@@ -42,15 +40,15 @@ use crate::Action;
 /// Actions by name.
 #[derive(Default, Clone)]
 pub struct Registry {
-    actions: BTreeMap<&'static str, Arc<dyn Action>>,
+    actions: BTreeMap<String, Arc<dyn Action>>,
 }
 
 impl Registry {
     /// Registers an action under all its names. A later action replaces an earlier one of the same name.
     pub fn register(&mut self, action: impl Action + 'static) {
         let action: Arc<dyn Action> = Arc::new(action);
-        for name in action.about().names {
-            self.actions.insert(name, Arc::clone(&action));
+        for name in action.metadata().names() {
+            self.actions.insert(name.to_owned(), Arc::clone(&action));
         }
     }
 
@@ -64,13 +62,13 @@ impl Registry {
     pub fn actions(&self) -> impl Iterator<Item = &Arc<dyn Action>> {
         self.actions
             .iter()
-            .filter(|(name, action)| action.about().names.first() == Some(name))
+            .filter(|(name, action)| action.metadata().name == **name)
             .map(|(_, action)| action)
     }
 
     /// Returns all names, sorted.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.actions.keys().copied()
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.actions.keys().map(String::as_str)
     }
 }
 

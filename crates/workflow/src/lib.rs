@@ -13,7 +13,8 @@ pub mod session;
 mod spending;
 pub mod template;
 
-pub use action::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned,
+pub use action::{Action, Planned};
+pub use cachalot_operation::{
+    Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
 };
 pub use runtime::Runtime;

@@ -15,7 +15,7 @@ use cachalot_storage::Storage;
 use cachalot_store::Store;
 use serde_json::Value;
 
-use crate::action::Failure;
+use crate::Failure;
 use crate::actions::Registry;
 use crate::report::Reporter;
 use crate::session::SessionMemory;

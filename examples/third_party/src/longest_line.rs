@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use cachalot_core::{EffectTarget, Effects};
-use cachalot_tools::{Operation, Arguments, CacheClass, Origin, Tool, ToolContext, OperationMetadata, ToolOutput};
-use serde_json::{Value, json};
+use cachalot_tools::{
+    Arguments, CacheClass, Operation, OperationMetadata, Parameter, ParameterKind, ToolContext,
+    ToolOutput,
+};
+use serde_json::Value;
 
 /// `longest_line`: finds the longest line of a text file in the workspace.
 pub struct LongestLine {
@@ -21,26 +24,19 @@ impl LongestLine {
     #[must_use]
     pub fn counted() -> (Self, Arc<AtomicU32>) {
         let done = Arc::new(AtomicU32::new(0));
-        let metadata = OperationMetadata {
-name: "longest_line".into(),
- aliases: &[],
-description: "Finds the longest line of a text file.".into(),
-parameters: json!({
-                "type": "object",
-                "properties": {
-                    "path": {"type": "string", "description": "The file, relative to the workspace."}
-                },
-                "required": ["path"],
-                "additionalProperties": false
-            }).into(),
-version: 1,
-origin: Origin::BuiltIn,
-read_only: true,
-exclusive: false,
-// It notes what it reads,
-so a result is served for as long as the file is the same.
-            cache_class: CacheClass::Validated,
-};
+        let metadata = OperationMetadata::declared(
+            "longest_line",
+            &[],
+            "Finds the longest line of a text file.",
+            &[Parameter::required(
+                "path",
+                ParameterKind::Text,
+                "The file, relative to the workspace.",
+            )],
+        )
+        .read_only()
+        // It records what it reads as a witness, so a result is served while the file is the same.
+        .with_cache_class(CacheClass::Validated);
         let tool = Self {
             metadata,
             done: Arc::clone(&done),

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use cachalot_workflow::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Runtime,
 };
 use serde_json::{Value, json};
 
 /// The largest text that is counted.
 const LARGEST: u64 = 16 << 20;
 
-static ABOUT: About = About {
-    names: &["words.count", "actions.words_count"],
-    version: 1,
-    doc: "Counts the words of a text file.",
-    parameters: &[
+static ABOUT: OperationMetadata = OperationMetadata::declared(
+    "words.count",
+    &["actions.words_count"],
+    "Counts the words of a text file.",
+    &[
         Parameter::required("path", ParameterKind::Text, "The file, or a URI."),
         Parameter::optional(
             "at_least",
@@ -24,8 +24,7 @@ static ABOUT: About = About {
             "Counts only words of so many letters; 1 unless said.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+);
 
 /// `words.count`: counts the words of a text file.
 #[derive(Default)]
@@ -45,8 +44,11 @@ impl WordCount {
 }
 
 #[async_trait]
-impl Action for WordCount {
-    fn about(&self) -> &About {
+impl Operation for WordCount {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &ABOUT
     }
 
@@ -88,3 +90,5 @@ impl Action for WordCount {
         Ok(json!({ "success": true, "path": path, "words": words }))
     }
 }
+
+impl Action for WordCount {}

@@ -73,39 +73,37 @@ fn every_action_is_described_as_it_is() {
     let registry = actions::builtin();
     let mut problems = Vec::new();
     let mut described = BTreeSet::new();
-    let calls = registry.get("llm.call").unwrap().about();
+    let calls = registry.get("llm.call").unwrap().metadata();
     for name in registry.names() {
-        let about = registry.get(name).unwrap().about().clone();
-        if !described.insert(about.names[0]) {
+        let about = registry.get(name).unwrap().metadata().clone();
+        if !described.insert(about.name.to_string()) {
             continue;
         }
-        let section = section(&reference, &format!("### `{}`", about.names[0]));
-        for alias in about.names {
-            if !section.contains(&format!("`{alias}`")) && *alias != about.names[0] {
+        let section = section(&reference, &format!("### `{}`", &*about.name));
+        for alias in about.names() {
+            if !section.contains(&format!("`{alias}`")) && alias != about.name {
                 problems.push(format!("{alias} is not named"));
             }
         }
         // The parameters of the model have their rows in the section of `llm.call`.
         let shares = section.contains(MODEL_PARAMETERS);
         let is_shared = |parameter: &Parameter| {
-            let mut shared = calls.parameters.iter();
+            let mut shared = calls.parameters.table().iter();
             shares && shared.any(|it| (it.name, it.doc) == (parameter.name, parameter.doc))
         };
-        for parameter in about.parameters {
+        for parameter in about.parameters.table() {
             if is_shared(parameter) && !section.contains(&format!("`{}`", parameter.name)) {
-                problems.push(format!(
-                    "{}: {} is not named",
-                    about.names[0], parameter.name
-                ));
+                problems.push(format!("{}: {} is not named", &*about.name, parameter.name));
             }
         }
-        for alias in about.parameters.iter().flat_map(|it| it.aliases) {
+        for alias in about.parameters.table().iter().flat_map(|it| it.aliases) {
             if !section.contains(&format!("`{alias}`")) {
-                problems.push(format!("{}: {alias} is not named", about.names[0]));
+                problems.push(format!("{}: {alias} is not named", &*about.name));
             }
         }
         let mut expected: Vec<(String, String, bool)> = about
             .parameters
+            .table()
             .iter()
             .filter(|parameter| !is_shared(parameter))
             .map(|parameter| {
@@ -126,7 +124,7 @@ fn every_action_is_described_as_it_is() {
         if expected != found {
             problems.push(format!(
                 "{}: described {found:?}, and there are {expected:?}",
-                about.names[0]
+                &*about.name
             ));
         }
     }

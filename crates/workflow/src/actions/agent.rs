@@ -1,5 +1,7 @@
 //! `agent.run`: runs one turn of an agent as a step.
 
+use crate::Operation;
+use cachalot_core::Effects;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,20 +19,20 @@ use super::arguments::{Given, optional, required};
 use super::model_error;
 use crate::report::{self, Reporter, current_node};
 use crate::{
-    About, Action, Arguments, Failure, Memoizable, ParameterKind, Planned, Runtime, spending,
+    Action, Arguments, Failure, OperationMetadata, ParameterKind, Planned, Runtime, spending,
 };
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Run);
 }
 
-static RUN: About = About {
-    names: &["agent.run", "actions.agent_run"],
-    version: 1,
-    doc: "Lets an agent work on something, with its tools and sub-agents, until it has an answer. \
+static RUN: OperationMetadata = OperationMetadata::declared(
+    "agent.run",
+    &["actions.agent_run"],
+    "Lets an agent work on something, with its tools and sub-agents, until it has an answer. \
           Nobody is asked: what the permissions would ask about is refused. \
           The result has `text`, `stop_reason`, `model_calls`, `tool_calls`, `usage` and `cost`.",
-    parameters: &[
+    &[
         required(
             "input",
             ParameterKind::Text,
@@ -47,15 +49,26 @@ static RUN: About = About {
             "Another agent file (relative to the run's directory); this one by default.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+);
 
 struct Run;
 
 #[async_trait]
-impl Action for Run {
-    fn about(&self) -> &About {
+impl Operation for Run {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &RUN
+    }
+
+    /// Returns the files that make up another agent file. The key contains their content, but they may
+    /// change before the agent runs.
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        match arguments.get("file").and_then(Value::as_str) {
+            Some(file) => Effects::reading_files(files(&runtime.directory.join(file))),
+            None => Effects::reading(Vec::new()),
+        }
     }
 
     /// Returns the agent's definition and model identity. Fails if the answer depends on anything else.
@@ -101,23 +114,6 @@ impl Action for Run {
             "max_iterations": max_iterations,
             "model": identity,
         }))
-    }
-
-    /// Returns the files that make up another agent file. The key contains their content, but they may
-    /// change before the agent runs.
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        match arguments.get("file").and_then(Value::as_str) {
-            Some(file) => files(&runtime.directory.join(file)),
-            None => Vec::new(),
-        }
-    }
-
-    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        let given = Given::to(&RUN, arguments);
-        let team = team(&given, runtime)?;
-        agent(&given, &team)?;
-        given.required_text("input")?;
-        Ok(spending::planned())
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -168,6 +164,17 @@ impl Action for Run {
             },
             "cost": dollars,
         }))
+    }
+}
+
+#[async_trait]
+impl Action for Run {
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        let given = Given::to(&RUN, arguments);
+        let team = team(&given, runtime)?;
+        agent(&given, &team)?;
+        given.required_text("input")?;
+        Ok(spending::planned())
     }
 }
 

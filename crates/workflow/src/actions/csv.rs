@@ -1,7 +1,8 @@
 //! `csv.parse`.
 
+use crate::Operation;
+use cachalot_core::Effects;
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
@@ -12,7 +13,7 @@ use super::Registry;
 use super::arguments::{Given, excerpt, optional};
 use super::location;
 use super::written::Written;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of a file, in bytes.
 const LARGEST: u64 = 256 << 20;
@@ -21,11 +22,11 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Parse);
 }
 
-static PARSE: About = About {
-    names: &["csv.parse", "actions.csv_parse"],
-    version: 1,
-    doc: "Reads comma-separated values; all fields are text.",
-    parameters: &[
+static PARSE: OperationMetadata = OperationMetadata::declared(
+"csv.parse",
+&["actions.csv_parse"],
+"Reads comma-separated values; all fields are text.",
+&[
         optional(
             "text",
             ParameterKind::Text,
@@ -48,8 +49,8 @@ static PARSE: About = About {
         )
         .or(&["has_header"]),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 const EITHER: &str = "give either `text` or `path`";
 
@@ -58,28 +59,20 @@ const DELIMITER: &str = "must be one ASCII character, and neither a quote nor a 
 struct Parse;
 
 #[async_trait]
-impl Action for Parse {
-    fn about(&self) -> &About {
+impl Operation for Parse {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &PARSE
     }
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .some_of("csv.parse", &["text", "path"], EITHER)
-            .one_at_most("csv.parse", &["text", "path"], EITHER)
-            .read("delimiter", DELIMITER, |text| match separator(text) {
-                Some(_) => Ok(()),
-                None => Err(format!("is `{}`", excerpt(text))),
-            })
-            .problems()
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        Effects::reading_files(location::looked_at(runtime, arguments, "path"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         Ok(location::implied(runtime, arguments, "path"))
-    }
-
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        location::looked_at(runtime, arguments, "path")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -97,6 +90,19 @@ impl Action for Parse {
             }
             _ => Err(given.failure("validation_error", EITHER)),
         }
+    }
+}
+
+impl Action for Parse {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .some_of("csv.parse", &["text", "path"], EITHER)
+            .one_at_most("csv.parse", &["text", "path"], EITHER)
+            .read("delimiter", DELIMITER, |text| match separator(text) {
+                Some(_) => Ok(()),
+                None => Err(format!("is `{}`", excerpt(text))),
+            })
+            .problems()
     }
 }
 

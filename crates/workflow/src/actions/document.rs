@@ -3,7 +3,8 @@
 mod apart;
 mod html;
 
-use std::path::PathBuf;
+use crate::Operation;
+use cachalot_core::Effects;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::Registry;
 use super::arguments::{Given, required};
 use super::location;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 use apart::apart;
 
 /// The maximum size of a document, in bytes.
@@ -21,17 +22,17 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Text);
 }
 
-static TEXT: About = About {
-    names: &["document.text", "actions.document_text"],
-    version: 1,
-    doc: "The text of a document: PDF, HTML (as Markdown), Markdown, plain text.",
-    parameters: &[required(
+static TEXT: OperationMetadata = OperationMetadata::declared(
+"document.text",
+&["actions.document_text"],
+"The text of a document: PDF, HTML (as Markdown), Markdown, plain text.",
+&[required(
         "path",
         ParameterKind::Text,
         "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
     )],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 /// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +57,16 @@ impl Format {
 struct Text;
 
 #[async_trait]
-impl Action for Text {
-    fn about(&self) -> &About {
+impl Operation for Text {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &TEXT
+    }
+
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        Effects::reading_files(location::looked_at(runtime, arguments, "path"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -72,10 +80,6 @@ impl Action for Text {
             inputs.extend(more);
         }
         Ok(implicit)
-    }
-
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        location::looked_at(runtime, arguments, "path")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -112,6 +116,8 @@ impl Action for Text {
         Ok(result)
     }
 }
+
+impl Action for Text {}
 
 /// Returns the format that the file extension implies, ignoring the query and fragment of a URI.
 fn by_extension(path: &str) -> Option<Format> {

@@ -1,5 +1,6 @@
 //! `http.get` and `http.post`.
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -12,7 +13,7 @@ use super::arguments::{Given, optional, required};
 use super::order;
 use super::reply::{self, TIMEOUT, Terms};
 use super::written::Written;
-use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Get);
@@ -41,21 +42,21 @@ const TIMEOUT_SECONDS: Parameter = optional(
     "Seconds from connecting to the last byte; 30 by default.",
 );
 
-static GET: About = About {
-    names: &["http.get", "actions.http_get"],
-    version: 1,
-    doc: "Gets a URL; the result is the JSON of the response (whole numbers beyond 64 bits as text), \
+static GET: OperationMetadata = OperationMetadata::declared(
+    "http.get",
+    &["actions.http_get"],
+    "Gets a URL; the result is the JSON of the response (whole numbers beyond 64 bits as text), \
           or its text if it is no JSON. A status from 400 up fails the node.",
-    parameters: &[URL, PARAMS, HEADERS, ALLOWED_HOSTS, TIMEOUT_SECONDS],
-    memoizable: Memoizable::Yes,
-};
+    &[URL, PARAMS, HEADERS, ALLOWED_HOSTS, TIMEOUT_SECONDS],
+)
+.read_only();
 
-static POST: About = About {
-    names: &["http.post", "actions.http_post"],
-    version: 1,
-    doc: "Posts to a URL; the result is the JSON of the response (whole numbers beyond 64 bits as \
+static POST: OperationMetadata = OperationMetadata::declared(
+    "http.post",
+    &["actions.http_post"],
+    "Posts to a URL; the result is the JSON of the response (whole numbers beyond 64 bits as \
           text), or its text if it is no JSON. A status from 400 up fails the node.",
-    parameters: &[
+    &[
         URL,
         PARAMS,
         HEADERS,
@@ -69,22 +70,17 @@ static POST: About = About {
         ALLOWED_HOSTS,
         TIMEOUT_SECONDS,
     ],
-    memoizable: Memoizable::Yes,
-};
+);
 
 struct Get;
 
 #[async_trait]
-impl Action for Get {
-    fn about(&self) -> &About {
-        &GET
-    }
+impl Operation for Get {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .seconds("timeout")
-            .hosts("allowed_hosts")
-            .problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &GET
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
@@ -97,20 +93,24 @@ impl Action for Get {
     }
 }
 
-struct Post;
-
-#[async_trait]
-impl Action for Post {
-    fn about(&self) -> &About {
-        &POST
-    }
-
+impl Action for Get {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
         Written::new(with)
             .seconds("timeout")
             .hosts("allowed_hosts")
-            .one_at_most("http.post", &["json", "body", "form"], "give one of them")
             .problems()
+    }
+}
+
+struct Post;
+
+#[async_trait]
+impl Operation for Post {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
+        &POST
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
@@ -123,6 +123,16 @@ impl Action for Post {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = Given::to(&POST, arguments);
         send(&given, runtime, Method::POST).await
+    }
+}
+
+impl Action for Post {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .seconds("timeout")
+            .hosts("allowed_hosts")
+            .one_at_most("http.post", &["json", "body", "form"], "give one of them")
+            .problems()
     }
 }
 

@@ -3,6 +3,7 @@
 mod jmespath;
 mod relaxed;
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -15,7 +16,7 @@ use super::arguments::{Given, optional, required};
 use super::exact_json;
 use super::order;
 use super::written::Written;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Parse);
@@ -23,11 +24,11 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Stringify);
 }
 
-static PARSE: About = About {
-    names: &["json.parse", "actions.json_parse"],
-    version: 1,
-    doc: "Reads JSON text. Whole numbers beyond 64 bits become text of their digits.",
-    parameters: &[
+static PARSE: OperationMetadata = OperationMetadata::declared(
+"json.parse",
+&["actions.json_parse"],
+"Reads JSON text. Whole numbers beyond 64 bits become text of their digits.",
+&[
         required("text", ParameterKind::Text, "What to read."),
         optional(
             "strict",
@@ -40,14 +41,14 @@ static PARSE: About = About {
             "With `strict: false`, the data where the text is no JSON; null is as good as none.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
-static TRANSFORM: About = About {
-    names: &["json.transform", "actions.json_transform"],
-    version: 1,
-    doc: "Evaluates a JMESPath expression; whole numbers stay exact.",
-    parameters: &[
+static TRANSFORM: OperationMetadata = OperationMetadata::declared(
+    "json.transform",
+    &["actions.json_transform"],
+    "Evaluates a JMESPath expression; whole numbers stay exact.",
+    &[
         required("data", ParameterKind::Any, "What to evaluate it on."),
         required(
             "expression",
@@ -55,14 +56,14 @@ static TRANSFORM: About = About {
             "The JMESPath expression.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
-static STRINGIFY: About = About {
-    names: &["json.stringify", "actions.json_stringify"],
-    version: 1,
-    doc: "Writes data as JSON text.",
-    parameters: &[
+static STRINGIFY: OperationMetadata = OperationMetadata::declared(
+    "json.stringify",
+    &["actions.json_stringify"],
+    "Writes data as JSON text.",
+    &[
         required("data", ParameterKind::Any, "What to write."),
         optional(
             "indent",
@@ -75,14 +76,17 @@ static STRINGIFY: About = About {
             "Whether to sort the keys of all mappings; false by default.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 struct Parse;
 
 #[async_trait]
-impl Action for Parse {
-    fn about(&self) -> &About {
+impl Operation for Parse {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &PARSE
     }
 
@@ -106,25 +110,17 @@ impl Action for Parse {
     }
 }
 
+impl Action for Parse {}
+
 struct Transform;
 
 #[async_trait]
-impl Action for Transform {
-    fn about(&self) -> &About {
-        &TRANSFORM
-    }
+impl Operation for Transform {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .read(
-                "expression",
-                "see jmespath.org for the syntax of expressions",
-                |text| {
-                    jmespath::check(text)
-                        .map_err(|what| format!("is no JMESPath expression: {what}"))
-                },
-            )
-            .problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &TRANSFORM
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
@@ -146,16 +142,30 @@ impl Action for Transform {
     }
 }
 
+impl Action for Transform {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .read(
+                "expression",
+                "see jmespath.org for the syntax of expressions",
+                |text| {
+                    jmespath::check(text)
+                        .map_err(|what| format!("is no JMESPath expression: {what}"))
+                },
+            )
+            .problems()
+    }
+}
+
 struct Stringify;
 
 #[async_trait]
-impl Action for Stringify {
-    fn about(&self) -> &About {
-        &STRINGIFY
-    }
+impl Operation for Stringify {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).count("indent", 0..=16).problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &STRINGIFY
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
@@ -178,6 +188,12 @@ impl Action for Stringify {
         };
         let text = text.map_err(|error| given.failure("transform_error", error))?;
         Ok(json!({ "text": text, "success": true }))
+    }
+}
+
+impl Action for Stringify {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).count("indent", 0..=16).problems()
     }
 }
 

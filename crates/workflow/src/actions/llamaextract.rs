@@ -3,8 +3,10 @@
 mod client;
 mod wire;
 
+use crate::Operation;
+use cachalot_core::Effects;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,7 +19,7 @@ use super::arguments::{Given, optional, required};
 use super::configured::{base, setting, variable};
 use super::written::Written;
 use super::{location, order};
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 use client::Client;
 use wire::Status;
 
@@ -30,12 +32,12 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Extract);
 }
 
-static EXTRACT: About = About {
-    names: &["llamaextract.extract", "actions.llamaextract_extract"],
-    version: 1,
-    doc: "Extracts structured data from a document with LlamaCloud: uploads it, runs an extraction, waits for the result. \
+static EXTRACT: OperationMetadata = OperationMetadata::declared(
+"llamaextract.extract",
+&["actions.llamaextract_extract"],
+"Extracts structured data from a document with LlamaCloud: uploads it, runs an extraction, waits for the result. \
           The key comes from `settings.llamaextract.api_key` or `LLAMA_CLOUD_API_KEY`.",
-    parameters: &[
+&[
         required(
             "file",
             ParameterKind::Text,
@@ -79,8 +81,8 @@ static EXTRACT: About = About {
         )
         .unkeyed(),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 const WHAT: &str = "give `agent_name`, `agent_id` or `schema`";
 
@@ -100,11 +102,62 @@ fn mode(text: &str) -> Option<&'static str> {
 struct Extract;
 
 #[async_trait]
-impl Action for Extract {
-    fn about(&self) -> &About {
+impl Operation for Extract {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &EXTRACT
     }
 
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        Effects::reading_files(location::looked_at(runtime, arguments, "file"))
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        // The API key is left out: another key of the same account gets the same answer.
+        let mut implicit = serde_json::Map::new();
+        implicit.insert("base_url".to_owned(), base_url(runtime).into());
+        // The service evaluates the name of the upload, so it matters even when the content is keyed.
+        let name = arguments
+            .get("file")
+            .and_then(Value::as_str)
+            .map(uploaded_as);
+        implicit.insert("uploaded_as".to_owned(), name.into());
+        for more in [
+            location::implied(runtime, arguments, "file"),
+            order::implied(arguments, &["schema"]),
+        ] {
+            if let Value::Object(more) = more {
+                implicit.extend(more);
+            }
+        }
+        Ok(Value::Object(implicit))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&EXTRACT, arguments);
+        let file = given.required_text("file")?;
+        let wanted = Wanted::of(&given)?;
+        let timeout = given.seconds("timeout", Duration::from_secs(300))?;
+        let interval = given.seconds("poll_interval", Duration::from_secs(2))?;
+        let client = Client::new(&given, runtime, base_url(runtime), key(&given, runtime)?)?;
+        let document = location::read(&given, runtime, file, LARGEST).await?;
+        let work = extract(&given, &client, &wanted, file, document.into(), interval);
+        match tokio::time::timeout(timeout, work).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::passing(
+                "timeout",
+                format!(
+                    "{}: no result within {timeout:?}; raise `timeout`",
+                    given.action()
+                ),
+            )),
+        }
+    }
+}
+
+impl Action for Extract {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
         Written::new(with)
             .some_of(
@@ -132,52 +185,6 @@ impl Action for Extract {
             .seconds("poll_interval")
             .seconds("polling_interval")
             .problems()
-    }
-
-    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        // The API key is left out: another key of the same account gets the same answer.
-        let mut implicit = serde_json::Map::new();
-        implicit.insert("base_url".to_owned(), base_url(runtime).into());
-        // The service evaluates the name of the upload, so it matters even when the content is keyed.
-        let name = arguments
-            .get("file")
-            .and_then(Value::as_str)
-            .map(uploaded_as);
-        implicit.insert("uploaded_as".to_owned(), name.into());
-        for more in [
-            location::implied(runtime, arguments, "file"),
-            order::implied(arguments, &["schema"]),
-        ] {
-            if let Value::Object(more) = more {
-                implicit.extend(more);
-            }
-        }
-        Ok(Value::Object(implicit))
-    }
-
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        location::looked_at(runtime, arguments, "file")
-    }
-
-    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&EXTRACT, arguments);
-        let file = given.required_text("file")?;
-        let wanted = Wanted::of(&given)?;
-        let timeout = given.seconds("timeout", Duration::from_secs(300))?;
-        let interval = given.seconds("poll_interval", Duration::from_secs(2))?;
-        let client = Client::new(&given, runtime, base_url(runtime), key(&given, runtime)?)?;
-        let document = location::read(&given, runtime, file, LARGEST).await?;
-        let work = extract(&given, &client, &wanted, file, document.into(), interval);
-        match tokio::time::timeout(timeout, work).await {
-            Ok(result) => result,
-            Err(_) => Err(Failure::passing(
-                "timeout",
-                format!(
-                    "{}: no result within {timeout:?}; raise `timeout`",
-                    given.action()
-                ),
-            )),
-        }
     }
 }
 

@@ -9,7 +9,9 @@ mod shape;
 mod shell;
 mod written;
 
+use crate::Operation;
 use async_trait::async_trait;
+use cachalot_cache::Witness;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::Value;
@@ -18,7 +20,7 @@ use super::Registry;
 use super::arguments::{Given, joined, optional};
 use super::written::Written;
 use crate::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
     spending,
 };
 use ask::Ask;
@@ -145,42 +147,53 @@ pub(super) const MODEL: [Parameter; 14] = [
 
 const PARAMETERS: &[Parameter] = &joined::<20>(&QUESTION, &MODEL);
 
-static CALL: About = About {
-    names: &["llm.call", "actions.llm_call"],
-    version: 1,
-    doc: "Asks a model. The result has `content`, `model`, `stop_reason`, `usage` and `cost` (dollars; null if the price is not known). \
+static CALL: OperationMetadata = OperationMetadata::declared(
+"llm.call",
+&["actions.llm_call"],
+"Asks a model. The result has `content`, `model`, `stop_reason`, `usage` and `cost` (dollars; null if the price is not known). \
           Keys come from the environment (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, …); `settings.llm` gives defaults for all parameters.",
-    parameters: PARAMETERS,
-    memoizable: Memoizable::Yes,
-};
+PARAMETERS,
+)
+.read_only();
 
-static STREAM: About = About {
-    names: &["llm.stream", "actions.llm_stream"],
-    version: 1,
-    doc: "The same as `llm.call`, but the answer is shown while it grows.",
-    parameters: PARAMETERS,
-    memoizable: Memoizable::Yes,
-};
+static STREAM: OperationMetadata = OperationMetadata::declared(
+    "llm.stream",
+    &["actions.llm_stream"],
+    "The same as `llm.call`, but the answer is shown while it grows.",
+    PARAMETERS,
+)
+.read_only();
 
 /// One of the two actions, which differ in how the answer is shown.
 struct Question {
-    about: &'static About,
+    about: &'static OperationMetadata,
     /// True if the answer is shown while it streams.
     is_shown: bool,
 }
 
 #[async_trait]
-impl Action for Question {
-    fn about(&self) -> &About {
-        self.about
-    }
+impl Operation for Question {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        check_model(Written::new(with)).problems()
+    fn metadata(&self) -> &OperationMetadata {
+        self.about
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         inputs(self.about, arguments, runtime)
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let answered = run(self, arguments, runtime).await;
+        answered.map(|(answer, _)| answer)
+    }
+}
+
+#[async_trait]
+impl Action for Question {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        check_model(Written::new(with)).problems()
     }
 
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
@@ -195,7 +208,12 @@ impl Action for Question {
         }
     }
 
-    async fn run_alone(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+    async fn run_alone(
+        &self,
+        arguments: Arguments,
+        runtime: &Runtime,
+        _witness: &Witness,
+    ) -> Result<Value, Failure> {
         if let Some(name) = shell::named(&Given::seen(self.about, &arguments), runtime)? {
             let ask = shell::Ask::new(self.about, &arguments, name, runtime)?;
             return match self.is_shown {
@@ -209,15 +227,14 @@ impl Action for Question {
             false => ask.whole(runtime).await,
         }
     }
-
-    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let answered = run(self, arguments, runtime).await;
-        answered.map(|(answer, _)| answer)
-    }
 }
 
 /// Returns the inputs besides the arguments that change the answer.
-fn inputs(about: &About, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+fn inputs(
+    about: &'static OperationMetadata,
+    arguments: &Arguments,
+    runtime: &Runtime,
+) -> Result<Value, Failure> {
     match shell::named(&Given::seen(about, arguments), runtime)? {
         Some(name) => {
             let ask = shell::Ask::new(about, arguments, name, runtime)?;
@@ -228,7 +245,11 @@ fn inputs(about: &About, arguments: &Arguments, runtime: &Runtime) -> Result<Val
 }
 
 /// Prepares the question without asking it.
-fn plan(about: &About, arguments: &Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+fn plan(
+    about: &'static OperationMetadata,
+    arguments: &Arguments,
+    runtime: &Runtime,
+) -> Result<Planned, Failure> {
     match shell::named(&Given::seen(about, arguments), runtime)? {
         Some(name) => shell::Ask::new(about, arguments, name, runtime).map(drop)?,
         None => Ask::of(about, arguments, runtime).map(drop)?,
@@ -284,13 +305,14 @@ async fn run(
     arguments: Arguments,
     runtime: &Runtime,
 ) -> Result<(Value, bool), Failure> {
+    let witness = Witness::default();
     let alternatives = action.alternatives(&arguments, runtime);
-    let mut failed = match action.run_alone(arguments, runtime).await {
+    let mut failed = match action.run_alone(arguments, runtime, &witness).await {
         Err(failure) if failure.elsewhere => failure,
         ended => return ended.map(|answer| (answer, false)),
     };
     for arguments in alternatives {
-        match action.run_alone(arguments, runtime).await {
+        match action.run_alone(arguments, runtime, &witness).await {
             Ok(result) => return Ok((result, true)),
             Err(failure) => failed = failed.and_of(failure),
         }

@@ -3,6 +3,7 @@
 mod record;
 mod search;
 
+use crate::Operation;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::order;
 use crate::report::Event;
-use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, CacheClass, Failure, OperationMetadata, Parameter, ParameterKind, Runtime,
+};
 use record::Remembered;
 
 pub(super) fn register(registry: &mut Registry) {
@@ -36,11 +39,11 @@ const KEY: Parameter = required(
     "The key; a number is taken as its text.",
 );
 
-static STORE: About = About {
-    names: &["ltm.store", "actions.ltm_store"],
-    version: 1,
-    doc: "Remembers a value under a key, in place of what was there.",
-    parameters: &[
+static STORE: OperationMetadata = OperationMetadata::declared(
+    "ltm.store",
+    &["actions.ltm_store"],
+    "Remembers a value under a key, in place of what was there.",
+    &[
         KEY,
         required(
             "value",
@@ -53,14 +56,14 @@ static STORE: About = About {
             "Kept with the value; its text, numbers, booleans and nulls can be searched by.",
         ),
     ],
-    memoizable: Memoizable::EffectOnly,
-};
+)
+.with_cache_class(CacheClass::EffectOnly);
 
-static RETRIEVE: About = About {
-    names: &["ltm.retrieve", "actions.ltm_retrieve"],
-    version: 1,
-    doc: "The value that is remembered under a key.",
-    parameters: &[
+static RETRIEVE: OperationMetadata = OperationMetadata::declared(
+    "ltm.retrieve",
+    &["actions.ltm_retrieve"],
+    "The value that is remembered under a key.",
+    &[
         KEY,
         optional(
             "default",
@@ -68,22 +71,25 @@ static RETRIEVE: About = About {
             "The value if nothing is remembered; null by default.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
-static DELETE: About = About {
-    names: &["ltm.delete", "actions.ltm_delete"],
-    version: 1,
-    doc: "Forgets what is remembered under a key.",
-    parameters: &[KEY],
-    memoizable: Memoizable::EffectOnly,
-};
+static DELETE: OperationMetadata = OperationMetadata::declared(
+    "ltm.delete",
+    &["actions.ltm_delete"],
+    "Forgets what is remembered under a key.",
+    &[KEY],
+)
+.with_cache_class(CacheClass::EffectOnly);
 
 struct StoreAction;
 
 #[async_trait]
-impl Action for StoreAction {
-    fn about(&self) -> &About {
+impl Operation for StoreAction {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &STORE
     }
 
@@ -120,20 +126,21 @@ impl Action for StoreAction {
     }
 }
 
+impl Action for StoreAction {}
+
 struct Retrieve;
 
 #[async_trait]
-impl Action for Retrieve {
-    fn about(&self) -> &About {
+impl Operation for Retrieve {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &RETRIEVE
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         Ok(order::implied(arguments, &["default"]))
-    }
-
-    fn domains(&self, _arguments: &Arguments, _runtime: &Runtime) -> Vec<Domain> {
-        vec![domain()]
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -168,11 +175,20 @@ impl Action for Retrieve {
     }
 }
 
+impl Action for Retrieve {
+    fn domains(&self, _arguments: &Arguments, _runtime: &Runtime) -> Vec<Domain> {
+        vec![domain()]
+    }
+}
+
 struct Delete;
 
 #[async_trait]
-impl Action for Delete {
-    fn about(&self) -> &About {
+impl Operation for Delete {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &DELETE
     }
 
@@ -201,6 +217,8 @@ impl Action for Delete {
         Ok(json!({ "success": true, "deleted": !erased.records.is_empty(), "key": key }))
     }
 }
+
+impl Action for Delete {}
 
 /// Returns the cache domain of long-term memory.
 fn domain() -> Domain {

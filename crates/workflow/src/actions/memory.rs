@@ -1,5 +1,6 @@
 //! `memory.*`: values that are kept until the run ends, and summaries of conversations.
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::tree::Node;
 use cachalot_core::{Millis, Problem};
@@ -10,7 +11,8 @@ use super::arguments::{Given, noun, optional, required};
 use super::llm::Inner;
 use super::written::Written;
 use crate::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime, origin,
+    Action, Arguments, CacheClass, Failure, OperationMetadata, Parameter, ParameterKind, Runtime,
+    origin,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -34,11 +36,11 @@ const NAMESPACE: Parameter = optional(
 /// The namespace of a call that names none.
 const DEFAULT_NAMESPACE: &str = "default";
 
-static STORE: About = About {
-    names: &["memory.store", "actions.memory_store"],
-    version: 1,
-    doc: "Stores a value under a key until the run ends, in place of the earlier value.",
-    parameters: &[
+static STORE: OperationMetadata = OperationMetadata::declared(
+    "memory.store",
+    &["actions.memory_store"],
+    "Stores a value under a key until the run ends, in place of the earlier value.",
+    &[
         KEY,
         required("value", ParameterKind::Any, "The value; any JSON data."),
         optional(
@@ -48,14 +50,14 @@ static STORE: About = About {
         ),
         NAMESPACE,
     ],
-    memoizable: Memoizable::EffectOnly,
-};
+)
+.with_cache_class(CacheClass::EffectOnly);
 
-static RETRIEVE: About = About {
-    names: &["memory.retrieve", "actions.memory_retrieve"],
-    version: 1,
-    doc: "Returns the value that the run has stored under a key.",
-    parameters: &[
+static RETRIEVE: OperationMetadata = OperationMetadata::declared(
+    "memory.retrieve",
+    &["actions.memory_retrieve"],
+    "Returns the value that the run has stored under a key.",
+    &[
         KEY,
         optional(
             "default",
@@ -64,14 +66,17 @@ static RETRIEVE: About = About {
         ),
         NAMESPACE,
     ],
-    memoizable: Memoizable::No("reads the memory of the run, which is in no cache key"),
-};
+)
+.read_only()
+.with_cache_class(CacheClass::Excluded(
+    "reads the memory of the run, which is in no cache key",
+));
 
-static SUMMARIZE: About = About {
-    names: &["memory.summarize", "actions.memory_summarize"],
-    version: 1,
-    doc: "Summarizes a conversation in the state with a model, if it is too long. The result has `summary`, `original_count`, `token_estimate`, and `usage` and `cost` of the model.",
-    parameters: &[
+static SUMMARIZE: OperationMetadata = OperationMetadata::declared(
+"memory.summarize",
+&["actions.memory_summarize"],
+"Summarizes a conversation in the state with a model, if it is too long. The result has `summary`, `original_count`, `token_estimate`, and `usage` and `cost` of the model.",
+&[
         required(
             "messages_key",
             ParameterKind::Text,
@@ -88,8 +93,9 @@ static SUMMARIZE: About = About {
             "The model; `settings.llm.model` by default.",
         ),
     ],
-    memoizable: Memoizable::No("reads the state, which is in no cache key"),
-};
+)
+.read_only()
+.with_cache_class(CacheClass::Excluded("reads the state, which is in no cache key"));
 
 /// The allowed lengths of a summary, in tokens.
 const LENGTHS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
@@ -97,13 +103,12 @@ const LENGTHS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 struct Store;
 
 #[async_trait]
-impl Action for Store {
-    fn about(&self) -> &About {
-        &STORE
-    }
+impl Operation for Store {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).seconds("ttl").problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &STORE
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -124,11 +129,20 @@ impl Action for Store {
     }
 }
 
+impl Action for Store {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).seconds("ttl").problems()
+    }
+}
+
 struct Retrieve;
 
 #[async_trait]
-impl Action for Retrieve {
-    fn about(&self) -> &About {
+impl Operation for Retrieve {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &RETRIEVE
     }
 
@@ -147,6 +161,8 @@ impl Action for Retrieve {
     }
 }
 
+impl Action for Retrieve {}
+
 fn namespace<'g>(given: &'g Given<'_>) -> Result<&'g str, Failure> {
     Ok(given.text("namespace")?.unwrap_or(DEFAULT_NAMESPACE))
 }
@@ -154,13 +170,12 @@ fn namespace<'g>(given: &'g Given<'_>) -> Result<&'g str, Failure> {
 struct Summarize;
 
 #[async_trait]
-impl Action for Summarize {
-    fn about(&self) -> &About {
-        &SUMMARIZE
-    }
+impl Operation for Summarize {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).count("max_tokens", LENGTHS).problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &SUMMARIZE
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -203,6 +218,12 @@ impl Action for Summarize {
             });
         }
         Ok(result(summary, answer.clone()))
+    }
+}
+
+impl Action for Summarize {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).count("max_tokens", LENGTHS).problems()
     }
 }
 

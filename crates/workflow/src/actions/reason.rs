@@ -10,7 +10,7 @@ mod tools;
 use serde_json::{Map, Value};
 
 use super::Registry;
-use crate::About;
+use crate::OperationMetadata;
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(cot::Cot);
@@ -20,7 +20,7 @@ pub(super) fn register(registry: &mut Registry) {
 }
 
 /// The actions of this namespace.
-pub(super) static ABOUTS: [&About; 4] = [
+pub(super) static ABOUTS: [&OperationMetadata; 4] = [
     &cot::ABOUT,
     &self_correct::ABOUT,
     &decompose::ABOUT,

@@ -1,6 +1,7 @@
 //! `reflection.loop` and `retry.loop`, which the run loop itself executes because they run other work,
 //! and `reflection.evaluate`.
 
+use crate::Operation;
 use async_trait::async_trait;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use super::Registry;
 use super::answer;
 use super::arguments::{Given, optional, required};
 use super::truth::is_true;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, CacheClass, Failure, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Rounds(&LOOP));
@@ -17,11 +18,11 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Evaluate);
 }
 
-pub(crate) static LOOP: About = About {
-    names: &["reflection.loop", "actions.reflection_loop"],
-    version: 1,
-    doc: "Generates something, evaluates it, and lets it be corrected until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
-    parameters: &[
+pub(crate) static LOOP: OperationMetadata = OperationMetadata::declared(
+"reflection.loop",
+&["actions.reflection_loop"],
+"Generates something, evaluates it, and lets it be corrected until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
+&[
         required(
             "generator",
             ParameterKind::Object,
@@ -48,14 +49,14 @@ pub(crate) static LOOP: About = About {
             "What becomes of it when no round was valid: `return_best` (by default), `return_last` or `raise`.",
         ),
     ],
-    memoizable: Memoizable::EffectOnly,
-};
+)
+.with_cache_class(CacheClass::EffectOnly);
 
-pub(crate) static RETRY: About = About {
-    names: &["retry.loop", "actions.retry_loop"],
-    version: 1,
-    doc: "Calls an action that validates something, and runs a node that corrects it until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
-    parameters: &[
+pub(crate) static RETRY: OperationMetadata = OperationMetadata::declared(
+"retry.loop",
+&["actions.retry_loop"],
+"Calls an action that validates something, and runs a node that corrects it until it is valid. Works as what a node or step uses, not inside `cache.wrap`.",
+&[
         required(
             "validate",
             ParameterKind::Text,
@@ -82,14 +83,14 @@ pub(crate) static RETRY: About = About {
             "Seconds between a correction and the next round; 0 by default.",
         ),
     ],
-    memoizable: Memoizable::EffectOnly,
-};
+)
+.with_cache_class(CacheClass::EffectOnly);
 
-static EVALUATE: About = About {
-    names: &["reflection.evaluate", "actions.reflection_evaluate"],
-    version: 1,
-    doc: "Evaluates a value by a JSON Schema. The result has `valid`, `score`, `errors` and `success`.",
-    parameters: &[
+static EVALUATE: OperationMetadata = OperationMetadata::declared(
+    "reflection.evaluate",
+    &["actions.reflection_evaluate"],
+    "Evaluates a value by a JSON Schema. The result has `valid`, `score`, `errors` and `success`.",
+    &[
         required("data", ParameterKind::Any, "The value."),
         required(
             "schema",
@@ -102,8 +103,7 @@ static EVALUATE: About = About {
             "`schema`, which is the only one here.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+);
 
 /// The system prompt of a model that judges an output.
 pub(crate) const EVALUATION: &str = "You judge an output. Answer with one JSON object and nothing else: \
@@ -276,16 +276,15 @@ fn coerced(value: &Value, schema: &Value) -> Value {
 }
 
 /// An action that the run loop executes when a node or step uses it.
-struct Rounds(&'static About);
+struct Rounds(&'static OperationMetadata);
 
 #[async_trait]
-impl Action for Rounds {
-    fn about(&self) -> &About {
-        self.0
-    }
+impl Operation for Rounds {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn is_tool(&self) -> bool {
-        false
+    fn metadata(&self) -> &OperationMetadata {
+        self.0
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
@@ -294,11 +293,20 @@ impl Action for Rounds {
     }
 }
 
+impl Action for Rounds {
+    fn is_tool(&self) -> bool {
+        false
+    }
+}
+
 struct Evaluate;
 
 #[async_trait]
-impl Action for Evaluate {
-    fn about(&self) -> &About {
+impl Operation for Evaluate {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &EVALUATE
     }
 
@@ -323,3 +331,5 @@ impl Action for Evaluate {
         Ok(json!({ "valid": valid, "score": score, "errors": errors, "success": true }))
     }
 }
+
+impl Action for Evaluate {}

@@ -1,6 +1,7 @@
 //! `schema.merge`: merges several JSON Schemas into one.
 
-use std::path::PathBuf;
+use crate::Operation;
+use cachalot_core::Effects;
 
 use async_trait::async_trait;
 use cachalot_core::tree;
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::location;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of a file, in bytes.
 const LARGEST: u64 = 16 << 20;
@@ -18,11 +19,11 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Merge);
 }
 
-static MERGE: About = About {
-    names: &["schema.merge", "actions.schema_merge"],
-    version: 1,
-    doc: "Merges JSON Schemas in their order: mappings are merged, anything else is replaced by the later.",
-    parameters: &[
+static MERGE: OperationMetadata = OperationMetadata::declared(
+"schema.merge",
+&["actions.schema_merge"],
+"Merges JSON Schemas in their order: mappings are merged, anything else is replaced by the later.",
+&[
         required(
             "schemas",
             ParameterKind::List,
@@ -39,15 +40,23 @@ static MERGE: About = About {
             "The field of the result that holds the schema; `merged_schema` by default.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 struct Merge;
 
 #[async_trait]
-impl Action for Merge {
-    fn about(&self) -> &About {
+impl Operation for Merge {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &MERGE
+    }
+
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        let local = |path: &str| runtime.storage.local_path(path);
+        Effects::reading_files(paths(arguments).filter_map(local))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -56,11 +65,6 @@ impl Action for Merge {
             true => json!({ "relative_to": location::keyed(&runtime.directory) }),
             false => Value::Null,
         })
-    }
-
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        let local = |path: &str| runtime.storage.local_path(path);
-        paths(arguments).filter_map(local).collect()
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -87,6 +91,8 @@ impl Action for Merge {
         Ok(result.into())
     }
 }
+
+impl Action for Merge {}
 
 /// Returns the files that the arguments name.
 fn paths(arguments: &Arguments) -> impl Iterator<Item = &str> {

@@ -2,6 +2,7 @@
 
 mod process;
 
+use crate::Operation;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
@@ -16,18 +17,18 @@ use super::Registry;
 use super::arguments::{Given, excerpt, optional, required};
 use super::location;
 use super::written::Written;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 pub(super) use process::{Ended, Fault, Job};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Run);
 }
 
-static RUN: About = About {
-    names: &["shell.run", "actions.shell_run"],
-    version: 1,
-    doc: "Runs a program and waits for it; no shell is involved.",
-    parameters: &[
+static RUN: OperationMetadata = OperationMetadata::declared(
+    "shell.run",
+    &["actions.shell_run"],
+    "Runs a program and waits for it; no shell is involved.",
+    &[
         required(
             "command",
             ParameterKind::List,
@@ -64,8 +65,7 @@ static RUN: About = About {
             "Whether an exit code other than 0 fails the node; true by default.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+);
 
 /// Variables that are always passed on: programs need them for the search path, the user's home, the
 /// language and temporary files.
@@ -76,16 +76,12 @@ const OUTPUT_LIMITS: RangeInclusive<u64> = 1..=1 << 30;
 struct Run;
 
 #[async_trait]
-impl Action for Run {
-    fn about(&self) -> &About {
-        &RUN
-    }
+impl Operation for Run {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .seconds("timeout")
-            .count("output_limit", OUTPUT_LIMITS)
-            .problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &RUN
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -129,6 +125,15 @@ impl Action for Run {
             "exit_code": ended.code,
             "success": ended.code == 0,
         }))
+    }
+}
+
+impl Action for Run {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .seconds("timeout")
+            .count("output_limit", OUTPUT_LIMITS)
+            .problems()
     }
 }
 

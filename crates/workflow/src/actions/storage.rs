@@ -1,6 +1,7 @@
 //! `storage.hash`.
 
-use std::path::PathBuf;
+use crate::Operation;
+use cachalot_core::Effects;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
@@ -13,17 +14,17 @@ use super::arguments::{Given, optional, required};
 use super::location;
 use super::written::Written;
 use crate::destination;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Hash);
 }
 
-static HASH: About = About {
-    names: &["storage.hash", "actions.storage_hash"],
-    version: 1,
-    doc: "Hashes the content of a file, or of anything else that a URI names, while streaming it.",
-    parameters: &[
+static HASH: OperationMetadata = OperationMetadata::declared(
+"storage.hash",
+&["actions.storage_hash"],
+"Hashes the content of a file, or of anything else that a URI names, while streaming it.",
+&[
         required(
             "path",
             ParameterKind::Text,
@@ -35,23 +36,22 @@ static HASH: About = About {
             "`sha256` (the default), `md5`, or `blake2b` (512 bits).",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 struct Hash;
 
 #[async_trait]
-impl Action for Hash {
-    fn about(&self) -> &About {
+impl Operation for Hash {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &HASH
     }
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .one_of("algorithm", &Algorithm::NAMES, |name| {
-                name.parse::<Algorithm>().is_ok()
-            })
-            .problems()
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        Effects::reading_files(location::looked_at(runtime, arguments, "path"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -63,10 +63,6 @@ impl Action for Hash {
             inputs.extend(more);
         }
         Ok(implicit)
-    }
-
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        location::looked_at(runtime, arguments, "path")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -101,5 +97,15 @@ impl Action for Hash {
             "size_bytes": hashed.size_bytes,
             "path": path,
         }))
+    }
+}
+
+impl Action for Hash {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .one_of("algorithm", &Algorithm::NAMES, |name| {
+                name.parse::<Algorithm>().is_ok()
+            })
+            .problems()
     }
 }

@@ -2,6 +2,7 @@
 
 mod schema;
 
+use crate::Operation;
 use std::borrow::Cow;
 
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use super::Registry;
 use super::arguments::{Given, noun, optional};
 use super::truth::is_true;
 use crate::template::printed;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 pub(crate) use schema::Schema;
 
 /// The kind of the failure for an item whose fields cannot be read. `retry.loop` records it as a round that
@@ -24,11 +25,11 @@ pub(super) fn register(registry: &mut Registry) {
     registry.register(Extraction);
 }
 
-pub(crate) static EXTRACTION: About = About {
-    names: &["validate.extraction", "actions.validate_extraction"],
-    version: 1,
-    doc: "Checks extracted entities and relationships against an extraction schema. The result has `valid` and `errors`.",
-    parameters: &[
+pub(crate) static EXTRACTION: OperationMetadata = OperationMetadata::declared(
+"validate.extraction",
+&["actions.validate_extraction"],
+"Checks extracted entities and relationships against an extraction schema. The result has `valid` and `errors`.",
+&[
         optional(
             "entities",
             ParameterKind::Any,
@@ -57,26 +58,18 @@ pub(crate) static EXTRACTION: About = About {
         )
         .unkeyed(),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 struct Extraction;
 
 #[async_trait]
-impl Action for Extraction {
-    fn about(&self) -> &About {
-        &EXTRACTION
-    }
+impl Operation for Extraction {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if let Some(written) = with.and_then(|with| with.get("schema"))
-            && schema::is_written_out(written)
-            && written.as_map().is_some()
-        {
-            Schema::read(written, &mut problems);
-        }
-        problems
+    fn metadata(&self) -> &OperationMetadata {
+        &EXTRACTION
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
@@ -100,6 +93,19 @@ impl Action for Extraction {
                 .map_err(|unreadable| failure(&given, &item, &unreadable))?;
         }
         Ok(json!({ "valid": errors.is_empty(), "errors": errors }))
+    }
+}
+
+impl Action for Extraction {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if let Some(written) = with.and_then(|with| with.get("schema"))
+            && schema::is_written_out(written)
+            && written.as_map().is_some()
+        {
+            Schema::read(written, &mut problems);
+        }
+        problems
     }
 }
 

@@ -1,5 +1,6 @@
 //! `web.search`, through SearXNG.
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -11,17 +12,17 @@ use super::arguments::{Given, optional, required};
 use super::configured::{base, setting, variable};
 use super::reply::{self, TIMEOUT, Terms};
 use super::written::Written;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Search);
 }
 
-static SEARCH: About = About {
-    names: &["web.search", "actions.web_search"],
-    version: 1,
-    doc: "Searches the web through a SearXNG instance.",
-    parameters: &[
+static SEARCH: OperationMetadata = OperationMetadata::declared(
+    "web.search",
+    &["actions.web_search"],
+    "Searches the web through a SearXNG instance.",
+    &[
         required(
             "query",
             ParameterKind::Text,
@@ -45,8 +46,8 @@ static SEARCH: About = About {
         ),
         optional("timeout", ParameterKind::Number, "Seconds; 30 by default."),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 const SETTING: &str = "/web/search/base_url";
 const VARIABLE: &str = "SEARXNG_BASE_URL";
@@ -69,17 +70,12 @@ struct Found {
 struct Search;
 
 #[async_trait]
-impl Action for Search {
-    fn about(&self) -> &About {
-        &SEARCH
-    }
+impl Operation for Search {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .count("limit", 1..=100)
-            .count("num_results", 1..=100)
-            .seconds("timeout")
-            .problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &SEARCH
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -137,6 +133,16 @@ impl Action for Search {
             .map(result)
             .collect();
         Ok(json!({ "query": query, "count": results.len(), "results": results, "success": true }))
+    }
+}
+
+impl Action for Search {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .count("limit", 1..=100)
+            .count("num_results", 1..=100)
+            .seconds("timeout")
+            .problems()
     }
 }
 

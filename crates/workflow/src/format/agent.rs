@@ -216,7 +216,7 @@ impl std::fmt::Debug for Work {
         match self {
             Self::Nothing => f.write_str("Nothing"),
             Self::Run { language, .. } => write!(f, "Run({language:?})"),
-            Self::Action { action, .. } => write!(f, "Action({:?})", action.about().names),
+            Self::Action { action, .. } => write!(f, "Action({})", action.metadata().name),
             Self::Steps(steps) => f.debug_tuple("Steps").field(steps).finish(),
             Self::While { body, .. } => f.debug_tuple("While").field(body).finish(),
             Self::FanOut(fan_out) => f.debug_tuple("FanOut").field(fan_out).finish(),

@@ -5,16 +5,16 @@ use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
 
 use super::codes;
-use crate::action::{About, Parameter, ParameterKind};
-use crate::actions::twice;
 use crate::template::is_literal;
+use crate::{OperationMetadata, Parameter, ParameterKind};
+use cachalot_operation::arguments::given_twice;
 
 /// Returns the problems of `arguments` as arguments of the action: unknown arguments, missing required
 /// arguments, and literals of the wrong kind. Values of templates are unknown at load time; they are
 /// checked after rendering. `place` is the place for missing arguments if there are no arguments at all.
 #[must_use]
 pub fn check_arguments(
-    about: &About,
+    about: &OperationMetadata,
     arguments: Option<&Node>,
     place: &SourceSpan,
 ) -> Vec<Problem> {
@@ -25,7 +25,7 @@ pub fn check_arguments(
         // A single template may render to the whole mapping.
         Some((_, NodeKind::Text(text))) if !is_literal(text) => return problems,
         Some((node, _)) => {
-            let shown = format!("the arguments of `{}`", name_of(about));
+            let shown = format!("the arguments of `{}`", about.name);
             problems.push(node.wrong_type(&shown, "a mapping"));
             return problems;
         }
@@ -41,7 +41,7 @@ pub fn check_arguments(
             .any(|earlier| parameter.is_called(&earlier.key))
         {
             problems.push(
-                Problem::new(codes::CONFLICTING_KEYS, twice(parameter))
+                Problem::new(codes::CONFLICTING_KEYS, given_twice(parameter))
                     .at(&entry.key_place)
                     .help("take one of them out"),
             );
@@ -53,6 +53,7 @@ pub fn check_arguments(
     };
     for parameter in about
         .parameters
+        .table()
         .iter()
         .filter(|parameter| parameter.required && !is_given(parameter))
     {
@@ -62,7 +63,7 @@ pub fn check_arguments(
         problems.push(
             Problem::new(
                 codes::MISSING_KEY,
-                format!("`{}` needs `{}`", name_of(about), parameter.name),
+                format!("`{}` needs `{}`", about.name, parameter.name),
             )
             .at(&place)
             .help(format!(
@@ -75,26 +76,23 @@ pub fn check_arguments(
     problems
 }
 
-fn name_of(about: &About) -> &'static str {
-    about.names.first().copied().unwrap_or("the action")
-}
-
-fn unknown(about: &About, entry: &MapEntry) -> Problem {
+fn unknown(about: &OperationMetadata, entry: &MapEntry) -> Problem {
     let known: Vec<&str> = about
         .parameters
+        .table()
         .iter()
         .flat_map(|parameter| std::iter::once(&parameter.name).chain(parameter.aliases))
         .copied()
         .collect();
     Problem::new(
         codes::UNKNOWN_KEY,
-        format!("`{}` has no parameter `{}`", name_of(about), entry.key),
+        format!("`{}` has no parameter `{}`", about.name, entry.key),
     )
     .at(&entry.key_place)
     .help(did_you_mean(&entry.key, &known))
 }
 
-fn wrong_kind(about: &About, parameter: &Parameter, node: &Node) -> Option<Problem> {
+fn wrong_kind(about: &OperationMetadata, parameter: &Parameter, node: &Node) -> Option<Problem> {
     if let NodeKind::Text(text) = &node.kind
         && !is_literal(text)
     {
@@ -110,7 +108,7 @@ fn wrong_kind(about: &About, parameter: &Parameter, node: &Node) -> Option<Probl
         ParameterKind::List => "a list",
     };
     let is_right = node.is_null() || is_of_kind(parameter.kind, &node.kind);
-    let shown = format!("parameter `{}` of `{}`", parameter.name, name_of(about));
+    let shown = format!("parameter `{}` of `{}`", parameter.name, about.name);
     (!is_right).then(|| node.wrong_type(&shown, expected))
 }
 

@@ -33,7 +33,7 @@ pub(super) fn of_file<'a>(
     section: &mut Section<'a>,
     problems: &mut Vec<Problem>,
 ) -> Option<&'a tree::Node> {
-    let is_extraction = |name: &str| EXTRACTION.names.contains(&name);
+    let is_extraction = |name: &str| EXTRACTION.is_called(name);
     let nodes = section.node("nodes");
     if !nodes.is_some_and(|nodes| names_action(nodes, &is_extraction)) {
         return None;
@@ -82,7 +82,7 @@ impl Reader<'_> {
         with: Option<&tree::Node>,
     ) -> Option<tree::Node> {
         let name = uses.as_text()?;
-        if EXTRACTION.names.contains(&name) {
+        if EXTRACTION.is_called(name) {
             return self.with_extraction(uses, with);
         }
         let is_wrap = ["cache.wrap", "actions.cache_wrap"].contains(&name);

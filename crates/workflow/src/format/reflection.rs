@@ -31,10 +31,10 @@ impl Reader<'_> {
         with: Option<&tree::Node>,
         language: Option<&str>,
     ) -> Option<Work> {
-        let is_reflection = LOOP.names.contains(&name);
+        let is_reflection = LOOP.is_called(name);
         let about = match is_reflection {
             true => &LOOP,
-            false if RETRY.names.contains(&name) => &RETRY,
+            false if RETRY.is_called(name) => &RETRY,
             false => return None,
         };
         let problems = check_arguments(about, with, &uses.place);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::agent::Language;
 use super::settings::LedgerSettings;
-use crate::action::{About, Parameter, ParameterKind};
 use crate::actions::Registry;
+use crate::{OperationMetadata, Parameter, ParameterKind};
 
 /// Returns the JSON Schema (2020-12) of agent files that may use the actions of `registry`.
 #[must_use]
@@ -256,15 +256,8 @@ fn edge() -> Value {
 }
 
 fn definitions(registry: &Registry) -> Value {
-    let actions: Vec<&About> = registry
-        .names()
-        .filter_map(|name| {
-            registry
-                .get(name)
-                .filter(|action| action.about().names.first() == Some(&name))
-        })
-        .map(|action| action.about())
-        .collect();
+    let actions: Vec<&OperationMetadata> =
+        registry.actions().map(|action| action.metadata()).collect();
     let mut definitions = Map::from_iter([
         ("node".to_owned(), node(&actions, true)),
         ("step".to_owned(), node(&actions, false)),
@@ -285,12 +278,12 @@ fn definitions(registry: &Registry) -> Value {
     Value::Object(definitions)
 }
 
-fn definition_of(about: &About) -> String {
-    format!("with.{}", about.names.first().copied().unwrap_or_default())
+fn definition_of(about: &OperationMetadata) -> String {
+    format!("with.{}", about.name)
 }
 
 /// Schema of a node, or of a step.
-fn node(actions: &[&About], is_node: bool) -> Value {
+fn node(actions: &[&OperationMetadata], is_node: bool) -> Value {
     let mut properties = json!({
         "name": text("The name; the only one of its kind among nodes."),
         "description": text("What it is for."),
@@ -429,29 +422,26 @@ fn node_only() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn names(actions: &[&About]) -> Vec<&'static str> {
-    actions
-        .iter()
-        .flat_map(|about| about.names)
-        .copied()
-        .collect()
+fn names<'a>(actions: &[&'a OperationMetadata]) -> Vec<&'a str> {
+    actions.iter().flat_map(|about| about.names()).collect()
 }
 
 /// Returns one schema condition per action: if `uses` names the action, `with` has the action's arguments.
-fn calls(actions: &[&About]) -> Vec<Value> {
-    let call = |about: &&About| {
+fn calls(actions: &[&OperationMetadata]) -> Vec<Value> {
+    let call = |about: &&OperationMetadata| {
         let arguments = json!([{ "$ref": format!("#/$defs/{}", definition_of(about)) }, { "type": ["string", "null"] }]);
         json!({
-            "if": { "required": ["uses"], "properties": { "uses": { "enum": about.names } } },
+            "if": { "required": ["uses"], "properties": { "uses": { "enum": about.names().collect::<Vec<_>>() } } },
             "then": { "properties": { "with": { "anyOf": arguments } } },
         })
     };
     actions.iter().map(call).collect()
 }
 
-fn arguments(about: &About) -> Value {
+fn arguments(about: &OperationMetadata) -> Value {
     let properties: Map<String, Value> = about
         .parameters
+        .table()
         .iter()
         .flat_map(|parameter| {
             let aliases = parameter.aliases.iter().map(move |alias| {
@@ -465,12 +455,13 @@ fn arguments(about: &About) -> Value {
         .collect();
     let required: Vec<&str> = about
         .parameters
+        .table()
         .iter()
         .filter(|parameter| parameter.required)
         .map(|parameter| parameter.name)
         .collect();
     json!({
-        "description": about.doc,
+        "description": about.description,
         "type": "object",
         "additionalProperties": false,
         "required": required,

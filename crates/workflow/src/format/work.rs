@@ -398,7 +398,7 @@ impl Reader<'_> {
         let completed = self.completed(uses, with);
         let with = completed.as_ref().or(with);
         self.problems
-            .extend(check_arguments(action.about(), with, &uses.place));
+            .extend(check_arguments(action.metadata(), with, &uses.place));
         let checked = action.check(with, self.registry).into_iter();
         self.problems
             .extend(checked.map(|problem| match problem.place {
@@ -546,13 +546,13 @@ fn late_arguments(
     with: Option<&tree::Node>,
     registry: &Registry,
 ) -> Vec<LateArgument> {
-    let about = action.about();
-    let parameters = about.parameters.iter();
+    let about = action.metadata();
+    let parameters = about.parameters.table().iter();
     let mut late: Vec<LateArgument> = parameters
         .filter(|parameter| !parameter.late_names.is_empty())
         .map(|parameter| LateArgument::Is(parameter.name, parameter.late_names))
         .collect();
-    let wrapped = with.filter(|_| about.names.contains(&"cache.wrap"));
+    let wrapped = with.filter(|_| about.is_called("cache.wrap"));
     let name = wrapped.and_then(|with| with.get("action")?.as_text());
     if let Some(wrapped) = name.and_then(|name| registry.get(name)) {
         let args = with.and_then(|with| with.get("args"));

@@ -10,7 +10,7 @@ use super::{MOST_NODES, initial_state};
 use crate::format::{Agent, FanOut, Flow, Node, Output, Subgraph, Target, Work};
 use crate::script::may_change_state;
 use crate::template::{Condition, Prepared, Scope, State, Surroundings};
-use crate::{Action, Planned, Runtime, actions};
+use crate::{Action, Planned, Runtime};
 
 /// The plan of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -397,7 +397,7 @@ impl<'r> Planner<'r> {
             Ok(_) => return fails("`with` is no mapping"),
             Err(failure) => return fails(&failure.message),
         };
-        let arguments = match actions::check(action.about(), given) {
+        let arguments = match action.metadata().check(given) {
             Ok(arguments) => arguments,
             Err(failure) => return fails(&failure.message),
         };
@@ -412,13 +412,7 @@ impl<'r> Planner<'r> {
             ),
             Ok(Planned::Runs) => (
                 What::Runs {
-                    work: action
-                        .about()
-                        .names
-                        .first()
-                        .copied()
-                        .unwrap_or("action")
-                        .to_owned(),
+                    work: action.metadata().name.to_string(),
                 },
                 None,
             ),

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::node::After;
 use super::{RunFailure, Runner};
 use crate::action::Action;
-use crate::actions;
 use crate::format::{Language, Node, Output, Work};
 use crate::origin::Origin;
 use crate::report::{Event, NODE};
@@ -116,7 +115,7 @@ impl Runner<'_> {
             }
         };
         let failed = |failure| RunFailure::of_action(path, failure, &node.place);
-        let arguments = actions::check(action.about(), given).map_err(failed)?;
+        let arguments = action.metadata().check(given).map_err(failed)?;
         let origin = Origin {
             templates: self.agent.templates.clone(),
             with: with.clone(),

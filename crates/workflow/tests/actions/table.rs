@@ -2,22 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use cachalot_workflow::Memoizable;
+use cachalot_workflow::CacheClass;
 use cachalot_workflow::actions::builtin;
 
 #[test]
 fn every_action_has_both_names() {
     let registry = builtin();
     for name in registry.names() {
-        let names = registry.get(name).unwrap().about().names;
-        let [dotted, flat] = names else {
-            panic!("{name}: {names:?}")
-        };
-        assert_eq!(
-            *flat,
-            format!("actions.{}", dotted.replacen('.', "_", 1)),
-            "{name}"
-        );
+        let metadata = registry.get(name).unwrap().metadata();
+        let flat = format!("actions.{}", metadata.name.replacen('.', "_", 1));
+        assert_eq!(metadata.aliases, [flat], "{name}");
     }
     for name in [
         "file.read",
@@ -36,11 +30,18 @@ fn every_action_has_both_names() {
 fn every_parameter_is_documented_once() {
     let registry = builtin();
     for name in registry.names() {
-        let about = registry.get(name).unwrap().about();
-        assert!(about.version >= 1 && about.doc.ends_with('.'), "{name}");
-        assert!(!about.doc.contains("  "), "{name}: {}", about.doc);
+        let about = registry.get(name).unwrap().metadata();
+        assert!(
+            about.version >= 1 && about.description.ends_with('.'),
+            "{name}"
+        );
+        assert!(
+            !about.description.contains("  "),
+            "{name}: {}",
+            about.description
+        );
         let mut seen = BTreeSet::new();
-        for parameter in about.parameters {
+        for parameter in about.parameters.table() {
             assert!(
                 seen.insert(parameter.name),
                 "{name}: {} twice",
@@ -54,9 +55,9 @@ fn every_parameter_is_documented_once() {
 #[test]
 fn what_only_has_an_effect_cannot_be_memoized() {
     let registry = builtin();
-    let memoizable = |name: &str| registry.get(name).unwrap().about().memoizable;
+    let memoizable = |name: &str| registry.get(name).unwrap().metadata().cache_class;
     for name in ["file.write", "ltm.store", "ltm.delete"] {
-        assert_eq!(memoizable(name), Memoizable::EffectOnly, "{name}");
+        assert_eq!(memoizable(name), CacheClass::EffectOnly, "{name}");
     }
     for name in [
         "file.read",
@@ -66,6 +67,6 @@ fn what_only_has_an_effect_cannot_be_memoized() {
         "ltm.retrieve",
         "storage.hash",
     ] {
-        assert_eq!(memoizable(name), Memoizable::Yes, "{name}");
+        assert_eq!(memoizable(name), CacheClass::Wrappable, "{name}");
     }
 }

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use cachalot_cache::{Cache, CacheBounds, CacheMode, Ledger};
 use cachalot_core::{DigestKey, ManualClock, SecretSet};
+use cachalot_core::{EffectTarget, EffectTargets};
 use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
-use cachalot_workflow::actions::{builtin, check};
+use cachalot_workflow::actions::builtin;
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::Random;
 use cachalot_workflow::{Failure, Planned, Runtime};
@@ -155,7 +156,7 @@ impl World {
         let Value::Object(arguments) = arguments else {
             panic!("arguments are a mapping")
         };
-        let arguments = check(action.about(), arguments)?;
+        let arguments = action.metadata().check(arguments)?;
         action.run(arguments, &self.runtime).await
     }
 
@@ -177,22 +178,37 @@ impl World {
     /// Checks the arguments and plans the action.
     pub(crate) async fn plan(&self, action: &str, arguments: Value) -> Result<Planned, Failure> {
         let action = self.runtime.actions.get(action).unwrap();
-        let arguments = check(action.about(), arguments.as_object().unwrap().clone())?;
+        let arguments = action
+            .metadata()
+            .check(arguments.as_object().unwrap().clone())?;
         action.plan(arguments, &self.runtime).await
     }
 
     /// What is keyed beside the arguments.
     pub(crate) fn implicit(&self, action: &str, arguments: Value) -> Value {
         let action = self.runtime.actions.get(action).unwrap();
-        let arguments = check(action.about(), arguments.as_object().unwrap().clone()).unwrap();
+        let arguments = action
+            .metadata()
+            .check(arguments.as_object().unwrap().clone())
+            .unwrap();
         action.implicit_inputs(&arguments, &self.runtime).unwrap()
     }
 
     /// What is witnessed before the action runs.
     pub(crate) fn looks_at(&self, action: &str, arguments: Value) -> Vec<PathBuf> {
         let action = self.runtime.actions.get(action).unwrap();
-        let arguments = check(action.about(), arguments.as_object().unwrap().clone()).unwrap();
-        action.looks_at(&arguments, &self.runtime)
+        let arguments = action
+            .metadata()
+            .check(arguments.as_object().unwrap().clone())
+            .unwrap();
+        let EffectTargets::Known(reads) = action.effects(&arguments, &self.runtime).reads else {
+            return Vec::new();
+        };
+        let path = |read| match read {
+            EffectTarget::Path(path) => path,
+            other => panic!("{other:?}"),
+        };
+        reads.into_iter().map(path).collect()
     }
 
     /// Runs the action wrapped: whether the cache answered, and with what.

@@ -296,6 +296,6 @@ fn ac_22_every_action_has_both_names() {
     ] {
         let (one, same) = (registry.get(name).unwrap(), registry.get(other).unwrap());
         assert!(Arc::ptr_eq(one, same), "{name}");
-        assert_eq!(one.about().names[0], name);
+        assert_eq!(one.metadata().name, name);
     }
 }

@@ -1,12 +1,13 @@
 //! Actions to wrap: they count how often they run, and answer, fail, or take their time as told.
 
+use cachalot_workflow::Operation;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_workflow::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime,
+    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Runtime,
 };
 use serde_json::{Value, json};
 
@@ -23,7 +24,7 @@ type Implied = dyn Fn(&Arguments, &Runtime) -> Result<Value, Failure> + Send + S
 /// An action whose every move a test decides. Clones share the count.
 #[derive(Clone)]
 pub(crate) struct Act {
-    about: About,
+    about: OperationMetadata,
     answer: Arc<Answer>,
     implied: Arc<Implied>,
     takes: Duration,
@@ -36,13 +37,12 @@ impl Act {
     pub(crate) fn named(name: &'static str) -> Self {
         let names: &'static [&'static str] = Box::leak(Box::new([name]));
         Self {
-            about: About {
-                names,
-                version: 1,
-                doc: "An act of a test.",
-                parameters: PARAMETERS,
-                memoizable: Memoizable::Yes,
-            },
+            about: OperationMetadata::declared(
+                names[0],
+                &names[1..],
+                "An act of a test.",
+                PARAMETERS,
+            ),
             answer: Arc::new(|run, given| Ok(json!({"run": run, "given": given}))),
             implied: Arc::new(|_, _| Ok(Value::Null)),
             takes: Duration::ZERO,
@@ -110,8 +110,11 @@ impl Act {
 }
 
 #[async_trait]
-impl Action for Act {
-    fn about(&self) -> &About {
+impl Operation for Act {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.about
     }
 
@@ -128,3 +131,5 @@ impl Action for Act {
         (self.answer)(run, &arguments)
     }
 }
+
+impl Action for Act {}

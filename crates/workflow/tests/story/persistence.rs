@@ -183,7 +183,6 @@ async fn refreshing_a_whole_run_runs_and_stores_everything_once() {
 #[tokio::test]
 async fn a_plan_tells_what_would_be_paid_and_does_nothing() {
     use cachalot_workflow::Planned;
-    use cachalot_workflow::actions::check;
     let act = Act::new();
     let world = World::with(act.clone());
     let plan = async |with: Value| {
@@ -191,7 +190,7 @@ async fn a_plan_tells_what_would_be_paid_and_does_nothing() {
         let Value::Object(with) = with else {
             unreachable!()
         };
-        let with = check(wrap.about(), with).unwrap();
+        let with = wrap.metadata().check(with).unwrap();
         wrap.plan(with, &world.runtime).await.unwrap()
     };
     let call = json!({"action": "test.act", "args": {}, "key": "k"});

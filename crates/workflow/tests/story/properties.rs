@@ -5,7 +5,6 @@ use std::sync::Arc;
 use cachalot_core::ManualClock;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_workflow::Planned;
-use cachalot_workflow::actions::check;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Number, Value, json};
@@ -157,7 +156,7 @@ async fn handle(world: &World, with: Value) -> String {
     let Value::Object(with) = with else {
         panic!("a mapping")
     };
-    let with = check(wrap.about(), with).unwrap();
+    let with = wrap.metadata().check(with).unwrap();
     match wrap.plan(with, &world.runtime).await.unwrap() {
         Planned::Pays {
             handle: Some(handle),

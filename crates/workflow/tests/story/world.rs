@@ -11,7 +11,7 @@ use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_store::{PageRequest, Record, RecordFilter, Store, space};
-use cachalot_workflow::actions::{Registry, builtin, check};
+use cachalot_workflow::actions::{Registry, builtin};
 use cachalot_workflow::report::{Event, Memoized, Reporter};
 use cachalot_workflow::runtime::Random;
 use cachalot_workflow::{Action, Failure, Runtime};
@@ -353,7 +353,7 @@ impl World {
         let Value::Object(arguments) = arguments else {
             panic!("arguments are a mapping")
         };
-        let arguments = check(action.about(), arguments)?;
+        let arguments = action.metadata().check(arguments)?;
         action.run(arguments, &self.runtime).await
     }
 

@@ -1,5 +1,6 @@
 //! A run with actions and inline code that do what tests need.
 
+use cachalot_workflow::Operation;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use cachalot_workflow::report::{Event, Memoized, Reporter, current_node};
 use cachalot_workflow::runtime::Random;
 use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
 use cachalot_workflow::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
 };
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -85,7 +86,7 @@ const fn parameter(name: &'static str, kind: ParameterKind, required: bool) -> P
 
 /// `test.echo`: after `wait` milliseconds returns `value`, or fails `fails` times first.
 struct Echo {
-    about: About,
+    about: OperationMetadata,
     told: Arc<Told>,
     failed: Mutex<BTreeMap<String, u64>>,
 }
@@ -102,23 +103,12 @@ impl Drop for Running<'_> {
 }
 
 #[async_trait]
-impl Action for Echo {
-    fn about(&self) -> &About {
-        &self.about
-    }
+impl Operation for Echo {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    async fn plan(&self, arguments: Arguments, _: &Runtime) -> Result<Planned, Failure> {
-        Ok(match arguments.get("plan").and_then(Value::as_str) {
-            Some("hit") => Planned::Hit {
-                result: arguments["value"].clone(),
-                handle: "cache:x".to_owned(),
-            },
-            Some("pays") => Planned::Pays {
-                handle: Some("cache:x".to_owned()),
-                reason: "no entry".to_owned(),
-            },
-            _ => Planned::Runs,
-        })
+    fn metadata(&self) -> &OperationMetadata {
+        &self.about
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -158,6 +148,23 @@ impl Action for Echo {
             });
         }
         Ok(arguments.get("value").cloned().unwrap_or(Value::Null))
+    }
+}
+
+#[async_trait]
+impl Action for Echo {
+    async fn plan(&self, arguments: Arguments, _: &Runtime) -> Result<Planned, Failure> {
+        Ok(match arguments.get("plan").and_then(Value::as_str) {
+            Some("hit") => Planned::Hit {
+                result: arguments["value"].clone(),
+                handle: "cache:x".to_owned(),
+            },
+            Some("pays") => Planned::Pays {
+                handle: Some("cache:x".to_owned()),
+                reason: "no entry".to_owned(),
+            },
+            _ => Planned::Runs,
+        })
     }
 }
 
@@ -250,12 +257,8 @@ const NEEDS: &[Parameter] = &[
 /// The actions of tests: `test.echo`, and `test.needs` whose arguments are of all kinds.
 pub(crate) fn registry(told: &Arc<Told>) -> Registry {
     let mut registry = Registry::default();
-    let about = |names, parameters| About {
-        names,
-        version: 1,
-        doc: "For tests.",
-        parameters,
-        memoizable: Memoizable::Yes,
+    let about = |names: &'static [&'static str], parameters| {
+        OperationMetadata::declared(names[0], &names[1..], "For tests.", parameters)
     };
     for (names, parameters) in [
         (&["test.echo", "actions.test_echo"][..], ECHO),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{expected, noun, shown};
-use crate::{About, Arguments, Failure, ParameterKind};
+use super::{expected, noun};
+use crate::{Arguments, Failure, OperationMetadata, ParameterKind};
 
 /// Checked arguments of one call, read by name. A value of another kind than requested is a failure, not
 /// a panic, so that an action that is called without the check reports the error.
@@ -17,9 +17,9 @@ pub(in crate::actions) struct Given<'a> {
 
 impl Given<'static> {
     /// Takes the arguments of a call of this action.
-    pub(in crate::actions) fn to(about: &About, arguments: Arguments) -> Self {
+    pub(in crate::actions) fn to(about: &'static OperationMetadata, arguments: Arguments) -> Self {
         Self {
-            action: shown(about),
+            action: &about.name,
             arguments: Cow::Owned(arguments),
         }
     }
@@ -27,9 +27,12 @@ impl Given<'static> {
 
 impl<'a> Given<'a> {
     /// Borrows the arguments of a call of this action.
-    pub(in crate::actions) fn seen(about: &About, arguments: &'a Arguments) -> Self {
+    pub(in crate::actions) fn seen(
+        about: &'static OperationMetadata,
+        arguments: &'a Arguments,
+    ) -> Self {
         Self {
-            action: shown(about),
+            action: &about.name,
             arguments: Cow::Borrowed(arguments),
         }
     }
@@ -179,5 +182,33 @@ impl<'a> Given<'a> {
                 Err(self.wrong(name, format_args!("holds {}: expected text", noun(value))))
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Parameter;
+
+    static METADATA: OperationMetadata = OperationMetadata::declared(
+        "test.act",
+        &[],
+        "Tests.",
+        &[Parameter::required("path", ParameterKind::Text, "Text.")],
+    );
+
+    #[test]
+    fn an_unchecked_argument_is_a_failure_and_no_panic() {
+        let given = Given::to(
+            &METADATA,
+            json!({"path": 5, "ratio": -1}).as_object().unwrap().clone(),
+        );
+        assert!(given.required_text("path").is_err());
+        assert!(given.seconds("ratio", Duration::ZERO).is_err());
+        assert!(given.count("ratio", 1, 1..=2).is_err());
+        assert_eq!(given.text("none").unwrap(), None);
     }
 }

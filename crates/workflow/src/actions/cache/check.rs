@@ -6,9 +6,9 @@ use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 
 use super::request::{ON_ERROR, SCOPES, STRATEGIES};
-use crate::action::{Memoizable, Parameter, ParameterKind};
 use crate::actions::Registry;
 use crate::actions::arguments::{optional, required};
+use crate::{CacheClass, OperationMetadata, Parameter, ParameterKind};
 
 /// Parameters of `cache.wrap`.
 pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
@@ -173,32 +173,58 @@ fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>)
         });
         return;
     };
-    if action.about().memoizable == Memoizable::EffectOnly {
+    if let Some(refusal) = refusal(action.metadata()) {
         problems.push(
-            Problem::new(
-                "effect-only-wrapped",
-                format!("`{name}` only has an effect"),
-            )
-            .at(&node.place)
-            .help("answered from the cache, the effect would be missing: call it directly"),
-        );
-        return;
-    }
-    if let Memoizable::No(why) = action.about().memoizable {
-        problems.push(
-            Problem::new("not-memoizable", format!("`{name}` {why}"))
+            Problem::new(refusal.code, format!("`{name}` {}", refusal.why))
                 .at(&node.place)
-                .help("a cached result could be wrong: call it directly"),
+                .help(refusal.remedy),
         );
         return;
     }
     let args = entry(with, "args");
     problems.extend(crate::format::check_arguments(
-        action.about(),
+        action.metadata(),
         args,
         &node.place,
     ));
     problems.extend(action.check(args, registry));
+}
+
+/// The reason why `cache.wrap` refuses an operation.
+pub(super) struct Refusal {
+    code: &'static str,
+    /// A clause that follows the name of the operation.
+    pub(super) why: &'static str,
+    pub(super) remedy: &'static str,
+}
+
+/// Returns the reason why `cache.wrap` must not wrap an operation.
+pub(super) fn refusal(metadata: &OperationMetadata) -> Option<Refusal> {
+    let (code, why, remedy) = match metadata.cache_class {
+        CacheClass::EffectOnly => (
+            "effect-only-wrapped",
+            "only has an effect",
+            "answered from the cache, the effect would be missing: call it directly",
+        ),
+        CacheClass::Excluded(why) => (
+            "not-memoizable",
+            why,
+            "a cached result could be wrong: call it directly",
+        ),
+        CacheClass::Wrappable => return None,
+        _ if !metadata.read_only => (
+            "effect-only-wrapped",
+            "may change something",
+            "answered from the cache, the change would be missing: call it directly",
+        ),
+        CacheClass::Never => (
+            "not-memoizable",
+            "is not declared cacheable",
+            "call it directly, or declare in `mcps` that the tool is read-only and how long its results last",
+        ),
+        CacheClass::Validated | CacheClass::Ttl(_) | CacheClass::Immutable => return None,
+    };
+    Some(Refusal { code, why, remedy })
 }
 
 fn one_of(with: &Node, key: &str, known: &[&str], problems: &mut Vec<Problem>) {

@@ -1,5 +1,6 @@
 //! `cache.get`: returns an entry without running anything.
 
+use crate::Operation;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,16 +12,16 @@ use serde_json::{Map, Value, json};
 use super::request::own_scopes;
 use super::{CACHE_TYPE, TAG_LABEL, handle};
 use crate::Runtime;
-use crate::action::{About, Action, Arguments, Failure, Memoizable, ParameterKind};
 use crate::actions::arguments::{optional, required};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind};
 
 pub(super) struct Get;
 
-static ABOUT: About = About {
-    names: &["cache.get", "actions.cache_get"],
-    version: 1,
-    doc: "Tells what is cached under a key, without running anything; of the entries that this run shares the newest, expired or not.",
-    parameters: &[
+static ABOUT: OperationMetadata = OperationMetadata::declared(
+"cache.get",
+&["actions.cache_get"],
+"Tells what is cached under a key, without running anything; of the entries that this run shares the newest, expired or not.",
+&[
         required(
             "key",
             ParameterKind::Text,
@@ -37,8 +38,8 @@ static ABOUT: About = About {
             "false: the key of an entry that is shared by all agents, without the agent's name.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 /// The maximum time to wait for the store.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -83,8 +84,11 @@ pub(super) fn under(handle: String) -> EntryFilter {
 }
 
 #[async_trait]
-impl Action for Get {
-    fn about(&self) -> &About {
+impl Operation for Get {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &ABOUT
     }
 
@@ -119,6 +123,8 @@ impl Action for Get {
         Ok(Value::Object(found))
     }
 }
+
+impl Action for Get {}
 
 async fn value(stored: &StoredEntry) -> Result<Value, Failure> {
     let damaged = |what: String| Failure::new("ltm_error", format!("damaged entry: {what}"));

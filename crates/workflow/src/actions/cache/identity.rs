@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::handle;
 use super::request::{Request, Strategy, invalid};
 use crate::Runtime;
-use crate::action::{Arguments, Failure};
+use crate::{Arguments, Failure};
 
 /// Handle and keyed input of a call.
 pub(super) struct Identity {
@@ -78,7 +78,7 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
         leave_out(source, &mut implicit);
         without.extend(request.args.shift_remove_entry(source));
     }
-    for parameter in request.action.about().parameters {
+    for parameter in request.action.metadata().parameters.table() {
         if !parameter.keyed {
             without.extend(request.args.shift_remove_entry(parameter.name));
         }
@@ -108,7 +108,7 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     );
     keyed.insert(
         "action_version".into(),
-        request.action.about().version.into(),
+        request.action.metadata().version.into(),
     );
     let further = [
         ("implicit", implicit),
@@ -138,7 +138,7 @@ pub(super) fn nested_inputs(request: &Request, runtime: &Runtime) -> Result<Valu
         ));
     }
     Ok(json!({
-        "action_version": request.action.about().version,
+        "action_version": request.action.metadata().version,
         "agent": request.agent,
         "scope": request.scope.to_string(),
         "implicit": request.action.implicit_inputs(&request.args, runtime)?,

@@ -1,5 +1,6 @@
 //! `cache.invalidate`: erases cache entries (no other records), without a hidden limit.
 
+use crate::Operation;
 use std::collections::HashSet;
 
 use async_trait::async_trait;
@@ -11,16 +12,16 @@ use super::get::{handle_of, memory_needed, under};
 use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
 use crate::Runtime;
-use crate::action::{About, Action, Arguments, Failure, Memoizable, ParameterKind};
 use crate::actions::arguments::optional;
+use crate::{Action, Arguments, CacheClass, Failure, OperationMetadata, ParameterKind};
 
 pub(super) struct Invalidate;
 
-static ABOUT: About = About {
-    names: &["cache.invalidate", "actions.cache_invalidate"],
-    version: 1,
-    doc: "Erases cached entries by key, pattern, metadata or tags; at least one of them.",
-    parameters: &[
+static ABOUT: OperationMetadata = OperationMetadata::declared(
+"cache.invalidate",
+&["actions.cache_invalidate"],
+"Erases cached entries by key, pattern, metadata or tags; at least one of them.",
+&[
         optional(
             "key",
             ParameterKind::Text,
@@ -52,16 +53,19 @@ static ABOUT: About = About {
             "Only tell what would be erased.",
         ),
     ],
-    memoizable: Memoizable::EffectOnly,
-};
+)
+.with_cache_class(CacheClass::EffectOnly);
 
 fn invalid(message: impl std::fmt::Display) -> Failure {
     Failure::new("validation_error", format!("cache.invalidate: {message}"))
 }
 
 #[async_trait]
-impl Action for Invalidate {
-    fn about(&self) -> &About {
+impl Operation for Invalidate {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &ABOUT
     }
 
@@ -90,6 +94,8 @@ impl Action for Invalidate {
         }))
     }
 }
+
+impl Action for Invalidate {}
 
 /// Returns the entry's handle, or its key if it has no handle.
 fn shown(entry: &ErasedEntry) -> &str {

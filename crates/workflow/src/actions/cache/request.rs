@@ -1,5 +1,6 @@
 //! Parsed arguments of `cache.wrap`.
 
+use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,10 @@ use std::time::Duration;
 use cachalot_cache::{CacheMode, Scope};
 use serde_json::Value;
 
+use super::check;
 use crate::Runtime;
-use crate::action::{Action, Arguments, Failure, Memoizable};
-use crate::actions::{Registry, check};
+use crate::actions::Registry;
+use crate::{Action, Arguments, Failure};
 
 /// The default time to live of an entry: 60 days.
 pub(super) const DEFAULT_TTL: Duration = Duration::from_secs(60 * 86_400);
@@ -32,7 +34,7 @@ pub(super) enum Strategy {
 }
 
 impl Strategy {
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Arguments => "args",
             Self::Value(_) => "sha256",
@@ -96,22 +98,35 @@ fn one_of(name: &str, value: &str, known: &[&str]) -> Failure {
 }
 
 impl Request {
-    /// Returns the local files that the action reads. A file whose content is in the key is left out: a
-    /// change of it changes the key.
-    pub(super) fn looks_at(&self, runtime: &Runtime) -> Vec<PathBuf> {
+    /// Returns the effects of the wrapped action. A file that is keyed by its content is not among the reads.
+    pub(super) fn effects(&self, runtime: &Runtime) -> Effects {
         match &self.strategy {
             Strategy::FileContent(source) => {
                 let mut others = self.args.clone();
                 others.shift_remove(source);
-                self.action.looks_at(&others, runtime)
+                self.action.effects(&others, runtime)
             }
-            _ => self.action.looks_at(&self.args, runtime),
+            _ => self.action.effects(&self.args, runtime),
         }
+    }
+
+    /// Returns the files and directories that [`Request::effects`] reads.
+    pub(super) fn files(&self, runtime: &Runtime) -> Vec<PathBuf> {
+        let EffectTargets::Known(reads) = self.effects(runtime).reads else {
+            return Vec::new();
+        };
+        reads
+            .into_iter()
+            .filter_map(|read| match read {
+                EffectTarget::Path(path) => Some(path),
+                EffectTarget::Glob { .. } | EffectTarget::Named(_) => None,
+            })
+            .collect()
     }
 
     /// Returns the first name of the wrapped action, under which the cache knows it, independent of the
     /// name that the call uses.
-    pub(super) fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &str {
         name_of(self.action.as_ref())
     }
 
@@ -128,7 +143,7 @@ impl Request {
             Some(Value::Object(args)) => args,
             _ => return Err(invalid("`args` must be a mapping").into()),
         };
-        let args = check(action.about(), args).map_err(|failure| Refused {
+        let args = action.metadata().check(args).map_err(|failure| Refused {
             failure,
             returned: return_errors,
         })?;
@@ -177,8 +192,8 @@ impl Request {
 }
 
 /// Returns the first name of an action.
-pub(super) fn name_of(action: &dyn Action) -> &'static str {
-    action.about().names.first().copied().unwrap_or_default()
+pub(super) fn name_of(action: &dyn Action) -> &str {
+    &action.metadata().name
 }
 
 fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
@@ -191,12 +206,12 @@ fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
         let message = format!("there is no action `{name}`: {help}");
         return Err(Failure::new("action_not_found", message));
     };
-    match action.about().memoizable {
-        Memoizable::Yes => Ok(Arc::clone(action)),
-        Memoizable::EffectOnly => Err(invalid(format!(
-            "`{name}` only has an effect: answered from the cache, the effect would be missing; call it directly"
+    match check::refusal(action.metadata()) {
+        None => Ok(Arc::clone(action)),
+        Some(refusal) => Err(invalid(format!(
+            "`{name}` {}: {}",
+            refusal.why, refusal.remedy
         ))),
-        Memoizable::No(why) => Err(invalid(format!("`{name}` {why}: call it directly"))),
     }
 }
 

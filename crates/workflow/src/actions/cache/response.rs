@@ -8,8 +8,8 @@ use cachalot_core::SecretSet;
 use cachalot_core::clock::iso8601;
 use serde_json::{Map, Value};
 
+use crate::Failure;
 use crate::Runtime;
-use crate::action::Failure;
 use crate::actions::truth::is_true;
 use crate::report::{self, Event, FAILED, Memoized};
 

@@ -1,6 +1,7 @@
 //! `cache.wrap`: memoizes any action.
 
-use std::path::PathBuf;
+use crate::Operation;
+use cachalot_core::Effects;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,32 +22,36 @@ use super::request::{Request, invalid};
 use super::response::{self, Answer, Response};
 use super::{TAG_LABEL, check};
 use crate::Runtime;
-use crate::action::{About, Action, Arguments, Failure, Memoizable, Planned};
 use crate::actions::Registry;
 use crate::spending;
+use crate::{Action, Arguments, Failure, OperationMetadata, Planned};
 
 /// The maximum time that a call waits for another process that runs the same call.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(600);
 
 pub(super) struct Wrap;
 
-static ABOUT: About = About {
-    names: &["cache.wrap", "actions.cache_wrap"],
-    version: 1,
-    doc: "Runs an action, or answers it from the cache.",
-    parameters: super::check::WRAP_PARAMETERS,
-    // A wrap may contain a wrap: the inner answer is then part of the outer one.
-    memoizable: Memoizable::Yes,
-};
+static ABOUT: OperationMetadata = OperationMetadata::declared(
+    "cache.wrap",
+    &["actions.cache_wrap"],
+    "Runs an action, or answers it from the cache.",
+    super::check::WRAP_PARAMETERS,
+);
 
 #[async_trait]
-impl Action for Wrap {
-    fn about(&self) -> &About {
+impl Operation for Wrap {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &ABOUT
     }
 
-    fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
-        check::wrap(with, registry)
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        match Request::read(arguments.clone(), runtime) {
+            Ok(request) => request.effects(runtime),
+            Err(_) => Effects::UNKNOWN,
+        }
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -55,18 +60,23 @@ impl Action for Wrap {
         nested_inputs(&request, runtime)
     }
 
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        match Request::read(arguments.clone(), runtime) {
-            Ok(request) => request.looks_at(runtime),
-            Err(_) => Vec::new(),
-        }
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let answer = answer(arguments, runtime).await;
+        answer.map_err(|failure| redacted(failure, runtime))
     }
+}
 
+#[async_trait]
+impl Action for Wrap {
     fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
         match Request::read(arguments.clone(), runtime) {
             Ok(request) => request.action.domains(&request.args, runtime),
             Err(_) => Vec::new(),
         }
+    }
+
+    fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
+        check::wrap(with, registry)
     }
 
     fn is_tool(&self) -> bool {
@@ -110,11 +120,6 @@ impl Action for Wrap {
                 }
             },
         }
-    }
-
-    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let answer = answer(arguments, runtime).await;
-        answer.map_err(|failure| redacted(failure, runtime))
     }
 }
 
@@ -325,7 +330,10 @@ impl Run {
         }
         let status = damage.map_or_else(|| ticket.status().clone(), CacheStatus::Miss);
         let alternatives = request.alternatives(runtime);
-        let running = request.action.run_alone(request.args, runtime);
+        let witness_list = ticket.witness().clone();
+        let running = request
+            .action
+            .run_alone(request.args, runtime, &witness_list);
         let (ended, inside) = spending::within(running).await;
         ticket.charge(inside.charged);
         ticket.subtract_nested(inside.accounted);
@@ -426,7 +434,7 @@ async fn in_its_place(
 /// Records the files that the action reads and those in `depends_on`, before the action reads them.
 async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Result<(), Failure> {
     let mut paths = witnessed_paths(request, runtime).map_err(invalid)?;
-    paths.extend(request.looks_at(runtime));
+    paths.extend(request.files(runtime));
     if paths.is_empty() {
         return Ok(());
     }

@@ -1,5 +1,7 @@
 //! `file.glob`.
 
+use crate::Operation;
+use cachalot_core::Effects;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -15,13 +17,13 @@ use serde_json::{Value, json};
 use crate::actions::arguments::{Given, excerpt, optional, required};
 use crate::actions::written::Written;
 use crate::actions::{Registry, location};
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 
-static GLOB: About = About {
-    names: &["file.glob", "actions.file_glob"],
-    version: 1,
-    doc: "Lists the files whose paths match a pattern, sorted; links to directories are not followed.",
-    parameters: &[
+static GLOB: OperationMetadata = OperationMetadata::declared(
+"file.glob",
+&["actions.file_glob"],
+"Lists the files whose paths match a pattern, sorted; links to directories are not followed.",
+&[
         required(
             "pattern",
             ParameterKind::Text,
@@ -33,37 +35,29 @@ static GLOB: About = About {
             "Where the pattern begins; the run's directory by default.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 pub(super) struct Glob;
 
 #[async_trait]
-impl Action for Glob {
-    fn about(&self) -> &About {
+impl Operation for Glob {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &GLOB
     }
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .read(
-                "pattern",
-                "see the syntax of patterns under `file.glob`",
-                |text| compiled(split(text).1).map(drop),
-            )
-            .problems()
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        let walk = plan(&Given::seen(&GLOB, arguments), runtime);
+        Effects::reading_files(walk.map(|walk| walk.looked_at()).unwrap_or_default())
     }
 
     fn implicit_inputs(&self, _arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         // Keyed even if the search begins elsewhere: paths in the result are relative to the run's
         // directory.
         Ok(json!({ "relative_to": location::keyed(&runtime.directory) }))
-    }
-
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        plan(&Given::seen(&GLOB, arguments), runtime)
-            .map(|walk| walk.looked_at())
-            .unwrap_or_default()
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -80,6 +74,18 @@ impl Action for Glob {
             )),
             Err(error) => Err(given.failure("file_error", error)),
         }
+    }
+}
+
+impl Action for Glob {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .read(
+                "pattern",
+                "see the syntax of patterns under `file.glob`",
+                |text| compiled(split(text).1).map(drop),
+            )
+            .problems()
     }
 }
 

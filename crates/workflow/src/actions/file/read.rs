@@ -1,6 +1,7 @@
 //! `file.read`.
 
-use std::path::PathBuf;
+use crate::Operation;
+use cachalot_core::Effects;
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -11,16 +12,16 @@ use serde_json::{Value, json};
 use crate::actions::arguments::{Given, excerpt, optional, required};
 use crate::actions::written::Written;
 use crate::actions::{Registry, location};
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 
 /// The default maximum of bytes to read.
 const LARGEST: u64 = 64 << 20;
 
-static READ: About = About {
-    names: &["file.read", "actions.file_read"],
-    version: 1,
-    doc: "Reads a file, or anything else that a URI names, as text.",
-    parameters: &[
+static READ: OperationMetadata = OperationMetadata::declared(
+"file.read",
+&["actions.file_read"],
+"Reads a file, or anything else that a URI names, as text.",
+&[
         required(
             "path",
             ParameterKind::Text,
@@ -37,30 +38,26 @@ static READ: About = About {
             "A larger file is a failure; 67108864 by default.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 pub(super) struct Read;
 
 #[async_trait]
-impl Action for Read {
-    fn about(&self) -> &About {
+impl Operation for Read {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &READ
     }
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .one_of("encoding", &ENCODINGS, |name| decode(name).is_some())
-            .count("max_bytes", 0..=u64::MAX)
-            .problems()
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        Effects::reading_files(location::looked_at(runtime, arguments, "path"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         Ok(location::implied(runtime, arguments, "path"))
-    }
-
-    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        location::looked_at(runtime, arguments, "path")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -71,6 +68,15 @@ impl Action for Read {
         let bytes = location::read(&given, runtime, path, largest).await?;
         let content = decode(&given, path, bytes.into())?;
         Ok(json!({ "content": content, "success": true }))
+    }
+}
+
+impl Action for Read {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .one_of("encoding", &ENCODINGS, |name| decode(name).is_some())
+            .count("max_bytes", 0..=u64::MAX)
+            .problems()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `file.write`: writes a file without leaving partial content.
 
+use crate::Operation;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::actions::arguments::{Given, optional, required};
 use crate::actions::location;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, CacheClass, Failure, OperationMetadata, ParameterKind, Runtime};
 
-static WRITE: About = About {
-    names: &["file.write", "actions.file_write"],
-    version: 1,
-    doc: "Writes text to a local file: the new content appears at once or not at all.",
-    parameters: &[
+static WRITE: OperationMetadata = OperationMetadata::declared(
+    "file.write",
+    &["actions.file_write"],
+    "Writes text to a local file: the new content appears at once or not at all.",
+    &[
         required(
             "path",
             ParameterKind::Text,
@@ -34,14 +35,17 @@ static WRITE: About = About {
             "Whether to create missing directories on the way; false by default.",
         ),
     ],
-    memoizable: Memoizable::EffectOnly,
-};
+)
+.with_cache_class(CacheClass::EffectOnly);
 
 pub(super) struct Write;
 
 #[async_trait]
-impl Action for Write {
-    fn about(&self) -> &About {
+impl Operation for Write {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &WRITE
     }
 
@@ -76,6 +80,8 @@ impl Action for Write {
         }
     }
 }
+
+impl Action for Write {}
 
 fn fault(given: &Given<'_>, named: &str, error: &io::Error) -> Failure {
     match error.kind() {

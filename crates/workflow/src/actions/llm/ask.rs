@@ -13,7 +13,7 @@ use super::super::order;
 use super::lines::Lines;
 use super::shape::Shape;
 use super::{choice, messages, result};
-use crate::{About, Arguments, Failure, Runtime, spending};
+use crate::{Arguments, Failure, OperationMetadata, Runtime, spending};
 
 /// A question, ready to be sent.
 pub(super) struct Ask<'a> {
@@ -28,7 +28,7 @@ pub(super) struct Ask<'a> {
 /// configuration, so that configured defaults are keyed like arguments; and the order of mappings that
 /// are sent in their written order.
 pub(super) fn identity(
-    about: &About,
+    about: &'static OperationMetadata,
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Result<Value, Failure> {
@@ -59,7 +59,7 @@ const OF_ONE_MODEL: [&str; 6] = [
 /// Returns the arguments of the same question to each fallback of its model: the arguments of a call that
 /// names the fallback as its model.
 pub(super) fn alternatives(
-    about: &About,
+    about: &'static OperationMetadata,
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Vec<Arguments> {
@@ -80,7 +80,7 @@ pub(super) fn alternatives(
 
 impl<'a> Ask<'a> {
     pub(super) fn of(
-        about: &About,
+        about: &'static OperationMetadata,
         arguments: &'a Arguments,
         runtime: &Runtime,
     ) -> Result<Self, Failure> {

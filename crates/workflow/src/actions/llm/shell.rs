@@ -18,7 +18,7 @@ use super::lines::Lines;
 use super::{messages, written};
 use crate::format::codes;
 use crate::template::is_literal;
-use crate::{About, Arguments, Failure, Runtime, spending};
+use crate::{Arguments, Failure, OperationMetadata, Runtime, spending};
 
 /// The name of the provider, and the prefix of model names that stand for a program.
 const PROVIDER: &str = "shell";
@@ -220,7 +220,7 @@ impl<'a> Ask<'a> {
     /// # Errors
     /// If the program is not known, or the call has an argument that a program cannot receive.
     pub(super) fn new(
-        about: &About,
+        about: &'static OperationMetadata,
         arguments: &'a Arguments,
         name: &str,
         runtime: &Runtime,

@@ -70,7 +70,7 @@ pub(super) fn visit<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
 /// True if the action of this name takes the arguments of a model.
 fn asks_a_model(name: &str) -> bool {
     let actions = [&CALL, &STREAM].into_iter().chain(ABOUTS);
-    actions.into_iter().any(|about| about.names.contains(&name))
+    actions.into_iter().any(|about| about.is_called(name))
 }
 
 fn effort(arguments: &Node) -> Option<WrittenEffort> {

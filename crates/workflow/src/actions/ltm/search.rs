@@ -1,5 +1,6 @@
 //! `ltm.search`.
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_cache::Domain;
 use cachalot_core::Problem;
@@ -13,13 +14,13 @@ use crate::actions::Registry;
 use crate::actions::arguments::{Given, noun, optional};
 use crate::actions::written::Written;
 use crate::report::Event;
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
 
-static SEARCH: About = About {
-    names: &["ltm.search", "actions.ltm_search"],
-    version: 1,
-    doc: "What is remembered that holds all words of a query and has the metadata asked for; without a query, the newest first.",
-    parameters: &[
+static SEARCH: OperationMetadata = OperationMetadata::declared(
+"ltm.search",
+&["actions.ltm_search"],
+"What is remembered that holds all words of a query and has the metadata asked for; without a query, the newest first.",
+&[
         optional(
             "query",
             ParameterKind::Text,
@@ -36,23 +37,18 @@ static SEARCH: About = About {
             "At most so many results, from 1 to 10000, counted after filtering; 10 by default.",
         ),
     ],
-    memoizable: Memoizable::Yes,
-};
+)
+.read_only();
 
 pub(super) struct Search;
 
 #[async_trait]
-impl Action for Search {
-    fn about(&self) -> &About {
+impl Operation for Search {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &SEARCH
-    }
-
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).count("limit", 1..=10_000).problems()
-    }
-
-    fn domains(&self, _arguments: &Arguments, _runtime: &Runtime) -> Vec<Domain> {
-        vec![domain()]
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -76,6 +72,16 @@ impl Action for Search {
             .filter_map(|(record, score)| shown(runtime, &record, score))
             .collect();
         Ok(json!({ "success": true, "count": results.len(), "results": results }))
+    }
+}
+
+impl Action for Search {
+    fn domains(&self, _arguments: &Arguments, _runtime: &Runtime) -> Vec<Domain> {
+        vec![domain()]
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).count("limit", 1..=10_000).problems()
     }
 }
 

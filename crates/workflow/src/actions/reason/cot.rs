@@ -1,5 +1,6 @@
 //! `reason.cot`: an answer with the thinking that leads to it.
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -13,16 +14,16 @@ use super::calls::{self, Calls};
 use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
 };
 
-pub(super) static ABOUT: About = About {
-    names: &["reason.cot", "actions.reason_cot"],
-    version: 1,
-    doc: "Asks a model for an answer and the thinking that leads to it. The result has `thinking`, `answer`, and `usage` and `cost`.",
-    parameters: &PARAMETERS,
-    memoizable: Memoizable::Yes,
-};
+pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
+"reason.cot",
+&["actions.reason_cot"],
+"Asks a model for an answer and the thinking that leads to it. The result has `thinking`, `answer`, and `usage` and `cost`.",
+&PARAMETERS,
+)
+.read_only();
 
 const PARAMETERS: [Parameter; 17] = joined(
     &[
@@ -64,24 +65,16 @@ const FORMATS: [(&str, &str); 4] = [
 pub(super) struct Cot;
 
 #[async_trait]
-impl Action for Cot {
-    fn about(&self) -> &About {
-        &ABOUT
-    }
+impl Operation for Cot {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        let names = FORMATS.map(|(name, _)| name);
-        llm::check_model(Written::new(with))
-            .one_of("thinking_format", &names, |name| names.contains(&name))
-            .problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &ABOUT
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         calls::inputs(arguments, None, runtime)
-    }
-
-    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        calls::plan(&arguments, None, runtime)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -120,6 +113,20 @@ impl Action for Cot {
             "reasoning_thinking": thinking,
             "reasoning_answer": answer,
         })))
+    }
+}
+
+#[async_trait]
+impl Action for Cot {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        let names = FORMATS.map(|(name, _)| name);
+        llm::check_model(Written::new(with))
+            .one_of("thinking_format", &names, |name| names.contains(&name))
+            .problems()
+    }
+
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        calls::plan(&arguments, None, runtime)
     }
 }
 

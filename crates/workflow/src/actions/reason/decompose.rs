@@ -1,5 +1,6 @@
 //! `reason.decompose`: a problem that is solved in parts.
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -12,17 +13,17 @@ use super::super::written::Written;
 use super::calls::{self, Calls, Reply};
 use super::{ONE_OBJECT, as_text, take};
 use crate::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
     spending,
 };
 
-pub(super) static ABOUT: About = About {
-    names: &["reason.decompose", "actions.reason_decompose"],
-    version: 1,
-    doc: "Lets a model divide a problem into parts, solve each, and combine the answers. The result has `sub_problems`, `sub_answers`, `final_answer`, and `usage` and `cost`.",
-    parameters: &PARAMETERS,
-    memoizable: Memoizable::Yes,
-};
+pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
+"reason.decompose",
+&["actions.reason_decompose"],
+"Lets a model divide a problem into parts, solve each, and combine the answers. The result has `sub_problems`, `sub_answers`, `final_answer`, and `usage` and `cost`.",
+&PARAMETERS,
+)
+.read_only();
 
 const PARAMETERS: [Parameter; 17] = joined(
     &[
@@ -48,21 +49,16 @@ const MOST_PARTS: usize = 50;
 pub(super) struct Decompose;
 
 #[async_trait]
-impl Action for Decompose {
-    fn about(&self) -> &About {
-        &ABOUT
-    }
+impl Operation for Decompose {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        llm::check_model(Written::new(with)).problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &ABOUT
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         calls::inputs(arguments, None, runtime)
-    }
-
-    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        calls::plan(&arguments, None, runtime)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -140,6 +136,17 @@ impl Action for Decompose {
             "model": model,
             "depth_used": 0,
         })))
+    }
+}
+
+#[async_trait]
+impl Action for Decompose {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        llm::check_model(Written::new(with)).problems()
+    }
+
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        calls::plan(&arguments, None, runtime)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `reason.react`: a model that thinks, uses tools, and sees their results, until it has an answer.
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -14,16 +15,17 @@ use super::tools::{self, Tools};
 use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+    Action, Arguments, CacheClass, Failure, OperationMetadata, Parameter, ParameterKind, Planned,
+    Runtime,
 };
 
-pub(super) static ABOUT: About = About {
-    names: &["reason.react", "actions.reason_react"],
-    version: 1,
-    doc: "Lets a model think, use tools and see their results in steps, until it has an answer. The result has `final_answer`, `steps`, `total_steps`, and `usage` and `cost`.",
-    parameters: &PARAMETERS,
-    memoizable: Memoizable::No("runs other actions, whose effects a hit would skip"),
-};
+pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
+"reason.react",
+&["actions.reason_react"],
+"Lets a model think, use tools and see their results in steps, until it has an answer. The result has `final_answer`, `steps`, `total_steps`, and `usage` and `cost`.",
+&PARAMETERS,
+)
+.with_cache_class(CacheClass::Excluded("runs other actions, whose effects a hit would skip"));
 
 const PARAMETERS: [Parameter; 17] = joined(
     &[
@@ -58,24 +60,12 @@ const LONGEST_OBSERVATION: usize = 50_000;
 pub(super) struct React;
 
 #[async_trait]
-impl Action for React {
-    fn about(&self) -> &About {
+impl Operation for React {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
         &ABOUT
-    }
-
-    fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
-        let written = llm::check_model(Written::new(with)).count("max_steps", STEPS);
-        let mut problems = written.problems();
-        problems.extend(tools::problems(with, registry));
-        problems
-    }
-
-    fn is_tool(&self) -> bool {
-        false
-    }
-
-    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        calls::plan(&arguments, None, runtime)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -169,6 +159,24 @@ impl Action for React {
             "total_steps": most,
             "warning": warning,
         })))
+    }
+}
+
+#[async_trait]
+impl Action for React {
+    fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
+        let written = llm::check_model(Written::new(with)).count("max_steps", STEPS);
+        let mut problems = written.problems();
+        problems.extend(tools::problems(with, registry));
+        problems
+    }
+
+    fn is_tool(&self) -> bool {
+        false
+    }
+
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        calls::plan(&arguments, None, runtime)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `reason.self_correct`: an output that is reviewed and improved in rounds.
 
+use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -12,17 +13,17 @@ use super::super::written::Written;
 use super::calls::{self, Calls};
 use super::{ONE_OBJECT, as_text, take, take_list};
 use crate::{
-    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
     origin, spending,
 };
 
-pub(super) static ABOUT: About = About {
-    names: &["reason.self_correct", "actions.reason_self_correct"],
-    version: 1,
-    doc: "Lets a model do a task, and a critic review and improve the output in rounds. The result has `output`, `improvement_history`, `rounds_completed`, and `usage` and `cost`.",
-    parameters: &PARAMETERS,
-    memoizable: Memoizable::Yes,
-};
+pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
+"reason.self_correct",
+&["actions.reason_self_correct"],
+"Lets a model do a task, and a critic review and improve the output in rounds. The result has `output`, `improvement_history`, `rounds_completed`, and `usage` and `cost`.",
+&PARAMETERS,
+)
+.read_only();
 
 const PARAMETERS: [Parameter; 19] = joined(
     &[
@@ -61,15 +62,12 @@ const CRITIC: &str = "Look for errors, gaps, unclear passages and poor style.";
 pub(super) struct SelfCorrect;
 
 #[async_trait]
-impl Action for SelfCorrect {
-    fn about(&self) -> &About {
-        &ABOUT
-    }
+impl Operation for SelfCorrect {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
 
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        llm::check_model(Written::new(with))
-            .count("improvement_rounds", ROUNDS)
-            .problems()
+    fn metadata(&self) -> &OperationMetadata {
+        &ABOUT
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -78,12 +76,6 @@ impl Action for SelfCorrect {
             "generator": calls::inputs(arguments, generator, runtime)?,
             "critic": calls::inputs(arguments, critic, runtime)?,
         }))
-    }
-
-    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        let [generator, critic] = models(&arguments);
-        calls::plan(&arguments, critic, runtime)?;
-        calls::plan(&arguments, generator, runtime)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -128,6 +120,21 @@ impl Action for SelfCorrect {
             "critic_model": criticized_by,
             "rounds_completed": completed,
         })))
+    }
+}
+
+#[async_trait]
+impl Action for SelfCorrect {
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        llm::check_model(Written::new(with))
+            .count("improvement_rounds", ROUNDS)
+            .problems()
+    }
+
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        let [generator, critic] = models(&arguments);
+        calls::plan(&arguments, critic, runtime)?;
+        calls::plan(&arguments, generator, runtime)
     }
 }
 

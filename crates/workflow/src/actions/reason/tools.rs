@@ -8,8 +8,8 @@ use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
 use serde_json::Value;
 
+use super::super::Registry;
 use super::super::arguments::Given;
-use super::super::{Registry, check};
 use crate::format::codes;
 use crate::report::{Event, NODE, current_node};
 use crate::template::is_literal;
@@ -119,9 +119,9 @@ impl Tools {
     pub(super) fn described(&self) -> String {
         let mut text = String::new();
         for (name, action) in &self.0 {
-            let about = action.about();
-            text.push_str(&format!("- {name}: {}\n", about.doc));
-            for parameter in about.parameters {
+            let about = action.metadata();
+            text.push_str(&format!("- {name}: {}\n", about.description));
+            for parameter in about.parameters.table() {
                 let required = match parameter.required {
                     true => ", required",
                     false => "",
@@ -167,7 +167,7 @@ impl Tools {
                 "`action_input` is no mapping of arguments",
             )),
         };
-        let ended = match arguments.and_then(|it| check(action.about(), it)) {
+        let ended = match arguments.and_then(|it| action.metadata().check(it)) {
             Ok(arguments) => {
                 let call = origin::chosen_by_model(action.run(arguments, runtime));
                 NODE.scope(node.clone(), call).await

@@ -1,32 +1,31 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::time::Duration;
+use serde_json::{Value, json};
 
-use super::*;
-use crate::Memoizable;
-use serde_json::json;
+use super::excerpt;
+use crate::{OperationMetadata, Parameter, ParameterKind};
 
-static ABOUT: About = About {
-    names: &["test.act", "actions.test_act"],
-    version: 1,
-    doc: "Tests.",
-    parameters: &[
-        required("path", ParameterKind::Text, "Text."),
-        optional("count", ParameterKind::Integer, "Integer."),
-        optional("ratio", ParameterKind::Number, "Number."),
-        optional("flag", ParameterKind::Boolean, "Boolean."),
-        optional("fields", ParameterKind::Object, "Object."),
-        optional("items", ParameterKind::List, "List."),
-        optional("data", ParameterKind::Any, "Any."),
+static ABOUT: OperationMetadata = OperationMetadata::declared(
+    "test.act",
+    &["actions.test_act"],
+    "Tests.",
+    &[
+        Parameter::required("path", ParameterKind::Text, "Text."),
+        Parameter::optional("count", ParameterKind::Integer, "Integer."),
+        Parameter::optional("ratio", ParameterKind::Number, "Number."),
+        Parameter::optional("flag", ParameterKind::Boolean, "Boolean."),
+        Parameter::optional("fields", ParameterKind::Object, "Object."),
+        Parameter::optional("items", ParameterKind::List, "List."),
+        Parameter::optional("data", ParameterKind::Any, "Any."),
     ],
-    memoizable: Memoizable::Yes,
-};
+);
 
 fn checked(value: Value) -> Result<Value, String> {
     let Value::Object(arguments) = value else {
         panic!("arguments are a mapping")
     };
-    check(&ABOUT, arguments)
+    ABOUT
+        .check(arguments)
         .map(Value::Object)
         .map_err(|failure| {
             assert_eq!(failure.kind, "validation_error");
@@ -129,18 +128,6 @@ fn a_parameter_that_is_wrong_is_not_called_missing_too() {
             .count(),
         1
     );
-}
-
-#[test]
-fn an_unchecked_argument_is_a_failure_and_no_panic() {
-    let given = Given::to(
-        &ABOUT,
-        json!({"path": 5, "ratio": -1}).as_object().unwrap().clone(),
-    );
-    assert!(given.required_text("path").is_err());
-    assert!(given.seconds("ratio", Duration::ZERO).is_err());
-    assert!(given.count("ratio", 1, 1..=2).is_err());
-    assert_eq!(given.text("none").unwrap(), None);
 }
 
 #[test]

@@ -1,0 +1,215 @@
+//! The check and the cast of arguments by a declared table of parameters: those of a workflow, whose templates
+//! render numbers and booleans to text.
+
+use cachalot_core::suggest;
+use serde_json::{Number, Value};
+
+use super::number;
+use crate::{Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Parameters, Schema};
+
+impl OperationMetadata {
+    /// Checks `arguments` against the parameters and casts them to the declared kinds.
+    /// Nulls are dropped, except for parameters of kind `Any`. An alias is replaced by the parameter's name.
+    ///
+    /// Casts cover what templates make necessary: the text of a number or of a boolean (in any case) becomes
+    /// that number or boolean, a number or a boolean becomes its text, and a float without a fraction becomes
+    /// a whole number. Nothing is rounded and nothing is guessed.
+    ///
+    /// The arguments of a JSON Schema are cast and checked like those of a model.
+    ///
+    /// # Errors
+    /// A `validation_error` that names the action and every parameter that is unknown, missing, or not of its
+    /// kind.
+    pub fn check(&self, arguments: Arguments) -> Result<Arguments, Failure> {
+        if let Parameters::Schema(schema) = &self.parameters {
+            return check_by_schema(&self.name, schema, arguments);
+        }
+        let mut wrong = Vec::new();
+        let mut checked = Arguments::new();
+        for (name, value) in arguments {
+            match self.parameter(&name) {
+                None => wrong.push(unknown(self, &name)),
+                Some(parameter) if value.is_null() && parameter.kind != ParameterKind::Any => {}
+                // The template of an argument that the action renders, see `Parameter::late_names`.
+                Some(parameter) if !parameter.late_names.is_empty() && value.is_object() => {
+                    checked.insert(parameter.name.to_owned(), value);
+                }
+                Some(parameter) => match cast(value, parameter.kind) {
+                    Ok(_) if checked.contains_key(parameter.name) => {
+                        wrong.push(given_twice(parameter));
+                    }
+                    Ok(value) => {
+                        let name = if name == parameter.name {
+                            name
+                        } else {
+                            parameter.name.to_owned()
+                        };
+                        checked.insert(name, value);
+                    }
+                    Err(what) => wrong.push(format!("parameter `{name}` {what}")),
+                },
+            }
+        }
+        for parameter in self.parameters.table() {
+            let named_already = || {
+                wrong
+                    .iter()
+                    .any(|w| w.starts_with(&format!("parameter `{}` ", parameter.name)))
+            };
+            if parameter.required && !checked.contains_key(parameter.name) && !named_already() {
+                wrong.push(format!("parameter `{}` is required", parameter.name));
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(checked);
+        }
+        Err(Failure::new(
+            "validation_error",
+            format!("{}: {}", self.name, wrong.join("; ")),
+        ))
+    }
+}
+
+/// Casts and checks arguments by a JSON Schema.
+fn check_by_schema(name: &str, schema: &Value, arguments: Arguments) -> Result<Arguments, Failure> {
+    let wrong = |why: String| Failure::new("validation_error", format!("{name}: {why}"));
+    let schema = Schema::compile(schema, true).map_err(wrong)?;
+    schema
+        .parse_arguments(&Value::Object(arguments).to_string())
+        .map_err(wrong)
+}
+
+/// Returns the message for a parameter that is given under two of its names.
+#[must_use]
+pub fn given_twice(parameter: &Parameter) -> String {
+    let names: Vec<String> = std::iter::once(&parameter.name)
+        .chain(parameter.aliases)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    format!(
+        "{} are one parameter: give one of them",
+        names.join(" and ")
+    )
+}
+
+fn unknown(about: &OperationMetadata, name: &str) -> String {
+    let known: Vec<&str> = about
+        .parameters
+        .table()
+        .iter()
+        .flat_map(|parameter| std::iter::once(&parameter.name).chain(parameter.aliases))
+        .copied()
+        .collect();
+    format!(
+        "unknown parameter `{name}`: {}",
+        suggest::did_you_mean(name, &known)
+    )
+}
+
+/// Casts the value to the kind. The error is a phrase that follows the parameter's name.
+fn cast(value: Value, kind: ParameterKind) -> Result<Value, String> {
+    match (kind, value) {
+        (ParameterKind::Any, value) => Ok(value),
+        (ParameterKind::Text, Value::Number(number)) => Ok(Value::String(number.to_string())),
+        (ParameterKind::Text, Value::Bool(flag)) => Ok(Value::String(flag.to_string())),
+        (ParameterKind::Text, value @ Value::String(_))
+        | (ParameterKind::Boolean, value @ Value::Bool(_))
+        | (ParameterKind::Object, value @ Value::Object(_))
+        | (ParameterKind::List, value @ Value::Array(_))
+        | (ParameterKind::Number, value @ Value::Number(_)) => Ok(value),
+        (ParameterKind::Boolean, Value::String(text)) => boolean(&text)
+            .map(Value::Bool)
+            .ok_or_else(|| format!("is `{}`: expected true or false", excerpt(&text))),
+        (ParameterKind::Number, Value::String(text)) => parse_number(&text)
+            .map(Value::Number)
+            .ok_or_else(|| format!("is `{}`: expected a number", excerpt(&text))),
+        (ParameterKind::Integer, Value::Number(number)) => whole(&number)
+            .map(Value::Number)
+            .ok_or_else(|| format!("is {number}: expected a whole number")),
+        (ParameterKind::Integer, Value::String(text)) => parse_number(&text)
+            .and_then(|number| whole(&number))
+            .map(Value::Number)
+            .ok_or_else(|| format!("is `{}`: expected a whole number", excerpt(&text))),
+        (kind, value) => Err(format!(
+            "is {}: expected {}{}",
+            noun(&value),
+            expected(kind),
+            remedy(kind, &value)
+        )),
+    }
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Parses a JSON number; whole numbers within 64 bits stay exact.
+fn parse_number(text: &str) -> Option<Number> {
+    number::number(number::number_lexeme(text)?)
+}
+
+fn whole(number: &Number) -> Option<Number> {
+    /// The largest magnitude up to which every whole number has its own float (2^53).
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if !number.is_f64() {
+        return Some(number.clone());
+    }
+    let float = number.as_f64()?;
+    // The cast is exact: the float has no fraction and is within 2^53.
+    #[expect(clippy::cast_possible_truncation, reason = "checked to be exact")]
+    (float.fract() == 0.0 && float.abs() <= EXACT).then(|| Number::from(float as i64))
+}
+
+/// Returns the type of a value, for messages.
+#[must_use]
+pub fn noun(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+/// Returns the name of a kind, for messages.
+#[must_use]
+pub fn expected(kind: ParameterKind) -> &'static str {
+    match kind {
+        ParameterKind::Text => "text",
+        ParameterKind::Integer => "a whole number",
+        ParameterKind::Number => "a number",
+        ParameterKind::Boolean => "true or false",
+        ParameterKind::Object => "a mapping",
+        ParameterKind::List => "a list",
+        ParameterKind::Any => "anything",
+    }
+}
+
+fn remedy(kind: ParameterKind, value: &Value) -> &'static str {
+    match (kind, value) {
+        (ParameterKind::Text, Value::Array(_) | Value::Object(_)) => {
+            " (the filter `tojson` makes text of it)"
+        }
+        (ParameterKind::List | ParameterKind::Object, Value::String(_)) => {
+            " (a string that is one `{{ expression }}` keeps its type; the filter `fromjson` reads JSON text)"
+        }
+        _ => "",
+    }
+}
+
+/// Returns the beginning of a text, for messages.
+#[must_use]
+pub fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 300;
+    let text = text.trim();
+    match text.char_indices().nth(LONGEST) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
