@@ -14,31 +14,30 @@ use serde_json::Value;
 
 /// `longest_line`: finds the longest line of a text file in the workspace.
 pub struct LongestLine {
-    metadata: OperationMetadata,
     /// How often it was done.
     done: Arc<AtomicU32>,
 }
+
+static METADATA: OperationMetadata = OperationMetadata::declared(
+    "longest_line",
+    &[],
+    "Finds the longest line of a text file.",
+    &[Parameter::required(
+        "path",
+        ParameterKind::Text,
+        "The file, relative to the workspace.",
+    )],
+)
+.read_only()
+// It records what it reads as a witness, so a result is served while the file is the same.
+.with_cache_class(CacheClass::Validated);
 
 impl LongestLine {
     /// The tool, and the number of times that it was done.
     #[must_use]
     pub fn counted() -> (Self, Arc<AtomicU32>) {
         let done = Arc::new(AtomicU32::new(0));
-        let metadata = OperationMetadata::declared(
-            "longest_line",
-            &[],
-            "Finds the longest line of a text file.",
-            &[Parameter::required(
-                "path",
-                ParameterKind::Text,
-                "The file, relative to the workspace.",
-            )],
-        )
-        .read_only()
-        // It records what it reads as a witness, so a result is served while the file is the same.
-        .with_cache_class(CacheClass::Validated);
         let tool = Self {
-            metadata,
             done: Arc::clone(&done),
         };
         (tool, done)
@@ -60,7 +59,7 @@ impl Operation for LongestLine {
     type Output = ToolOutput;
 
     fn metadata(&self) -> &OperationMetadata {
-        &self.metadata
+        &METADATA
     }
 
     fn effects(&self, arguments: &Arguments, context: &ToolContext) -> Effects {
