@@ -225,10 +225,12 @@ impl Team {
     }
 
     /// Returns problems of `permissions` rules that can never match a call: they name a tool or an argument
-    /// that no built-in tool has. Rules about tools of MCP servers are checked when these are connected.
+    /// that neither a built-in tool nor one of `further` has. Rules about tools of MCP servers are checked
+    /// when these are connected.
     #[must_use]
-    pub fn check_permissions(&self) -> Vec<Problem> {
+    pub fn check_permissions(&self, further: Vec<ToolSignature>) -> Vec<Problem> {
         let mut tools = cachalot_tools::builtin::signatures();
+        tools.extend(further);
         tools.push(ToolSignature {
             name: crate::delegate::NAME.to_owned(),
             arguments: ["agent", "task", "expected_output"]

@@ -13,6 +13,7 @@ mod input;
 mod interrupts;
 mod models;
 mod permissions;
+mod random;
 mod render;
 mod team;
 mod what_if;

@@ -11,6 +11,7 @@ use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Problem, SecretSet};
 use cachalot_mcp::settings::{ToolsetSettings, names, read_servers, read_toolsets};
 use cachalot_tools::cached::ToolCacheSettings;
+use cachalot_workflow::action_tool;
 use cachalot_workflow::format::read_of_team;
 
 use crate::agent_file::{AgentFile, Kind, in_order};
@@ -21,6 +22,7 @@ use crate::models::models;
 use crate::render;
 use crate::render::style::Style;
 use crate::wiring::ProcessEnvironment;
+use crate::workbench::actions;
 
 /// Reads and checks a file that defines a team.
 ///
@@ -68,7 +70,7 @@ pub(crate) fn read(
         .and_then(|mut section| Team::read(&mut section, &written, &mut Vec::new()));
     if let Some(team) = read {
         problems.extend(problems_of_models(&team, process_environment)?);
-        problems.extend(team.check_permissions());
+        problems.extend(team.check_permissions(action_tool::signatures()));
     }
     if let Ok(team) = &loaded {
         limits(team, &mut problems);
@@ -111,6 +113,7 @@ pub(crate) fn problems_of_tools(
             Some(toolsets) => read_toolsets(toolsets, &servers, environment, &mut problems),
             None => ToolsetSettings::default(),
         };
+        problems.extend(actions::problems(&toolsets));
         // The tools of invalid toolsets are unknown.
         if problems.len() == before {
             problems.extend(problems_of_review(&agent.value, &toolsets));

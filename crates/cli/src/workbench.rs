@@ -1,5 +1,6 @@
 //! Runtime of agents: the store, sessions, tools and models of one chat or one run.
 
+pub(crate) mod actions;
 mod figures;
 mod payments;
 mod recall;
@@ -24,7 +25,7 @@ use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::cached::{CachedTools, WriteNotifier};
 use cachalot_tools::{ToolContext, Workspace};
-use cachalot_workflow::runtime::AgentHost;
+use cachalot_workflow::runtime::{AgentHost, ToolServices};
 use parking_lot::Mutex;
 
 use crate::arguments::HookFlags;
@@ -304,6 +305,17 @@ impl Workbench {
     pub(crate) async fn close(&self) {
         self.0.servers.close().await;
         self.0.cache.close().await;
+    }
+
+    /// Returns the dependencies of tools that are steps of a workflow: those of the agents' tools.
+    pub(crate) fn tool_services(&self) -> ToolServices {
+        let inner = &self.0;
+        ToolServices {
+            servers: inner.servers.clone(),
+            reporter: Arc::clone(&inner.reporter),
+            write_notifier: inner.write_notifier.clone(),
+            registration: None,
+        }
     }
 
     fn tool_dependencies(&self) -> settings::ToolDependencies {

@@ -31,6 +31,17 @@ impl EffectTargets {
     /// Nothing at all.
     pub const NOTHING: Self = Self::Known(Vec::new());
 
+    /// True if it may include files or directories.
+    #[must_use]
+    pub fn include_files(&self) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Known(list) => list
+                .iter()
+                .any(|target| !matches!(target, EffectTarget::Named(_))),
+        }
+    }
+
     /// True if it is known to be nothing.
     #[must_use]
     pub fn is_nothing(&self) -> bool {

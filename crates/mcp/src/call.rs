@@ -199,7 +199,7 @@ impl Operation for McpTool {
 
     fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
         Ok(json!({
-            "server": identity(self.server.settings(), &context.secret_set),
+            "server": self.server.settings().identity(&context.secret_set),
             "definition": self.definition,
         }))
     }
@@ -233,44 +233,6 @@ fn is_personal(settings: &McpSettings) -> bool {
         }
         McpTransport::Stdio { environment, .. } => environment.iter().any(|(name, value)| {
             looks_like_a_credential(name, value.expose(), &SecretSet::empty())
-        }),
-    }
-}
-
-/// The identity of a server, for keys: servers that could answer differently have different identities.
-/// Secrets are in it as keyed digests.
-fn identity(settings: &McpSettings, secret_set: &SecretSet) -> Value {
-    let is_http = matches!(settings.transport, McpTransport::Http { .. });
-    let given: Vec<Value> = settings
-        .secrets()
-        .into_iter()
-        .map(|(name, secret)| {
-            let value = secret.expose();
-            let shown = match secret_set.key() {
-                Some(key) => Some(key.digest(value.as_bytes()).to_string()),
-                // Secrets are omitted without a digest key; results that depend on credentials are private
-                // anyway.
-                None if is_http || looks_like_a_credential(name, value, secret_set) => None,
-                None => Some(value.clone()),
-            };
-            json!([name, shown])
-        })
-        .collect();
-    match &settings.transport {
-        McpTransport::Stdio {
-            command,
-            arguments,
-            directory,
-            ..
-        } => json!({
-            "command": command,
-            "arguments": arguments.iter().map(|word| secret_set.redact(word).into_owned()).collect::<Vec<_>>(),
-            "directory": directory,
-            "given": given,
-        }),
-        McpTransport::Http { url, .. } => json!({
-            "url": secret_set.redact(&mask_credentials(url.expose())),
-            "given": given,
         }),
     }
 }

@@ -1,9 +1,10 @@
 //! Converts the tools, resources and prompts of a server to tools.
 
-use cachalot_operation::Operation as _;
 use std::sync::Arc;
 
 use cachalot_core::Canonical;
+use cachalot_operation::{Operation as _, Schema};
+use cachalot_tools::{CacheClass, OperationMetadata, Origin, Tool};
 use globset::{Glob, GlobMatcher};
 use serde_json::{Map, Value, json};
 
@@ -12,8 +13,6 @@ use super::catalog::{Prompt, RemoteTool, Resource, ServerCatalog, Template};
 use super::server_settings::{McpSettings, OfferSettings, ToolTrust};
 use super::tool_names::{ToolNames, ToolSource, ToolSourceKind};
 use super::{McpServer, uri_template};
-use cachalot_operation::Schema;
-use cachalot_tools::{CacheClass, OperationMetadata, Origin, Tool};
 
 /// The tools, resources and prompts of a server at one moment.
 pub struct ServerListing {
@@ -46,7 +45,7 @@ impl ServerListing {
     pub fn tools(
         self,
         names: &mut ToolNames,
-        selects: impl Fn(&[&str], &OperationMetadata) -> bool,
+        mut selects: impl FnMut(&[&str], &OperationMetadata) -> bool,
     ) -> Vec<Arc<dyn Tool>> {
         let Self { server, catalog } = self;
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
@@ -265,6 +264,14 @@ fn cache_class(lifetime: Option<std::time::Duration>) -> CacheClass {
     lifetime.map_or(CacheClass::Never, CacheClass::Ttl)
 }
 
+impl McpSettings {
+    /// Returns the configured trust in a tool. A tool that the server declares destructive is not trusted.
+    #[must_use]
+    pub fn trust_in(&self, tool: &str) -> ToolTrust {
+        TrustRules::new(self).by_name(tool)
+    }
+}
+
 /// The configured trust in tools.
 struct TrustRules(Vec<(GlobMatcher, ToolTrust)>);
 
@@ -281,12 +288,16 @@ impl TrustRules {
         )
     }
 
-    fn trust_in(&self, tool: &RemoteTool, server: &McpServer) -> ToolTrust {
-        let trust = self
-            .0
+    /// Returns the trust in a tool of this name.
+    fn by_name(&self, name: &str) -> ToolTrust {
+        self.0
             .iter()
-            .find(|(pattern, _)| pattern.is_match(&tool.name))
-            .map_or_else(ToolTrust::default, |(_, trust)| *trust);
+            .find(|(pattern, _)| pattern.is_match(name))
+            .map_or_else(ToolTrust::default, |(_, trust)| *trust)
+    }
+
+    fn trust_in(&self, tool: &RemoteTool, server: &McpServer) -> ToolTrust {
+        let trust = self.by_name(&tool.name);
         if trust.read_only && tool.destructive {
             server.warn(&format!(
                 "calls its tool `{}` destructive, though it is configured as read-only: it is not taken as read-only",

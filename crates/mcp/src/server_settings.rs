@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Secret, SecretSet};
+use serde_json::{Value, json};
 
 use cachalot_tools::builtin::shell::looks_like_a_credential;
 
@@ -104,6 +106,45 @@ impl McpSettings {
             resources: OfferSettings::default(),
             prompts: OfferSettings::default(),
             trust: Vec::new(),
+        }
+    }
+
+    /// The identity of a server, for keys: servers that could answer differently have different identities.
+    /// Secrets are in it as keyed digests.
+    #[must_use]
+    pub fn identity(&self, secret_set: &SecretSet) -> Value {
+        let is_http = matches!(self.transport, McpTransport::Http { .. });
+        let given: Vec<Value> = self
+            .secrets()
+            .into_iter()
+            .map(|(name, secret)| {
+                let value = secret.expose();
+                let shown = match secret_set.key() {
+                    Some(key) => Some(key.digest(value.as_bytes()).to_string()),
+                    // Secrets are omitted without a digest key; results that depend on credentials are private
+                    // anyway.
+                    None if is_http || looks_like_a_credential(name, value, secret_set) => None,
+                    None => Some(value.clone()),
+                };
+                json!([name, shown])
+            })
+            .collect();
+        match &self.transport {
+            McpTransport::Stdio {
+                command,
+                arguments,
+                directory,
+                ..
+            } => json!({
+                "command": command,
+                "arguments": arguments.iter().map(|word| secret_set.redact(word).into_owned()).collect::<Vec<_>>(),
+                "directory": directory,
+                "given": given,
+            }),
+            McpTransport::Http { url, .. } => json!({
+                "url": secret_set.redact(&mask_credentials(url.expose())),
+                "given": given,
+            }),
         }
     }
 

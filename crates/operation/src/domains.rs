@@ -27,11 +27,11 @@ use cachalot_core::{EffectTarget, EffectTargets};
 
 /// The domains of a call, independent of their names in an engine.
 #[derive(Clone)]
-pub(super) struct Domains(Vec<String>);
+pub struct Domains(Vec<String>);
 
 impl Domains {
-    /// No domains.
-    pub(super) const NONE: Self = Self(Vec::new());
+    /// The empty set.
+    pub const NONE: Self = Self(Vec::new());
 
     fn new(mut names: Vec<String>) -> Self {
         names.sort_unstable();
@@ -40,7 +40,7 @@ impl Domains {
     }
 
     /// Converts to the names in an engine.
-    pub(super) fn for_engine(self, engine: EngineLifetime) -> Vec<Domain> {
+    pub fn for_engine(self, engine: EngineLifetime) -> Vec<Domain> {
         let names = self.0.into_iter();
         match engine {
             EngineLifetime::Session => names.map(Domain::new).collect(),
@@ -56,7 +56,7 @@ impl Domains {
 
 /// The lifetime of the results in an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EngineLifetime {
+pub enum EngineLifetime {
     /// The lifetime of a session.
     Session,
     /// Longer than the lifetime of this process.
@@ -78,8 +78,8 @@ fn bucket(name: &str) -> String {
     format!("files:{:04x}", (hash >> 32) as u16 ^ hash as u16)
 }
 
-/// Returns the domains that a call with these reads joins.
-pub(super) fn joined_domains(reads: &EffectTargets, root: &Path) -> Domains {
+/// Returns the domains that a call with these reads joins. `root` is the directory of relative paths.
+pub fn joined_domains(reads: &EffectTargets, root: &Path) -> Domains {
     let mut names = vec![name("workspace", root)];
     match reads {
         EffectTargets::Unknown => {
@@ -113,7 +113,7 @@ pub(super) fn joined_domains(reads: &EffectTargets, root: &Path) -> Domains {
 
 /// Returns the domains that a call with these writes raises. Reads the file system: a directory that does not
 /// exist yet will be created, which changes the entries of its parent.
-pub(super) fn raised_domains(writes: &EffectTargets, root: &Path) -> Domains {
+pub fn raised_domains(writes: &EffectTargets, root: &Path) -> Domains {
     let mut names = Vec::new();
     match writes {
         EffectTargets::Unknown => {

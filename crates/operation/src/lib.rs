@@ -5,6 +5,7 @@
 //! conditions and approvals match these resources, never the spelling of an argument.
 
 pub mod arguments;
+pub mod domains;
 mod failure;
 mod gate;
 mod metadata;
@@ -16,6 +17,7 @@ pub mod resource_access;
 mod shell;
 mod tool;
 pub mod workspace;
+pub mod write_notifier;
 
 pub use arguments::Schema;
 pub use failure::Failure;
@@ -28,6 +30,7 @@ pub use permissions::{AccessRequest, PermissionDecision, Permissions};
 pub use resource_access::{Command, CommandText, ResourceAccess};
 pub use tool::{Tool, ToolContext, ToolOutput};
 pub use workspace::Workspace;
+pub use write_notifier::WriteNotifier;
 
 /// The arguments of a call, by name.
 pub type Arguments = serde_json::Map<String, serde_json::Value>;

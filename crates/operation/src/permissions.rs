@@ -149,6 +149,11 @@ impl Permissions {
         self.allow.extend(others.allow.iter().cloned());
     }
 
+    /// Adds the deny rules of `others`.
+    pub fn also_deny(&mut self, others: &Self) {
+        self.deny.extend(others.deny.iter().cloned());
+    }
+
     /// Decides about a call.
     #[must_use]
     pub fn judge(&self, request: &AccessRequest<'_>, workspace: &Workspace) -> PermissionDecision {

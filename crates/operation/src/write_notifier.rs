@@ -2,12 +2,15 @@
 //! those over stores that outlive it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_cache::{Cache, WriteGuard};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::domains::{Domains, EngineLifetime};
+use cachalot_core::EffectTargets;
+
+use crate::domains::{Domains, EngineLifetime, raised_domains};
 
 /// The engines of a process that are notified of writes. Cheap to clone; clones share the list. Sessions,
 /// sub-agents and other code that works on the same files see each other's writes if they share one.
@@ -54,35 +57,31 @@ impl WriteNotifier {
     }
 
     /// True if there are no engines.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.state().engines.is_empty()
     }
 
     /// Enrols an engine, which is notified of writes from now on, including those in progress.
-    pub(super) fn register(
-        &self,
-        engine: &Cache,
-        engine_lifetime: EngineLifetime,
-    ) -> EngineRegistration {
+    pub fn register(&self, engine: &Cache, engine_lifetime: EngineLifetime) -> EngineRegistration {
         let mut state = self.state();
-        let seated = state
+        let known = state
             .engines
             .iter_mut()
-            .find(|(_, seat)| seat.engine.is(engine));
-        let number = if let Some((number, seat)) = seated {
-            seat.holders += 1;
+            .find(|(_, entry)| entry.engine.is(engine));
+        let number = if let Some((number, entry)) = known {
+            entry.holders += 1;
             *number
         } else {
-            let seat = RegisteredEngine {
+            let entry = RegisteredEngine {
                 engine: engine.clone(),
                 engine_lifetime,
                 holders: 1,
             };
             for open in state.writes.values_mut() {
-                open.late.push(seat.announce(&open.domains));
+                open.late.push(entry.announce(&open.domains));
             }
             let number = state.next();
-            state.engines.insert(number, seat);
+            state.engines.insert(number, entry);
             number
         };
         EngineRegistration {
@@ -91,13 +90,21 @@ impl WriteNotifier {
         }
     }
 
+    /// Begins a write with these effects, if it writes at all. `root` is the directory of relative paths.
+    pub async fn begin_for(&self, writes: &EffectTargets, root: &Path) -> Option<WriteInProgress> {
+        match writes.is_nothing() {
+            true => None,
+            false => Some(self.begin(raised_domains(writes, root)).await),
+        }
+    }
+
     /// Begins a write: until it ends, no engine serves, joins or stores anything of these domains. If the
     /// guard is dropped, the write ends in the background.
-    pub(super) async fn begin(&self, domains: Domains) -> ToolWrite {
+    pub async fn begin(&self, domains: Domains) -> WriteInProgress {
         let domains = Arc::new(domains);
         let write = {
             let mut state = self.state();
-            let announce = |seat: &RegisteredEngine| seat.announce(&domains);
+            let announce = |entry: &RegisteredEngine| entry.announce(&domains);
             let guards = state.engines.values().map(announce).collect();
             let number = state.next();
             let open = OpenWrite {
@@ -105,7 +112,7 @@ impl WriteNotifier {
                 late: Vec::new(),
             };
             state.writes.insert(number, open);
-            ToolWrite {
+            WriteInProgress {
                 write_notifier: self.clone(),
                 number,
                 guards,
@@ -126,7 +133,7 @@ impl State {
 }
 
 /// The enrolment of an engine, which ends when this is dropped.
-pub(super) struct EngineRegistration {
+pub struct EngineRegistration {
     write_notifier: WriteNotifier,
     number: u64,
 }
@@ -134,9 +141,9 @@ pub(super) struct EngineRegistration {
 impl Drop for EngineRegistration {
     fn drop(&mut self) {
         let mut state = self.write_notifier.state();
-        let last = state.engines.get_mut(&self.number).is_some_and(|seat| {
-            seat.holders -= 1;
-            seat.holders == 0
+        let last = state.engines.get_mut(&self.number).is_some_and(|entry| {
+            entry.holders -= 1;
+            entry.holders == 0
         });
         let left = last.then(|| state.engines.remove(&self.number));
         // Dropping an engine may take long, so the lock is released first.
@@ -147,16 +154,16 @@ impl Drop for EngineRegistration {
 
 /// Guard of a write in progress.
 #[must_use = "the write ends when this is dropped"]
-pub(super) struct ToolWrite {
+pub struct WriteInProgress {
     write_notifier: WriteNotifier,
     number: u64,
     guards: Vec<WriteGuard>,
 }
 
-impl ToolWrite {
+impl WriteInProgress {
     /// Ends the write. An engine whose store fails has reported it; its domains stay blocked until the store
     /// recovers.
-    pub(super) async fn end(mut self) {
+    pub async fn end(mut self) {
         self.take_late();
         for guard in std::mem::take(&mut self.guards) {
             let _ = guard.finish().await;
@@ -170,7 +177,7 @@ impl ToolWrite {
     }
 }
 
-impl Drop for ToolWrite {
+impl Drop for WriteInProgress {
     fn drop(&mut self) {
         self.take_late();
     }

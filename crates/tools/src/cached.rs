@@ -9,13 +9,11 @@ mod cacheability;
 mod counters;
 mod defaults;
 mod deliveries;
-mod domains;
 mod force;
 mod perform;
 mod sessions;
 mod settings;
 mod stored_result;
-mod write_notifier;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,14 +27,14 @@ use crate::registry::{Registry, RegistryError, schedule};
 use crate::toolbox::{BatchContext, PreparedCall, ToolCall, ToolCallResult, Toolbox};
 use cachalot_operation::Tool;
 
+pub use cachalot_operation::WriteNotifier;
 pub use counters::{CacheStats, Counters};
 pub use settings::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
-pub use write_notifier::WriteNotifier;
 
+use cachalot_operation::domains::EngineLifetime;
+use cachalot_operation::write_notifier::EngineRegistration;
 use cacheability::ToolProfile;
-use domains::EngineLifetime;
 use sessions::SessionCaches;
-use write_notifier::EngineRegistration;
 
 /// Dependencies of the tool cache, which would otherwise be global.
 pub struct CachedToolsOptions {

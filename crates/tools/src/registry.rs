@@ -18,7 +18,8 @@ use cachalot_operation::Schema;
 use cachalot_operation::{Origin, Tool};
 
 pub use error::RegistryError;
-pub(crate) use perform::{expires, lifetime, refuse, run_guarded};
+pub use perform::run_guarded;
+pub(crate) use perform::{expires, lifetime, refuse};
 pub(crate) use result_witnesses::result_witnesses;
 pub(crate) use schedule::schedule;
 

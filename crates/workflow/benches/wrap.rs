@@ -4,7 +4,6 @@
 //! result, over and over, for a profiler.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-use cachalot_workflow::Operation;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use cachalot_workflow::actions::{Registry, builtin};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::Random;
 use cachalot_workflow::{
-    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Runtime,
 };
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
@@ -297,6 +296,7 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
         secret_set,
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
+        tools: cachalot_workflow::runtime::ToolServices::default(),
         reporter: Arc::new(Quiet),
     }
 }

@@ -96,3 +96,25 @@ pub trait Action: Operation<Context = Runtime, Output = Result<Value, Failure>> 
         self.run(arguments, runtime).await
     }
 }
+
+/// Runs a call of an action. If it may write, the caches of the process are notified before and after it.
+pub(crate) async fn announced<T, F: Future<Output = T>>(
+    action: &dyn Action,
+    arguments: Arguments,
+    runtime: &Runtime,
+    call: impl FnOnce(Arguments) -> F,
+) -> T {
+    let write = match action.metadata().read_only {
+        true => None,
+        false => {
+            let writes = action.effects(&arguments, runtime).writes;
+            let notifier = &runtime.tools.write_notifier;
+            notifier.begin_for(&writes, &runtime.directory).await
+        }
+    };
+    let ended = call(arguments).await;
+    if let Some(write) = write {
+        write.end().await;
+    }
+    ended
+}

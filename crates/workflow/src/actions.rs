@@ -24,6 +24,7 @@ mod reply;
 mod schema;
 mod shell;
 mod storage;
+pub(crate) mod tool;
 pub(crate) mod truth;
 pub(crate) mod validate;
 mod web;
@@ -35,12 +36,20 @@ pub use llm::{WrittenEffort, written_efforts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cachalot_core::suggest::nearest;
+
 use crate::Action;
 
 /// Actions by name.
 #[derive(Default, Clone)]
 pub struct Registry {
     actions: BTreeMap<String, Arc<dyn Action>>,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.actions.keys()).finish()
+    }
 }
 
 impl Registry {
@@ -64,6 +73,26 @@ impl Registry {
             .iter()
             .filter(|(name, action)| action.metadata().name == **name)
             .map(|(_, action)| action)
+    }
+
+    /// True if it has tools that are steps.
+    #[must_use]
+    pub fn has_tools(&self) -> bool {
+        self.names().any(tool::is_tool_name)
+    }
+
+    /// Returns help for a name that no action has.
+    pub(crate) fn help_for(&self, name: &str) -> String {
+        if let Some(name) = name.strip_prefix("mcp.") {
+            let server = name.split('.').next().unwrap_or_default();
+            return format!(
+                "define the server `{server}` under `mcps`; a tool is named `mcp.SERVER.TOOL`"
+            );
+        }
+        match nearest(name, self.names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`cachalot schema` lists all actions".to_owned(),
+        }
     }
 
     /// Returns all names, sorted.

@@ -31,10 +31,12 @@ pub use cachalot_agent::definition::Builtins;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
+use cachalot_mcp::settings::read_servers;
 use cachalot_model::budget::Budget;
+use cachalot_operation::Permissions;
 use serde_json::{Map, Value};
 
-use crate::actions::{Registry, unknown_programs, written_efforts};
+use crate::actions::{Registry, tool, unknown_programs, written_efforts};
 use crate::template::Templates;
 use nodes::{END, Rank, Reader, START};
 use subgraph::Outer;
@@ -225,6 +227,8 @@ fn read(
             None
         }
     };
+    let rules = rules_of(&mut section, team.as_ref(), outer, problems);
+    let registry = &with_tools(registry, &mut section, &rules, environment, problems);
     let models = match &team {
         Some(team) => team.as_ref().map(|team| team.configured.clone()),
         None => Some(written.configured(&mut section, problems)),
@@ -276,6 +280,7 @@ fn read(
         settings: effective_settings.as_ref(),
         models: &models,
         budget: outer.map_or(written_budget.as_ref(), |outer| outer.budget),
+        rules: &rules,
         outer,
     };
     let mut reader = Reader {
@@ -325,6 +330,7 @@ fn read(
         team,
         settings,
         initial_state,
+        actions: Arc::new(registry.clone()),
         templates,
         nodes,
         start,
@@ -378,21 +384,75 @@ fn nodes_of<'a>(
 /// Help text for a file without nodes.
 const A_NODE: &str = "write the nodes below `nodes:` as a list, each with a name and what it does: `- {name: greet, run: 'return {\"text\": 1}'}`";
 
-/// Reports sections that only agents use as problems if the file has no agents.
+/// Reports sections that only agents use as problems if the file has no agents. Steps that are tools use
+/// `mcps` and `permissions`, too.
 fn without_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     section.claim("agents");
+    let has_tools = section.node("nodes").is_some_and(tool::are_named);
     for key in ["mcps", "tools", "permissions"] {
-        if let Some(entry) = section.entry(key) {
+        if let Some(entry) = section.entry(key)
+            && (key == "tools" || !has_tools)
+        {
             problems.push(
                 Problem::new(
                     codes::NO_AGENTS,
                     format!("`{key}` is for agents, and there are none"),
                 )
                 .at(&entry.key_place)
-                .help("add `agents:`, or take it out: it would have no effect"),
+                .help(match key {
+                    "tools" => "add `agents:`, or take it out: it would have no effect",
+                    _ => "add `agents:` or a step that is a tool, or take it out: it would have no effect",
+                }),
             );
         }
     }
+}
+
+/// Returns the rules for steps that are tools: those of the file, and of the files that run it as a
+/// subgraph.
+fn rules_of(
+    section: &mut Section<'_>,
+    team: Option<&Option<Team>>,
+    outer: Option<&Outer<'_>>,
+    problems: &mut Vec<Problem>,
+) -> Arc<Permissions> {
+    let mut rules = match (team, section.node("permissions")) {
+        (Some(team), _) => team
+            .as_ref()
+            .map(|team| team.permissions.clone())
+            .unwrap_or_default(),
+        (None, Some(node)) if !node.is_null() => Permissions::read(node, problems),
+        (None, _) => Permissions::default(),
+    };
+    if let Some(outer) = outer {
+        rules.also_deny(outer.rules);
+    }
+    Arc::new(rules)
+}
+
+/// Returns the registry with the tools that the nodes name.
+fn with_tools(
+    registry: &Registry,
+    section: &mut Section<'_>,
+    rules: &Arc<Permissions>,
+    environment: &BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> Registry {
+    let mut registry = registry.clone();
+    let Some(nodes) = section.node("nodes").filter(|nodes| tool::are_named(nodes)) else {
+        return registry;
+    };
+    // The problems of a file with agents are reported with their toolsets.
+    let mut found = Vec::new();
+    let servers = section
+        .node("mcps")
+        .map(|node| read_servers(node, environment, &mut found))
+        .unwrap_or_default();
+    if !section.has("agents") {
+        problems.append(&mut found);
+    }
+    tool::register_named(nodes, &servers, rules, &mut registry);
+    registry
 }
 
 fn directory_of(file: &Path) -> PathBuf {

@@ -1,6 +1,7 @@
 //! YAML agents: templates, graph, inline code and the action registry.
 
 pub mod action;
+pub mod action_tool;
 pub mod actions;
 mod destination;
 pub mod format;
@@ -16,5 +17,6 @@ pub mod template;
 pub use action::{Action, Planned};
 pub use cachalot_operation::{
     Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
+    Parameters,
 };
 pub use runtime::Runtime;

@@ -9,8 +9,11 @@ use cachalot_agent::definition::Builtins;
 use cachalot_agent::{Dependencies, Listener, Team};
 use cachalot_cache::Cache;
 use cachalot_core::{Clock, SecretSet};
+use cachalot_mcp::settings::McpServerPool;
 use cachalot_model::budget::Meter;
 use cachalot_model::{Model, ModelConfiguration, Models};
+use cachalot_operation::domains::EngineLifetime;
+use cachalot_operation::write_notifier::{EngineRegistration, WriteNotifier};
 use cachalot_storage::Storage;
 use cachalot_store::Store;
 use serde_json::Value;
@@ -45,6 +48,40 @@ pub trait AgentHost: Send + Sync {
 
     /// Returns the builtins that hooks in files with teams may name.
     fn builtins(&self) -> Arc<Builtins>;
+}
+
+/// Dependencies of tools that are steps.
+#[derive(Clone)]
+pub struct ToolServices {
+    /// The running MCP servers.
+    pub servers: McpServerPool,
+    /// The receiver of warnings and output of MCP servers.
+    pub reporter: Arc<dyn cachalot_mcp::Reporter>,
+    /// The caches of the process that are notified of writes.
+    pub write_notifier: WriteNotifier,
+    /// Notifies the cache of the run of writes, too.
+    pub registration: Option<Arc<EngineRegistration>>,
+}
+
+impl ToolServices {
+    /// Notifies a cache of the writes of steps from now on.
+    pub fn notify(&mut self, cache: &Cache) {
+        let registration = self
+            .write_notifier
+            .register(cache, EngineLifetime::Persistent);
+        self.registration = Some(Arc::new(registration));
+    }
+}
+
+impl Default for ToolServices {
+    fn default() -> Self {
+        Self {
+            servers: McpServerPool::new(),
+            reporter: Arc::new(()),
+            write_notifier: WriteNotifier::new(),
+            registration: None,
+        }
+    }
 }
 
 /// Dependencies of a run that its steps share.
@@ -88,18 +125,21 @@ pub struct Runtime {
     pub agent_host: Option<Arc<dyn AgentHost>>,
     /// The action registry.
     pub actions: Arc<Registry>,
+    /// Dependencies of tools that are steps.
+    pub tools: ToolServices,
     /// The receiver of events.
     pub reporter: Arc<dyn Reporter>,
 }
 
 impl Runtime {
-    /// Returns the dependencies of a subgraph of this run: the same, with the agent's name, the settings and
-    /// the models of the other file, and without agents. Budget, cache, secrets and permissions are shared.
+    /// Returns the dependencies of a subgraph of this run: the same, with the agent's name, the settings,
+    /// the models and the actions of the other file, and without agents. Budget, cache, secrets and permissions are shared.
     pub(crate) fn of_subgraph(
         &self,
         agent: &str,
         settings: &Value,
         models: &ModelConfiguration,
+        actions: &Arc<Registry>,
     ) -> Self {
         Self {
             run: self.run.clone(),
@@ -120,7 +160,8 @@ impl Runtime {
             team: None,
             agent_host: self.agent_host.clone(),
             session: self.session.clone(),
-            actions: Arc::clone(&self.actions),
+            actions: Arc::clone(actions),
+            tools: self.tools.clone(),
             reporter: Arc::clone(&self.reporter),
         }
     }

@@ -27,6 +27,10 @@ pub(crate) struct Inside {
     pub(crate) accounted: Spend,
     /// The reason why the result must not be stored although the action succeeded.
     pub(crate) declined: Option<String>,
+    /// The time for which the result is valid, if its producer states one.
+    pub(crate) lifetime: Option<Duration>,
+    /// Set if the result is for the user of the run only.
+    pub(crate) private: bool,
 }
 
 /// Runs the action of a wrap and returns its result with the spend inside it.
@@ -46,6 +50,22 @@ pub(crate) fn charge(spent: Spend) -> bool {
 /// Keeps the enclosing wrap, if any, from storing the result although the action succeeds.
 pub(crate) fn decline(why: impl Into<String>) {
     note(|inside| inside.declined = Some(why.into()));
+}
+
+/// Limits the time for which the enclosing wrap, if any, may serve the result.
+pub(crate) fn limit_lifetime(lifetime: Duration) {
+    note(|inside| {
+        inside.lifetime = Some(
+            inside
+                .lifetime
+                .map_or(lifetime, |known| known.min(lifetime)),
+        );
+    });
+}
+
+/// Keeps the enclosing wrap, if any, from sharing the result with other users.
+pub(crate) fn keep_private() {
+    note(|inside| inside.private = true);
 }
 
 /// Reports to the wrap around this one, if any, that this spend is charged and already accounted for.

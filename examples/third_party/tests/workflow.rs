@@ -126,6 +126,7 @@ fn runtime(directory: &Path, memory: Arc<dyn Store>, actions: Registry) -> Arc<R
         secret_set,
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
+        tools: cachalot_workflow::runtime::ToolServices::default(),
         reporter: Arc::new(Silence),
     })
 }

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cachalot_cache::{CacheBounds, CacheMode};
 use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_model::Meter;
-use cachalot_workflow::actions::{self, Registry, cache::agent_segment};
+use cachalot_workflow::actions::{self, cache::agent_segment};
 use cachalot_workflow::format::{Agent, ScriptSettings};
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
-use cachalot_workflow::runtime::{Random, Runtime};
+use cachalot_workflow::runtime::Runtime;
 use cachalot_workflow::script::WorkerOptions;
 use cachalot_workflow::script::lua::LuaRunner;
 use cachalot_workflow::script::python::PythonRunner;
@@ -25,6 +24,7 @@ use crate::arguments::{HookFlags, Run};
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::interrupts::Interrupts;
+use crate::random::RandomNumbers;
 use crate::render::progress::{Level, Progress, Sum};
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
@@ -73,7 +73,6 @@ pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironmen
         process_environment,
         (&agent, backend),
         secrets,
-        registry,
         &progress,
     )?;
     let scripts = scripts(&agent, process_environment)?;
@@ -194,7 +193,6 @@ fn wire(
     process_environment: &ProcessEnvironment,
     (agent, backend): (&Agent, Backend),
     secrets: BTreeMap<String, Secret<String>>,
-    registry: Registry,
     progress: &Arc<Progress>,
 ) -> Result<(Arc<Runtime>, Workbench)> {
     let settings = &agent.settings;
@@ -251,6 +249,10 @@ fn wire(
     let file = process_environment.directory.join(&arguments.file);
     // An agent without a name is identified by its file, independent of the path to it.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
+    let mut tools = bench.tool_services();
+    if agent.actions.has_tools() {
+        tools.notify(&cache);
+    }
     let runtime = Runtime {
         models: models::models(process_environment, agent.models.clone(), &secret_set)?,
         meter: Meter::new(agent.budget.clone(), Arc::clone(&process_environment.clock)),
@@ -270,7 +272,8 @@ fn wire(
         mode: mode(arguments),
         secret_set,
         secrets,
-        actions: Arc::new(registry),
+        actions: Arc::clone(&agent.actions),
+        tools,
         reporter: progress.clone(),
     };
     Ok((Arc::new(runtime), bench))
@@ -327,19 +330,4 @@ fn scripts(agent: &Agent, process_environment: &ProcessEnvironment) -> Result<Sc
         lua: Arc::new(LuaRunner::new(&workers(&agent.settings.lua))),
         python3: Arc::new(Python3Runner::new(python3)),
     })
-}
-
-/// Random numbers that decide when a miss cleans up; nothing depends on their quality.
-#[derive(Default)]
-struct RandomNumbers(AtomicU64);
-
-impl Random for RandomNumbers {
-    fn unit(&self) -> f64 {
-        let mut bytes = [0; 8];
-        let bits = match getrandom::fill(&mut bytes) {
-            Ok(()) => u64::from_le_bytes(bytes),
-            Err(_) => self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed),
-        };
-        (bits >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cachalot_core::Problem;
+use cachalot_workflow::action_tool;
 use cachalot_workflow::format::Language;
 use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
@@ -87,7 +88,7 @@ fn workflow(
             }
             if let Some(team) = &agent.team {
                 problems.extend(team::problems_of_models(team, process_environment)?);
-                problems.extend(team.check_permissions());
+                problems.extend(team.check_permissions(action_tool::signatures()));
             }
             match Backend::from_settings(&agent.settings.memory) {
                 Ok(backend) if problems.is_empty() => return Ok(Ok((agent, backend))),

@@ -43,6 +43,8 @@ impl Toolboxes for Workbench {
             .await
             .map_err(|error| missing(&error))?;
         let mut tools = assembled.tools;
+        let actions = self.action_tools(team, &toolsets);
+        tools.extend(actions.map_err(|error| missing(&error))?);
         tools.extend(own);
         let enabled = settings.enabled;
         let registry = Registry::new(tools).map_err(|error| missing(&error))?;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 
+use cachalot_core::suggest::did_you_mean;
+
 use super::toolsets::{Toolset, ToolsetKind, ToolsetSettings};
 use crate::{McpDependencies, McpError, McpServer, McpSettings, ServerListing, ToolNames};
 use cachalot_tools::builtin::{MemoryTool, Shell, WebFetch, files, skills};
@@ -42,8 +44,9 @@ impl McpServerPool {
         Self::default()
     }
 
-    /// Returns the server with these settings, or creates it.
-    fn server(&self, settings: &McpSettings, dependencies: &McpDependencies) -> McpServer {
+    /// Returns the server with these settings, or creates it without connecting.
+    #[must_use]
+    pub fn server(&self, settings: &McpSettings, dependencies: &McpDependencies) -> McpServer {
         let mut servers = self.0.servers.lock();
         if let Some(there) = servers.iter().find(|server| server.settings() == settings) {
             return there.clone();
@@ -62,10 +65,32 @@ impl McpServerPool {
         join_all(servers.iter().map(McpServer::close)).await;
     }
 
+    /// Returns the tool, resource or prompt of a server by the server's own name for it (resources and
+    /// prompts with the prefix `resource_` or `prompt_`). Connects if needed.
+    ///
+    /// # Errors
+    /// If the server cannot be started or reached, or has nothing of that name.
+    pub async fn tool(&self, server: &McpServer, name: &str) -> Result<Arc<dyn Tool>, McpError> {
+        let listing = server.list().await?;
+        let mut known = Vec::new();
+        let tools = self.name(listing, |known_as, _| {
+            known.extend(known_as.get(1).map(|name| (*name).to_owned()));
+            known_as.contains(&name)
+        });
+        tools.into_iter().next().ok_or_else(|| {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let help = match known.is_empty() {
+                true => "it has none".to_owned(),
+                false => did_you_mean(name, &known),
+            };
+            McpError::new(server.name(), format!("has no tool `{name}`: {help}"))
+        })
+    }
+
     fn name(
         &self,
         listing: ServerListing,
-        selects: impl Fn(&[&str], &OperationMetadata) -> bool,
+        selects: impl FnMut(&[&str], &OperationMetadata) -> bool,
     ) -> Vec<Arc<dyn Tool>> {
         let mut names = self.0.names.lock();
         listing.tools(&mut names, selects)
@@ -176,6 +201,9 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
         if let ToolsetKind::Mcp(_) = toolset.kind {
             return None;
         }
+        if let ToolsetKind::Actions(allowed) = &toolset.kind {
+            names.extend(allowed.iter().map(|action| action.replace('.', "_")));
+        }
         let tools = built_in(toolset, None).ok()?;
         names.extend(tools.iter().map(|tool| tool.metadata().name.to_string()));
     }
@@ -201,7 +229,8 @@ fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>
         }
         ToolsetKind::Memory => vec![Arc::new(MemoryTool::new())],
         ToolsetKind::Skills => skills(data),
-        ToolsetKind::Mcp(_) => Vec::new(),
+        // The program that embeds the crate adds actions.
+        ToolsetKind::Mcp(_) | ToolsetKind::Actions(_) => Vec::new(),
     };
     tools.retain(|tool| {
         let metadata = tool.metadata();

@@ -49,9 +49,19 @@ pub enum ToolsetKind {
     Skills,
     /// The tools, resources and prompts of an MCP server.
     Mcp(Box<ServerDefinition>),
+    /// Actions of workflows, by name.
+    Actions(Vec<String>),
 }
 
-const KINDS: [&str; 6] = ["filesystem", "shell", "fetch", "memory", "skills", "mcp"];
+const KINDS: [&str; 7] = [
+    "filesystem",
+    "shell",
+    "fetch",
+    "memory",
+    "skills",
+    "mcp",
+    "actions",
+];
 
 /// Reads the list `toolsets` of an agent. `servers` are those of `mcps`, to which a toolset of `type: mcp`
 /// can refer by `ref`. Environment variables in its texts are expanded.
@@ -61,6 +71,7 @@ const KINDS: [&str; 6] = ["filesystem", "shell", "fetch", "memory", "skills", "m
 ///
 /// - `shell`: `timeout`, `max_timeout`, `max_output`, `env`, `pass_env`;
 /// - `fetch`: `timeout`, `max_chars`, `max_bytes`, `ttl`, `allow`, `allowed_hosts`;
+/// - `actions`: `allow`, the list of actions; the caller checks their names;
 /// - `mcp`: `ref`, or a `name` and the keys that [`super::read_servers`] reads.
 pub fn read_toolsets(
     node: &Node,
@@ -116,6 +127,18 @@ fn toolset(
         ),
         Some("memory") => (ToolsetKind::Memory, own_filter(keys, &["memory"])),
         Some("skills") => (ToolsetKind::Skills, own_filter(keys, &SKILLS)),
+        Some("actions") => {
+            let allowed = keys.texts(&["allow"]).unwrap_or_default();
+            if allowed.is_empty() {
+                keys.lacks(
+                    "missing-key",
+                    "a toolset of type `actions` needs `allow`",
+                    "list the actions: `allow: [http.get, document.text]`",
+                );
+            }
+            let allowed = allowed.into_iter().map(str::to_owned).collect();
+            (ToolsetKind::Actions(allowed), NameFilter::default())
+        }
         Some("mcp") => {
             let (definition, filter) = server(keys, servers, before)?;
             (ToolsetKind::Mcp(Box::new(definition)), filter)

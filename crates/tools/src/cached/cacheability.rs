@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{Reason, Witness};
-use cachalot_core::{Canonical, EffectTarget, EffectTargets, Effects};
+use cachalot_core::{Canonical, Effects};
 use serde_json::Value;
 
 use super::counters::bypass;
-use super::domains::{self, Domains};
+use cachalot_operation::domains::{self, Domains};
 use cachalot_operation::{CacheClass, OperationMetadata, Origin, Tool, ToolContext, ToolOutput};
 
 /// A tool, and its properties for the cache.
@@ -93,20 +93,11 @@ impl Cacheability {
             _ if output.lifetime.is_some_and(|lifetime| lifetime.is_zero()) => {
                 declined("whoever made it says that it does not last")
             }
-            Self::Validated { .. } if reads_files(&effects.reads) && witness.is_empty() => {
+            Self::Validated { .. } if effects.reads.include_files() && witness.is_empty() => {
                 declined("it read files and noted nothing of them")
             }
             _ => Ok(()),
         }
-    }
-}
-
-fn reads_files(reads: &EffectTargets) -> bool {
-    match reads {
-        EffectTargets::Unknown => true,
-        EffectTargets::Known(touched) => touched
-            .iter()
-            .any(|one| !matches!(one, EffectTarget::Named(_))),
     }
 }
 

@@ -193,16 +193,13 @@ impl ToolRun<'_> {
             witness,
             ..context.clone()
         };
-        let running = run_guarded(&*self.profile.tool, arguments, &context);
-        if self.effects.writes.is_nothing() {
-            return running.await;
-        }
-        let raised_domains =
-            super::domains::raised_domains(&self.effects.writes, context.workspace.root());
+        let root = context.workspace.root();
         let write_notifier = &self.tools.shared.dependencies.write_notifier;
-        let write = write_notifier.begin(raised_domains).await;
-        let output = running.await;
-        write.end().await;
+        let write = write_notifier.begin_for(&self.effects.writes, root).await;
+        let output = run_guarded(&*self.profile.tool, arguments, &context).await;
+        if let Some(write) = write {
+            write.end().await;
+        }
         output
     }
 

@@ -11,9 +11,9 @@ use parking_lot::{Mutex, MutexGuard};
 use super::CacheDependencies;
 use super::counters::{CacheStats, Counters, SessionCounters};
 use super::deliveries::Deliveries;
-use super::domains::EngineLifetime;
 use super::settings::{ToolCacheScope, ToolCacheSettings};
-use super::write_notifier::EngineRegistration;
+use cachalot_operation::domains::EngineLifetime;
+use cachalot_operation::write_notifier::EngineRegistration;
 
 /// Maximum number of sessions with cached results; the least recently used ones are dropped.
 const MAX_SESSIONS: usize = 256;

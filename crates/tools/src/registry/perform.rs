@@ -91,7 +91,7 @@ pub(crate) fn expires(output: &ToolOutput, most: Option<Duration>, now: Millis) 
 }
 
 /// Runs a tool; a panic becomes a failure of this call only.
-pub(crate) async fn run_guarded(
+pub async fn run_guarded(
     tool: &dyn Tool,
     arguments: Arguments,
     context: &ToolContext,

@@ -1,7 +1,5 @@
 //! `agent.run`: runs one turn of an agent as a step.
 
-use crate::Operation;
-use cachalot_core::Effects;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,16 +8,18 @@ use cachalot_agent::{
     AgentDefinition, CancellationToken, Chat, ErrorKind, Event, Listener, SourceFile, Stop, Team,
     UsageTotals,
 };
-use cachalot_core::{SecretSet, tree};
+use cachalot_core::{Effects, SecretSet, tree};
 use cachalot_model::{Budget, Meter};
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::model_error;
+use crate::action_tool;
 use crate::report::{self, Reporter, current_node};
 use crate::{
-    Action, Arguments, Failure, OperationMetadata, ParameterKind, Planned, Runtime, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Planned, Runtime,
+    spending,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -299,7 +299,7 @@ fn load(given: &Given<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failur
     tree::parse(file, &text)
         .and_then(|root| {
             let team = Team::load(&root, &written)?;
-            match team.check_permissions() {
+            match team.check_permissions(action_tool::signatures()) {
                 problems if problems.is_empty() => Ok(team),
                 problems => Err(problems),
             }

@@ -1,19 +1,17 @@
 //! `csv.parse`.
 
-use crate::Operation;
-use cachalot_core::Effects;
 use std::collections::HashSet;
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use cachalot_core::{Effects, Problem};
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, excerpt, optional};
 use super::location;
 use super::written::Written;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of a file, in bytes.
 const LARGEST: u64 = 256 << 20;

@@ -3,17 +3,15 @@
 mod apart;
 mod html;
 
-use crate::Operation;
-use cachalot_core::Effects;
-
+use apart::apart;
 use async_trait::async_trait;
+use cachalot_core::Effects;
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, required};
 use super::location;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
-use apart::apart;
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of a document, in bytes.
 const LARGEST: u64 = 256 << 20;

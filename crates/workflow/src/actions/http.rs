@@ -1,6 +1,5 @@
 //! `http.get` and `http.post`.
 
-use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -13,7 +12,9 @@ use super::arguments::{Given, optional, required};
 use super::order;
 use super::reply::{self, TIMEOUT, Terms};
 use super::written::Written;
-use crate::{Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Runtime,
+};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Get);

@@ -3,7 +3,6 @@
 mod jmespath;
 mod relaxed;
 
-use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -16,7 +15,7 @@ use super::arguments::{Given, optional, required};
 use super::exact_json;
 use super::order;
 use super::written::Written;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Parse);

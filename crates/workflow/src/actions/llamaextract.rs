@@ -3,25 +3,23 @@
 mod client;
 mod wire;
 
-use crate::Operation;
-use cachalot_core::Effects;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::tree::Node;
-use cachalot_core::{Problem, suggest};
+use cachalot_core::{Effects, Problem, suggest};
+use client::Client;
 use serde_json::{Value, json};
+use wire::Status;
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::configured::{base, setting, variable};
 use super::written::Written;
 use super::{location, order};
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
-use client::Client;
-use wire::Status;
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of an upload, in bytes.
 const LARGEST: u64 = 256 << 20;

@@ -9,7 +9,7 @@ mod shape;
 mod shell;
 mod written;
 
-use crate::Operation;
+use ask::Ask;
 use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::Problem;
@@ -20,10 +20,10 @@ use super::Registry;
 use super::arguments::{Given, joined, optional};
 use super::written::Written;
 use crate::{
-    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
-    spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
+    Runtime, spending,
 };
-use ask::Ask;
+
 pub(crate) use shell::unknown_programs;
 pub use written::{WrittenEffort, written_efforts};
 

@@ -3,15 +3,17 @@
 mod record;
 mod search;
 
-use crate::Operation;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::Domain;
+use cachalot_core::{EffectTarget, Effects};
 use cachalot_store::{
     ErrorKind, LabelMatch, PageRequest, PutResult, RecordFilter, Store, StoreReply, space,
 };
+use cachalot_tools::builtin::MEMORY_RESOURCE;
+use record::Remembered;
 use serde_json::{Value, json};
 
 use super::Registry;
@@ -19,9 +21,9 @@ use super::arguments::{Given, optional, required};
 use super::order;
 use crate::report::Event;
 use crate::{
-    Action, Arguments, CacheClass, Failure, OperationMetadata, Parameter, ParameterKind, Runtime,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
+    Runtime,
 };
-use record::Remembered;
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(StoreAction);
@@ -91,6 +93,10 @@ impl Operation for StoreAction {
 
     fn metadata(&self) -> &OperationMetadata {
         &STORE
+    }
+
+    fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
+        Effects::writing(vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())])
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -192,6 +198,10 @@ impl Operation for Delete {
         &DELETE
     }
 
+    fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
+        Effects::writing(vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())])
+    }
+
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = Given::to(&DELETE, arguments);
         let key = given.required_text("key")?;
@@ -222,7 +232,7 @@ impl Action for Delete {}
 
 /// Returns the cache domain of long-term memory.
 fn domain() -> Domain {
-    Domain::new("ltm")
+    Domain::new(MEMORY_RESOURCE)
 }
 
 /// Runs a change of long-term memory and announces it to the cache, which holds answers that depend on

@@ -1,7 +1,7 @@
 //! `memory.*`: values that are kept until the run ends, and summaries of conversations.
 
-use crate::Operation;
 use async_trait::async_trait;
+use cachalot_core::Effects;
 use cachalot_core::tree::Node;
 use cachalot_core::{Millis, Problem};
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use super::arguments::{Given, noun, optional, required};
 use super::llm::Inner;
 use super::written::Written;
 use crate::{
-    Action, Arguments, CacheClass, Failure, OperationMetadata, Parameter, ParameterKind, Runtime,
-    origin,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
+    Runtime, origin,
 };
 
 pub(super) fn register(registry: &mut Registry) {
@@ -109,6 +109,11 @@ impl Operation for Store {
 
     fn metadata(&self) -> &OperationMetadata {
         &STORE
+    }
+
+    fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
+        // It changes only the memory of the run, which no cache reads.
+        Effects::reading(Vec::new())
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

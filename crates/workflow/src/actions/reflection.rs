@@ -1,7 +1,6 @@
 //! `reflection.loop` and `retry.loop`, which the run loop itself executes because they run other work,
 //! and `reflection.evaluate`.
 
-use crate::Operation;
 use async_trait::async_trait;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
@@ -10,7 +9,9 @@ use super::Registry;
 use super::answer;
 use super::arguments::{Given, optional, required};
 use super::truth::is_true;
-use crate::{Action, Arguments, CacheClass, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Runtime,
+};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Rounds(&LOOP));

@@ -1,16 +1,13 @@
 //! `schema.merge`: merges several JSON Schemas into one.
 
-use crate::Operation;
-use cachalot_core::Effects;
-
 use async_trait::async_trait;
-use cachalot_core::tree;
+use cachalot_core::{Effects, tree};
 use serde_json::{Map, Value, json};
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::location;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of a file, in bytes.
 const LARGEST: u64 = 16 << 20;

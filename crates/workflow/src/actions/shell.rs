@@ -2,7 +2,6 @@
 
 mod process;
 
-use crate::Operation;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
@@ -17,7 +16,8 @@ use super::Registry;
 use super::arguments::{Given, excerpt, optional, required};
 use super::location;
 use super::written::Written;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+
 pub(super) use process::{Ended, Fault, Job};
 
 pub(super) fn register(registry: &mut Registry) {

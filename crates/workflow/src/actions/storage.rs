@@ -1,11 +1,8 @@
 //! `storage.hash`.
 
-use crate::Operation;
-use cachalot_core::Effects;
-
 use async_trait::async_trait;
-use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use cachalot_core::{Effects, Problem};
 use cachalot_storage::{Algorithm, ErrorKind};
 use serde_json::{Value, json};
 
@@ -13,8 +10,9 @@ use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::location;
 use super::written::Written;
-use crate::destination;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime, destination,
+};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Hash);

@@ -2,7 +2,6 @@
 
 mod schema;
 
-use crate::Operation;
 use std::borrow::Cow;
 
 use async_trait::async_trait;
@@ -14,7 +13,8 @@ use super::Registry;
 use super::arguments::{Given, noun, optional};
 use super::truth::is_true;
 use crate::template::printed;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+
 pub(crate) use schema::Schema;
 
 /// The kind of the failure for an item whose fields cannot be read. `retry.loop` records it as a round that

@@ -1,6 +1,5 @@
 //! `web.search`, through SearXNG.
 
-use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -12,7 +11,7 @@ use super::arguments::{Given, optional, required};
 use super::configured::{base, setting, variable};
 use super::reply::{self, TIMEOUT, Terms};
 use super::written::Written;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Search);

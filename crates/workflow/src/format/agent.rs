@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::interrupts::Approval;
 use super::settings::Settings;
 use crate::action::Action;
+use crate::actions::Registry;
 use crate::actions::WrittenEffort;
 use crate::script::Script;
 use crate::template::{Condition, Prepared, Templates};
@@ -39,6 +40,8 @@ pub struct Agent {
     pub team: Option<Arc<Team>>,
     /// `initial_state`.
     pub initial_state: Map<String, Value>,
+    /// The actions, with the tools that the file uses as steps.
+    pub actions: Arc<Registry>,
     pub(crate) templates: Templates,
     /// The nodes in the order of the file. Targets are indices into this list.
     pub(crate) nodes: Vec<Node>,

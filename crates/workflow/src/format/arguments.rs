@@ -3,11 +3,12 @@
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
+use cachalot_operation::arguments::given_twice;
+use serde_json::Value;
 
 use super::codes;
 use crate::template::is_literal;
-use crate::{OperationMetadata, Parameter, ParameterKind};
-use cachalot_operation::arguments::given_twice;
+use crate::{OperationMetadata, Parameter, ParameterKind, Parameters};
 
 /// Returns the problems of `arguments` as arguments of the action: unknown arguments, missing required
 /// arguments, and literals of the wrong kind. Values of templates are unknown at load time; they are
@@ -30,12 +31,24 @@ pub fn check_arguments(
             return problems;
         }
     };
+    if let Parameters::Schema(schema) = &about.parameters {
+        let place = arguments
+            .filter(|node| !node.is_null())
+            .map_or_else(|| place.clone(), Node::head);
+        check_by_schema(about, schema, entries, &place, &mut problems);
+        return problems;
+    }
     for (index, entry) in entries.iter().enumerate() {
         let Some(parameter) = about.parameter(&entry.key) else {
-            problems.push(unknown(about, entry));
+            problems.push(unknown(about, entry, &names(about)));
             continue;
         };
-        problems.extend(wrong_kind(about, parameter, &entry.value));
+        problems.extend(wrong_kind(
+            about,
+            parameter.name,
+            parameter.kind,
+            &entry.value,
+        ));
         if entries[..index]
             .iter()
             .any(|earlier| parameter.is_called(&earlier.key))
@@ -60,45 +73,104 @@ pub fn check_arguments(
         let place = arguments
             .filter(|node| !node.is_null())
             .map_or_else(|| place.clone(), Node::head);
-        problems.push(
-            Problem::new(
-                codes::MISSING_KEY,
-                format!("`{}` needs `{}`", about.name, parameter.name),
-            )
-            .at(&place)
-            .help(format!(
-                "add `{}: …`: {}",
-                parameter.name,
-                parameter.doc.trim_end_matches('.')
-            )),
-        );
+        problems.push(missing(about, parameter.name, parameter.doc, &place));
     }
     problems
 }
 
-fn unknown(about: &OperationMetadata, entry: &MapEntry) -> Problem {
-    let known: Vec<&str> = about
+/// Checks the top level of arguments by a JSON Schema; the call checks the rest.
+fn check_by_schema(
+    about: &OperationMetadata,
+    schema: &Value,
+    entries: &[MapEntry],
+    place: &SourceSpan,
+    problems: &mut Vec<Problem>,
+) {
+    let declared = schema.get("properties").and_then(Value::as_object);
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    for entry in entries {
+        match declared.and_then(|declared| declared.get(&entry.key)) {
+            Some(property) => {
+                let kind = kind_of(property);
+                problems.extend(wrong_kind(about, &entry.key, kind, &entry.value));
+            }
+            None if is_closed => {
+                let known: Vec<&str> = declared
+                    .into_iter()
+                    .flat_map(|declared| declared.keys().map(String::as_str))
+                    .collect();
+                problems.push(unknown(about, entry, &known));
+            }
+            None => {}
+        }
+    }
+    let required = schema.get("required").and_then(Value::as_array);
+    for name in required.into_iter().flatten().filter_map(Value::as_str) {
+        if !entries.iter().any(|entry| entry.key == name) {
+            let property = declared.and_then(|declared| declared.get(name));
+            let doc = property.and_then(|property| property.get("description")?.as_str());
+            problems.push(missing(
+                about,
+                name,
+                doc.unwrap_or("the tool needs it"),
+                place,
+            ));
+        }
+    }
+}
+
+/// Returns the kind that a JSON Schema requires; any kind if it is not a single type.
+fn kind_of(schema: &Value) -> ParameterKind {
+    match schema.get("type").and_then(Value::as_str) {
+        Some("string") => ParameterKind::Text,
+        Some("integer") => ParameterKind::Integer,
+        Some("number") => ParameterKind::Number,
+        Some("boolean") => ParameterKind::Boolean,
+        Some("object") => ParameterKind::Object,
+        _ => ParameterKind::Any,
+    }
+}
+
+fn missing(about: &OperationMetadata, name: &str, doc: &str, place: &SourceSpan) -> Problem {
+    Problem::new(
+        codes::MISSING_KEY,
+        format!("`{}` needs `{name}`", about.name),
+    )
+    .at(place)
+    .help(format!("add `{name}: …`: {}", doc.trim_end_matches('.')))
+}
+
+fn names(about: &OperationMetadata) -> Vec<&'static str> {
+    about
         .parameters
         .table()
         .iter()
         .flat_map(|parameter| std::iter::once(&parameter.name).chain(parameter.aliases))
         .copied()
-        .collect();
+        .collect()
+}
+
+fn unknown(about: &OperationMetadata, entry: &MapEntry, known: &[&str]) -> Problem {
     Problem::new(
         codes::UNKNOWN_KEY,
         format!("`{}` has no parameter `{}`", about.name, entry.key),
     )
     .at(&entry.key_place)
-    .help(did_you_mean(&entry.key, &known))
+    .help(did_you_mean(&entry.key, known))
 }
 
-fn wrong_kind(about: &OperationMetadata, parameter: &Parameter, node: &Node) -> Option<Problem> {
+fn wrong_kind(
+    about: &OperationMetadata,
+    name: &str,
+    kind: ParameterKind,
+    node: &Node,
+) -> Option<Problem> {
     if let NodeKind::Text(text) = &node.kind
         && !is_literal(text)
     {
         return None;
     }
-    let expected = match parameter.kind {
+    let expected = match kind {
         ParameterKind::Any => return None,
         ParameterKind::Text => "text",
         ParameterKind::Integer => "a whole number",
@@ -107,8 +179,8 @@ fn wrong_kind(about: &OperationMetadata, parameter: &Parameter, node: &Node) -> 
         ParameterKind::Object => "a mapping",
         ParameterKind::List => "a list",
     };
-    let is_right = node.is_null() || is_of_kind(parameter.kind, &node.kind);
-    let shown = format!("parameter `{}` of `{}`", parameter.name, about.name);
+    let is_right = node.is_null() || is_of_kind(kind, &node.kind);
+    let shown = format!("parameter `{}` of `{}`", name, about.name);
     (!is_right).then(|| node.wrong_type(&shown, expected))
 }
 

@@ -289,7 +289,7 @@ impl MemorySettings {
     pub(super) fn leave_out_unused(&mut self, nodes: Option<&Node>, problems: &mut Vec<Problem>) {
         let is_used = |name: &str| {
             let name = name.strip_prefix("actions.").unwrap_or(name);
-            ["ltm", "cache", "agent"]
+            ["ltm", "cache", "agent", "tool.memory"]
                 .iter()
                 .any(|it| name.starts_with(it))
                 || name.contains("{{")

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use cachalot_core::Problem;
 use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
 use cachalot_model::ModelConfiguration;
+use cachalot_operation::Permissions;
 use serde_json::Value;
 
 use super::agent::{Subgraph, Work};
@@ -40,6 +41,8 @@ pub(super) struct Outer<'a> {
     pub(super) models: &'a ModelConfiguration,
     /// `budget` of the outermost file.
     pub(super) budget: Option<&'a Value>,
+    /// The rules for steps that are tools.
+    pub(super) rules: &'a Permissions,
     /// The file that runs this one as a subgraph.
     pub(super) outer: Option<&'a Outer<'a>>,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cachalot_core::Problem;
-use cachalot_core::suggest::{did_you_mean, nearest};
+use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
@@ -382,11 +382,7 @@ impl Reader<'_> {
         let Some(action) = self.registry.get(name) else {
             // Reports the problems of the arguments.
             let _ = self.arguments(with, &[]);
-            let near = nearest(name, self.registry.names());
-            let help = match near {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "`cachalot schema` lists all actions".to_owned(),
-            };
+            let help = self.registry.help_for(name);
             self.refuse(
                 Some(uses),
                 codes::UNKNOWN_ACTION,

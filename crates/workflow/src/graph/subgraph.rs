@@ -13,7 +13,12 @@ impl Subgraph {
     /// Returns the dependencies of the subgraph in a run, and what its templates can read.
     pub(super) fn dependencies(&self, runtime: &Runtime) -> (Arc<Runtime>, Surroundings) {
         let agent = &self.agent;
-        let runtime = runtime.of_subgraph(&self.scope, &agent.settings.value, &agent.models);
+        let runtime = runtime.of_subgraph(
+            &self.scope,
+            &agent.settings.value,
+            &agent.models,
+            &agent.actions,
+        );
         let surroundings = Surroundings::of(&runtime, &agent.variables);
         (Arc::new(runtime), surroundings)
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::node::After;
 use super::{RunFailure, Runner};
-use crate::action::Action;
+use crate::action::{Action, announced};
 use crate::format::{Language, Node, Output, Work};
 use crate::origin::Origin;
 use crate::report::{Event, NODE};
@@ -123,7 +123,9 @@ impl Runner<'_> {
             surroundings: self.surroundings.clone(),
             inputs: self.inputs.clone(),
         };
-        let running = origin.within(action.run(arguments, self.runtime));
+        let running = announced(action, arguments, self.runtime, |arguments| {
+            origin.within(action.run(arguments, self.runtime))
+        });
         NODE.scope(path.to_owned(), running).await.map_err(failed)
     }
 

@@ -112,6 +112,7 @@ impl World {
             secret_set,
             secrets: BTreeMap::new(),
             actions: Arc::new(builtin()),
+            tools: cachalot_workflow::runtime::ToolServices::default(),
             reporter: Arc::clone(&events) as Arc<dyn Reporter>,
         };
         Self {

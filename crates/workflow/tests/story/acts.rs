@@ -1,13 +1,12 @@
 //! Actions to wrap: they count how often they run, and answer, fail, or take their time as told.
 
-use cachalot_workflow::Operation;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_workflow::{
-    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Runtime,
 };
 use serde_json::{Value, json};
 

@@ -289,6 +289,7 @@ impl Setup {
             secret_set: self.secret_set,
             secrets: BTreeMap::new(),
             actions: Arc::new(self.actions),
+            tools: cachalot_workflow::runtime::ToolServices::default(),
             reporter: Arc::clone(&events) as Arc<dyn Reporter>,
         };
         World {

@@ -1,6 +1,5 @@
 //! A run with actions and inline code that do what tests need.
 
-use cachalot_workflow::Operation;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +19,8 @@ use cachalot_workflow::report::{Event, Memoized, Reporter, current_node};
 use cachalot_workflow::runtime::Random;
 use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
 use cachalot_workflow::{
-    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
+    Runtime,
 };
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -323,6 +323,7 @@ impl World {
                 Secret::new("hunter2-hunter2".to_owned()),
             )]),
             actions: Arc::new(registry(&told)),
+            tools: cachalot_workflow::runtime::ToolServices::default(),
             reporter: Arc::clone(&told) as Arc<dyn Reporter>,
         };
         Self {

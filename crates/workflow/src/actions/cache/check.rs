@@ -164,13 +164,11 @@ fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>)
         return;
     };
     let Some(action) = registry.get(name) else {
-        let names: Vec<&str> = registry.names().collect();
-        let problem =
-            Problem::new("unknown-action", format!("there is no action `{name}`")).at(&node.place);
-        problems.push(match suggest::nearest(name, names) {
-            Some(near) => problem.help(format!("did you mean `{near}`?")),
-            None => problem.help("`cachalot schema` lists all actions"),
-        });
+        problems.push(
+            Problem::new("unknown-action", format!("there is no action `{name}`"))
+                .at(&node.place)
+                .help(registry.help_for(name)),
+        );
         return;
     };
     if let Some(refusal) = refusal(action.metadata()) {

@@ -1,6 +1,5 @@
 //! `cache.get`: returns an entry without running anything.
 
-use crate::Operation;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,9 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::request::own_scopes;
 use super::{CACHE_TYPE, TAG_LABEL, handle};
-use crate::Runtime;
 use crate::actions::arguments::{optional, required};
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) struct Get;
 

@@ -1,19 +1,20 @@
 //! `cache.invalidate`: erases cache entries (no other records), without a hidden limit.
 
-use crate::Operation;
 use std::collections::HashSet;
 
 use async_trait::async_trait;
 use cachalot_cache::{EntryFilter, ErasedEntry, HANDLE_LABEL, LabelCriterion};
+use cachalot_core::Effects;
 use cachalot_store::Label;
 use serde_json::{Map, Value, json};
 
 use super::get::{handle_of, memory_needed, under};
 use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
-use crate::Runtime;
 use crate::actions::arguments::optional;
-use crate::{Action, Arguments, CacheClass, Failure, OperationMetadata, ParameterKind};
+use crate::{
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Runtime,
+};
 
 pub(super) struct Invalidate;
 
@@ -67,6 +68,10 @@ impl Operation for Invalidate {
 
     fn metadata(&self) -> &OperationMetadata {
         &ABOUT
+    }
+
+    fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
+        Effects::reading(Vec::new())
     }
 
     async fn run(&self, mut arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

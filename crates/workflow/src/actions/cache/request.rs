@@ -1,17 +1,16 @@
 //! Parsed arguments of `cache.wrap`.
 
-use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{CacheMode, Scope};
+use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use serde_json::Value;
 
 use super::check;
-use crate::Runtime;
 use crate::actions::Registry;
-use crate::{Action, Arguments, Failure};
+use crate::{Action, Arguments, Failure, Runtime};
 
 /// The default time to live of an entry: 60 days.
 pub(super) const DEFAULT_TTL: Duration = Duration::from_secs(60 * 86_400);
@@ -198,11 +197,7 @@ pub(super) fn name_of(action: &dyn Action) -> &str {
 
 fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
     let Some(action) = registry.get(name) else {
-        let names: Vec<&str> = registry.names().collect();
-        let help = match cachalot_core::suggest::nearest(name, names) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "`cachalot schema` lists all actions".to_owned(),
-        };
+        let help = registry.help_for(name);
         let message = format!("there is no action `{name}`: {help}");
         return Err(Failure::new("action_not_found", message));
     };

@@ -1,18 +1,17 @@
 //! `cache.wrap`: memoizes any action.
 
-use crate::Operation;
-use cachalot_core::Effects;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_cache::Scope;
 use cachalot_cache::{
     BeginResult, CacheMode, CacheStatus, Call, CallKind, CallSummary, DEFAULT_LOOKUP_TIMEOUT,
     DEFAULT_STORE_TIMEOUT, Domain, Failure as RunFailure, HANDLE_LABEL, Observation, Outcome,
     Policy, Reason, RunResult, SingleFlight, Ticket,
 };
 use cachalot_core::tree::Node;
-use cachalot_core::{Canonical, Problem, Spend};
+use cachalot_core::{Canonical, Effects, Problem, Spend};
 use cachalot_store::Label;
 use serde_json::{Value, json};
 
@@ -21,10 +20,12 @@ use super::identity::{Guard, Identity, identify, nested_inputs, witnessed_paths}
 use super::request::{Request, invalid};
 use super::response::{self, Answer, Response};
 use super::{TAG_LABEL, check};
-use crate::Runtime;
+use crate::action::announced;
 use crate::actions::Registry;
-use crate::spending;
-use crate::{Action, Arguments, Failure, OperationMetadata, Planned};
+use crate::{
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Planned, Runtime,
+    spending,
+};
 
 /// The maximum time that a call waits for another process that runs the same call.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(600);
@@ -36,7 +37,9 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
     &["actions.cache_wrap"],
     "Runs an action, or answers it from the cache.",
     super::check::WRAP_PARAMETERS,
-);
+)
+// The wrapped action announces what it writes.
+.read_only();
 
 #[async_trait]
 impl Operation for Wrap {
@@ -155,7 +158,10 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
         .map(|tag| Label::new(TAG_LABEL, sealed(tag.clone(), &runtime.secret_set)));
     Policy {
         mode: request.mode,
-        ttl: Some(request.ttl),
+        ttl: Some(match request.action.metadata().cache_class {
+            CacheClass::Ttl(declared) => declared.min(request.ttl),
+            _ => request.ttl,
+        }),
         join: SingleFlight::AllProcesses {
             wait: WAIT_FOR_OTHERS,
         },
@@ -319,7 +325,7 @@ impl Run {
     /// succeeded and the store was available.
     async fn once(self, request: Request, runtime: &Runtime) -> Result<(Value, bool), Failure> {
         let Self {
-            ticket,
+            mut ticket,
             handle,
             guard,
             damage,
@@ -331,9 +337,11 @@ impl Run {
         let status = damage.map_or_else(|| ticket.status().clone(), CacheStatus::Miss);
         let alternatives = request.alternatives(runtime);
         let witness_list = ticket.witness().clone();
-        let running = request
-            .action
-            .run_alone(request.args, runtime, &witness_list);
+        let scope = request.scope.clone();
+        let action = &*request.action;
+        let running = announced(action, request.args, runtime, |arguments| {
+            action.run_alone(arguments, runtime, &witness_list)
+        });
         let (ended, inside) = spending::within(running).await;
         ticket.charge(inside.charged);
         ticket.subtract_nested(inside.accounted);
@@ -367,8 +375,21 @@ impl Run {
         };
         let value = serde_json::to_vec(&result)
             .map_err(|error| Failure::new("serialization_error", error.to_string()))?;
+        // A wrap around this one must not keep the result longer, or share it more widely.
+        if let Some(lifetime) = inside.lifetime {
+            spending::limit_lifetime(lifetime);
+            ticket.limit_ttl(lifetime);
+        }
+        let shared = inside.private && matches!(scope, Scope::Workspace(_) | Scope::Global);
+        if inside.private {
+            spending::keep_private();
+        }
+        let declined = match shared {
+            true => Some("the result is for one user only".to_owned()),
+            false => inside.declined,
+        };
         let storable = match (
-            inside.declined,
+            declined,
             response::worth_keeping(&result, &runtime.secret_set),
         ) {
             (Some(why), _) => {

@@ -1,7 +1,5 @@
 //! `file.glob`.
 
-use crate::Operation;
-use cachalot_core::Effects;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -9,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use cachalot_core::{Effects, Problem};
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Value, json};
 
 use crate::actions::arguments::{Given, excerpt, optional, required};
 use crate::actions::written::Written;
 use crate::actions::{Registry, location};
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 static GLOB: OperationMetadata = OperationMetadata::declared(
 "file.glob",

@@ -1,18 +1,15 @@
 //! `file.read`.
 
-use crate::Operation;
-use cachalot_core::Effects;
-
 use async_trait::async_trait;
 use base64::Engine as _;
-use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use cachalot_core::{Effects, Problem};
 use serde_json::{Value, json};
 
 use crate::actions::arguments::{Given, excerpt, optional, required};
 use crate::actions::written::Written;
 use crate::actions::{Registry, location};
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The default maximum of bytes to read.
 const LARGEST: u64 = 64 << 20;

@@ -1,17 +1,18 @@
 //! `file.write`: writes a file without leaving partial content.
 
-use crate::Operation;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use cachalot_core::disk;
+use cachalot_core::{EffectTarget, Effects, disk};
 use serde_json::{Value, json};
 
 use crate::actions::arguments::{Given, optional, required};
 use crate::actions::location;
-use crate::{Action, Arguments, CacheClass, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Runtime,
+};
 
 static WRITE: OperationMetadata = OperationMetadata::declared(
     "file.write",
@@ -47,6 +48,14 @@ impl Operation for Write {
 
     fn metadata(&self) -> &OperationMetadata {
         &WRITE
+    }
+
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        let path = arguments.get("path").and_then(Value::as_str);
+        match path.and_then(|path| runtime.storage.local_path(path)) {
+            Some(path) => Effects::writing(vec![EffectTarget::Path(path)]),
+            None => Effects::UNKNOWN,
+        }
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

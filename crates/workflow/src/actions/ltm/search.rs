@@ -1,6 +1,5 @@
 //! `ltm.search`.
 
-use crate::Operation;
 use async_trait::async_trait;
 use cachalot_cache::Domain;
 use cachalot_core::Problem;
@@ -14,7 +13,7 @@ use crate::actions::Registry;
 use crate::actions::arguments::{Given, noun, optional};
 use crate::actions::written::Written;
 use crate::report::Event;
-use crate::{Action, Arguments, Failure, OperationMetadata, ParameterKind, Runtime};
+use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 static SEARCH: OperationMetadata = OperationMetadata::declared(
 "ltm.search",

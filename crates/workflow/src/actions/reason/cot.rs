@@ -1,6 +1,5 @@
 //! `reason.cot`: an answer with the thinking that leads to it.
 
-use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -14,7 +13,8 @@ use super::calls::{self, Calls};
 use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
-    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
+    Runtime,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(

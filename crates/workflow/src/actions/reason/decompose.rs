@@ -1,6 +1,5 @@
 //! `reason.decompose`: a problem that is solved in parts.
 
-use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -13,8 +12,8 @@ use super::super::written::Written;
 use super::calls::{self, Calls, Reply};
 use super::{ONE_OBJECT, as_text, take};
 use crate::{
-    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
-    spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
+    Runtime, spending,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(

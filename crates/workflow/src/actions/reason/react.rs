@@ -1,6 +1,5 @@
 //! `reason.react`: a model that thinks, uses tools, and sees their results, until it has an answer.
 
-use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -15,8 +14,8 @@ use super::tools::{self, Tools};
 use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
-    Action, Arguments, CacheClass, Failure, OperationMetadata, Parameter, ParameterKind, Planned,
-    Runtime,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
+    Planned, Runtime,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(

@@ -1,6 +1,5 @@
 //! `reason.self_correct`: an output that is reviewed and improved in rounds.
 
-use crate::Operation;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
@@ -13,8 +12,8 @@ use super::super::written::Written;
 use super::calls::{self, Calls};
 use super::{ONE_OBJECT, as_text, take, take_list};
 use crate::{
-    Action, Arguments, Failure, OperationMetadata, Parameter, ParameterKind, Planned, Runtime,
-    origin, spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
+    Runtime, origin, spending,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
 use serde_json::Value;
 
 use super::super::Registry;
 use super::super::arguments::Given;
+use crate::action::announced;
 use crate::format::codes;
 use crate::report::{Event, NODE, current_node};
 use crate::template::is_literal;
@@ -65,10 +65,7 @@ fn problem(item: &Node, registry: &Registry) -> Option<Problem> {
                 codes::UNKNOWN_ACTION,
                 format!("there is no action `{name}`"),
             )
-            .help(match nearest(name, registry.names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "`cachalot schema` lists all actions".to_owned(),
-            }),
+            .help(registry.help_for(name)),
         };
         return Some(problem.at(&item.place));
     };
@@ -169,7 +166,9 @@ impl Tools {
         };
         let ended = match arguments.and_then(|it| action.metadata().check(it)) {
             Ok(arguments) => {
-                let call = origin::chosen_by_model(action.run(arguments, runtime));
+                let call = announced(&**action, arguments, runtime, |arguments| {
+                    origin::chosen_by_model(action.run(arguments, runtime))
+                });
                 NODE.scope(node.clone(), call).await
             }
             Err(failure) => Err(failure),

@@ -1,0 +1,143 @@
+//! Actions of workflows as tools of agents.
+
+use std::sync::Arc;
+
+use cachalot_agent::Team;
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::expand;
+use cachalot_mcp::settings::{ToolsetKind, ToolsetSettings};
+use cachalot_model::Meter;
+use cachalot_tools::Tool;
+use cachalot_workflow::Runtime;
+use cachalot_workflow::action_tool::{ActionTool, refusal};
+use cachalot_workflow::actions::builtin;
+use cachalot_workflow::report::{Event, Reporter};
+use cachalot_workflow::session::SessionMemory;
+
+use super::Workbench;
+use crate::command_error::Result;
+use crate::models::models;
+use crate::random::RandomNumbers;
+use crate::wiring::{Warn, run_id};
+
+/// Returns the problems of the actions that toolsets name.
+pub(crate) fn problems(toolsets: &ToolsetSettings) -> Vec<Problem> {
+    let registry = builtin();
+    let mut problems = Vec::new();
+    for toolset in &toolsets.toolsets {
+        let ToolsetKind::Actions(names) = &toolset.kind else {
+            continue;
+        };
+        for name in names {
+            let (message, help) = match registry.get(name) {
+                None => {
+                    let known: Vec<&str> =
+                        registry.actions().map(|it| &*it.metadata().name).collect();
+                    (
+                        format!("there is no action `{name}`"),
+                        did_you_mean(name, &known),
+                    )
+                }
+                Some(action) => match refusal(&**action) {
+                    None => continue,
+                    Some(why) => (
+                        format!("the action `{name}` {why}"),
+                        "take it out of `allow`".to_owned(),
+                    ),
+                },
+            };
+            let problem = Problem::new("unknown-action", message);
+            problems.push(problem.at(&toolset.place).help(help));
+        }
+    }
+    problems
+}
+
+/// Forwards the warnings of actions.
+struct Warnings(Warn);
+
+impl Reporter for Warnings {
+    fn report(&self, event: Event) {
+        if let Event::Warning { message } = event {
+            (self.0)(&message);
+        }
+    }
+}
+
+impl Workbench {
+    /// Returns the actions that the toolsets of an agent allow, as tools. The calls of a session share the
+    /// budget of the file, apart from that of its turns.
+    ///
+    /// # Errors
+    /// The settings of the models are invalid.
+    pub(super) fn action_tools(
+        &self,
+        team: &Team,
+        toolsets: &ToolsetSettings,
+    ) -> Result<Vec<Arc<dyn Tool>>> {
+        let is_actions = |kind: &ToolsetKind| matches!(kind, ToolsetKind::Actions(_));
+        if !toolsets.toolsets.iter().any(|it| is_actions(&it.kind)) {
+            return Ok(Vec::new());
+        }
+        let registry = Arc::new(builtin());
+        let runtime = Arc::new(self.action_runtime(team, Arc::clone(&registry))?);
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        for toolset in &toolsets.toolsets {
+            let ToolsetKind::Actions(names) = &toolset.kind else {
+                continue;
+            };
+            for action in names.iter().filter_map(|name| registry.get(name)) {
+                let is_selected = !toolset.read_only || action.metadata().read_only;
+                let tool = ActionTool::new(Arc::clone(action), Arc::clone(&runtime));
+                let name = tool.name();
+                if is_selected && !tools.iter().any(|known| known.metadata().name == name) {
+                    tools.push(Arc::new(tool));
+                }
+            }
+        }
+        Ok(tools)
+    }
+
+    /// Returns the dependencies of actions that agents call.
+    fn action_runtime(
+        &self,
+        team: &Team,
+        actions: Arc<cachalot_workflow::actions::Registry>,
+    ) -> Result<Runtime> {
+        let inner = &self.0;
+        let environment = &inner.process_environment.environment;
+        // The loader of the file has reported its problems.
+        let settings = team
+            .settings
+            .as_ref()
+            .map(|node| expand(node, None, environment, &mut Vec::new()).to_value());
+        Ok(Runtime {
+            models: models(
+                &inner.process_environment,
+                team.configured.clone(),
+                &inner.secret_set,
+            )?,
+            meter: Meter::new(team.budget.clone(), Arc::clone(&inner.context.clock)),
+            team: None,
+            agent_host: None,
+            session: SessionMemory::default(),
+            agent: "chat".to_owned(),
+            run: run_id(),
+            directory: inner.context.workspace.root().to_owned(),
+            environment: environment.clone(),
+            settings: settings.unwrap_or_default(),
+            clock: Arc::clone(&inner.context.clock),
+            random: Arc::new(RandomNumbers::default()),
+            storage: inner.process_environment.storage()?,
+            memory: inner.memory.clone(),
+            cache: inner.cache.clone(),
+            mode: inner.mode,
+            secret_set: Arc::clone(&inner.secret_set),
+            secrets: std::collections::BTreeMap::new(),
+            actions,
+            tools: self.tool_services(),
+            reporter: Arc::new(Warnings(Arc::clone(&inner.warn))),
+        })
+    }
+}

@@ -1,0 +1,395 @@
+//! Tools as workflow steps: `tool.NAME` for a built-in tool, `mcp.SERVER.NAME` for a tool, resource or prompt
+//! of an MCP server of `mcps`.
+//!
+//! The workspace of the tool is the directory of the run. Writing the step approves the call; rules of
+//! `permissions` that deny it still apply.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_cache::{Domain, Witness};
+use cachalot_core::tree::{Node, NodeKind};
+use cachalot_core::{EffectTargets, Effects};
+use cachalot_mcp::settings::ServerDefinition;
+use cachalot_mcp::{McpDependencies, McpError, McpSettings};
+use cachalot_model::Block;
+use cachalot_operation::domains::{EngineLifetime, joined_domains};
+use cachalot_operation::{
+    AccessRequest, Origin, PermissionDecision, Permissions, Tool, ToolContext, ToolOutput,
+    Workspace,
+};
+use cachalot_tools::builtin::{MemoryTool, Shell, WebFetch, files, skills};
+use cachalot_tools::registry::run_guarded;
+use serde_json::{Value, json};
+
+use super::Registry;
+use crate::{
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Runtime, spending,
+};
+
+/// The prefix of the names of built-in tools.
+const TOOL: &str = "tool.";
+
+/// The prefix of the names of the tools of MCP servers.
+const MCP: &str = "mcp.";
+
+/// Registers the tools that the nodes of a file name. Names of tools and servers that do not exist stay
+/// unknown.
+pub(crate) fn register_named(
+    nodes: &Node,
+    servers: &BTreeMap<String, ServerDefinition>,
+    rules: &Arc<Permissions>,
+    registry: &mut Registry,
+) {
+    let mut names = Vec::new();
+    collect_names(nodes, &mut names);
+    if names.iter().any(|name| name.starts_with(TOOL)) {
+        for tool in built_in() {
+            registry.register(ToolStep::new(tool, rules));
+        }
+    }
+    for name in names {
+        if let Some(step) = McpStep::new(name, servers, rules) {
+            registry.register(step);
+        }
+    }
+}
+
+/// True if the text names a tool as an action.
+pub(crate) fn is_tool_name(name: &str) -> bool {
+    name.starts_with(TOOL) || name.starts_with(MCP)
+}
+
+/// True if nodes name a tool as an action.
+pub(crate) fn are_named(nodes: &Node) -> bool {
+    let mut names = Vec::new();
+    collect_names(nodes, &mut names);
+    !names.is_empty()
+}
+
+/// Collects the texts that begin like the name of a tool.
+fn collect_names<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
+    match &node.kind {
+        NodeKind::Text(text) if is_tool_name(text) && !text.contains(char::is_whitespace) => {
+            names.push(text);
+        }
+        NodeKind::List(items) => items.iter().for_each(|item| collect_names(item, names)),
+        NodeKind::Map(entries) => {
+            for entry in entries {
+                collect_names(&entry.value, names);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns all built-in tools, with the defaults of their settings.
+fn built_in() -> Vec<Arc<dyn Tool>> {
+    let mut tools = files();
+    tools.extend(skills(None));
+    tools.push(Arc::new(MemoryTool::new()));
+    tools.extend(Shell::new(Default::default()).map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+    tools.extend(WebFetch::new(Default::default()).map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+    tools
+}
+
+/// A built-in tool as a step.
+struct ToolStep {
+    metadata: OperationMetadata,
+    call: ToolCall,
+}
+
+/// A tool, and the rules of the file that calls it.
+struct ToolCall {
+    tool: Arc<dyn Tool>,
+    rules: Arc<Permissions>,
+}
+
+impl ToolStep {
+    fn new(tool: Arc<dyn Tool>, rules: &Arc<Permissions>) -> Self {
+        let metadata = tool.metadata();
+        Self {
+            metadata: OperationMetadata {
+                name: format!("{TOOL}{}", metadata.name).into(),
+                ..metadata.clone()
+            },
+            call: ToolCall {
+                tool,
+                rules: Arc::clone(rules),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Operation for ToolStep {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
+        &self.metadata
+    }
+
+    fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
+        match self.call.context(runtime, &Witness::default()) {
+            Ok(context) => self.call.tool.effects(arguments, &context),
+            Err(_) => Effects::UNKNOWN,
+        }
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let context = self.call.context(runtime, &Witness::default())?;
+        Ok(json!({
+            "workspace": context.workspace.root().to_string_lossy(),
+            "tool": self.call.tool.implicit_inputs(arguments, &context)?,
+        }))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        self.run_alone(arguments, runtime, &Witness::default())
+            .await
+    }
+}
+
+#[async_trait]
+impl Action for ToolStep {
+    fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
+        joined(&self.effects(arguments, runtime).reads, runtime)
+    }
+
+    async fn run_alone(
+        &self,
+        arguments: Arguments,
+        runtime: &Runtime,
+        witness: &Witness,
+    ) -> Result<Value, Failure> {
+        self.call.run(arguments, runtime, witness).await
+    }
+}
+
+/// Returns the domains of reads, as the cache of the run names them.
+fn joined(reads: &EffectTargets, runtime: &Runtime) -> Vec<Domain> {
+    joined_domains(reads, &runtime.directory).for_engine(EngineLifetime::Persistent)
+}
+
+/// A tool, resource or prompt of an MCP server as a step. The server is connected when the step runs, not
+/// when the cache answers it.
+struct McpStep {
+    metadata: OperationMetadata,
+    server: McpSettings,
+    /// The name of the tool at the server.
+    tool: String,
+    rules: Arc<Permissions>,
+}
+
+impl McpStep {
+    /// Returns the step of this name; `None` if there is no such server.
+    fn new(
+        name: &str,
+        servers: &BTreeMap<String, ServerDefinition>,
+        rules: &Arc<Permissions>,
+    ) -> Option<Self> {
+        let (server, tool) = servers
+            .iter()
+            .filter_map(|(known, definition)| {
+                let rest = name.strip_prefix(MCP)?.strip_prefix(known.as_str())?;
+                Some((&definition.settings, rest.strip_prefix('.')?))
+            })
+            // Names of servers may contain dots.
+            .min_by_key(|(_, tool)| tool.len())
+            .filter(|(_, tool)| !tool.is_empty())?;
+        let trust = server.trust_in(tool);
+        let lifetime = trust.lifetime.filter(|_| trust.read_only);
+        Some(Self {
+            metadata: OperationMetadata {
+                name: name.to_owned().into(),
+                aliases: &[],
+                description: format!("The tool `{tool}` of the MCP server `{}`.", server.name)
+                    .into(),
+                // The server declares the parameters when it is connected.
+                parameters: json!({ "type": "object" }).into(),
+                version: 1,
+                origin: Origin::Mcp(server.name.clone()),
+                read_only: trust.read_only,
+                exclusive: false,
+                cache_class: lifetime.map_or(CacheClass::Never, CacheClass::Ttl),
+            },
+            server: server.clone(),
+            tool: tool.to_owned(),
+            rules: Arc::clone(rules),
+        })
+    }
+
+    /// Connects the server and returns the tool.
+    async fn connect(&self, runtime: &Runtime) -> Result<ToolCall, McpError> {
+        let servers = &runtime.tools.servers;
+        let server = servers.server(
+            &self.server,
+            &McpDependencies {
+                directory: runtime.directory.clone(),
+                environment: Arc::new(runtime.environment.clone()),
+                secret_set: Arc::clone(&runtime.secret_set),
+                reporter: Arc::clone(&runtime.tools.reporter),
+            },
+        );
+        Ok(ToolCall {
+            tool: servers.tool(&server, &self.tool).await?,
+            rules: Arc::clone(&self.rules),
+        })
+    }
+}
+
+#[async_trait]
+impl Operation for McpStep {
+    type Context = Runtime;
+    type Output = Result<Value, Failure>;
+
+    fn metadata(&self) -> &OperationMetadata {
+        &self.metadata
+    }
+
+    /// The reads of a server are unknown: they may include the directory of the run.
+    fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
+        Effects {
+            reads: EffectTargets::Unknown,
+            writes: match self.metadata.read_only {
+                true => EffectTargets::NOTHING,
+                false => EffectTargets::Unknown,
+            },
+        }
+    }
+
+    fn implicit_inputs(&self, _arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(json!({
+            "workspace": runtime.directory.to_string_lossy(),
+            "server": self.server.identity(&runtime.secret_set),
+        }))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        self.run_alone(arguments, runtime, &Witness::default())
+            .await
+    }
+}
+
+#[async_trait]
+impl Action for McpStep {
+    fn domains(&self, _arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
+        joined(&EffectTargets::Unknown, runtime)
+    }
+
+    async fn run_alone(
+        &self,
+        arguments: Arguments,
+        runtime: &Runtime,
+        witness: &Witness,
+    ) -> Result<Value, Failure> {
+        let call = self.connect(runtime).await.map_err(|error| Failure {
+            retryable: true,
+            ..Failure::new("tool_error", error.to_string())
+        })?;
+        let metadata = call.tool.metadata();
+        if self.metadata.read_only && !metadata.read_only {
+            spending::decline("the MCP server calls the tool destructive");
+        }
+        let arguments = metadata.check(arguments)?;
+        call.run(arguments, runtime, witness).await
+    }
+}
+
+impl ToolCall {
+    /// Returns the dependencies of a call in this run.
+    fn context(&self, runtime: &Runtime, witness: &Witness) -> Result<ToolContext, Failure> {
+        let workspace = Workspace::open(&runtime.directory).map_err(|error| {
+            let directory = runtime.directory.display();
+            Failure::new("tool_error", format!("the directory {directory}: {error}"))
+        })?;
+        Ok(ToolContext {
+            workspace: Arc::new(workspace.with_variables(runtime.environment.clone())),
+            session: runtime.run.clone(),
+            environment: Arc::new(runtime.environment.clone()),
+            clock: Arc::clone(&runtime.clock),
+            http: runtime.storage.http().clone(),
+            memory: runtime.memory.clone(),
+            secret_set: Arc::clone(&runtime.secret_set),
+            gate: None,
+            rules: Arc::clone(&self.rules),
+            witness: witness.clone(),
+        })
+    }
+
+    /// Runs the tool.
+    async fn run(
+        &self,
+        arguments: Arguments,
+        runtime: &Runtime,
+        witness: &Witness,
+    ) -> Result<Value, Failure> {
+        let context = self.context(runtime, witness)?;
+        self.check_denied(&arguments, &context)?;
+        let effects = self.tool.effects(&arguments, &context);
+        let output = run_guarded(&*self.tool, arguments, &context).await;
+        if output.private {
+            spending::keep_private();
+        }
+        if let Some(lifetime) = output.lifetime {
+            spending::limit_lifetime(lifetime);
+        }
+        let unwitnessed = self.tool.metadata().cache_class == CacheClass::Validated
+            && effects.reads.include_files()
+            && witness.is_empty();
+        if unwitnessed {
+            spending::decline("it read files and recorded no witness of them");
+        }
+        self.result(output)
+    }
+
+    /// Fails if a rule denies the call, or may deny it.
+    fn check_denied(&self, arguments: &Arguments, context: &ToolContext) -> Result<(), Failure> {
+        let metadata = self.tool.metadata();
+        let request = AccessRequest {
+            tool: &metadata.name,
+            read_only: metadata.read_only,
+            arguments,
+            resource_access: &self.tool.resource_access(arguments),
+        };
+        let why = match self.rules.judge(&request, &context.workspace) {
+            PermissionDecision::Deny(rule) => format!("the rule `{rule}` denies it"),
+            PermissionDecision::Unclear { rule, why } => {
+                format!("the rule `{rule}` may deny it: {why}")
+            }
+            PermissionDecision::Allow | PermissionDecision::Ask(_) => return Ok(()),
+        };
+        let message = format!("`{}` is not called: {why}", metadata.name);
+        Err(Failure::new("permission_denied", message))
+    }
+
+    /// Converts an output: one text to text, several blocks to a list of texts and images.
+    fn result(&self, output: ToolOutput) -> Result<Value, Failure> {
+        if output.is_error {
+            let texts: Vec<&str> = output.content.iter().filter_map(text_of).collect();
+            let message = format!("`{}`: {}", self.tool.metadata().name, texts.join("\n"));
+            return Err(Failure::new("tool_error", message));
+        }
+        let mut blocks: Vec<Value> = output.content.iter().map(block_value).collect();
+        Ok(match blocks.len() {
+            1 => blocks.remove(0),
+            _ => Value::Array(blocks),
+        })
+    }
+}
+
+fn text_of(block: &Block) -> Option<&str> {
+    match block {
+        Block::Text { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn block_value(block: &Block) -> Value {
+    match text_of(block) {
+        Some(text) => text.into(),
+        None => serde_json::to_value(block).unwrap_or_default(),
+    }
+}
