@@ -214,16 +214,16 @@ impl Operation for Remote {
 #[tokio::test]
 async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
     let metadata = OperationMetadata {
-name: "mcp_far_search".into(),
- aliases: &[],
-description: "Searches.".into(),
-parameters: json!({"type": "object", "properties": {"url": {"type": "string"}, "q": {"type": "string"}}}).into(),
-version: 1,
-origin: Origin::Mcp("far".to_owned()),
-read_only: true,
-exclusive: false,
-cache_class: CacheClass::Never,
-};
+        name: "mcp_far_search".into(),
+        aliases: &[],
+        description: "Searches.".into(),
+        parameters: json!({"type": "object", "properties": {"url": {"type": "string"}, "q": {"type": "string"}}}).into(),
+        version: 1,
+        origin: Origin::Mcp("far".to_owned()),
+        read_only: true,
+        exclusive: false,
+        cache_class: CacheClass::Never,
+    };
     let search = ScriptedReply::call(
         "mcp_far_search",
         json!({"url": "https://a.example/", "q": "SECRET"}),

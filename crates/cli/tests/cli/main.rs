@@ -28,6 +28,7 @@ mod loops;
 mod memory;
 mod models;
 mod names;
+mod operations;
 mod prefix;
 mod prefix_live;
 mod prefix_plan;

@@ -23,6 +23,7 @@ const TRIED: &[&str] = &[
     "examples/story/cache_management.yaml",
     "examples/story/cached_llm_agent.yaml",
     "examples/story/document_extraction.yaml",
+    "examples/tool_in_workflow.yaml",
     "examples/translate_cached.yaml",
     "examples/while_loop_lua.yaml",
 ];
@@ -121,6 +122,19 @@ fn the_fan_out_reads_each_note_once() {
 fn a_loop_in_lua_adds_up() {
     let (state, _) = run(&Home::new(), "examples/while_loop_lua.yaml", &[]);
     assert_eq!(state, json!({ "count": 5, "sum": 15 }));
+}
+
+#[test]
+fn a_tool_of_a_server_is_called_once() {
+    let home = Home::new();
+    let file = "examples/tool_in_workflow.yaml";
+    let (first, said) = run(&home, file, &[]);
+    assert!(said.contains("paid 2 calls"), "{said}");
+    let definition = &first["definition"]["result"];
+    assert!(definition.as_str().unwrap().starts_with("A record of"), "{first}");
+    let (second, said) = run(&home, file, &[]);
+    assert!(said.contains("paid 0 calls"), "{said}");
+    assert_eq!(second["definition"]["result"], *definition);
 }
 
 #[test]

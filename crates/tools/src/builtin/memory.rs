@@ -64,16 +64,16 @@ impl MemoryTool {
         });
         Self {
             metadata: OperationMetadata {
-name: "memory".into(),
- aliases: &[],
-description: "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.".into(),
-parameters: parameters.into(),
-version: 1,
-origin: Origin::BuiltIn,
-read_only: false,
-exclusive: false,
-cache_class: CacheClass::Never,
-},
+                name: "memory".into(),
+                aliases: &[],
+                description: "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.".into(),
+                parameters: parameters.into(),
+                version: 1,
+                origin: Origin::BuiltIn,
+                read_only: false,
+                exclusive: false,
+                cache_class: CacheClass::Never,
+            },
         }
     }
 }

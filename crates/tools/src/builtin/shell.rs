@@ -105,16 +105,16 @@ impl Shell {
         Ok(Self {
             pass_patterns: pass_patterns.build()?,
             metadata: OperationMetadata {
-name: "shell".into(),
- aliases: &[],
-description: "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.".into(),
-parameters: parameters.into(),
-version: 1,
-origin: Origin::BuiltIn,
-read_only: false,
-exclusive: true,
-cache_class: CacheClass::Never,
-},
+                name: "shell".into(),
+                aliases: &[],
+                description: "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.".into(),
+                parameters: parameters.into(),
+                version: 1,
+                origin: Origin::BuiltIn,
+                read_only: false,
+                exclusive: true,
+                cache_class: CacheClass::Never,
+            },
             settings,
         })
     }

@@ -293,7 +293,13 @@ fn node(actions: &[&OperationMetadata], is_node: bool) -> Value {
         },
         "script": text("The same as `run`."),
         "language": { "description": "The language of inline code.", "enum": ["python", "python3", "lua"] },
-        "uses": { "description": "The action to call.", "enum": names(actions) },
+        "uses": {
+            "description": "The action or tool to call.",
+            "anyOf": [
+                { "enum": names(actions) },
+                { "type": "string", "pattern": r"^(tool\.[a-z_]+|mcp\..+\..+)$" },
+            ],
+        },
         "with": { "description": "Its arguments.", "type": ["object", "string", "null"] },
         "output": {
             "description": "The field that gets the result, or fields with values made of `result`.",

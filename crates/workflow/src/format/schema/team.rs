@@ -279,7 +279,7 @@ fn toolset() -> Value {
         "properties": {
             "type": {
                 "description": "Which tools.",
-                "enum": ["filesystem", "shell", "fetch", "web_fetch", "memory", "skills", "mcp"],
+                "enum": ["filesystem", "shell", "fetch", "web_fetch", "memory", "skills", "mcp", "actions"],
             },
             "tools": texts("Patterns of those that are taken."),
             "readonly": flag("Whether only those are taken that change nothing."),

@@ -1,0 +1,367 @@
+//! Tools as steps of workflows, and actions as tools of agents.
+
+use std::path::Path;
+
+use crate::provider::Provider;
+use crate::support::{Home, Ran};
+
+/// The MCP server of `examples/tool_in_workflow.yaml`.
+fn server() -> String {
+    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/servers/glossary.py");
+    std::fs::read_to_string(server).unwrap()
+}
+
+fn flow(home: &Home, text: &str) -> Ran {
+    home.write("flow.yaml", text);
+    home.run(&["run", "flow.yaml"])
+}
+
+const DEFINE: &str = "
+mcps:
+  glossary:
+    command: python3
+    args: [glossary.py]
+    tools: {define: {read_only: true, ttl: 1h}}
+nodes:
+  - name: definition
+    uses: cache.wrap
+    with: {action: mcp.glossary.define, args: {term: epoch}}
+    output: definition
+";
+
+#[test]
+fn a_hit_on_a_tool_of_a_server_starts_no_server() {
+    let home = Home::new();
+    home.write("glossary.py", server());
+    let first = flow(&home, DEFINE).ok().json();
+    let definition = first["definition"]["result"].as_str().unwrap();
+    assert!(definition.starts_with("A counter"), "{first}");
+    assert_eq!(first["definition"]["_cache_hit"], false);
+    // The time to live is that of `mcps`: the default of a step is longer.
+    let listed = home.run(&["cache", "ls", "--json"]).ok().json();
+    let entry = &listed[0];
+    let time = |name: &str| entry[name].as_str().unwrap().to_owned();
+    assert_eq!(
+        &time("created")[14..19],
+        &time("expires")[14..19],
+        "{listed}"
+    );
+    assert_ne!(time("created"), time("expires"));
+
+    home.write("glossary.py", "raise SystemExit(3)\n");
+    let second = flow(&home, DEFINE).ok().json();
+    assert_eq!(second["definition"]["_cache_hit"], true, "{second}");
+    assert_eq!(second["definition"]["result"], definition);
+    let refreshed = home.run(&["run", "flow.yaml", "--refresh"]).fails(1);
+    assert!(refreshed.stderr.contains("glossary"), "{refreshed}");
+}
+
+#[test]
+fn the_arguments_of_a_server_are_checked_by_its_schema() {
+    let home = Home::new();
+    home.write("glossary.py", server());
+    let step = "
+mcps: {glossary: {command: python3, args: [glossary.py]}}
+nodes:
+  - {name: a, uses: mcp.glossary.define, with: {term: whale}, output: a}
+";
+    let ran = flow(&home, step).fails(1);
+    assert!(ran.stderr.contains("term"), "{ran}");
+    let ran = flow(&home, &step.replace("define", "describe")).fails(1);
+    assert!(ran.stderr.contains("has no tool `describe`"), "{ran}");
+}
+
+#[test]
+fn a_built_in_tool_is_served_until_the_file_changes() {
+    let home = Home::new();
+    let text = "
+nodes:
+  - name: read
+    uses: cache.wrap
+    with: {action: tool.read_file, args: {path: note.txt}}
+    output: read
+  - name: search
+    uses: cache.wrap
+    with: {action: tool.grep, args: {pattern: deep}}
+    output: search
+";
+    home.write("note.txt", "deep\n");
+    for (content, hits) in [
+        ("deep\n", [false, false]),
+        ("deep\n", [true, true]),
+        ("deeper\n", [false, false]),
+        ("deeper\n", [true, true]),
+    ] {
+        if content != std::fs::read_to_string(home.join("note.txt")).unwrap() {
+            home.write("note.txt", content);
+        }
+        let state = flow(&home, text).ok().json();
+        let found = ["read", "search"].map(|name| state[name]["_cache_hit"] == true);
+        assert_eq!(found, hits, "{content}: {state}");
+        let read = state["read"]["result"].as_str().unwrap();
+        assert!(read.contains(content.trim()), "{read}");
+    }
+}
+
+#[test]
+fn a_step_writes_and_invalidates_what_the_memory_tool_changes() {
+    let home = Home::new();
+    let search = |name: &str| {
+        format!(
+            "  - {{name: {name}, uses: cache.wrap, with: {{action: ltm.retrieve, args: {{key: k, default: none}}}}, output: {name}}}\n"
+        )
+    };
+    let text = format!(
+        "nodes:\n{}{}  - {{name: save, uses: tool.memory, with: {{action: store, key: k, value: deep}}}}\n{}  - {{name: write, uses: tool.write_file, with: {{path: out.txt, content: written}}}}\n",
+        search("first"),
+        search("second"),
+        search("third"),
+    );
+    let state = flow(&home, &text).ok().json();
+    let hits = ["first", "second", "third"].map(|name| state[name]["_cache_hit"] == true);
+    assert_eq!(hits, [false, true, false], "{state}");
+    assert_eq!(state["first"]["result"], "none");
+    assert_ne!(state["third"]["result"], "none");
+    assert_eq!(
+        std::fs::read_to_string(home.join("out.txt")).unwrap(),
+        "written"
+    );
+}
+
+#[test]
+fn what_cannot_be_a_step_is_refused_when_the_file_is_loaded() {
+    let home = Home::new();
+    let wrapped = |action: &str, args: &str| {
+        format!("{{name: a, uses: cache.wrap, with: {{action: {action}, args: {args}}}}}")
+    };
+    let mcps = "mcps: {s: {command: python3, tools: {t: {read_only: true}}}}\n";
+    for (top, node, code, hint) in [
+        (
+            "",
+            wrapped("tool.write_file", "{path: a, content: b}"),
+            "effect-only-wrapped",
+            "may change something",
+        ),
+        (
+            "",
+            wrapped("tool.shell", "{command: ls}"),
+            "effect-only-wrapped",
+            "may change something",
+        ),
+        (
+            mcps,
+            wrapped("mcp.s.t", "{}"),
+            "not-memoizable",
+            "how long its results last",
+        ),
+        (
+            mcps,
+            wrapped("mcp.s.u", "{}"),
+            "effect-only-wrapped",
+            "may change something",
+        ),
+        (
+            "",
+            "{name: a, uses: tool.read_fil, with: {path: a}}".to_owned(),
+            "unknown-action",
+            "`tool.read_file`",
+        ),
+        (
+            "",
+            "{name: a, uses: mcp.other.t}".to_owned(),
+            "unknown-action",
+            "`other` under `mcps`",
+        ),
+        (
+            "",
+            "{name: a, uses: tool.read_file}".to_owned(),
+            "missing-key",
+            "add `path: …`",
+        ),
+        (
+            "",
+            "{name: a, uses: tool.read_file, with: {path: a, pat: b}}".to_owned(),
+            "unknown-key",
+            "`path`",
+        ),
+        (
+            "",
+            "{name: a, uses: tool.read_file, with: {path: a, offset: b}}".to_owned(),
+            "wrong-type",
+            "`offset`",
+        ),
+        (
+            "mcps: {}\n",
+            "{name: a, uses: file.read, with: {path: a}}".to_owned(),
+            "no-agents",
+            "a step that is a tool",
+        ),
+        (
+            "permissions: {dney: []}\n",
+            "{name: a, uses: tool.read_file, with: {path: a}}".to_owned(),
+            "unknown-key",
+            "`deny`",
+        ),
+    ] {
+        home.write("flow.yaml", format!("{top}nodes:\n  - {node}\n"));
+        let ran = home.run(&["validate", "flow.yaml", "--json"]).fails(2);
+        let problem = &ran.json()["problems"][0];
+        assert_eq!(problem["code"], code, "{node}: {ran}");
+        let shown = problem.to_string();
+        assert!(shown.contains(hint), "{node}: {hint}: {ran}");
+    }
+}
+
+#[test]
+fn a_rule_that_denies_holds_for_a_step() {
+    let home = Home::new();
+    home.write(".env", "TOKEN=abc123\n");
+    let text = "
+permissions: {deny: ['*:path=.env', 'shell:command=rm*']}
+nodes:
+  - {name: a, uses: NAME, with: WITH, output: a}
+";
+    for (name, with) in [
+        ("tool.read_file", "{path: .env}"),
+        ("tool.read_file", "{path: x/../.env}"),
+        ("tool.shell", "{command: 'cat ./.env'}"),
+        ("tool.shell", "{command: 'sh -c \"rm -rf x\"'}"),
+    ] {
+        let ran = flow(&home, &text.replace("NAME", name).replace("WITH", with)).fails(1);
+        assert!(
+            ran.stderr.contains("is not called: the rule"),
+            "{with}: {ran}"
+        );
+        assert!(!ran.stdout.contains("abc123"), "{ran}");
+    }
+    let ran = flow(
+        &home,
+        &text
+            .replace("NAME", "tool.shell")
+            .replace("WITH", "{command: 'echo deep'}"),
+    )
+    .ok();
+    assert!(ran.stdout.contains("deep"), "{ran}");
+    // Outside of the directory of the run there is nothing to read.
+    let outside = text
+        .replace("NAME", "tool.read_file")
+        .replace("WITH", "{path: /etc/hostname}");
+    flow(&home, &outside).fails(1);
+}
+
+fn team(allow: &str, more: &str) -> String {
+    format!(
+        "agents:
+  root:
+    model: openai/gpt-4o
+    toolsets: [{{type: filesystem}}, {{type: actions, allow: [{allow}]}}]
+{more}"
+    )
+}
+
+/// Runs the calls one after the other; the last result is the answer.
+fn chat(home: &Home, file: &str, calls: &[&str], flags: &[&str]) -> Ran {
+    let steps: String = calls
+        .iter()
+        .map(|call| format!("      - tool_calls: [{call}]\n"))
+        .collect();
+    let script = format!(
+        "rules:\n  - user: go\n    steps:\n{steps}      - text: 'Last: {{{{last_result}}}}'\n"
+    );
+    home.write("team.yaml", file);
+    let arguments = [&["team.yaml"], flags].concat();
+    home.ask(&Provider::scripted(&script), &arguments, "go")
+        .ok()
+}
+
+#[test]
+fn an_agent_uses_actions_under_its_permissions() {
+    let home = Home::new();
+    home.write("note.txt", "deep\n");
+    let file = team("json.parse, file.read, file.write, document.text", "");
+    let parse = "{name: json_parse, arguments: {text: '[1, 2]'}}";
+    let ran = chat(&home, &file, &[parse], &[]);
+    assert!(ran.stdout.contains("Last: [1,2]"), "{ran}");
+    let read = "{name: file_read, arguments: {path: note.txt}}";
+    let ran = chat(&home, &file, &[read], &[]);
+    assert!(ran.stdout.contains("Last: deep"), "{ran}");
+    // A write needs an approval; nobody is asked here.
+    let write = "{name: file_write, arguments: {path: out.txt, content: x}}";
+    chat(&home, &file, &[write], &[]);
+    assert!(!home.join("out.txt").exists());
+    let allowed = team("file.write", "permissions: {allow: [file_write]}\n");
+    chat(&home, &allowed, &[write], &[]);
+    assert!(home.join("out.txt").exists());
+}
+
+#[test]
+fn an_action_of_an_agent_stays_in_the_workspace() {
+    let home = Home::new();
+    let file = team(
+        "file.read, file.write, file.glob, storage.hash",
+        "permissions: {allow: ['*']}\n",
+    );
+    for call in [
+        "{name: file_read, arguments: {path: /etc/hostname}}",
+        "{name: file_read, arguments: {path: ../secret.txt}}",
+        "{name: file_read, arguments: {path: 'file:///etc/hostname'}}",
+        "{name: file_glob, arguments: {pattern: '/etc/host*'}}",
+        "{name: file_glob, arguments: {pattern: '../*'}}",
+        "{name: storage_hash, arguments: {path: /etc/hostname}}",
+        "{name: file_write, arguments: {path: ../out.txt, content: x}}",
+    ] {
+        let ran = chat(&home, &file, &[call], &["--yes"]);
+        assert!(ran.stdout.contains("outside"), "{call}: {ran}");
+    }
+}
+
+#[test]
+fn an_action_of_an_agent_reaches_listed_hosts_only() {
+    let home = Home::new();
+    let call = "{name: http_get, arguments: {url: 'http://127.0.0.1:9/x'}}";
+    let file = team("http.get", "permissions: {allow: [http_get]}\n");
+    let ran = chat(&home, &file, &[call], &["--yes"]);
+    assert!(ran.stdout.contains("allowed_hosts"), "{ran}");
+}
+
+#[test]
+fn what_an_action_writes_is_read_again() {
+    let home = Home::new();
+    home.write("note.txt", "old\n");
+    let file = team(
+        "file.write, ltm.store",
+        "tools: {cacheToolResults: true}\npermissions: {allow: ['*']}\n",
+    );
+    let read = "{name: read_file, arguments: {path: note.txt}}";
+    let write = "{name: file_write, arguments: {path: note.txt, content: \"new\\n\"}}";
+    let ran = chat(&home, &file, &[read, read, write, read], &[]);
+    assert!(ran.stdout.contains("new"), "{ran}");
+}
+
+#[test]
+fn what_no_agent_may_be_given_is_refused() {
+    let home = Home::new();
+    for action in [
+        "agent.run",
+        "cache.wrap",
+        "cache.invalidate",
+        "reflection.loop",
+        "nope.it",
+    ] {
+        home.write("team.yaml", team(action, ""));
+        let ran = home.run(&["validate", "team.yaml", "--json"]).fails(2);
+        assert_eq!(ran.json()["problems"][0]["code"], "unknown-action", "{ran}");
+    }
+    home.write("team.yaml", team("", ""));
+    let ran = home.run(&["validate", "team.yaml"]).fails(2);
+    assert!(ran.stderr.contains("needs `allow`"), "{ran}");
+    // Rules may name the tools.
+    home.write(
+        "team.yaml",
+        team(
+            "http.get",
+            "permissions: {allow: ['http_get:url=https://a.example/*']}\n",
+        ),
+    );
+    home.run(&["validate", "team.yaml"]).ok();
+}
