@@ -6,6 +6,7 @@
 
 mod beneath;
 mod directory;
+mod file;
 mod path_error;
 mod resolve_links;
 mod resolved_path;
@@ -18,7 +19,8 @@ use std::path::{Component, Path, PathBuf};
 pub use path_error::PathError;
 
 pub use directory::{Directory, DirectoryEntry, EntryKind};
-pub use resolved_path::{FileStamp, PathKind, ResolvedPath};
+pub use file::{FileStamp, PathKind};
+pub use resolved_path::ResolvedPath;
 
 /// The root directory of relative paths, which no path may leave. Additional directories may be
 /// readable, but not writable.

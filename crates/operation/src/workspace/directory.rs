@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::beneath;
-use super::resolved_path::{FileStamp, READ_FLAGS, as_file};
+use super::file::{FileStamp, READ_FLAGS, as_file};
 
 /// An open directory.
 #[derive(Debug)]
