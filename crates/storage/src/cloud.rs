@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind};
 use crate::http::{HttpClient, HttpOptions};
 use crate::location::{Bucket, Cloud, Object};
 use crate::mask::{masked, masked_text};
-use crate::storage::Stat;
+use crate::stat::Stat;
 use crate::transfer::broken_off;
 
 /// The cloud stores: one client per bucket, created when the bucket is first used.

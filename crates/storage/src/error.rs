@@ -79,3 +79,15 @@ impl Error {
         self.retry
     }
 }
+
+/// Creates the error for content larger than the caller's limit.
+pub(crate) fn too_large(shown: &str, size: Option<u64>, max_bytes: u64) -> Error {
+    let size = size.map_or_else(
+        || "too large".to_owned(),
+        |size| format!("{size} bytes large"),
+    );
+    Error::new(
+        ErrorKind::TooLarge,
+        format!("`{shown}` is {size}; at most {max_bytes} bytes are read here"),
+    )
+}

@@ -3,14 +3,12 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
 use std::str::FromStr;
 
 use cachalot_core::suggest::nearest;
 use sha2::Digest as _;
 
 use crate::error::{Error, ErrorKind};
-use crate::local;
 
 /// Large enough that the cost of system calls is negligible, small enough for a core's own cache.
 const CHUNK: usize = 128 * 1024;
@@ -153,19 +151,6 @@ impl Hasher {
             size_bytes: self.size_bytes,
         }
     }
-}
-
-/// Hashes the content of a file in constant memory. Blocks until the file is read.
-///
-/// # Errors
-/// The file does not exist, is a directory or another non-regular file, is not readable because of its
-/// permissions, or a read fails.
-pub fn hash_file(path: &Path, algorithm: Algorithm) -> Result<HashOutput, Error> {
-    let shown = path.to_string_lossy();
-    let mut file = local::open(&shown, path)?;
-    hash_open_file(&mut file, algorithm, || true)
-        .map_err(|error| local::fault(&shown, path, error))?
-        .ok_or_else(|| Error::new(ErrorKind::Unavailable, format!("gave up hashing `{shown}`")))
 }
 
 /// Hashes the rest of `file`; returns `None` when `wanted` returns false.

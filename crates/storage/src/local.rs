@@ -12,9 +12,9 @@ use cachalot_core::Millis;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, too_large};
 use crate::hash::{Algorithm, HashOutput, hash_open_file};
-use crate::storage::Stat;
+use crate::stat::Stat;
 
 const CHUNK: usize = 256 * 1024;
 
@@ -130,18 +130,6 @@ pub(crate) async fn read(shown: String, path: PathBuf, max_bytes: u64) -> Result
     .await
 }
 
-/// Creates the error for content larger than the caller's limit.
-pub(crate) fn too_large(shown: &str, size: Option<u64>, max_bytes: u64) -> Error {
-    let size = size.map_or_else(
-        || "too large".to_owned(),
-        |size| format!("{size} bytes large"),
-    );
-    Error::new(
-        ErrorKind::TooLarge,
-        format!("`{shown}` is {size}; at most {max_bytes} bytes are read here"),
-    )
-}
-
 /// Returns the content in chunks of a fixed size.
 pub(crate) async fn chunks(
     shown: String,
@@ -181,6 +169,19 @@ pub(crate) async fn hash(
             .ok_or_else(cancelled)
     })
     .await
+}
+
+/// Hashes the content of a file in constant memory. Blocks until the file is read.
+///
+/// # Errors
+/// The file does not exist, is a directory or another non-regular file, is not readable because of its
+/// permissions, or a read fails.
+pub fn hash_file(path: &Path, algorithm: Algorithm) -> Result<HashOutput, Error> {
+    let shown = path.to_string_lossy();
+    let mut file = open(&shown, path)?;
+    hash_open_file(&mut file, algorithm, || true)
+        .map_err(|error| fault(&shown, path, error))?
+        .ok_or_else(|| Error::new(ErrorKind::Unavailable, format!("gave up hashing `{shown}`")))
 }
 
 /// Signals, when dropped, that the caller no longer waits.

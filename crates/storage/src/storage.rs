@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::Millis;
 use futures_util::TryStreamExt as _;
 use futures_util::stream::BoxStream;
 
@@ -16,6 +15,7 @@ use crate::hash::{Algorithm, HashOutput, Hasher};
 use crate::http::HttpClient;
 use crate::location::Location;
 use crate::mask::masked;
+use crate::stat::Stat;
 use crate::{local, transfer};
 
 /// Options of a [`Storage`].
@@ -37,17 +37,6 @@ impl fmt::Debug for StorageOptions {
             .field("http", &self.http)
             .finish_non_exhaustive()
     }
-}
-
-/// Metadata of the bytes behind a URI.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stat {
-    /// Number of bytes.
-    pub size: u64,
-    /// The time of the last modification, if known.
-    pub modified: Option<Millis>,
-    /// The server's ETag, as received; `None` for files.
-    pub etag: Option<String>,
 }
 
 /// Reads bytes behind URIs. Cheap to clone; clones share connections.

@@ -9,11 +9,10 @@ use reqwest::header::{
 };
 use reqwest::{Method, Response, StatusCode, Url};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, too_large};
 use crate::http::{HttpClient, fault};
-use crate::local::too_large;
 use crate::mask::masked;
-use crate::storage::Stat;
+use crate::stat::Stat;
 
 /// Returns the response if its status is a success.
 ///
