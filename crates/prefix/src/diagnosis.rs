@@ -11,9 +11,12 @@ mod lint;
 mod messages;
 mod reach;
 mod rules;
+mod site;
 mod snippet;
+mod spelling;
 mod verdict;
 mod volatile;
+mod volatile_cause;
 
 use std::fmt;
 use std::time::Duration;
@@ -22,29 +25,15 @@ use cachalot_core::{Cost, SecretSet};
 use cachalot_model::Usage;
 use serde::Serialize;
 
-use cachalot_prompt::Namespace;
-use cachalot_prompt::Plan;
 use cachalot_prompt::continuation::{PrefixBreak, divergence};
 use cachalot_prompt::{Level, Prompt};
 
+pub use crate::request_view::RequestView;
 pub use causes::LikelyCause;
 pub use lint::{LintFinding, SuspectText, lint, lint_text};
 pub(crate) use messages::user_text;
 pub use rules::Rules;
 pub use verdict::ProviderVerdict;
-
-/// A request as the provider's cache sees it.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestView<'a> {
-    /// The pieces.
-    pub prompt: &'a Prompt,
-    /// The parameters that the provider's cache depends on.
-    pub namespace: &'a Namespace,
-    /// The cache markers.
-    pub plan: &'a Plan,
-    /// The other members of the body; `}` if they are unknown, and then no values of them are shown.
-    pub tail: &'a [u8],
-}
 
 /// Facts about a request in addition to its bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -484,7 +473,7 @@ fn diagnose_difference(
     reach: &reach::ReadEstimator<'_>,
     secret_set: &SecretSet,
 ) -> Diagnosis {
-    let site = detect::DifferenceSite::of(broken, reach.previous.prompt, reach.next.prompt);
+    let site = site::DifferenceSite::of(broken, reach.previous.prompt, reach.next.prompt);
     let read = reach.up_to(&site);
     let found = PartialDiagnosis {
         reason: match broken.level {

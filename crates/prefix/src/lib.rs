@@ -10,5 +10,6 @@ pub mod diagnosis;
 pub mod log;
 mod monitor;
 pub mod request;
+mod request_view;
 
 pub use monitor::{PrefixMonitor, SentRequest};

@@ -9,8 +9,10 @@
 mod analysis;
 mod answer;
 mod envelope;
+mod logged_break;
 mod order;
 mod relation;
+mod thread;
 mod threads;
 mod timestamp;
 mod transcript;
@@ -26,7 +28,8 @@ use crate::diagnosis::ProviderVerdict;
 use crate::request::{self, NormalForms, Request};
 use cachalot_prompt::Session;
 
-pub use analysis::{Analysis, Analyzer, BreakGroup, LoggedBreak};
+pub use analysis::{Analysis, Analyzer, BreakGroup};
+pub use logged_break::LoggedBreak;
 pub use order::SortedRequests;
 pub use threads::{MAX_OPEN_BYTES, MAX_OPEN_CONVERSATIONS};
 pub use transcript::TranscriptLine;

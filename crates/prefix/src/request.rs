@@ -19,7 +19,7 @@ use cachalot_model::marker_rules::MarkerStyle;
 use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Format, MarkerRules};
 
-use crate::diagnosis::RequestView;
+use crate::request_view::RequestView;
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Session;
 use cachalot_prompt::{Level, Prompt};

@@ -6,7 +6,8 @@ use cachalot_core::secret::find_credentials;
 use cachalot_model::wire::MarkerTime;
 use serde::Serialize;
 
-use super::detect::{has_long_key, text};
+use super::detect::has_long_key;
+use super::site::text;
 use super::volatile::{VolatileKind, find};
 use super::{LikelyCause, Rules};
 use crate::request::{MarkerPlace, Request, is_deferred};

@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::LikelyCause;
 use super::RequestView;
-use super::detect::{DifferenceSite, has_parts, is_reserialized, is_whitespace, text, volatile};
+use super::site::{DifferenceSite, text};
+use super::spelling::{has_parts, is_reserialized, is_whitespace};
+use super::volatile_cause::volatile;
 use cachalot_prompt::{Level, Node};
 
 /// A difference of two messages, parsed.

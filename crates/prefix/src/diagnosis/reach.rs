@@ -5,7 +5,7 @@ use cachalot_model::Usage;
 use cachalot_model::wire::MarkerTime;
 use serde_json::Value;
 
-use super::detect::DifferenceSite;
+use super::site::DifferenceSite;
 use super::{CountedPrefix, LikelyCause, Observations, Reason, RequestView, Rules};
 use cachalot_prompt::Mark;
 use cachalot_prompt::{Level, Node};

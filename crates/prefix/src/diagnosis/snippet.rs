@@ -8,7 +8,7 @@ use cachalot_core::secret::{MASK, mask_credentials};
 use serde_json::Value;
 
 use super::TextChange;
-use super::detect::{DifferenceSite, floor};
+use super::site::DifferenceSite;
 
 /// Maximum length of an excerpt in characters, and the maximum part of it before the difference.
 const MAX_EXCERPT_CHARS: usize = 80;
@@ -89,9 +89,9 @@ fn written(text: &str, at: usize, secret_set: &SecretSet) -> String {
 /// The text around a place in JSON text; with `read`, the unescaped line if the place is in a string. Secrets
 /// are masked before the text is cut, because a part of a secret is not recognized as one.
 fn around(text: &str, at: usize, secret_set: &SecretSet, read: bool) -> String {
-    let at = floor(text, at);
-    let start = floor(text, at.saturating_sub(SEARCHED));
-    let end = floor(text, at.saturating_add(SEARCHED));
+    let at = text.floor_char_boundary(at);
+    let start = text.floor_char_boundary(at.saturating_sub(SEARCHED));
+    let end = text.floor_char_boundary(at.saturating_add(SEARCHED));
     let whole = masked(&text[start..end], secret_set);
     let left = masked(&text[start..at], secret_set);
     if !whole.starts_with(&left) {
@@ -121,7 +121,7 @@ fn is_in_string(text: &str, at: usize) -> bool {
 
 /// The part of a line around a place in a JSON string that can be shown, unescaped.
 fn line(text: &str, at: usize) -> String {
-    let (left, right) = text.split_at(floor(text, at));
+    let (left, right) = text.split_at(text.floor_char_boundary(at));
     let begins = [("\\n", 2), ("\"", 1)];
     let begins = begins
         .iter()

@@ -257,7 +257,7 @@ fn context(text: &str, at: usize) -> String {
     /// Maximum number of bytes and words before a place that are considered.
     const BYTES: usize = 120;
     const WORDS: usize = 8;
-    let start = super::detect::floor(text, at.saturating_sub(BYTES));
+    let start = text.floor_char_boundary(at.saturating_sub(BYTES));
     let line = &text[start..at];
     let line = line.rsplit(['\n', '\r']).next().unwrap_or_default();
     let line = line.rfind("\\n").map_or(line, |end| &line[end + 2..]);

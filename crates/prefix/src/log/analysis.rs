@@ -9,8 +9,10 @@ use cachalot_core::{Cost, SecretSet};
 use cachalot_model::{Catalog, Usage};
 use serde::Serialize;
 
+use super::logged_break::LoggedBreak;
 use super::relation::Relation;
-use super::threads::{Thread, Threads, common};
+use super::thread::{Thread, common};
+use super::threads::Threads;
 use super::transcript::{Line, TranscriptLine, Transcripts};
 use super::turns::Turns;
 use super::{LogError, LogReader, LoggedRequest, Reason as LineReason};
@@ -29,22 +31,6 @@ const MAX_LISTED_LINES: usize = 20;
 /// Maximum number of different pieces that are recognized. For a longer log, the shared part is
 /// underestimated.
 const MAX_PIECES: usize = 1 << 18;
-
-/// A break, with its place in the log.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct LoggedBreak {
-    /// The line of the request.
-    pub line: u64,
-    /// The line of the request that it should have continued.
-    pub previous_line: u64,
-    /// The session, or the first line of the conversation.
-    pub session: String,
-    /// The model.
-    pub model: String,
-    /// The diagnosis.
-    pub diagnosis: Diagnosis,
-}
 
 /// A group of similar breaks: with the same reason and cause.
 #[derive(Debug, Clone, Serialize)]

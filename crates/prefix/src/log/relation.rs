@@ -5,7 +5,7 @@
 //! still contains what followed the difference has changed something in the middle.
 
 use super::LoggedRequest;
-use super::threads::Thread;
+use super::thread::Thread;
 use super::turns::Turns;
 use crate::diagnosis::{Diagnosis, LikelyCause};
 use cachalot_prompt::{Level, Node};

@@ -10,18 +10,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use bytes::Bytes;
-use cachalot_core::Millis;
-use cachalot_model::Usage;
+use cachalot_prompt::{NodeId, Prompt};
 
 use super::LoggedRequest;
 use super::relation::Relation;
+use super::thread::{Thread, common, lane};
 use super::turns::{Turns, is_answer};
-use crate::diagnosis::{CountedPrefixes, ProviderVerdict};
-use crate::request::{ComparedRequest, Request};
-use cachalot_prompt::Namespace;
-use cachalot_prompt::Plan;
-use cachalot_prompt::{NodeId, Prompt};
 
 /// Maximum number of open conversations.
 pub const MAX_OPEN_CONVERSATIONS: usize = 1_024;
@@ -37,135 +31,26 @@ const MAX_SESSION_CANDIDATES: usize = 4;
 /// Maximum number of conversations per index key; the most recently used ones.
 const MAX_PER_KEY: usize = 8;
 
-/// Maximum length of a tail that is kept; values of a longer one are not shown.
-const MAX_TAIL_BYTES: usize = 64 << 10;
-
-/// A conversation: its last request, and a summary of earlier ones.
-pub(super) struct Thread {
-    pub(super) session: Option<String>,
-    /// The lines of its first and of its last request.
-    pub(super) lines: (u64, u64),
-    pub(super) prompt: Prompt,
-    pub(super) namespace: Namespace,
-    pub(super) plan: Plan,
-    pub(super) tail: Bytes,
-    pub(super) usage: Option<Usage>,
-    /// Prefixes whose tokens the provider has counted.
-    pub(super) counted: CountedPrefixes,
-    pub(super) at: Option<Millis>,
-    /// Indexes of the pieces that were marked as ends of cached prefixes.
-    pub(super) written: Vec<u32>,
-    pub(super) turns: Turns,
-    /// The ID of its last answer.
-    answer: Option<String>,
-    /// Fingerprints of its messages, in order.
-    pub(super) fingerprints: Vec<u64>,
-    lane: u64,
-}
-
-impl Thread {
-    /// Creates a conversation from its first request.
-    pub(super) fn begin(logged: LoggedRequest, turns: Turns) -> Self {
-        let lane = lane(&logged.request);
-        let mut counted = CountedPrefixes::default();
-        if let Some(usage) = logged.usage {
-            counted.add(&logged.request.sending(), usage);
-        }
-        let LoggedRequest {
-            line,
-            request,
-            at,
-            session,
-            usage,
-            answer,
-            ..
-        } = logged;
-        let Request {
-            compared: ComparedRequest { prompt, plan },
-            namespace,
-            tail,
-            fingerprints,
-            ..
-        } = request;
-        Self {
-            session,
-            lines: (line, line),
-            written: plan.marks().iter().map(|mark| mark.node).collect(),
-            prompt,
-            namespace,
-            plan,
-            tail: match tail.len() > MAX_TAIL_BYTES {
-                true => Bytes::from_static(b"}"),
-                false => tail,
-            },
-            usage,
-            counted,
-            at,
-            turns,
-            answer,
-            fingerprints,
-            lane,
-        }
-    }
-
-    /// Returns the provider's comparison of a request with the last one of this conversation.
-    pub(super) fn verdict_on(&self, logged: &LoggedRequest) -> Option<ProviderVerdict> {
-        let is_meant = logged.compared_with.is_some() && logged.compared_with == self.answer;
-        logged.verdict.filter(|_| is_meant)
-    }
-
-    /// Returns the conversation after one more request, of which the first `common` pieces are those of the
-    /// last request.
-    pub(super) fn followed(mut self, logged: LoggedRequest, turns: Turns, common: usize) -> Self {
-        self.written.retain(|depth| (*depth as usize) < common);
-        let nodes = logged.request.compared.prompt.nodes();
-        let bytes = common.checked_sub(1).and_then(|at| nodes.get(at));
-        self.counted.cut(bytes.map_or(0, |node| node.total));
-        drop(nodes);
-        if let Some(usage) = logged.usage {
-            self.counted.add(&logged.request.sending(), usage);
-        }
-        let mut next = Self::begin(logged, turns);
-        next.lines.0 = self.lines.0;
-        next.session = next.session.or(self.session);
-        self.written.append(&mut next.written);
-        self.written.sort_unstable();
-        self.written.dedup();
-        next.written = self.written;
-        next.counted = self.counted;
-        next
-    }
-
-    /// The name shown to users.
-    pub(super) fn name(&self) -> String {
-        match (&self.session, self.lines.0) {
-            (Some(session), _) => session.clone(),
-            (None, line) => format!("line {line}"),
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.prompt.bytes() + self.tail.len() as u64
-    }
-
-    /// The keys under which it is indexed.
-    fn keys(&self) -> HashSet<u64> {
-        let session = self.session.as_deref();
-        let places = [self.prompt.tip(), before(&self.prompt, self.turns.newest)];
-        let places = places
-            .into_iter()
-            .flatten()
-            .map(|id| key(session, Key::End(id)));
-        let fingerprints = self.fingerprints.iter();
-        let fingerprints = fingerprints.map(|print| key(session, Key::Message(*print)));
-        let named = session.map(|_| key(session, Key::Session(self.lane)));
-        let answer = self.answer.iter().map(|id| key(None, Key::Answer(id)));
-        places
-            .chain(fingerprints)
-            .chain(named)
-            .chain(answer)
-            .collect()
-    }
+/// The keys under which a conversation is indexed.
+fn keys(thread: &Thread) -> HashSet<u64> {
+    let session = thread.session.as_deref();
+    let places = [
+        thread.prompt.tip(),
+        before(&thread.prompt, thread.turns.newest),
+    ];
+    let places = places
+        .into_iter()
+        .flatten()
+        .map(|id| key(session, Key::End(id)));
+    let fingerprints = thread.fingerprints.iter();
+    let fingerprints = fingerprints.map(|print| key(session, Key::Message(*print)));
+    let named = session.map(|_| key(session, Key::Session(thread.lane)));
+    let answer = thread.answer.iter().map(|id| key(None, Key::Answer(id)));
+    places
+        .chain(fingerprints)
+        .chain(named)
+        .chain(answer)
+        .collect()
 }
 
 /// The ID of the prefix with this number of pieces.
@@ -174,13 +59,6 @@ fn before(prompt: &Prompt, pieces: usize) -> Option<NodeId> {
     nodes
         .find(|node| (node.depth as usize) < pieces)
         .map(|node| node.id)
-}
-
-/// A hash of what requests of one conversation must have in common: model and format.
-fn lane(request: &Request) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&request.model, format!("{:?}", request.format)).hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Index keys of conversations, within their session.
@@ -200,22 +78,6 @@ fn key(session: Option<&str>, key: Key<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (session, key).hash(&mut hasher);
     hasher.finish()
-}
-
-/// Number of pieces in the common prefix of two prompts.
-pub(super) fn common(one: &Prompt, other: &Prompt) -> usize {
-    let (one, other) = (one.nodes(), other.nodes());
-    let (mut same, mut least) = (0, one.len().min(other.len()));
-    // The ID of a piece covers all pieces before it, so a binary search finds the place.
-    while same < least {
-        let middle = (same + least).div_ceil(2);
-        if one[middle - 1].id == other[middle - 1].id {
-            same = middle;
-        } else {
-            least = middle - 1;
-        }
-    }
-    same
 }
 
 /// The conversation to which a request belongs.
@@ -378,7 +240,7 @@ impl Threads {
     pub(super) fn take(&mut self, id: u64) -> Option<Thread> {
         let thread = self.threads.remove(&id)?;
         self.bytes -= thread.bytes();
-        for key in thread.keys() {
+        for key in keys(&thread) {
             if let Entry::Occupied(mut ids) = self.index.entry(key) {
                 ids.get_mut().retain(|other| *other != id);
                 if ids.get().is_empty() {
@@ -394,7 +256,7 @@ impl Threads {
         self.last += 1;
         let id = self.last;
         self.bytes += thread.bytes();
-        for key in thread.keys() {
+        for key in keys(&thread) {
             let ids = self.index.entry(key).or_default();
             if ids.len() == MAX_PER_KEY {
                 ids.remove(0);

@@ -14,7 +14,7 @@ use cachalot_core::{Cost, Millis};
 use cachalot_model::{Catalog, Format, Usage, wire};
 use serde_json::Value;
 
-use super::analysis::LoggedBreak;
+use super::logged_break::LoggedBreak;
 use super::timestamp;
 use crate::diagnosis::{Diagnosis, LikelyCause, ProviderVerdict, Reason};
 

@@ -1,0 +1,149 @@
+//! A conversation of a log.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use bytes::Bytes;
+use cachalot_core::Millis;
+use cachalot_model::Usage;
+use cachalot_prompt::{Namespace, Plan, Prompt};
+
+use super::LoggedRequest;
+use super::turns::Turns;
+use crate::diagnosis::{CountedPrefixes, ProviderVerdict};
+use crate::request::{ComparedRequest, Request};
+
+/// Maximum length of a tail that is kept; values of a longer one are not shown.
+const MAX_TAIL_BYTES: usize = 64 << 10;
+
+/// A conversation: its last request, and a summary of earlier ones.
+pub(super) struct Thread {
+    pub(super) session: Option<String>,
+    /// The lines of its first and of its last request.
+    pub(super) lines: (u64, u64),
+    pub(super) prompt: Prompt,
+    pub(super) namespace: Namespace,
+    pub(super) plan: Plan,
+    pub(super) tail: Bytes,
+    pub(super) usage: Option<Usage>,
+    /// Prefixes whose tokens the provider has counted.
+    pub(super) counted: CountedPrefixes,
+    pub(super) at: Option<Millis>,
+    /// Indexes of the pieces that were marked as ends of cached prefixes.
+    pub(super) written: Vec<u32>,
+    pub(super) turns: Turns,
+    /// The ID of its last answer.
+    pub(super) answer: Option<String>,
+    /// Fingerprints of its messages, in order.
+    pub(super) fingerprints: Vec<u64>,
+    pub(super) lane: u64,
+}
+
+impl Thread {
+    /// Creates a conversation from its first request.
+    pub(super) fn begin(logged: LoggedRequest, turns: Turns) -> Self {
+        let lane = lane(&logged.request);
+        let mut counted = CountedPrefixes::default();
+        if let Some(usage) = logged.usage {
+            counted.add(&logged.request.sending(), usage);
+        }
+        let LoggedRequest {
+            line,
+            request,
+            at,
+            session,
+            usage,
+            answer,
+            ..
+        } = logged;
+        let Request {
+            compared: ComparedRequest { prompt, plan },
+            namespace,
+            tail,
+            fingerprints,
+            ..
+        } = request;
+        Self {
+            session,
+            lines: (line, line),
+            written: plan.marks().iter().map(|mark| mark.node).collect(),
+            prompt,
+            namespace,
+            plan,
+            tail: match tail.len() > MAX_TAIL_BYTES {
+                true => Bytes::from_static(b"}"),
+                false => tail,
+            },
+            usage,
+            counted,
+            at,
+            turns,
+            answer,
+            fingerprints,
+            lane,
+        }
+    }
+
+    /// Returns the provider's comparison of a request with the last one of this conversation.
+    pub(super) fn verdict_on(&self, logged: &LoggedRequest) -> Option<ProviderVerdict> {
+        let is_meant = logged.compared_with.is_some() && logged.compared_with == self.answer;
+        logged.verdict.filter(|_| is_meant)
+    }
+
+    /// Returns the conversation after one more request, of which the first `common` pieces are those of the
+    /// last request.
+    pub(super) fn followed(mut self, logged: LoggedRequest, turns: Turns, common: usize) -> Self {
+        self.written.retain(|depth| (*depth as usize) < common);
+        let nodes = logged.request.compared.prompt.nodes();
+        let bytes = common.checked_sub(1).and_then(|at| nodes.get(at));
+        self.counted.cut(bytes.map_or(0, |node| node.total));
+        drop(nodes);
+        if let Some(usage) = logged.usage {
+            self.counted.add(&logged.request.sending(), usage);
+        }
+        let mut next = Self::begin(logged, turns);
+        next.lines.0 = self.lines.0;
+        next.session = next.session.or(self.session);
+        self.written.append(&mut next.written);
+        self.written.sort_unstable();
+        self.written.dedup();
+        next.written = self.written;
+        next.counted = self.counted;
+        next
+    }
+
+    /// The name shown to users.
+    pub(super) fn name(&self) -> String {
+        match (&self.session, self.lines.0) {
+            (Some(session), _) => session.clone(),
+            (None, line) => format!("line {line}"),
+        }
+    }
+
+    /// Bytes that it holds.
+    pub(super) fn bytes(&self) -> u64 {
+        self.prompt.bytes() + self.tail.len() as u64
+    }
+}
+
+/// A hash of what requests of one conversation must have in common: model and format.
+pub(super) fn lane(request: &Request) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&request.model, format!("{:?}", request.format)).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Number of pieces in the common prefix of two prompts.
+pub(super) fn common(one: &Prompt, other: &Prompt) -> usize {
+    let (one, other) = (one.nodes(), other.nodes());
+    let (mut same, mut least) = (0, one.len().min(other.len()));
+    // The ID of a piece covers all pieces before it, so a binary search finds the place.
+    while same < least {
+        let middle = (same + least).div_ceil(2);
+        if one[middle - 1].id == other[middle - 1].id {
+            same = middle;
+        } else {
+            least = middle - 1;
+        }
+    }
+    same
+}
