@@ -8,6 +8,7 @@ use cachalot_core::{Digest, Millis};
 use serde_json::Value;
 
 use crate::accounting::{self, Rules};
+use crate::answer::TokenCounts;
 use crate::ids;
 use crate::wire::anthropic::Threads;
 use crate::wire::gemini::CachedContents;
@@ -105,6 +106,24 @@ impl From<&Charge> for InputTokens {
                 written: charge.usage.written,
                 written_1h: 0,
             },
+        }
+    }
+}
+
+impl From<InputTokens> for TokenCounts {
+    fn from(input: InputTokens) -> Self {
+        let InputTokens {
+            uncached,
+            read,
+            written,
+            written_1h,
+        } = input;
+        Self {
+            uncached,
+            read,
+            written,
+            written_1h,
+            ..Self::default()
         }
     }
 }

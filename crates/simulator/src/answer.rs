@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 
-use crate::accountant::InputTokens;
 use crate::ids::Ids;
 use crate::reply::{ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 use crate::tokens;
-use crate::wire::Request;
 
 /// The content of an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,11 +47,12 @@ pub(crate) struct TokenCounts {
 }
 
 impl Answer {
-    /// Creates the answer for a scripted reply, within the limits of the request. `id_prefix` is the prefix
-    /// of the ids of tool calls.
+    /// Creates the answer for a scripted reply. It ends at the first of `stop_sequences`, and has at most
+    /// `limit` tokens. `id_prefix` is the prefix of the ids of tool calls.
     pub(crate) fn new(
         reply: &ScriptedReply,
-        request: &Request,
+        stop_sequences: &[String],
+        limit: Option<u64>,
         ids: &Ids,
         id_prefix: &str,
     ) -> Self {
@@ -78,8 +77,8 @@ impl Answer {
             calls,
             stop,
         };
-        answer.stop_at(&request.stop_sequences);
-        if let Some(limit) = request.limit {
+        answer.stop_at(stop_sequences);
+        if let Some(limit) = limit {
             answer.cut_to(limit);
         }
         answer
@@ -161,24 +160,6 @@ impl TokenCounts {
             .unwrap_or(self.reasoning)
             .min(self.output);
         self
-    }
-}
-
-impl From<InputTokens> for TokenCounts {
-    fn from(input: InputTokens) -> Self {
-        let InputTokens {
-            uncached,
-            read,
-            written,
-            written_1h,
-        } = input;
-        Self {
-            uncached,
-            read,
-            written,
-            written_1h,
-            ..Self::default()
-        }
     }
 }
 

@@ -123,7 +123,7 @@ impl ServerState {
             return self.refuse(request_context, &ApiError::with_status(413, message));
         };
         match (parts.method.clone(), path.as_str()) {
-            (Method::GET, "/") => self.welcome_page(request_context),
+            (Method::GET, "/") => pages::welcome_page(&self, request_context),
             (Method::GET, "/service-account.json") => {
                 let host = text(&request_context.headers, "host").unwrap_or_default();
                 let account = google::service_account(&format!("http://{host}"));
@@ -137,26 +137,26 @@ impl ServerState {
                     refused.to_string(),
                 ),
             },
-            (Method::GET, "/v1/models") => self.models(request_context),
+            (Method::GET, "/v1/models") => pages::models(&self, request_context),
             (Method::GET, path) if path.starts_with(pages::MODEL) => {
-                self.model(request_context, path)
+                pages::model(&self, request_context, path)
             }
             (Method::POST, path) if Route::counts_tokens(path) => {
                 self.count_tokens(request_context, &body)
             }
             (Method::GET, path) if path.starts_with(pages::RESPONSE) => {
-                self.stored_response(request_context, path)
+                pages::stored_response(&self, request_context, path)
             }
             (Method::DELETE, path) if path.starts_with(pages::RESPONSE) => {
-                self.delete_response(request_context, path)
+                pages::delete_response(&self, request_context, path)
             }
             (method, path) if let Some(name) = cached_contents::name(path) => {
-                self.cached_contents(request_context, &method, name, &body)
+                cached_contents::answer(&self, request_context, &method, name, &body)
             }
             (Method::POST, path) if Format::at(path).is_some() => {
                 self.converse(request_context, &body, at).await
             }
-            (method, path) => self.not_found_page(request_context, &method, path),
+            (method, path) => pages::not_found_page(&self, request_context, &method, path),
         }
     }
 
@@ -380,7 +380,13 @@ impl ServerState {
             Format::Converse => "tooluse_",
             Format::Chat | Format::Responses | Format::Gemini => "call_",
         };
-        let answer = Answer::new(reply, request, &request_context.ids, id_prefix);
+        let answer = Answer::new(
+            reply,
+            &request.stop_sequences,
+            request.limit,
+            &request_context.ids,
+            id_prefix,
+        );
         let accounted = InputTokens::from(charge);
         let diagnosis = self.diagnose(request_context, request, accounted.read);
         let mut tokens = TokenCounts::from(accounted);

@@ -15,56 +15,55 @@ pub(super) fn name(path: &str) -> Option<&str> {
     (is_one || name == "cachedContents").then_some(name)
 }
 
-impl ServerState {
-    pub(super) fn cached_contents(
-        &self,
-        mut request_context: RequestContext,
-        method: &Method,
-        name: &str,
-        body: &[u8],
-    ) -> Response {
-        request_context.format = Format::Gemini;
-        match self.cached_content(&request_context, method, name, body) {
-            Ok(described) => self.whole(request_context, StatusCode::OK, described.to_string()),
-            Err(refusal) => self.refuse(request_context, &refusal),
-        }
+/// Answers a request to an endpoint of cached contents.
+pub(super) fn answer(
+    server: &ServerState,
+    mut request_context: RequestContext,
+    method: &Method,
+    name: &str,
+    body: &[u8],
+) -> Response {
+    request_context.format = Format::Gemini;
+    match cached_content(server, &request_context, method, name, body) {
+        Ok(described) => server.whole(request_context, StatusCode::OK, described.to_string()),
+        Err(refusal) => server.refuse(request_context, &refusal),
     }
+}
 
-    fn cached_content(
-        &self,
-        request_context: &RequestContext,
-        method: &Method,
-        name: &str,
-        body: &[u8],
-    ) -> Result<Value, ApiError> {
-        let now = self.clock.now();
-        let namespace = namespace(&request_context.headers);
-        let is_one = name.contains('/');
-        let body = match *method {
-            Method::POST | Method::PATCH => self.admit(request_context, body)?,
-            _ => {
-                self.authorize(request_context)?;
-                Value::Null
-            }
-        };
-        let mut state = self.state();
-        // Taken out during the change, because the judge borrows the state.
-        let mut contents = std::mem::take(&mut state.cached_contents);
-        let validation = self.validation(request_context, &state, now);
-        let described = match (method, is_one) {
-            (&Method::POST, false) => {
-                contents.create(&body, &validation, &request_context.ids.answer(""))
-            }
-            (&Method::GET, false) => Ok(contents.list(namespace, now)),
-            (&Method::GET, true) => contents.describe(namespace, name, now),
-            (&Method::PATCH, true) => contents.update(&body, &validation, name),
-            (&Method::DELETE, true) => contents.delete(namespace, name, now),
-            _ => Err(ApiError::with_status(
-                404,
-                format!("Invalid URL ({method} {name})."),
-            )),
-        };
-        state.cached_contents = contents;
-        described
-    }
+fn cached_content(
+    server: &ServerState,
+    request_context: &RequestContext,
+    method: &Method,
+    name: &str,
+    body: &[u8],
+) -> Result<Value, ApiError> {
+    let now = server.clock.now();
+    let namespace = namespace(&request_context.headers);
+    let is_one = name.contains('/');
+    let body = match *method {
+        Method::POST | Method::PATCH => server.admit(request_context, body)?,
+        _ => {
+            server.authorize(request_context)?;
+            Value::Null
+        }
+    };
+    let mut state = server.state();
+    // Taken out during the change, because the judge borrows the state.
+    let mut contents = std::mem::take(&mut state.cached_contents);
+    let validation = server.validation(request_context, &state, now);
+    let described = match (method, is_one) {
+        (&Method::POST, false) => {
+            contents.create(&body, &validation, &request_context.ids.answer(""))
+        }
+        (&Method::GET, false) => Ok(contents.list(namespace, now)),
+        (&Method::GET, true) => contents.describe(namespace, name, now),
+        (&Method::PATCH, true) => contents.update(&body, &validation, name),
+        (&Method::DELETE, true) => contents.delete(namespace, name, now),
+        _ => Err(ApiError::with_status(
+            404,
+            format!("Invalid URL ({method} {name})."),
+        )),
+    };
+    state.cached_contents = contents;
+    described
 }

@@ -13,114 +13,127 @@ pub(super) const MODEL: &str = "/v1/models/";
 /// Prefix of the path of a stored response.
 pub(super) const RESPONSE: &str = "/v1/responses/";
 
-impl ServerState {
-    pub(super) fn models(&self, request_context: RequestContext) -> Response {
-        let format = format_from_headers(&request_context.headers);
-        let names = self.script.listed_models();
-        let models: Vec<Value> = names.iter().map(|name| model(format, name)).collect();
-        let body = match format {
-            Format::Messages => json!({
-                "data": models,
-                "has_more": false,
-                "first_id": names.first(),
-                "last_id": names.last(),
-            }),
-            Format::Chat | Format::Responses | Format::Gemini | Format::Converse => {
-                json!({"object": "list", "data": models})
-            }
-        };
-        self.whole(request_context, StatusCode::OK, body.to_string())
-    }
-
-    pub(super) fn model(&self, request_context: RequestContext, path: &str) -> Response {
-        let name = path.trim_start_matches(MODEL);
-        match self.check_model_exists(name) {
-            Ok(()) => {
-                let body = model(format_from_headers(&request_context.headers), name);
-                self.whole(request_context, StatusCode::OK, body.to_string())
-            }
-            Err(refusal) => self.refuse(request_context, &refusal),
+/// The list of models.
+pub(super) fn models(server: &ServerState, request_context: RequestContext) -> Response {
+    let format = format_from_headers(&request_context.headers);
+    let names = server.script.listed_models();
+    let models: Vec<Value> = names
+        .iter()
+        .map(|name| describe_model(format, name))
+        .collect();
+    let body = match format {
+        Format::Messages => json!({
+            "data": models,
+            "has_more": false,
+            "first_id": names.first(),
+            "last_id": names.last(),
+        }),
+        Format::Chat | Format::Responses | Format::Gemini | Format::Converse => {
+            json!({"object": "list", "data": models})
         }
-    }
+    };
+    server.whole(request_context, StatusCode::OK, body.to_string())
+}
 
-    pub(super) fn stored_response(&self, request_context: RequestContext, path: &str) -> Response {
-        let id = path.trim_start_matches(RESPONSE);
-        let found = self.authorize(&request_context).and_then(|()| {
-            let state = self.state();
-            let found = state.items.response(request_context.namespace, id);
-            found.map(Value::to_string).ok_or_else(|| no_response(id))
-        });
-        match found {
-            Ok(body) => self.whole(request_context, StatusCode::OK, body),
-            Err(refusal) => self.refuse(request_context, &refusal),
+/// The description of a model.
+pub(super) fn model(server: &ServerState, request_context: RequestContext, path: &str) -> Response {
+    let name = path.trim_start_matches(MODEL);
+    match server.check_model_exists(name) {
+        Ok(()) => {
+            let body = describe_model(format_from_headers(&request_context.headers), name);
+            server.whole(request_context, StatusCode::OK, body.to_string())
         }
+        Err(refusal) => server.refuse(request_context, &refusal),
     }
+}
 
-    pub(super) fn delete_response(&self, request_context: RequestContext, path: &str) -> Response {
-        let id = path.trim_start_matches(RESPONSE);
-        let deleted = self.authorize(&request_context).and_then(|()| {
-            let mut state = self.state();
-            match state.items.forget(request_context.namespace, id) {
-                true => Ok(()),
-                false => Err(no_response(id)),
-            }
-        });
-        match deleted {
-            Ok(()) => {
-                let body = json!({"id": id, "object": "response", "deleted": true});
-                self.whole(request_context, StatusCode::OK, body.to_string())
-            }
-            Err(refusal) => self.refuse(request_context, &refusal),
+/// A stored response.
+pub(super) fn stored_response(
+    server: &ServerState,
+    request_context: RequestContext,
+    path: &str,
+) -> Response {
+    let id = path.trim_start_matches(RESPONSE);
+    let found = server.authorize(&request_context).and_then(|()| {
+        let state = server.state();
+        let found = state.items.response(request_context.namespace, id);
+        found.map(Value::to_string).ok_or_else(|| no_response(id))
+    });
+    match found {
+        Ok(body) => server.whole(request_context, StatusCode::OK, body),
+        Err(refusal) => server.refuse(request_context, &refusal),
+    }
+}
+
+/// Deletes a stored response.
+pub(super) fn delete_response(
+    server: &ServerState,
+    request_context: RequestContext,
+    path: &str,
+) -> Response {
+    let id = path.trim_start_matches(RESPONSE);
+    let deleted = server.authorize(&request_context).and_then(|()| {
+        let mut state = server.state();
+        match state.items.forget(request_context.namespace, id) {
+            true => Ok(()),
+            false => Err(no_response(id)),
         }
+    });
+    match deleted {
+        Ok(()) => {
+            let body = json!({"id": id, "object": "response", "deleted": true});
+            server.whole(request_context, StatusCode::OK, body.to_string())
+        }
+        Err(refusal) => server.refuse(request_context, &refusal),
     }
+}
 
-    pub(super) fn welcome_page(&self, request_context: RequestContext) -> Response {
-        let body = json!({
-            "simulator": "cachalot",
-            "endpoints": [
-                "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
-                "POST /v1/messages/count_tokens", "GET /v1/responses/ID", "DELETE /v1/responses/ID",
-                "GET /v1/models", "GET /v1/models/NAME",
-                "POST /openai/deployments/NAME/chat/completions", "POST /openai/responses",
-                "POST /openai/v1/chat/completions", "POST /openai/v1/responses",
-                "POST /v1beta/models/NAME:generateContent",
-                "POST /v1beta/models/NAME:streamGenerateContent",
-                "POST /v1beta/models/NAME:countTokens",
-                "POST /v1beta/cachedContents", "GET /v1beta/cachedContents",
-                "GET /v1beta/cachedContents/ID", "PATCH /v1beta/cachedContents/ID",
-                "DELETE /v1beta/cachedContents/ID",
-                "POST /model/NAME/invoke", "POST /model/NAME/invoke-with-response-stream",
-                "POST /model/NAME/converse", "POST /model/NAME/converse-stream",
-                "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:rawPredict",
-                "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:streamRawPredict",
-                "GET /service-account.json", "POST /token",
-            ],
-        });
-        self.whole(request_context, StatusCode::OK, body.to_string())
-    }
+/// The page at `/`: the endpoints.
+pub(super) fn welcome_page(server: &ServerState, request_context: RequestContext) -> Response {
+    let body = json!({
+        "simulator": "cachalot",
+        "endpoints": [
+            "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
+            "POST /v1/messages/count_tokens", "GET /v1/responses/ID", "DELETE /v1/responses/ID",
+            "GET /v1/models", "GET /v1/models/NAME",
+            "POST /openai/deployments/NAME/chat/completions", "POST /openai/responses",
+            "POST /openai/v1/chat/completions", "POST /openai/v1/responses",
+            "POST /v1beta/models/NAME:generateContent",
+            "POST /v1beta/models/NAME:streamGenerateContent",
+            "POST /v1beta/models/NAME:countTokens",
+            "POST /v1beta/cachedContents", "GET /v1beta/cachedContents",
+            "GET /v1beta/cachedContents/ID", "PATCH /v1beta/cachedContents/ID",
+            "DELETE /v1beta/cachedContents/ID",
+            "POST /model/NAME/invoke", "POST /model/NAME/invoke-with-response-stream",
+            "POST /model/NAME/converse", "POST /model/NAME/converse-stream",
+            "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:rawPredict",
+            "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:streamRawPredict",
+            "GET /service-account.json", "POST /token",
+        ],
+    });
+    server.whole(request_context, StatusCode::OK, body.to_string())
+}
 
-    pub(super) fn not_found_page(
-        &self,
-        request_context: RequestContext,
-        method: &Method,
-        path: &str,
-    ) -> Response {
-        let status = if Format::at(path).is_some() { 405 } else { 404 };
-        let help = if Format::at(&format!("/v1{path}")).is_some() {
-            format!(" Did you mean /v1{path}? The base URL of an OpenAI client ends with /v1.")
-        } else if let Some(path) = path
-            .strip_prefix("/v1")
-            .filter(|path| path.starts_with("/v1/"))
-        {
-            format!(
-                " Did you mean {path}? The base URL of an Anthropic client does not end with /v1."
-            )
-        } else {
-            String::new()
-        };
-        let message = format!("Invalid URL ({method} {path}).{help}");
-        self.refuse(request_context, &ApiError::with_status(status, message))
-    }
+/// The refusal of an unknown path, with a suggestion.
+pub(super) fn not_found_page(
+    server: &ServerState,
+    request_context: RequestContext,
+    method: &Method,
+    path: &str,
+) -> Response {
+    let status = if Format::at(path).is_some() { 405 } else { 404 };
+    let help = if Format::at(&format!("/v1{path}")).is_some() {
+        format!(" Did you mean /v1{path}? The base URL of an OpenAI client ends with /v1.")
+    } else if let Some(path) = path
+        .strip_prefix("/v1")
+        .filter(|path| path.starts_with("/v1/"))
+    {
+        format!(" Did you mean {path}? The base URL of an Anthropic client does not end with /v1.")
+    } else {
+        String::new()
+    };
+    let message = format!("Invalid URL ({method} {path}).{help}");
+    server.refuse(request_context, &ApiError::with_status(status, message))
 }
 
 fn no_response(id: &str) -> ApiError {
@@ -128,7 +141,7 @@ fn no_response(id: &str) -> ApiError {
 }
 
 /// Describes a model in the shape of the provider whose client asks.
-fn model(format: Format, name: &str) -> Value {
+fn describe_model(format: Format, name: &str) -> Value {
     match format {
         Format::Messages => json!({
             "type": "model",

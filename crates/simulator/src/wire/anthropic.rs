@@ -5,6 +5,7 @@ mod by_model;
 pub(super) mod markers;
 mod message;
 mod prompt;
+mod role;
 mod settings;
 mod threads;
 mod write;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::super::{ApiError, text_of};
-use super::message::Role;
+use super::role::Role;
 use super::{refuse, required_at};
 use crate::ids;
 

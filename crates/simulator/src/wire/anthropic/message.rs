@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::{ApiError, text_of};
+use super::role::Role;
 use super::{block, list, refuse};
 use crate::accounting::AnthropicModel;
 use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
@@ -12,23 +13,6 @@ use crate::dialogue::{DialogueItem, ToolCall, ToolResult};
 pub(super) struct Message {
     pub(super) role: Role,
     pub(super) blocks: Vec<Map<String, Value>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    User,
-    Assistant,
-    System,
-}
-
-impl Role {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::System => "system",
-        }
-    }
 }
 
 fn text_block(text: &str) -> Map<String, Value> {

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use super::super::check::{self, ViolationKind};
 use super::super::{ApiError, text_of};
-use super::message::{Message, Role};
+use super::message::Message;
+use super::role::Role;
 use super::{list, refuse};
 use crate::facts::AnthropicFacts;
 
