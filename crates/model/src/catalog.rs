@@ -11,6 +11,8 @@ use std::sync::{Arc, LazyLock};
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, Section};
 
+use crate::provider_table::ProviderTable;
+
 mod capabilities;
 pub(crate) mod decimal;
 mod price;
@@ -165,7 +167,7 @@ impl Catalog {
                     .or_else(|| self.find(provider, &name.replace('.', "-")))
                     .or_else(|| self.find_by_name(name))
             }
-            None => self.find(crate::provider::owner(model)?, model),
+            None => self.find(ProviderTable::built_in().owner(model)?, model),
         }
     }
 

@@ -5,16 +5,20 @@
 //! The crate contains what a client of a provider needs. It knows no cache, no tool execution and no
 //! session; these belong to the crates that use it.
 
+mod address;
 pub mod budget;
 pub mod catalog;
-mod client;
+mod cloud;
 mod comparison;
 mod duration;
 pub mod error;
+mod format;
 pub mod marker_rules;
 pub mod media;
 mod message;
+mod parameters;
 mod provider;
+mod provider_table;
 mod reply;
 mod request;
 pub mod routing;
@@ -23,35 +27,21 @@ pub mod wire;
 
 pub use budget::{Budget, Meter, Spending};
 pub use catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits, Price, Rates, Thinking};
-pub use client::{RetryPauses, SystemRetryPauses};
 pub use comparison::ComparisonParameter;
 pub use duration::{age, duration, parse_age};
 pub use error::{Error, ErrorKind};
+pub use format::Format;
 pub use marker_rules::{MarkerRules, MarkerStyle};
 pub use media::MediaLimits;
 pub use message::{
-    Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse, needs_notes,
-    prepare,
+    Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse,
 };
-pub use provider::{Model, ModelConfiguration, ModelDependencies, ModelSettings, Models, Timeouts};
+pub use parameters::{OutputFormat, Parameters, RequestedReasoning, ToolChoice, ToolDefinition};
+pub use provider::{
+    Model, ModelConfiguration, ModelDependencies, ModelSettings, Models, RetryPauses,
+    SystemRetryPauses, Timeouts,
+};
 pub use reply::{Delta, Reply, StopReason};
-pub use request::{
-    OutputFormat, Parameters, Request, RequestedReasoning, ToolChoice, ToolDefinition,
-};
+pub use request::Request;
 pub use usage::Usage;
-
-/// The wire formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// OpenAI Chat Completions, and servers compatible with it.
-    Chat,
-    /// OpenAI Responses.
-    Responses,
-    /// Anthropic Messages.
-    Messages,
-    /// Gemini's `generateContent`.
-    Gemini,
-    /// Amazon Bedrock's Converse.
-    Converse,
-}
+pub use wire::notes::{needs_notes, prepare};

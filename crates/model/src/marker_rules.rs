@@ -6,7 +6,6 @@ use cachalot_core::Problem;
 use cachalot_core::tree::{self, Node, Section};
 
 use crate::Format;
-use crate::provider::read_format;
 
 const BUILT_IN: &str = include_str!("../data/markers.yaml");
 
@@ -88,7 +87,7 @@ impl Row {
             texts.into_iter().map(str::to_owned).collect()
         };
         let (providers, models) = (texts("providers"), texts("models"));
-        let format = read_format(&mut section, problems);
+        let format = Format::read(&mut section, problems);
         let mut is = |key| section.boolean(key, problems).unwrap_or(false);
         let (runs_count_once, one_hour) = (is("runs_count_once"), is("one_hour"));
         let in_results = is("in_results");
@@ -172,7 +171,7 @@ mod tests {
             let is_converse = row.format == Some(Format::Converse);
             assert!(has_none || is_converse == (row.marker_rules.style == MarkerStyle::CachePoint));
             for provider in &row.providers {
-                let known = crate::provider::KnownProviders::built_in();
+                let known = crate::provider_table::ProviderTable::built_in();
                 assert!(known.provider(provider).is_some(), "{provider}");
             }
         }

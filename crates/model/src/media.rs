@@ -6,7 +6,6 @@ use cachalot_core::Problem;
 use cachalot_core::tree::{self, Node, Section};
 
 use crate::Format;
-use crate::provider::read_format;
 
 const BUILT_IN: &str = include_str!("../data/media.yaml");
 
@@ -66,7 +65,7 @@ impl Row {
             texts.into_iter().map(str::to_owned).collect()
         };
         let (providers, types) = (texts("providers"), texts("types"));
-        let format = read_format(&mut section, problems);
+        let format = Format::read(&mut section, problems);
         let animated = section.boolean("animated", problems).unwrap_or(false);
         let mut number = |key| {
             let number = section.integer(key, 1..=u64::from(u32::MAX), problems);

@@ -1,13 +1,7 @@
 //! Messages of a conversation, independent of the wire formats. They are converted at the edge.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use crate::Format;
-use crate::wire::converse::is_sent;
 
 /// Fields of the wire without a counterpart in these types; they are sent back to the format from which
 /// they were read. An entry `@wire` names that format, and the fields are sent to no other; without it they
@@ -30,60 +24,6 @@ pub(crate) const RESULT_NAME_NOTE: &str = "@name";
 /// Note of a [`Message`] with the role of the previous message; in one format, user and model must
 /// alternate.
 pub(crate) const PREVIOUS_ROLE_NOTE: &str = "@after";
-
-/// Returns true if [`prepare`] adds notes to messages of this format.
-#[must_use]
-pub fn needs_notes(format: Format) -> bool {
-    matches!(format, Format::Gemini | Format::Converse)
-}
-
-/// Adds the notes on which the rendering of `messages` in `format` depends; `messages` follow `before`. For
-/// Gemini, notes name the tool of each result; for Converse, the role of the previous message. Other
-/// formats need no notes, and no format sends them.
-pub fn prepare(format: Format, before: &[Arc<Message>], messages: &mut [Message]) {
-    match format {
-        Format::Gemini => name_results(before, messages),
-        Format::Converse => note_turns(before, messages),
-        Format::Chat | Format::Responses | Format::Messages => {}
-    }
-}
-
-fn note_turns(before: &[Arc<Message>], messages: &mut [Message]) {
-    let last = before.iter().rev().find(|message| is_sent(message));
-    // A conversation begins with the user.
-    let mut last = last.map_or(Role::Assistant, |message| message.role);
-    for message in messages.iter_mut().filter(|message| is_sent(message)) {
-        message.extra.shift_remove(PREVIOUS_ROLE_NOTE);
-        if message.role == last {
-            let name = match last {
-                Role::User => "user",
-                Role::Assistant => "assistant",
-            };
-            message
-                .extra
-                .insert(PREVIOUS_ROLE_NOTE.to_owned(), name.into());
-        }
-        last = message.role;
-    }
-}
-
-fn name_results(before: &[Arc<Message>], messages: &mut [Message]) {
-    let mut names: HashMap<String, String> = HashMap::new();
-    let mut learn = |message: &Message| {
-        let calls = message.tool_uses();
-        names.extend(calls.map(|call| (call.id.clone(), call.name.clone())));
-    };
-    before.iter().for_each(|message| learn(message));
-    messages.iter().for_each(learn);
-    for block in messages.iter_mut().flat_map(|it| &mut it.content) {
-        if let Block::ToolResult(result) = block
-            && let Some(name) = names.get(&result.id)
-        {
-            let name = Value::from(name.as_str());
-            result.extra.insert(RESULT_NAME_NOTE.to_owned(), name);
-        }
-    }
-}
 
 /// A message of a conversation. System text is not a message: see [`crate::wire::Wire::system`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

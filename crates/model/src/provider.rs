@@ -20,40 +20,34 @@ use cachalot_storage::{HttpClient, HttpOptions};
 use parking_lot::Mutex;
 
 use crate::catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits};
-use crate::client::{RetryPauses, SystemRetryPauses};
+use crate::cloud::Cloud;
 use crate::error::{Error, ErrorKind};
+use crate::provider_table::{BuiltInProvider, ProviderTable};
 use crate::routing::RequestRates;
-use crate::{Format, MarkerRules, MediaLimits, Parameters, RequestedReasoning};
+use crate::{Format, MarkerRules, MediaLimits, Parameters, RequestedReasoning, address};
 
-mod address;
-pub(crate) mod cloud;
+mod client;
 mod configuration;
-mod identity;
+mod credentials;
+mod header;
 mod key;
 mod model;
 mod model_request;
-mod provider_table;
+mod resolved_model;
+mod retry_pause;
 mod server_tools;
 mod settings;
 
 pub use configuration::ModelConfiguration;
-pub(crate) use key::ProviderKey;
 pub use model::Model;
-pub(crate) use model::{ResolvedModel, TimeLimits};
-#[cfg(test)]
-pub(crate) use provider_table::ProviderTable as KnownProviders;
-pub(crate) use settings::read_format;
+pub use retry_pause::{RetryPauses, SystemRetryPauses};
 pub use settings::{ModelSettings, Timeouts};
 
-use cloud::{Cloud, Credentials, ServiceAccounts};
 use configuration::sentence;
+use credentials::{Credentials, ServiceAccounts};
+use key::ProviderKey;
 use model_request::ModelRequest;
-use provider_table::{BuiltInProvider, ProviderTable};
-
-/// Returns the provider that a bare model name implies.
-pub(crate) fn owner(model: &str) -> Option<&'static str> {
-    ProviderTable::built_in().owner(model)
-}
+use resolved_model::{ResolvedModel, TimeLimits};
 
 /// Provider of a model that is configured with an address but without a provider.
 const CUSTOM_PROVIDER: &str = "custom";
@@ -386,7 +380,7 @@ impl Models {
             key_header: key::header(&settings, &known, format),
             parameters: parameters(&settings, model, format, &limits),
             price: settings.cost.clone().or(listed.price),
-            headers: identity::headers(&settings, format, known.cloud)?,
+            headers: header::headers(&settings, format, known.cloud)?,
             retries: settings.retries.unwrap_or(ResolvedModel::RETRIES),
             repeats_timeouts: settings.retries.is_some(),
             http: self.client(time)?,
@@ -399,7 +393,6 @@ impl Models {
             format,
             limits,
             time,
-            fallbacks: Vec::new(),
         };
         resolved.prepare_digests()?;
         resolved.register_secrets(&self.secret_set);
@@ -456,7 +449,7 @@ impl Models {
                 (!value.trim().is_empty()).then_some((variable, value))
             })
             .map(|(variable, value)| {
-                let url = address::from_variable(known, value);
+                let url = address::from_variable(value, known.port, known.base_url_path.as_deref());
                 url.and_then(complete).map_err(|wrong| {
                     invalid(&format!("the environment variable {variable}"), wrong)
                 })

@@ -21,6 +21,7 @@ pub mod event_stream;
 pub(crate) mod extra;
 pub mod gemini;
 mod marked;
+pub(crate) mod notes;
 pub(crate) mod openai;
 pub mod responses;
 pub mod sse;

@@ -4,8 +4,8 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{MapEntry, Node, Section};
 
-use super::provider_table::ProviderTable;
 use super::settings::ModelSettings;
+use crate::provider_table::ProviderTable;
 
 /// Configured models and providers. Nothing is resolved yet.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -6,10 +6,10 @@ use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Secret, SecretSet};
 use cachalot_storage::header::{AUTHORIZATION, HeaderName};
 
-use super::provider_table::BuiltInProvider;
+use super::ProviderAddress;
 use super::settings::ModelSettings;
-use super::{ProviderAddress, address};
-use crate::Format;
+use crate::provider_table::BuiltInProvider;
+use crate::{Format, address};
 
 /// Key of requests to a provider.
 #[derive(Debug, Clone)]

@@ -1,23 +1,18 @@
 //! A resolved model.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::{Clock, Cost, DigestKey};
-use cachalot_storage::HttpClient;
-use cachalot_storage::header::HeaderName;
+use cachalot_core::Cost;
 use serde_json::Value;
-use url::Url;
 
-use super::address;
-use super::cloud::{Cloud, Credentials};
-use super::identity::Header;
+use super::client;
 use super::key::{self, ProviderKey};
-use super::settings::Timeouts;
+use super::resolved_model::ResolvedModel;
+use super::server_tools;
+use crate::address;
 use crate::catalog::{Capabilities, ModelLimits, Price};
-use crate::client::{self, RetryPauses};
 use crate::comparison::ComparisonParameter;
 use crate::error::{Error, ErrorKind};
 use crate::routing::RequestRates;
@@ -28,97 +23,8 @@ use crate::{Delta, Format, MarkerRules, MediaLimits, Parameters, Reply, Usage};
 #[derive(Clone)]
 pub struct Model {
     shared: Arc<ResolvedModel>,
-}
-
-/// State of a resolved model.
-#[derive(Clone)]
-pub(crate) struct ResolvedModel {
-    pub(crate) provider: String,
-    /// Base URL.
-    pub(crate) base: Url,
-    /// True if `base` is an address of the provider itself (or that of its environment variable), or of
-    /// this machine.
-    pub(crate) is_direct: bool,
-    /// Base URL with secrets masked.
-    pub(crate) shown: String,
-    /// Endpoint for whole answers.
-    pub(crate) url: Url,
-    /// Endpoint for streams.
-    pub(crate) stream_url: Url,
-    pub(crate) format: Format,
-    /// Format in keys: the configured format, or that of the provider's servers. Independent of a choice by
-    /// the model's capabilities, so that keys survive a change of that choice.
-    pub(crate) keyed_format: Format,
-    /// True if `format` is configured.
-    pub(crate) is_format_fixed: bool,
-    /// Name of the provider under which the catalog lists the model.
-    pub(crate) catalog_provider: String,
-    pub(crate) capabilities: Capabilities,
-    /// True if Chat Completions refuses requests with tools, with the configured effort.
-    pub(crate) refuses_tools_in_chat: bool,
-    pub(crate) key: ProviderKey,
-    pub(crate) key_header: HeaderName,
-    pub(crate) headers: Vec<Header>,
-    pub(crate) parameters: Parameters,
-    pub(crate) limits: ModelLimits,
-    /// Rules of the provider for cache markers.
-    pub(crate) marker_rules: &'static MarkerRules,
-    /// Limits of the provider on images and texts.
-    pub(crate) media: &'static MediaLimits,
-    pub(crate) price: Option<Price>,
-    pub(crate) time: TimeLimits,
-    pub(crate) retries: u32,
-    /// Set when an attempt that exceeded `timeouts.total` is retried although it may be charged: only if
-    /// `retries` is configured.
-    pub(crate) repeats_timeouts: bool,
-    pub(crate) http: HttpClient,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) pauses: Arc<dyn RetryPauses>,
-    pub(crate) rates: Arc<RequestRates>,
-    pub(crate) digests: Arc<OnceLock<DigestKey>>,
-    /// Cloud platform that serves the model.
-    pub(crate) cloud: Option<Cloud>,
-    /// Credentials that authorize each request, instead of a key.
-    pub(crate) credentials: Option<Credentials>,
     /// Fallback models, by the names under which they are configured.
-    pub(crate) fallbacks: Vec<(String, Model)>,
-}
-
-/// Timeouts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimeLimits {
-    pub(crate) connect: Duration,
-    pub(crate) first_byte: Duration,
-    pub(crate) idle: Duration,
-    pub(crate) total: Option<Duration>,
-}
-
-impl TimeLimits {
-    pub(super) fn new(said: &Timeouts) -> Self {
-        // A usual limit does not end a try that may take longer.
-        let least = said
-            .total
-            .map_or(Duration::ZERO, |total| total + Duration::from_secs(1));
-        let usual = |seconds| Duration::from_secs(seconds).max(least);
-        Self {
-            connect: said.connect.unwrap_or(Duration::from_secs(10)),
-            first_byte: said.first_byte.unwrap_or_else(|| usual(600)),
-            idle: said.idle.unwrap_or_else(|| usual(120)),
-            total: said.total,
-        }
-    }
-}
-
-impl ResolvedModel {
-    /// Default number of retries.
-    pub(super) const RETRIES: u32 = 2;
-
-    /// Returns true if the configured headers contain credentials, so that no key is added.
-    pub(crate) fn authorizes_itself(&self) -> bool {
-        self.headers
-            .iter()
-            .any(|header| header.name == self.key_header)
-    }
+    fallbacks: Arc<[(String, Self)]>,
 }
 
 impl fmt::Debug for Model {
@@ -136,6 +42,15 @@ impl Model {
     pub(super) fn new(resolved: ResolvedModel) -> Self {
         Self {
             shared: Arc::new(resolved),
+            fallbacks: Arc::default(),
+        }
+    }
+
+    /// Returns the model with another state and the same fallbacks.
+    fn with_state(&self, resolved: ResolvedModel) -> Self {
+        Self {
+            shared: Arc::new(resolved),
+            fallbacks: Arc::clone(&self.fallbacks),
         }
     }
 
@@ -238,7 +153,7 @@ impl Model {
         let provider = &shared.catalog_provider;
         let path = crate::wire::for_format(format).path();
         let url = address::endpoint(&shared.base, format, path);
-        Self::new(ResolvedModel {
+        self.with_state(ResolvedModel {
             url: url.clone(),
             stream_url: url,
             marker_rules: MarkerRules::find(provider, self.name(), format),
@@ -290,7 +205,7 @@ impl Model {
     /// belong to it.
     #[must_use]
     pub fn with_parameters(&self, parameters: Parameters) -> Self {
-        Self::new(ResolvedModel {
+        self.with_state(ResolvedModel {
             parameters: Parameters {
                 model: self.name().to_owned(),
                 ..parameters
@@ -304,18 +219,33 @@ impl Model {
     /// shown. They are not part of [`Model::identity`]: an answer belongs to the model that produced it. A
     /// fallback has no fallbacks.
     pub fn fallbacks(&self) -> impl ExactSizeIterator<Item = (&str, &Self)> {
-        let fallbacks = self.shared.fallbacks.iter();
+        let fallbacks = self.fallbacks.iter();
         fallbacks.map(|(name, model)| (name.as_str(), model))
+    }
+
+    /// Returns the configured options by which the provider may run tools by itself, such as `mcp_servers`
+    /// and `web_search_options`; sorted. Unknown options count, unless they are numbers, `false` or null.
+    ///
+    /// A model that searches with every answer without an option for it (Perplexity's) is not recognized.
+    #[must_use]
+    pub fn server_tools(&self) -> Vec<String> {
+        let mut found = server_tools::options(self.name(), &self.parameters().extra);
+        for (fallback, model) in self.fallbacks() {
+            let of_fallback = model.server_tools().into_iter();
+            found.extend(of_fallback.map(|option| format!("fallback {fallback}: {option}")));
+        }
+        found.sort();
+        found
     }
 
     pub(super) fn with_fallbacks(self, fallbacks: Vec<(String, Self)>) -> Self {
         if fallbacks.is_empty() {
             return self;
         }
-        Self::new(ResolvedModel {
-            fallbacks,
-            ..(*self.shared).clone()
-        })
+        Self {
+            fallbacks: fallbacks.into(),
+            ..self
+        }
     }
 
     /// Returns true if requests to both go to the same model, address and format.

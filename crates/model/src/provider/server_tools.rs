@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::Model;
+use crate::Extra;
 
 /// Options that run no tools, by purpose: those of OpenAI Chat Completions, OpenAI Responses and Anthropic
 /// Messages, and of servers that are compatible with one of these formats.
@@ -119,29 +119,17 @@ const OPTIONS_WITHOUT_TOOLS: &[&[&str]] = &[
 /// The suffix by which OpenRouter searches the web for a model.
 const ONLINE_SUFFIX: &str = ":online";
 
-impl Model {
-    /// Returns the configured options by which the provider may run tools by itself, such as `mcp_servers`
-    /// and `web_search_options`; sorted. Unknown options count, unless they are numbers, `false` or null.
-    ///
-    /// A model that searches with every answer without an option for it (Perplexity's) is not recognized.
-    #[must_use]
-    pub fn server_tools(&self) -> Vec<String> {
-        let extra = &self.parameters().extra;
-        let mut found: Vec<String> = extra
-            .iter()
-            .filter(|(name, value)| !name.starts_with('@') && may_run_tools(name, value))
-            .map(|(name, _)| format!("provider_opts.{name}"))
-            .collect();
-        if self.name().ends_with(ONLINE_SUFFIX) {
-            found.push(format!("model: {}", self.name()));
-        }
-        for (fallback, model) in self.fallbacks() {
-            let of_fallback = model.server_tools().into_iter();
-            found.extend(of_fallback.map(|option| format!("fallback {fallback}: {option}")));
-        }
-        found.sort();
-        found
+/// Returns the options of a model by which its provider may run tools by itself.
+pub(super) fn options(model: &str, extra: &Extra) -> Vec<String> {
+    let mut found: Vec<String> = extra
+        .iter()
+        .filter(|(name, value)| !name.starts_with('@') && may_run_tools(name, value))
+        .map(|(name, _)| format!("provider_opts.{name}"))
+        .collect();
+    if model.ends_with(ONLINE_SUFFIX) {
+        found.push(format!("model: {model}"));
     }
+    found
 }
 
 fn may_run_tools(name: &str, value: &Value) -> bool {

@@ -8,7 +8,7 @@ use cachalot_core::{Problem, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::address;
+use crate::address;
 use crate::catalog::Price;
 use crate::duration::duration;
 use crate::{Extra, Format, OutputFormat, RequestedReasoning};
@@ -120,7 +120,7 @@ impl ModelSettings {
                     .map_err(|_| format!("is `{text}`, which is not the name of a header"))
             }),
             headers: read_headers(section, problems),
-            format: read_format(section, problems),
+            format: Format::read(section, problems),
             temperature: number(section, "temperature", 0.0, 10.0, problems),
             top_p: number(section, "top_p", 0.0, 1.0, problems),
             max_tokens: section.integer("max_tokens", 1..=u64::MAX, problems),
@@ -287,34 +287,6 @@ fn number(
     }
     problems.push(problem);
     None
-}
-
-/// Claims `format`.
-pub(crate) fn read_format(
-    section: &mut Section<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<Format> {
-    let text = section.text("format", problems)?;
-    let format = match text {
-        "chat" => Format::Chat,
-        "responses" => Format::Responses,
-        "messages" => Format::Messages,
-        "gemini" => Format::Gemini,
-        "converse" => Format::Converse,
-        other => {
-            let mut problem = Problem::new("bad-value", format!("there is no format `{other}`"))
-                .help(cachalot_core::suggest::did_you_mean(
-                    other,
-                    &["chat", "responses", "messages", "gemini", "converse"],
-                ));
-            if let Some(node) = section.node("format") {
-                problem = problem.at(&node.place);
-            }
-            problems.push(problem);
-            return None;
-        }
-    };
-    Some(format)
 }
 
 fn read_headers(

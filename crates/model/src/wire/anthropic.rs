@@ -7,6 +7,7 @@
 
 mod answer;
 mod failure;
+mod for_model;
 pub(in crate::wire) mod json;
 mod request;
 mod rules;
@@ -20,8 +21,8 @@ use crate::error::Error;
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 pub(super) use answer::reported as usage;
+pub(crate) use for_model::on;
 pub(in crate::wire) use request::{escaped, input, is_visible};
-pub(crate) use rules::on;
 pub(in crate::wire) use rules::{ParameterRules, RULES, rules_index};
 pub use tail::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
 

@@ -1,14 +1,11 @@
 //! Thinking, effort and sampling parameters, by the model's capabilities.
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Messages, tail};
+use crate::RequestedReasoning;
 use crate::catalog::{Capabilities, Thinking};
-use crate::error::Error;
-use crate::provider::cloud::Cloud;
-use crate::wire::{Layout, MarkerTime, Rendered, StreamReader, Wire, openai};
-use crate::{Format, Message, Parameters, Reply, RequestedReasoning, ToolDefinition};
+use crate::cloud::Cloud;
+use crate::wire::openai;
 
 /// The effort that switches thinking off.
 const NO_EFFORT: &str = "none";
@@ -103,10 +100,6 @@ fn is_none(wish: &RequestedReasoning) -> bool {
     matches!(wish, RequestedReasoning::Effort(effort) if effort == NO_EFFORT)
 }
 
-/// Anthropic Messages for models with these rules.
-#[derive(Debug)]
-struct MessagesForModel(ParameterRules);
-
 const CLOUDS: [Option<Cloud>; 3] = [None, Some(Cloud::Bedrock), Some(Cloud::Vertex)];
 const KINDS: [Option<Thinking>; 6] = [
     None,
@@ -146,62 +139,4 @@ pub(in crate::wire) fn rules_index(cloud: Option<Cloud>, capabilities: &Capabili
         + kind * 4
         + usize::from(takes_none)
         + 2 * usize::from(refuses_sampling)
-}
-
-/// Returns the implementation of the format for a model with these capabilities, on a cloud platform or at
-/// Anthropic.
-pub(crate) fn on(cloud: Option<Cloud>, capabilities: &Capabilities) -> &'static dyn Wire {
-    const fn every() -> [MessagesForModel; RULES.len()] {
-        let mut all = [const { MessagesForModel(ParameterRules::UNKNOWN) }; RULES.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = MessagesForModel(RULES[at]);
-            at += 1;
-        }
-        all
-    }
-    static MESSAGES_FOR_MODELS: [MessagesForModel; RULES.len()] = every();
-    &MESSAGES_FOR_MODELS[rules_index(cloud, capabilities)]
-}
-
-impl Wire for MessagesForModel {
-    fn format(&self) -> Format {
-        Messages.format()
-    }
-
-    fn path(&self) -> &'static str {
-        Messages.path()
-    }
-
-    fn layout(&self) -> Layout {
-        Messages.layout()
-    }
-
-    fn tool(&self, tool: &ToolDefinition) -> Rendered {
-        Messages.tool(tool)
-    }
-
-    fn system(&self, text: &str) -> Rendered {
-        Messages.system(text)
-    }
-
-    fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
-        Messages.message(message)
-    }
-
-    fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
-        tail::tail(parameters, stream, self.0)
-    }
-
-    fn marker(&self, time: MarkerTime) -> Option<Bytes> {
-        Messages.marker(time)
-    }
-
-    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
-        Messages.reply(body)
-    }
-
-    fn reader(&self) -> Box<dyn StreamReader> {
-        Messages.reader()
-    }
 }

@@ -24,7 +24,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::address;
+use crate::address;
 use crate::error::{Error, ErrorKind};
 use crate::provider::key;
 

@@ -8,10 +8,11 @@ use cachalot_storage::header::HeaderMap;
 use cachalot_storage::{ErrorKind as StorageErrorKind, Response};
 
 use super::provider_error::ProviderError;
-use super::retry_pause;
 use crate::error::{Error, ErrorKind, is_about_length};
-use crate::provider::cloud::Credentials;
-use crate::provider::{ProviderKey, ResolvedModel};
+use crate::provider::credentials::Credentials;
+use crate::provider::key::ProviderKey;
+use crate::provider::resolved_model::ResolvedModel;
+use crate::provider::retry_pause;
 
 /// Error codes that mean that no credit or quota is left.
 const NO_CREDIT: [&str; 5] = [

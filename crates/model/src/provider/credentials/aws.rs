@@ -11,7 +11,7 @@ use cachalot_core::Millis;
 use cachalot_storage::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use super::variable;
+use crate::cloud::variable;
 use crate::error::{Error, ErrorKind};
 
 /// The service name in signatures of Bedrock.

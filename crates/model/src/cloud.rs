@@ -1,27 +1,11 @@
-//! Cloud platforms that serve models of other makers with their own addresses and credentials: Amazon
-//! Bedrock and Google Vertex AI.
-//!
-//! - Bedrock: requests are signed with an access key ([`aws`]), or carry an API key as bearer token.
-//! - Vertex AI: requests carry an access token, which is requested for a service account ([`google`]).
+//! Cloud platforms that serve models of other makers at their own addresses: Amazon Bedrock and Google Vertex
+//! AI.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 
-use cachalot_core::{Clock, SecretSet};
-use cachalot_storage::HttpClient;
-use cachalot_storage::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use url::Url;
 
-use super::key::{self, ProviderKey};
-use super::settings::ModelSettings;
-use super::{ProviderAddress, address};
-use crate::error::{Error, ErrorKind};
-
-mod aws;
-mod google;
-
-pub(super) use google::ServiceAccounts;
+use crate::address;
 
 /// A cloud platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +16,11 @@ pub(crate) enum Cloud {
     Vertex,
 }
 
-type Environment = BTreeMap<String, String>;
+/// The environment variables.
+pub(crate) type Environment = BTreeMap<String, String>;
 
 /// Returns the first of these variables that is not empty.
-fn variable<'e>(environment: &'e Environment, names: &[&str]) -> Option<&'e str> {
+pub(crate) fn variable<'e>(environment: &'e Environment, names: &[&str]) -> Option<&'e str> {
     names
         .iter()
         .filter_map(|name| environment.get(*name).map(|value| value.trim()))
@@ -44,7 +29,7 @@ fn variable<'e>(environment: &'e Environment, names: &[&str]) -> Option<&'e str>
 
 impl Cloud {
     /// Parses the value of `cloud` in the file of providers.
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         match name {
             "bedrock" => Some(Self::Bedrock),
             "vertex" => Some(Self::Vertex),
@@ -53,7 +38,7 @@ impl Cloud {
     }
 
     /// Returns the region of the environment, or the platform's default region.
-    fn region(self, environment: &Environment) -> &str {
+    pub(crate) fn region(self, environment: &Environment) -> &str {
         let (names, usual) = match self {
             Self::Bedrock => (["AWS_REGION", "AWS_DEFAULT_REGION"], "us-east-1"),
             Self::Vertex => (["CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION"], "global"),
@@ -62,7 +47,7 @@ impl Cloud {
     }
 
     /// Returns the base URL in the region of the environment.
-    pub(super) fn base_url(self, environment: &Environment) -> String {
+    pub(crate) fn base_url(self, environment: &Environment) -> String {
         let region = self.region(environment);
         match self {
             Self::Bedrock => format!("https://bedrock-runtime.{region}.amazonaws.com"),
@@ -79,7 +64,7 @@ impl Cloud {
     ///
     /// # Errors
     /// The project is missing; the text continues the name of the setting: "needs … ; what to do".
-    pub(super) fn complete(self, mut url: Url, environment: &Environment) -> Result<Url, String> {
+    pub(crate) fn complete(self, mut url: Url, environment: &Environment) -> Result<Url, String> {
         if self == Self::Bedrock || url.path().contains("/projects/") {
             return Ok(url);
         }
@@ -102,7 +87,7 @@ impl Cloud {
     }
 
     /// Returns the endpoint of one of Anthropic's models.
-    pub(super) fn endpoint(self, base: &Url, model: &str, streams: bool) -> Url {
+    pub(crate) fn endpoint(self, base: &Url, model: &str, streams: bool) -> Url {
         let method = match (self, streams) {
             (Self::Bedrock, false) => "/invoke",
             (Self::Bedrock, true) => "/invoke-with-response-stream",
@@ -125,7 +110,7 @@ impl Cloud {
     }
 
     /// The remedy for requests without credentials.
-    pub(super) const fn missing(self) -> &'static str {
+    pub(crate) const fn missing(self) -> &'static str {
         match self {
             Self::Bedrock => {
                 "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_BEARER_TOKEN_BEDROCK, or AWS_PROFILE with a profile of ~/.aws/credentials that holds an access key"
@@ -150,7 +135,7 @@ impl Cloud {
 
     /// Returns the name of an Anthropic model in Anthropic's own API: `claude-sonnet-4-5-20250929` for
     /// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`.
-    pub(super) fn original_name(model: &str) -> Option<&str> {
+    pub(crate) fn original_name(model: &str) -> Option<&str> {
         let name = model.get(model.find("claude-")?..)?;
         let name = name.strip_suffix("@default").unwrap_or(name);
         let is_version = |text: &str| {
@@ -164,116 +149,10 @@ impl Cloud {
     }
 
     /// The variable that `token_key` names to allow the platform's credentials at another address.
-    const fn token_key(self) -> &'static str {
+    pub(crate) const fn token_key(self) -> &'static str {
         match self {
             Self::Bedrock => "AWS_SECRET_ACCESS_KEY",
             Self::Vertex => "GOOGLE_APPLICATION_CREDENTIALS",
-        }
-    }
-}
-
-/// Credentials that authorize each request separately.
-#[derive(Clone)]
-pub(crate) enum Credentials {
-    /// An access key of AWS.
-    Aws(aws::AccessKey),
-    /// A service account of Google.
-    Google(Arc<google::ServiceAccount>),
-}
-
-impl fmt::Debug for Credentials {
-    /// Omits the secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Aws(_) => "Aws(..)",
-            Self::Google(_) => "Google(..)",
-        })
-    }
-}
-
-impl Credentials {
-    /// Chooses between a bearer token (`key`) and the platform's credentials.
-    ///
-    /// A bearer token wins, as in the platforms' own clients. Credentials are used only for the platform's
-    /// own address, or for an address for which `token_key` names them.
-    pub(super) fn choose(
-        cloud: Cloud,
-        key: ProviderKey,
-        settings: &ModelSettings,
-        place: &ProviderAddress,
-        environment: &Environment,
-        accounts: &ServiceAccounts,
-    ) -> (ProviderKey, Option<Self>) {
-        let is_named = settings.token_key.as_deref() == Some(cloud.token_key());
-        let has_token = matches!(key, ProviderKey::Present { .. }) && !is_named;
-        if has_token || !(place.is_own || is_named) {
-            return (key, None);
-        }
-        let found = match cloud {
-            Cloud::Bedrock => {
-                let region = cloud.region(environment);
-                aws::AccessKey::find(environment, region).map(Self::Aws)
-            }
-            Cloud::Vertex => variable(environment, &[cloud.token_key()])
-                .map(|file| Self::Google(accounts.at(file))),
-        };
-        match found {
-            Some(found) => (ProviderKey::None { withheld: None }, Some(found)),
-            // The secret that signs requests is never sent as a key.
-            None if is_named => (ProviderKey::Missing(cloud.token_key().to_owned()), None),
-            None => (key, None),
-        }
-    }
-
-    /// Returns the secrets that are known so far.
-    pub(crate) fn secrets(&self) -> Vec<String> {
-        match self {
-            Self::Aws(access_key) => access_key.secrets().map(str::to_owned).collect(),
-            Self::Google(account) => account.current_token().into_iter().collect(),
-        }
-    }
-
-    /// Drops a refused access token, so that the next request obtains a new one.
-    pub(crate) fn expire(&self) {
-        if let Self::Google(account) = self {
-            account.expire();
-        }
-    }
-
-    /// Registers the secrets, so that they are masked in all output.
-    pub(super) fn register_secrets(&self, secret_set: &SecretSet) {
-        for secret in self.secrets() {
-            key::register_secrets(&secret, secret_set);
-        }
-    }
-
-    /// Adds headers that authorize a `POST` request with these headers and this body.
-    ///
-    /// # Errors
-    /// The credentials are unusable, or no access token could be obtained.
-    pub(crate) async fn authorize(
-        &self,
-        headers: &mut HeaderMap,
-        url: &Url,
-        body: &[u8],
-        http: &HttpClient,
-        clock: &dyn Clock,
-    ) -> Result<(), Error> {
-        match self {
-            Self::Aws(access_key) => access_key.sign(headers, url, body, clock.now()),
-            Self::Google(account) => {
-                let token = account.token(http, clock).await?;
-                let value = HeaderValue::from_str(&format!("Bearer {}", token.expose()));
-                let mut value = value.map_err(|_| {
-                    Error::new(
-                        ErrorKind::Unauthorized,
-                        "the access token holds control characters; check `token_uri` in the service account's file",
-                    )
-                })?;
-                value.set_sensitive(true);
-                headers.insert(AUTHORIZATION, value);
-                Ok(())
-            }
         }
     }
 }

@@ -23,16 +23,15 @@ use cachalot_storage::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use cachalot_storage::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::key::ProviderKey;
+use super::resolved_model::ResolvedModel;
+use super::retry_pause;
 use crate::error::{Error, ErrorKind};
-use crate::provider::{ProviderKey, ResolvedModel};
 use crate::{Delta, Reply};
 
 mod answer;
 mod attempt_failure;
 mod provider_error;
-mod retry_pause;
-
-pub use retry_pause::{RetryPauses, SystemRetryPauses};
 
 use attempt_failure::{AttemptFailure, ErrorFactory};
 

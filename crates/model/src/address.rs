@@ -4,7 +4,6 @@ use cachalot_storage::masked;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Host, Url};
 
-use super::provider_table::BuiltInProvider;
 use crate::Format;
 
 /// Parses a base URL. The error continues the name of the setting: "… ; what to do".
@@ -27,11 +26,15 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
 }
 
 /// Parses the base URL in an environment variable and completes it with the provider's usual port and path.
-pub(crate) fn from_variable(provider: &BuiltInProvider, value: &str) -> Result<Url, String> {
+pub(crate) fn from_variable(
+    value: &str,
+    usual_port: Option<u16>,
+    usual_path: Option<&str>,
+) -> Result<Url, String> {
     let value = value.trim();
     let has_scheme = value.contains("://");
     // For other providers, a missing `https://` must not send a key unencrypted.
-    let mut url = if has_scheme || provider.port.is_none() {
+    let mut url = if has_scheme || usual_port.is_none() {
         parse(value)?
     } else {
         parse(&format!("http://{value}"))?
@@ -40,14 +43,14 @@ pub(crate) fn from_variable(provider: &BuiltInProvider, value: &str) -> Result<U
     let has_port = value.rsplit_once(':').is_some_and(|(_, port)| {
         !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
     });
-    if let Some(port) = provider.port
+    if let Some(port) = usual_port
         && !has_scheme
         && !has_port
     {
         // Only a URL without a host rejects a port.
         let _ = url.set_port(Some(port));
     }
-    if let Some(path) = &provider.base_url_path
+    if let Some(path) = usual_path
         && matches!(url.path(), "" | "/")
     {
         url.set_path(path);
@@ -248,11 +251,7 @@ mod tests {
 
     #[test]
     fn variables_may_name_a_host_alone() {
-        let ollama = BuiltInProvider {
-            base_url_path: Some("/v1".into()),
-            port: Some(11434),
-            ..BuiltInProvider::default()
-        };
+        let of_ollama = |value| from_variable(value, Some(11434), Some("/v1"));
         for (value, expected) in [
             ("gpu", "http://gpu:11434/v1"),
             ("0.0.0.0", "http://127.0.0.1:11434/v1"),
@@ -260,9 +259,9 @@ mod tests {
             ("https://gpu", "https://gpu/v1"),
             ("http://gpu:1/v2", "http://gpu:1/v2"),
         ] {
-            assert_eq!(from_variable(&ollama, value).unwrap().as_str(), expected);
+            assert_eq!(of_ollama(value).unwrap().as_str(), expected);
         }
-        assert!(from_variable(&ollama, "http://").is_err());
+        assert!(of_ollama("http://").is_err());
     }
 
     #[test]

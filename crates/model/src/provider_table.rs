@@ -5,11 +5,10 @@ use std::sync::LazyLock;
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, MapEntry, Section};
 
-use super::cloud::Cloud;
-use super::settings::read_format;
 use crate::Format;
+use crate::cloud::Cloud;
 
-const BUILT_IN: &str = include_str!("../../data/providers.yaml");
+const BUILT_IN: &str = include_str!("../data/providers.yaml");
 
 /// Built-in knowledge of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,7 +69,7 @@ impl ProviderTable {
     }
 
     /// Returns the environment variables that hold keys.
-    pub(super) fn key_variables(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn key_variables(&self) -> impl Iterator<Item = &str> {
         let providers = self.providers.iter();
         providers.flat_map(|(_, provider)| {
             let secrets = provider
@@ -146,7 +145,7 @@ impl BuiltInProvider {
             key_header: section.text("key_header", problems).map(str::to_owned),
             cloud: section.text("cloud", problems).and_then(Cloud::parse),
             secret_variables: owned(section.texts("secret_variables", problems)),
-            format: read_format(&mut section, problems),
+            format: Format::read(&mut section, problems),
         };
         section.finish(problems);
         provider
