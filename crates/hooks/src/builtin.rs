@@ -11,7 +11,6 @@ mod flag;
 mod http_post;
 mod limit_large_tool_results;
 mod max_iterations;
-pub(crate) mod paragraph;
 mod redact_secrets;
 mod request;
 mod simple;

@@ -1,12 +1,12 @@
 //! The contract of each event. The dispatcher, the JSON Schemas and `docs/HOOKS.md` derive from this
 //! table.
 
-use crate::Event;
-use crate::event::EVENTS;
-
+mod event;
 mod keys;
 mod kinds;
 
+pub(crate) use event::EVENTS;
+pub use event::{Event, UnknownEvent};
 pub use keys::{Field, SpecificOutput};
 pub use kinds::{INPUT_KEYS, Key, Kind, OUTPUT_KEYS};
 

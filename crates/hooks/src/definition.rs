@@ -34,21 +34,22 @@ use std::time::Duration;
 
 use cachalot_core::SourceSpan;
 
-pub use crate::dialect::Condition;
+use crate::dialect::HandlerCall;
+pub use crate::dialect::{Condition, DEFAULT_TIMEOUT};
+pub use crate::matcher::ResultFilter;
 use crate::{Dialect, Event, Matcher};
 
 mod action;
 mod claude;
+mod keys;
 mod options;
+mod parser_context;
+mod plugin;
 mod read;
 
-pub(crate) use action::quote;
-pub(crate) use claude::Plugin;
+pub(crate) use plugin::Plugin;
 pub(crate) use read::HooksParser;
-pub use read::read;
-
-/// The timeout of a handler without a `timeout`.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+pub use read::{ParsedHooks, read};
 
 /// A handler for an event, configured by a file, a flag or a builtin.
 #[derive(Debug, Clone)]
@@ -71,13 +72,15 @@ pub struct HookEntry {
     pub place: Option<SourceSpan>,
 }
 
-/// A restriction to tool calls with this result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResultFilter {
-    /// Failed calls.
-    Failures,
-    /// Successful calls.
-    Successes,
+impl<'a> From<&'a HookEntry> for HandlerCall<'a> {
+    fn from(entry: &'a HookEntry) -> Self {
+        Self {
+            event: entry.event,
+            event_name: &entry.event_name,
+            strict_output: entry.definition.strict_output,
+            in_background: entry.definition.background.is_some(),
+        }
+    }
 }
 
 /// A handler and its options. Equal definitions run once per event.

@@ -8,7 +8,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::definition::HookEntry;
 use crate::input::{Input, ToolUse};
 use crate::output::{Fault, Output};
 use crate::{Event, Matcher};
@@ -22,6 +21,7 @@ mod exit_status;
 mod extra_text;
 mod first_line;
 mod gemini;
+mod handler_call;
 mod instructions;
 mod messages;
 mod output;
@@ -36,7 +36,9 @@ mod vocabulary;
 
 pub use condition::Condition;
 pub(crate) use first_line::FirstLine;
+pub use handler_call::HandlerCall;
 pub use parse::parse_input;
+pub use vocabulary::DEFAULT_TIMEOUT;
 pub(crate) use vocabulary::{NamedEvent, UnsupportedEvent, Vocabulary};
 
 /// The dialect of a handler's input and output.
@@ -145,12 +147,17 @@ impl Dialect {
     ///
     /// # Errors
     /// The input cannot be serialized.
-    pub fn write(self, entry: &HookEntry, input: &Input) -> Result<Vec<u8>, Fault> {
+    pub fn write<'a>(
+        self,
+        call: impl Into<HandlerCall<'a>>,
+        input: &Input,
+    ) -> Result<Vec<u8>, Fault> {
+        let call = call.into();
         let told = match self {
-            Self::DockerAgent => docker_agent::write_input(entry, input),
-            Self::Claude => claude::write_input(entry, input),
-            Self::Codex => codex::write_input(entry, input),
-            Self::Gemini => gemini::write_input(entry, input),
+            Self::DockerAgent => docker_agent::write_input(call, input),
+            Self::Claude => claude::write_input(call, input),
+            Self::Codex => codex::write_input(call, input),
+            Self::Gemini => gemini::write_input(call, input),
         };
         serde_json::to_vec(&told).map_err(|error| {
             Fault::new(format!("what the hook is told cannot be written: {error}"))
@@ -177,13 +184,13 @@ impl Dialect {
     ///
     /// # Errors
     /// The handler failed, or its output is invalid in this dialect.
-    pub fn read(
+    pub fn read<'a>(
         self,
-        entry: &HookEntry,
+        call: impl Into<HandlerCall<'a>>,
         input: &Input,
         ended: &HandlerResponse,
     ) -> Result<Output, Fault> {
-        exit_status::read(self, entry, input, ended)
+        exit_status::read(self, call.into(), input, ended)
     }
 
     /// True if a matcher matches a tool, by our name of the tool or by one of the dialect's.

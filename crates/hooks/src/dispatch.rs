@@ -4,48 +4,28 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cachalot_core::{Clock, Digest, Problem};
-use cachalot_model::Models;
-use cachalot_storage::HttpClient;
+use cachalot_core::{Digest, Problem};
 use futures_util::future::{BoxFuture, join_all};
 
 use crate::Event;
-use crate::builtin::Builtins;
+use crate::contract::EVENTS;
 use crate::definition::HookEntry;
-use crate::event::EVENTS;
+use crate::dependencies::HookDependencies;
 use crate::handler::Handler;
 use crate::handler::exports;
 use crate::input::Input;
 use crate::lookup::AgentView;
+use crate::sessions::Sessions;
 use crate::verdict::Verdict;
 
 mod assemble;
 mod rewrite;
 mod run;
 mod select;
-mod sessions;
 mod verdict_builder;
 mod writes;
 
-pub(crate) use sessions::{BackgroundReport, Sessions};
 use verdict_builder::VerdictBuilder;
-
-/// Dependencies of handlers.
-#[derive(Clone)]
-pub struct HookDependencies {
-    /// The builtins.
-    pub builtins: Arc<Builtins>,
-    /// The models that hooks may call.
-    pub models: Models,
-    /// The HTTP client for requests to URLs in hook files.
-    pub http: HttpClient,
-    /// The environment variables.
-    pub environment: Arc<BTreeMap<String, String>>,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
-    /// The working directory of tools (`cwd`) and commands.
-    pub directory: PathBuf,
-}
 
 /// The hooks of an agent, ready to run. Cheap to clone; clones share their state.
 #[derive(Clone, Default)]

@@ -18,9 +18,10 @@ use cachalot_core::Problem;
 use cachalot_model::Model;
 
 use crate::definition::{Action, HookEntry};
-use crate::dispatch::{HookDependencies, Sessions};
+use crate::dependencies::HookDependencies;
 use crate::input::Input;
 use crate::output::{Fault, Output};
+use crate::sessions::Sessions;
 
 /// The maximum output of a command or a server in bytes; for a command, stdout and stderr each.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::{Event, Transcript};
 
+pub use crate::permission_mode::PermissionMode;
+
 /// The input of handlers. Builtins receive it directly; for all others it is serialized to JSON in their
 /// dialect. Fields that the event does not have are empty.
 #[derive(Debug, Clone, Default)]
@@ -69,52 +71,6 @@ pub struct Input {
     pub error_message: Option<String>,
     /// The transcript of the session.
     pub transcript: Option<Transcript>,
-}
-
-/// The tool calls that need the user's approval, with the names of Claude Code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PermissionMode {
-    /// According to the rules.
-    #[default]
-    Default,
-    /// Read-only: the agent makes a plan.
-    Plan,
-    /// File edits need no approval.
-    AcceptEdits,
-    /// Calls that need approval are decided by another party than the user.
-    Auto,
-    /// No questions: a call that is not allowed is denied.
-    DontAsk,
-    /// No questions: a call that is not denied is allowed.
-    BypassPermissions,
-}
-
-impl PermissionMode {
-    /// All modes.
-    pub const ALL: [Self; 6] = [
-        Self::Default,
-        Self::Plan,
-        Self::AcceptEdits,
-        Self::Auto,
-        Self::DontAsk,
-        Self::BypassPermissions,
-    ];
-
-    /// The names of the modes, in the order of [`PermissionMode::ALL`].
-    pub const NAMES: [&'static str; 6] = [
-        "default",
-        "plan",
-        "acceptEdits",
-        "auto",
-        "dontAsk",
-        "bypassPermissions",
-    ];
-
-    /// The name: `acceptEdits`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
 }
 
 /// The user's message and its context.

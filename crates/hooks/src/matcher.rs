@@ -1,6 +1,15 @@
-//! Matches tools by name.
+//! Matches tool calls: by the name of the tool, and by their result.
 
 use regex::Regex;
+
+/// A restriction to tool calls with this result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultFilter {
+    /// Failed calls.
+    Failures,
+    /// Successful calls.
+    Successes,
+}
 
 /// The tools that a hook applies to: a case-sensitive regular expression for the whole name; all tools
 /// if it is empty or `*`.

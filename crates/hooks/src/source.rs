@@ -17,21 +17,13 @@ use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{self, Node, NodeKind};
 
 use crate::builtin::Builtins;
+pub use crate::definition::ParsedHooks;
 use crate::definition::{Action, Definition, HookEntry, HooksParser, Plugin};
 use crate::{Dialect, Event, Matcher};
 
 mod detect;
 mod json;
 mod toml;
-
-/// The parsed hooks of files.
-#[derive(Debug, Clone, Default)]
-pub struct ParsedHooks {
-    /// The hooks, in order.
-    pub entries: Vec<HookEntry>,
-    /// Warnings: valid configuration that is ignored.
-    pub warnings: Vec<Problem>,
-}
 
 /// Reads a file of hooks. `dialect` is the user's choice; if absent, the dialect is derived from the
 /// content and the path. Errors are pushed to `problems`, and the affected hooks are left out.
@@ -76,7 +68,7 @@ pub fn read_text(
         Ok((node, dialect)) => {
             let is_foreign = dialect != Dialect::DockerAgent;
             let mut parser = HooksParser::new(&name, builtins, is_foreign);
-            parser.plugin = Plugin::from_file(path);
+            parser.context.plugin = Plugin::from_file(path);
             read_node(&node, dialect, &mut parser);
             parser.read(problems)
         }
@@ -131,7 +123,7 @@ fn read_node(node: &Node, dialect: Dialect, parser: &mut HooksParser<'_>) {
 fn without_hooks(node: &Node, parser: &mut HooksParser<'_>) {
     let mut entries = node.as_map().unwrap_or_default().iter();
     if let Some(slip) = entries.find(|entry| nearest(&entry.key, ["hooks"]).is_some()) {
-        parser.problems.push(
+        parser.context.problems.push(
             Problem::new(
                 "unknown-key",
                 format!("`{}` is no key of settings", slip.key),
@@ -144,7 +136,8 @@ fn without_hooks(node: &Node, parser: &mut HooksParser<'_>) {
 
 /// Parses one of our files with `hooks`, `dialect` and descriptive keys.
 fn own(node: &Node, hooks: &Node, parser: &mut HooksParser<'_>) {
-    let Some(mut section) = tree::Section::from_node(node, "a file of hooks", &mut parser.problems)
+    let Some(mut section) =
+        tree::Section::from_node(node, "a file of hooks", &mut parser.context.problems)
     else {
         return;
     };
@@ -152,7 +145,7 @@ fn own(node: &Node, hooks: &Node, parser: &mut HooksParser<'_>) {
         section.claim(key);
     }
     let dialect = section.present("dialect");
-    section.finish(&mut parser.problems);
+    section.finish(&mut parser.context.problems);
     let dialect = match dialect {
         Some(named) => parser.dialect(named),
         None => Some(Dialect::DockerAgent),
@@ -174,7 +167,7 @@ fn foreign(node: &Node, hooks: &Node, dialect: Dialect, parser: &mut HooksParser
         || is(config.and_then(|config| config.get("enabled")), false)
         || is(hooks.get("enabled"), false);
     if is_off {
-        parser.warnings.push(
+        parser.context.warnings.push(
             Problem::new(
                 "hooks-switched-off",
                 "the file switches its hooks off: none run",

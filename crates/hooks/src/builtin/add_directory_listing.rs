@@ -5,11 +5,11 @@ use std::path::Path;
 
 use async_trait::async_trait;
 
-use super::paragraph::{add, single_line};
 use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
+use crate::paragraph::{add, single_line};
 
 /// Maximum number of entries in the listing.
 const MAX_ENTRIES: usize = 100;

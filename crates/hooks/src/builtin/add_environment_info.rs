@@ -4,11 +4,11 @@ use std::path::Path;
 
 use async_trait::async_trait;
 
-use super::paragraph::{add, single_line};
 use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
+use crate::paragraph::{add, single_line};
 
 /// Adds the working directory and the platform once per session.
 pub(super) struct AddEnvironmentInfo;

@@ -11,11 +11,11 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
 use super::BuiltinDependencies;
-use super::paragraph::{add, truncate};
 use super::simple::SimpleBuiltin;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
+use crate::paragraph::{add, truncate};
 
 /// Maximum bytes of the status in the message.
 const MAX_BYTES: usize = 4096;

@@ -7,12 +7,12 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
-use super::paragraph::is_new;
 use super::{Builtin, BuiltinDependencies, Injection};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::AgentView;
 use crate::output::{Fault, Output};
+use crate::paragraph::is_new;
 
 mod arguments;
 mod find;

@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 
 use super::{Builtin, BuiltinDependencies, request};
 use crate::contract::CONTRACTS;
-use crate::definition::{Action, Definition, HookEntry};
-use crate::event::EVENTS;
+use crate::contract::EVENTS;
+use crate::dialect::HandlerCall;
 use crate::input::Input;
 use crate::output::{Fault, Output};
-use crate::{Dialect, Event, Matcher};
+use crate::{Dialect, Event};
 
 const NAME: &str = "http_post";
 
@@ -91,7 +91,7 @@ impl Builtin for HttpPost {
 
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
         let wanted = PostArguments::read(arguments).map_err(Fault::new)?;
-        let (content_type, body) = wanted.body(arguments, input)?;
+        let (content_type, body) = wanted.body(input)?;
         let url = wanted.url;
         let said = request::post(&self.http, url, content_type, body, self.limit).await;
         let is_new = self.is_new_failure(input, url, said.is_err());
@@ -138,7 +138,7 @@ impl<'a> PostArguments<'a> {
     }
 
     /// Returns the content type and the body of the request.
-    fn body(&self, arguments: &[String], input: &Input) -> Result<(&'static str, Vec<u8>), Fault> {
+    fn body(&self, input: &Input) -> Result<(&'static str, Vec<u8>), Fault> {
         const JSON: &str = "application/json";
         Ok(match self.text {
             Some(text) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
@@ -147,26 +147,19 @@ impl<'a> PostArguments<'a> {
             Some(text) => ("text/plain; charset=utf-8", text.as_bytes().to_vec()),
             None => (
                 JSON,
-                Dialect::DockerAgent.write(&entry(arguments, input.event), input)?,
+                Dialect::DockerAgent.write(handler_call(input.event), input)?,
             ),
         })
     }
 }
 
-/// The hook entry that the dialect needs to write the input.
-fn entry(arguments: &[String], event: Event) -> HookEntry {
-    HookEntry {
+/// The call for which the dialect writes the input.
+fn handler_call(event: Event) -> HandlerCall<'static> {
+    HandlerCall {
         event,
-        event_name: event.name().into(),
-        matcher: Matcher::ALL,
-        only: None,
-        definition: Definition::new(Action::Builtin {
-            name: NAME.to_owned(),
-            arguments: arguments.to_vec(),
-        }),
-        dialect: Dialect::DockerAgent,
-        source: NAME.into(),
-        place: None,
+        event_name: event.name(),
+        strict_output: false,
+        in_background: false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Types and descriptions of the keys.
 
-use crate::input::PermissionMode;
+use crate::permission_mode::PermissionMode;
 
 /// A key of the input or of the output.
 #[derive(Debug)]

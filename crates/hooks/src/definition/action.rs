@@ -1,13 +1,13 @@
 //! Parses the action and the options of one hook.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{Node, NodeKind, Section};
+use cachalot_core::tree::Section;
 
-use super::read::HooksParser;
+use super::keys::{choice, required_text, texts_by_name};
+use super::parser_context::ParserContext;
 use super::{Action, Definition, Judgement, claude, options};
 use crate::{Dialect, Event};
 
@@ -36,13 +36,13 @@ const FOREIGN_TYPES: [(&str, &str); 4] = [
 
 /// Parses a hook; `None` if there is nothing to run, for a reason that was reported.
 pub(super) fn definition(
-    parser: &mut HooksParser<'_>,
+    context: &mut ParserContext<'_>,
     section: &mut Section<'_>,
     event: Event,
     dialect: Dialect,
 ) -> Option<Definition> {
-    let (action, usual) = action(parser, section, event, dialect)?;
-    let problems = &mut parser.problems;
+    let (action, usual) = action(context, section, event, dialect)?;
+    let problems = &mut context.problems;
     let mut definition = Definition {
         name: section.text("name", problems).map(str::to_owned),
         timeout: options::timeout(section, dialect, usual, problems),
@@ -53,37 +53,37 @@ pub(super) fn definition(
         sequential: section.boolean("sequential", problems).unwrap_or(false),
         ..Definition::new(action)
     };
-    if let Some(plugin) = &parser.plugin {
+    if let Some(plugin) = &context.plugin {
         plugin.apply_to(&mut definition, dialect);
     }
     match dialect.vocabulary().options_of_claude {
-        true => claude::options(parser, section, event, definition),
+        true => claude::options(context, section, event, definition),
         false => Some(definition),
     }
 }
 
 /// Parses the action; returns it with its default timeout.
 fn action(
-    parser: &mut HooksParser<'_>,
+    context: &mut ParserContext<'_>,
     section: &mut Section<'_>,
     event: Event,
     dialect: Dialect,
 ) -> Option<(Action, Duration)> {
     let place = section.entry("type").map(|entry| entry.value.place.clone());
-    let written = section.required_text("type", &mut parser.problems);
+    let written = section.required_text("type", &mut context.problems);
     let Some(written) = written else {
         section.take_rest();
         return None;
     };
     let is_of_claude = dialect.vocabulary().options_of_claude;
     if let ("prompt" | "agent", true) = (written, is_of_claude) {
-        return claude::prompt(parser, section, event, written);
+        return claude::prompt(context, section, event, written);
     }
     let action = match written {
-        "command" => command(parser, section, dialect),
-        "builtin" if !parser.foreign => builtin(parser, section, event),
-        "model" if !parser.foreign => model(section, &mut parser.problems),
-        "http" => http(section, dialect, &mut parser.problems),
+        "command" => command(context, section, dialect),
+        "builtin" if !context.foreign => builtin(context, section, event),
+        "model" if !context.foreign => model(section, &mut context.problems),
+        "http" => http(section, dialect, &mut context.problems),
         other => {
             // The other keys are unknown here, and the problem with the hook is reported below.
             section.take_rest();
@@ -102,8 +102,8 @@ fn action(
                 None => problem,
             };
             match elsewhere {
-                Some(_) => parser.unsupported(problem),
-                None => parser.problems.push(problem),
+                Some(_) => context.unsupported(problem),
+                None => context.problems.push(problem),
             }
             None
         }
@@ -112,17 +112,17 @@ fn action(
 }
 
 fn command(
-    parser: &mut HooksParser<'_>,
+    context: &mut ParserContext<'_>,
     section: &mut Section<'_>,
     dialect: Dialect,
 ) -> Option<Action> {
-    let mut line = required_text(section, "command", &mut parser.problems)?.to_owned();
+    let mut line = required_text(section, "command", &mut context.problems)?.to_owned();
     let arguments = section
         .entry("args")
         .filter(|arguments| !arguments.value.is_null());
-    let texts = section.texts("args", &mut parser.problems);
+    let texts = section.texts("args", &mut context.problems);
     match (arguments, dialect) {
-        (Some(written), Dialect::DockerAgent) => parser.problems.push(
+        (Some(written), Dialect::DockerAgent) => context.problems.push(
             Problem::new(
                 "bad-arguments",
                 "`args` are for builtins, and a command has none",
@@ -136,36 +136,27 @@ fn command(
         (None, _) => {}
     }
     if dialect.vocabulary().options_of_claude {
-        line = claude::wrap_for_shell(line, section, &mut parser.problems);
+        line = claude::wrap_for_shell(line, section, &mut context.problems);
     }
     Some(Action::Command { line })
 }
 
-/// Quotes the text as one word of a shell command.
-pub(crate) fn quote(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
 fn builtin(
-    parser: &mut HooksParser<'_>,
+    context: &mut ParserContext<'_>,
     section: &mut Section<'_>,
     event: Event,
 ) -> Option<Action> {
-    let name = required_text(section, "command", &mut parser.problems)?;
+    let name = required_text(section, "command", &mut context.problems)?;
     let place = section.node("command").map(|node| node.place.clone());
     let at = |problem: Problem| match &place {
         Some(place) => problem.at(place),
         None => problem,
     };
-    let texts = section.texts("args", &mut parser.problems);
+    let texts = section.texts("args", &mut context.problems);
     let arguments: Vec<String> = texts.into_iter().flatten().map(str::to_owned).collect();
-    let Some(builtin) = parser.builtins.get(name) else {
-        let names: Vec<&str> = parser.builtins.iter().map(|known| known.name()).collect();
-        parser.problems.push(at(Problem::new(
+    let Some(builtin) = context.builtins.get(name) else {
+        let names: Vec<&str> = context.builtins.iter().map(|known| known.name()).collect();
+        context.problems.push(at(Problem::new(
             "unknown-builtin",
             format!("there is no builtin `{name}`"),
         )
@@ -174,7 +165,7 @@ fn builtin(
     };
     if !builtin.events().contains(&event) {
         let events: Vec<&str> = builtin.events().iter().map(|event| event.name()).collect();
-        parser.problems.push(at(Problem::new(
+        context.problems.push(at(Problem::new(
             "wrong-event",
             format!("the builtin `{name}` makes no sense for `{event}`"),
         )
@@ -182,7 +173,7 @@ fn builtin(
     }
     if let Err(why) = builtin.check_arguments(&arguments) {
         let problem = Problem::new("bad-arguments", format!("the builtin `{name}`: {why}"));
-        parser.problems.push(match section.node("args") {
+        context.problems.push(match section.node("args") {
             Some(node) => problem.at(&node.head()),
             None => at(problem),
         });
@@ -245,72 +236,4 @@ fn http(
         url: url.to_owned(),
         headers,
     })
-}
-
-/// Reads and claims `key`, which must be one of `choices`.
-pub(super) fn choice<T: Copy>(
-    section: &mut Section<'_>,
-    key: &'static str,
-    choices: &[(&str, T)],
-    problems: &mut Vec<Problem>,
-) -> Option<T> {
-    let node = section.present(key)?;
-    let written = section.text(key, problems)?;
-    let found = choices.iter().find(|(name, _)| *name == written);
-    if found.is_none() {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        problems.push(
-            Problem::new("bad-value", format!("`{key}` cannot be `{written}`"))
-                .at(&node.place)
-                .help(did_you_mean(written, &names)),
-        );
-    }
-    found.map(|(_, value)| *value)
-}
-
-/// Reads and claims `key`, which must be a non-blank text.
-pub(super) fn required_text<'a>(
-    section: &mut Section<'a>,
-    key: &'static str,
-    problems: &mut Vec<Problem>,
-) -> Option<&'a str> {
-    let text = section.required_text(key, problems)?;
-    if !text.trim().is_empty() {
-        return Some(text);
-    }
-    let problem = Problem::new("missing-key", format!("`{key}` is blank"))
-        .help(format!("write a value for `{key}`"));
-    problems.push(match section.node(key) {
-        Some(node) => problem.at(&node.place),
-        None => problem,
-    });
-    None
-}
-
-/// Reads and claims `key`, a mapping of texts. Numbers and booleans are converted to text.
-fn texts_by_name(
-    section: &mut Section<'_>,
-    key: &'static str,
-    problems: &mut Vec<Problem>,
-) -> BTreeMap<String, String> {
-    let mut texts = BTreeMap::new();
-    for entry in section.map(key, problems).unwrap_or_default() {
-        match text_of(&entry.value) {
-            Some(text) => drop(texts.insert(entry.key.clone(), text)),
-            None => {
-                let name = format!("`{}` in `{key}`", entry.key);
-                problems.push(entry.value.wrong_type(&name, "text"));
-            }
-        }
-    }
-    texts
-}
-
-fn text_of(node: &Node) -> Option<String> {
-    match &node.kind {
-        NodeKind::Text(text) => Some(text.clone()),
-        NodeKind::Null => Some(String::new()),
-        NodeKind::List(_) | NodeKind::Map(_) => None,
-        _ => Some(node.to_value().to_string()),
-    }
 }

@@ -1,16 +1,15 @@
-//! Features of Claude Code hooks only: questions to models, commands without a shell, background hooks,
-//! and hooks of plugins.
+//! Features of Claude Code hooks only: questions to models, commands without a shell, and background hooks.
 
-use std::path::Path;
 use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_core::tree::Section;
 
-use super::action::{choice, quote, required_text};
-use super::read::HooksParser;
+use super::keys::{choice, required_text};
+use super::parser_context::ParserContext;
 use super::{Action, Background, Condition, Definition};
-use crate::{Dialect, Event};
+use crate::Event;
+use crate::shell_word::quote;
 
 /// Default timeouts of hooks of type `prompt` and of type `agent`.
 const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,71 +28,18 @@ const PROMPT_EVENTS: [Event; 6] = [
 /// Variables that are expanded in a command without a shell.
 const EXPANDED_VARIABLES: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${CLAUDE_PLUGIN_ROOT}"];
 
-/// The root directory of a plugin: `CLAUDE_PLUGIN_ROOT` for hooks of Claude Code, `extensionPath` for
-/// hooks of Gemini CLI.
-pub(crate) struct Plugin {
-    root: String,
-    /// The runtime that the plugin is for; `None` if it is for both.
-    pub(crate) dialect: Option<Dialect>,
-}
-
-impl Plugin {
-    /// Returns the plugin or extension whose `hooks/hooks.json` or manifest is `file`.
-    pub(crate) fn from_file(file: &Path) -> Option<Self> {
-        let file = std::path::absolute(file).ok()?;
-        let is_one =
-            file.ends_with("hooks/hooks.json") || file.ends_with(".claude-plugin/plugin.json");
-        let root = file.parent().filter(|_| is_one)?.parent()?;
-        let dialect = match (
-            root.join(".claude-plugin/plugin.json").is_file(),
-            root.join("gemini-extension.json").is_file(),
-        ) {
-            (true, true) => None,
-            (true, false) => Some(Dialect::Claude),
-            (false, true) => Some(Dialect::Gemini),
-            (false, false) => return None,
-        };
-        let root = root.to_string_lossy().into_owned();
-        Some(Self { root, dialect })
-    }
-
-    /// Passes the root directory to a hook: in its command line and its environment.
-    pub(super) fn apply_to(&self, definition: &mut Definition, dialect: Dialect) {
-        let variable = match dialect {
-            Dialect::Gemini => "extensionPath",
-            _ => "CLAUDE_PLUGIN_ROOT",
-        };
-        if let Action::Command { line } = &mut definition.action {
-            if quote(&self.root) == self.root {
-                // Expanded here because a shell would not expand it within single quotes. A path that
-                // needs quoting is left to the shell.
-                *line = line.replace(&format!("${{{variable}}}"), &self.root);
-            }
-            if dialect == Dialect::Gemini {
-                // Gemini CLI expands these before a shell parses the line.
-                *line = line
-                    .replace("${/}", std::path::MAIN_SEPARATOR_STR)
-                    .replace("${pathSeparator}", std::path::MAIN_SEPARATOR_STR)
-                    .replace("${workspacePath}", "${GEMINI_PROJECT_DIR}");
-            }
-        }
-        let root = (variable.to_owned(), self.root.clone());
-        definition.env.extend([root]);
-    }
-}
-
 /// Parses a hook of type `prompt` or `agent`; returns it with its default timeout.
 pub(super) fn prompt(
-    parser: &mut HooksParser<'_>,
+    context: &mut ParserContext<'_>,
     section: &mut Section<'_>,
     event: Event,
     kind: &str,
 ) -> Option<(Action, Duration)> {
-    let prompt = required_text(section, "prompt", &mut parser.problems)?;
-    let model = section.text("model", &mut parser.problems);
+    let prompt = required_text(section, "prompt", &mut context.problems)?;
+    let model = section.text("model", &mut context.problems);
     if !PROMPT_EVENTS.contains(&event) {
         section.take_rest();
-        parser.unsupported(
+        context.unsupported(
             Problem::new(
                 "unsupported-handler",
                 format!("hooks of type `{kind}` do not run at `{event}`"),
@@ -105,7 +51,7 @@ pub(super) fn prompt(
     }
     let is_agent = kind == "agent";
     if is_agent {
-        parser.warnings.push(
+        context.warnings.push(
             Problem::new(
                 "without-tools",
                 "hooks of type `agent` are one question to a model here: it has no tools, and judges by what hooks are told",
@@ -132,12 +78,12 @@ pub(super) fn prompt(
 
 /// Parses `once`, `if`, `async` and `asyncRewake`; `None` if the hook would never run.
 pub(super) fn options(
-    parser: &mut HooksParser<'_>,
+    context: &mut ParserContext<'_>,
     section: &mut Section<'_>,
     event: Event,
     mut definition: Definition,
 ) -> Option<Definition> {
-    let mut is = |key| section.boolean(key, &mut parser.problems).unwrap_or(false);
+    let mut is = |key| section.boolean(key, &mut context.problems).unwrap_or(false);
     definition.once = is("once");
     definition.background = match (is("asyncRewake"), is("async")) {
         (true, _) => Some(Background::Heard),
@@ -147,10 +93,10 @@ pub(super) fn options(
     let Some(node) = section.present("if") else {
         return Some(definition);
     };
-    let written = section.text("if", &mut parser.problems)?;
+    let written = section.text("if", &mut context.problems)?;
     if !event.contract().tool_matched {
         section.take_rest();
-        parser.unsupported(
+        context.unsupported(
             Problem::new(
                 "unsupported-option",
                 format!("`if` at `{event}`, where no tool is called: the hook never runs"),
@@ -162,7 +108,7 @@ pub(super) fn options(
     }
     definition.condition = Condition::parse(written);
     if definition.condition.is_none() {
-        parser.problems.push(
+        context.problems.push(
             Problem::new(
                 "bad-condition",
                 format!("`{written}` is no permission rule"),

@@ -6,7 +6,7 @@ use cachalot_core::Problem;
 use cachalot_core::tree::{NodeKind, Section};
 
 use super::OnError;
-use super::action::choice;
+use super::keys::choice;
 use crate::contract::BlockEffect;
 use crate::{Dialect, Event};
 

@@ -7,12 +7,20 @@ use cachalot_core::tree::{self, Node, Section};
 use cachalot_core::{Problem, SourceSpan};
 
 use super::action;
-use super::claude::Plugin;
+use super::parser_context::ParserContext;
 use super::{Definition, HookEntry, OnError};
 use crate::builtin::Builtins;
 use crate::dialect::{Dialect, NamedEvent, UnsupportedEvent};
-use crate::source::ParsedHooks;
 use crate::{Event, Matcher};
+
+/// The parsed hooks of files.
+#[derive(Debug, Clone, Default)]
+pub struct ParsedHooks {
+    /// The hooks, in order.
+    pub entries: Vec<HookEntry>,
+    /// Warnings: valid configuration that is ignored.
+    pub warnings: Vec<Problem>,
+}
 
 /// Parses the `hooks:` section of one of our own files. `source` is its name for messages. An invalid
 /// hook is reported as a problem and left out; a valid option that has no effect is reported as a
@@ -34,17 +42,9 @@ pub fn read(
 /// State of the parser of one section.
 pub(crate) struct HooksParser<'a> {
     source: Arc<str>,
-    pub(super) builtins: &'a Builtins,
-    /// Set if the file belongs to another runtime: it may contain features that we do not have.
-    pub(super) foreign: bool,
-    /// The plugin that the file belongs to.
-    pub(crate) plugin: Option<Plugin>,
+    pub(crate) context: ParserContext<'a>,
     /// The parsed hooks.
     pub(crate) entries: Vec<HookEntry>,
-    /// The errors.
-    pub(crate) problems: Vec<Problem>,
-    /// The warnings: features that are ignored.
-    pub(crate) warnings: Vec<Problem>,
 }
 
 /// Common settings of the hooks of a group.
@@ -61,21 +61,23 @@ impl<'a> HooksParser<'a> {
     pub(crate) fn new(source: &str, builtins: &'a Builtins, foreign: bool) -> Self {
         Self {
             source: source.into(),
-            builtins,
-            foreign,
-            plugin: None,
+            context: ParserContext {
+                builtins,
+                foreign,
+                plugin: None,
+                problems: Vec::new(),
+                warnings: Vec::new(),
+            },
             entries: Vec::new(),
-            problems: Vec::new(),
-            warnings: Vec::new(),
         }
     }
 
     /// Returns the result. The errors are moved to `problems`.
     pub(crate) fn read(mut self, problems: &mut Vec<Problem>) -> ParsedHooks {
-        problems.append(&mut self.problems);
+        problems.append(&mut self.context.problems);
         ParsedHooks {
             entries: self.entries,
-            warnings: self.warnings,
+            warnings: self.context.warnings,
         }
     }
 
@@ -86,13 +88,13 @@ impl<'a> HooksParser<'a> {
         }
         let Some(events) = node.as_map() else {
             let problem = node.wrong_type("`hooks`", "a mapping of events");
-            self.problems.push(problem);
+            self.context.problems.push(problem);
             return;
         };
         let Some(dialect) = self.resolve_dialect(node.get("dialect"), dialect) else {
             return;
         };
-        let any_key = self.foreign;
+        let any_key = self.context.foreign;
         for event in events
             .iter()
             .filter(|event| any_key || event.key != "dialect")
@@ -103,19 +105,10 @@ impl<'a> HooksParser<'a> {
         }
     }
 
-    /// Reports a feature of another runtime that we do not have: a warning in that runtime's files, an
-    /// error in ours.
-    pub(super) fn unsupported(&mut self, problem: Problem) {
-        match self.foreign {
-            true => self.warnings.push(problem),
-            false => self.problems.push(problem),
-        }
-    }
-
     /// Returns the named dialect, or `around` if none is named. `None` if the name is unknown: the
     /// meaning of the hook is then unknown, too. Files of other runtimes cannot name a dialect.
     fn resolve_dialect(&mut self, named: Option<&Node>, around: Dialect) -> Option<Dialect> {
-        match named.filter(|_| !self.foreign) {
+        match named.filter(|_| !self.context.foreign) {
             Some(named) => self.dialect(named),
             None => Some(around),
         }
@@ -125,13 +118,13 @@ impl<'a> HooksParser<'a> {
     pub(crate) fn dialect(&mut self, node: &Node) -> Option<Dialect> {
         let Some(name) = node.as_text() else {
             let problem = node.wrong_type("`dialect`", "text");
-            self.problems.push(problem);
+            self.context.problems.push(problem);
             return None;
         };
         let found = name.parse().ok();
         if found.is_none() {
             let names = Dialect::ALL.map(Dialect::name);
-            self.problems.push(
+            self.context.problems.push(
                 Problem::new("unknown-dialect", format!("there is no dialect `{name}`"))
                     .at(&node.place)
                     .help(did_you_mean(name, &names)),
@@ -156,8 +149,8 @@ impl<'a> HooksParser<'a> {
         // In files of other runtimes, it may be a new event. A probable typo is still an error:
         // otherwise a guard would be lost.
         match is_typo(name, dialect) {
-            true => self.problems.push(problem),
-            false => self.unsupported(problem),
+            true => self.context.problems.push(problem),
+            false => self.context.unsupported(problem),
         }
         None
     }
@@ -181,8 +174,8 @@ impl<'a> HooksParser<'a> {
         .at(place)
         .help(nearest);
         match event.guards {
-            true => self.problems.push(problem),
-            false => self.warnings.push(problem),
+            true => self.context.problems.push(problem),
+            false => self.context.warnings.push(problem),
         }
     }
 
@@ -205,11 +198,12 @@ impl<'a> HooksParser<'a> {
 
     /// Parses `{matcher, preempt_yolo, hooks}`.
     fn group(&mut self, node: &Node, mut group: HookGroup) {
-        let Some(mut section) = Section::from_node(node, "a group of hooks", &mut self.problems)
+        let Some(mut section) =
+            Section::from_node(node, "a group of hooks", &mut self.context.problems)
         else {
             return;
         };
-        let read = self.problems.len();
+        let read = self.context.problems.len();
         let named = section.present("dialect");
         let around = group.dialect;
         group.dialect = match self.resolve_dialect(named, group.dialect) {
@@ -229,14 +223,14 @@ impl<'a> HooksParser<'a> {
                 None => return,
             };
             // No effect: our `pre_tool_use` hooks always run before permissions are checked.
-            section.boolean("preempt_yolo", &mut self.problems);
+            section.boolean("preempt_yolo", &mut self.context.problems);
         }
         group.sequential = section
-            .boolean("sequential", &mut self.problems)
+            .boolean("sequential", &mut self.context.problems)
             .unwrap_or(false);
         let hooks = section.present("hooks");
         self.finish(section, group.dialect);
-        if self.problems.len() > read {
+        if self.context.problems.len() > read {
             return;
         }
         for hook in hooks.into_iter().flat_map(items) {
@@ -251,14 +245,14 @@ impl<'a> HooksParser<'a> {
         };
         let Some(written) = node.as_text() else {
             let problem = node.wrong_type("`matcher`", "text");
-            self.problems.push(problem);
+            self.context.problems.push(problem);
             return None;
         };
         let matcher = dialect.matcher(written);
         if let Err(error) = &matcher {
             let error = error.to_string();
             let why = error.lines().last().unwrap_or_default().trim();
-            self.problems.push(
+            self.context.problems.push(
                 Problem::new(
                     "bad-matcher",
                     format!(
@@ -274,7 +268,8 @@ impl<'a> HooksParser<'a> {
     }
 
     fn hook(&mut self, node: &Node, group: &HookGroup) {
-        let Some(mut section) = Section::from_node(node, "a hook", &mut self.problems) else {
+        let Some(mut section) = Section::from_node(node, "a hook", &mut self.context.problems)
+        else {
             return;
         };
         let named = section.present("dialect");
@@ -287,11 +282,12 @@ impl<'a> HooksParser<'a> {
         };
         event_name.guards |= group.event_name.guards;
         let place = section.place().clone();
-        let read = self.problems.len();
-        let definition = action::definition(self, &mut section, event_name.event, dialect);
+        let read = self.context.problems.len();
+        let definition =
+            action::definition(&mut self.context, &mut section, event_name.event, dialect);
         self.finish(section, dialect);
         // After an error, no part of the hook may run.
-        if let Some(definition) = definition.filter(|_| self.problems.len() == read) {
+        if let Some(definition) = definition.filter(|_| self.context.problems.len() == read) {
             self.add(definition, &event_name, dialect, group, place);
         }
     }
@@ -325,15 +321,15 @@ impl<'a> HooksParser<'a> {
         for remark in dialect.vocabulary().comment_keys {
             section.claim(remark);
         }
-        if !self.foreign {
-            return section.finish(&mut self.problems);
+        if !self.context.foreign {
+            return section.finish(&mut self.context.problems);
         }
         for option in section.take_rest() {
             let is_off = option.value.as_boolean() == Some(false) || option.value.is_null();
             if is_off {
                 continue;
             }
-            self.warnings.push(
+            self.context.warnings.push(
                 Problem::new(
                     "unsupported-option",
                     format!("`{}` is not honoured: {}", option.key, ignored(&option.key)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::docker_agent;
+use super::handler_call::HandlerCall;
 use super::tools;
 use super::transcript;
 use super::vocabulary::{
@@ -12,9 +13,9 @@ use super::vocabulary::{
     unsupported_event,
 };
 use crate::Dialect;
-use crate::definition::{HookEntry, ResultFilter};
-use crate::event::Event;
+use crate::contract::Event;
 use crate::input::{Input, ToolUse};
+use crate::matcher::ResultFilter;
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     events: &EVENTS,
@@ -130,14 +131,14 @@ const TASK: &[Argument] = &[
 const ENDS: [&str; 4] = ["clear", "logout", "prompt_input_exit", "other"];
 
 /// The input of its handlers.
-pub(super) fn write_input(entry: &HookEntry, input: &Input) -> Value {
-    Value::Object(fields(Dialect::Claude, entry, input))
+pub(super) fn write_input(call: HandlerCall<'_>, input: &Input) -> Value {
+    Value::Object(fields(Dialect::Claude, call, input))
 }
 
 /// The input fields, of Codex too.
-pub(super) fn fields(dialect: Dialect, entry: &HookEntry, input: &Input) -> Map<String, Value> {
-    let mut told = docker_agent::base(&entry.event_name, input);
-    let transcript = transcript::path(entry.dialect, input);
+pub(super) fn fields(dialect: Dialect, call: HandlerCall<'_>, input: &Input) -> Map<String, Value> {
+    let mut told = docker_agent::base(call.event_name, input);
+    let transcript = transcript::path(dialect, input);
     told.insert("transcript_path".to_owned(), transcript.into());
     if input.parent_session_id.is_some() || input.event == Event::SubagentStop {
         told.insert("agent_id".to_owned(), input.session_id.as_str().into());

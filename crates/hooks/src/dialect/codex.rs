@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::claude;
+use super::handler_call::HandlerCall;
 use super::vocabulary::{
     Form, NamedEvent, Tool, Vocabulary, argument, named_event, tool, unsupported_event,
 };
 use crate::Dialect;
-use crate::definition::HookEntry;
-use crate::event::Event;
+use crate::contract::Event;
 use crate::input::Input;
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
@@ -39,8 +39,8 @@ static EVENTS: [NamedEvent; claude::COUNT] =
     claude::events(named_event("PostToolUse", Event::PostToolUse));
 
 /// The input of its handlers.
-pub(super) fn write_input(entry: &HookEntry, input: &Input) -> Value {
-    let mut told = claude::fields(Dialect::Codex, entry, input);
+pub(super) fn write_input(call: HandlerCall<'_>, input: &Input) -> Value {
+    let mut told = claude::fields(Dialect::Codex, call, input);
     told.insert("turn_id".to_owned(), input.turn_id.as_str().into());
     told.insert("model".to_owned(), input.model_id.as_str().into());
     Value::Object(told)

@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
+use super::handler_call::HandlerCall;
 use super::messages;
 use super::tools;
 use super::vocabulary::{
-    Form, UnsupportedEvent, Vocabulary, argument, guarding, named_event, tool,
+    DEFAULT_TIMEOUT, Form, UnsupportedEvent, Vocabulary, argument, guarding, named_event, tool,
 };
 use crate::Dialect;
+use crate::contract::Event;
 use crate::contract::Field;
-use crate::definition::{DEFAULT_TIMEOUT, HookEntry};
-use crate::event::Event;
 use crate::input::{Answer, Input};
 use cachalot_model::{StopReason, Usage};
 
@@ -101,12 +101,12 @@ static UNSUPPORTED: [UnsupportedEvent; 8] = [
 ];
 
 /// The input of its handlers: all fields of the event; empty values are left out.
-pub(super) fn write_input(entry: &HookEntry, input: &Input) -> Value {
-    let mut told = common(&entry.event_name, input);
+pub(super) fn write_input(call: HandlerCall<'_>, input: &Input) -> Value {
+    let mut told = common(call.event_name, input);
     for field in input.event.contract().fields {
         write(*field, input, &mut told);
     }
-    if *entry.event_name == *BEFORE_AGENT_RUN {
+    if *call.event_name == *BEFORE_AGENT_RUN {
         write_invocation(input, &mut told);
     }
     Value::Object(told)

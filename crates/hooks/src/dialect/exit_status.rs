@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
+use super::handler_call::HandlerCall;
 use super::output;
 use super::output_object::OutputObject;
 use super::repeated::Document;
 use super::{Dialect, HandlerResponse};
 use super::{extra_text, strict};
 use crate::Event;
-use crate::definition::HookEntry;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
@@ -18,13 +18,13 @@ const MAX_STDERR_CHARS: usize = 2_000;
 /// Interprets the result of a handler: exit code 0 is an answer, 2 a block, any other a failure.
 pub(super) fn read(
     dialect: Dialect,
-    entry: &HookEntry,
+    call: HandlerCall<'_>,
     input: &Input,
     ended: &HandlerResponse,
 ) -> Result<Output, Fault> {
     match ended.code {
-        0 => read_answer(dialect, entry, input, &ended.stdout),
-        2 => Ok(read_block(dialect, entry.event, ended)),
+        0 => read_answer(dialect, call, input, &ended.stdout),
+        2 => Ok(read_block(dialect, call.event, ended)),
         code => Err(Fault::new(match error_text(&ended.stderr) {
             Some(error_text) => format!("it ended with exit code {code}: {error_text}"),
             None => format!("it ended with exit code {code}"),
@@ -52,7 +52,7 @@ fn error_text(bytes: &[u8]) -> Option<String> {
 
 fn read_answer(
     dialect: Dialect,
-    entry: &HookEntry,
+    call: HandlerCall<'_>,
     input: &Input,
     stdout: &[u8],
 ) -> Result<Output, Fault> {
@@ -60,27 +60,27 @@ fn read_answer(
     let said = said.trim_ascii();
     match said.first() {
         None => Ok(Output::default()),
-        Some(b'{') => parse_output(dialect, entry, input, said).map_err(Fault::new),
-        Some(_) if entry.definition.strict_output => Err(Fault::new(
+        Some(b'{') => parse_output(dialect, call, input, said).map_err(Fault::new),
+        Some(_) if call.strict_output => Err(Fault::new(
             "strict output: it said something that is no JSON object",
         )),
         Some(_) => match extra_text::object(said) {
             Some((before, said)) => {
-                let mut output = parse_output(dialect, entry, input, said).map_err(Fault::new)?;
+                let mut output = parse_output(dialect, call, input, said).map_err(Fault::new)?;
                 output::join(&mut output.system_message, extra_text::warning(before));
                 Ok(output)
             }
-            None if extra_text::is_mangled(dialect, entry.event, said) => Err(Fault::new(
+            None if extra_text::is_mangled(dialect, call.event, said) => Err(Fault::new(
                 "it said something that looks like a decision and is no JSON: its output has to be one JSON object and nothing else",
             )),
-            None => Ok(read_plain_text(dialect, entry.event, said)),
+            None => Ok(read_plain_text(dialect, call.event, said)),
         },
     }
 }
 
 fn parse_output(
     dialect: Dialect,
-    entry: &HookEntry,
+    call: HandlerCall<'_>,
     input: &Input,
     said: &[u8],
 ) -> Result<Output, String> {
@@ -102,12 +102,12 @@ fn parse_output(
             .into_iter()
             .map(|specific| OutputObject::new(Some(specific)));
         let specific: Vec<OutputObject<'_>> = specific.collect();
-        if entry.definition.strict_output {
+        if call.strict_output {
             for specific in [OutputObject::new(None)].iter().chain(&specific) {
-                strict::check(dialect, entry, top, *specific)?;
+                strict::check(dialect, call, top, *specific)?;
             }
         }
-        output::read(dialect, entry, input, top, &specific)
+        output::read(dialect, call, input, top, &specific)
     };
     let Some(key) = &document.repeated else {
         return read(&document.value);
@@ -116,13 +116,8 @@ fn parse_output(
     let mut said = document.overridden.iter().chain([&document.value]);
     let repeated = format!("its output has the key `{key}` more than once");
     if let Some(refusal) = said.find_map(|said| output::refusal(said, &document.value)) {
-        let mut output = output::read(
-            dialect,
-            entry,
-            input,
-            OutputObject::new(Some(&refusal)),
-            &[],
-        )?;
+        let mut output =
+            output::read(dialect, call, input, OutputObject::new(Some(&refusal)), &[])?;
         let warning = format!("a hook objects, and {repeated}: nothing else of it counts");
         output::join(&mut output.system_message, warning);
         return Ok(output);

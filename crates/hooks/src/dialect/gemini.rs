@@ -5,14 +5,15 @@ use cachalot_model::{Role, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::docker_agent;
+use super::handler_call::HandlerCall;
 use super::tools;
 use super::transcript;
 use super::vocabulary::{
-    Argument, Form, NamedEvent, Tool, Vocabulary, argument, named_event, tool, unsupported_event,
+    Argument, DEFAULT_TIMEOUT, Form, NamedEvent, Tool, Vocabulary, argument, named_event, tool,
+    unsupported_event,
 };
 use crate::Dialect;
-use crate::definition::{DEFAULT_TIMEOUT, HookEntry};
-use crate::event::Event;
+use crate::contract::Event;
 use crate::input::Input;
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
@@ -76,9 +77,9 @@ static TOOLS: [Tool; 9] = [
 ];
 
 /// The input of its handlers.
-pub(super) fn write_input(entry: &HookEntry, input: &Input) -> Value {
-    let mut told = docker_agent::base(&entry.event_name, input);
-    let transcript = transcript::path(entry.dialect, input);
+pub(super) fn write_input(call: HandlerCall<'_>, input: &Input) -> Value {
+    let mut told = docker_agent::base(call.event_name, input);
+    let transcript = transcript::path(Dialect::Gemini, input);
     told.insert("transcript_path".to_owned(), transcript.into());
     if let Some(at) = input.at {
         told.insert("timestamp".to_owned(), iso8601(at).into());

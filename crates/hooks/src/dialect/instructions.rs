@@ -8,9 +8,8 @@ use std::sync::Arc;
 use cachalot_model::Message;
 use serde_json::Value;
 
-use super::output::text;
-use super::output_object::OutputObject;
-use crate::builtin::paragraph::{last_paragraph, single_line};
+use super::output_object::{OutputObject, text};
+use crate::paragraph::{last_paragraph, single_line};
 
 /// The paragraph for an instruction that was removed without a text.
 const REMOVED: &str = "This does not hold any more.";

@@ -1,15 +1,13 @@
 //! Parses the keys of an output.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 
+use super::handler_call::HandlerCall;
 use super::messages::{self, RewrittenConversation};
-use super::output_object::OutputObject;
+use super::output_object::{OutputObject, metadata, parse_text, text};
 use super::{Dialect, gemini, instructions, synthetic, tools};
 use crate::Event;
 use crate::contract::SpecificOutput;
-use crate::definition::HookEntry;
 use crate::input::Input;
 use crate::output::{Decision, Output};
 
@@ -23,14 +21,14 @@ const DEFAULT_REASON: &str = "a hook objects to this, and does not say why";
 /// The invalid part of the output.
 pub(super) fn read(
     dialect: Dialect,
-    entry: &HookEntry,
+    call: HandlerCall<'_>,
     input: &Input,
     top: OutputObject<'_>,
     specific: &[OutputObject<'_>],
 ) -> Result<Output, String> {
     let answer = OutputParser {
         dialect,
-        event: entry.event,
+        event: call.event,
         input,
         top,
         specific,
@@ -47,7 +45,7 @@ pub(super) fn read(
     };
     answer.decide(&mut output)?;
     answer.permit(&mut output)?;
-    answer.advise(entry, &mut output);
+    answer.advise(call, &mut output);
     answer.halt(&mut output)?;
     answer.rewrite_input(&mut output)?;
     answer.rewrite_messages(&mut output)?;
@@ -109,23 +107,6 @@ pub(super) fn refuse(dialect: Dialect, event: Event, reason: Option<String>, out
         (Dialect::Gemini, Event::PostToolUse) => output.updated_tool_response = Some(told()),
         _ => output.block = Some(reason.unwrap_or_default()),
     }
-}
-
-/// Parses a mapping of texts; other values are converted to their JSON.
-pub(super) fn metadata(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
-    let Some(value) = value else {
-        return Ok(BTreeMap::new());
-    };
-    let map = value.as_object().ok_or("`metadata` is no object")?;
-    let text = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
-    Ok(map
-        .iter()
-        .map(|(name, value)| (name.clone(), text(value)))
-        .collect())
 }
 
 struct OutputParser<'a> {
@@ -250,9 +231,9 @@ impl<'a> OutputParser<'a> {
 
     /// Claude Code continues with the context of a `Stop` hook, as with the reason of a block. A
     /// background hook ends after the turn: its context is for the next turn.
-    fn advise(&self, entry: &HookEntry, output: &mut Output) {
+    fn advise(&self, call: HandlerCall<'_>, output: &mut Output) {
         let goes_on = self.dialect == Dialect::Claude && self.event == Event::Stop;
-        if !goes_on || entry.definition.background.is_some() {
+        if !goes_on || call.in_background {
             return;
         }
         if let Some(context) = output.additional_context.take() {
@@ -422,18 +403,6 @@ fn response_text(response: &Value) -> String {
         (Some(stdout), None | Some("")) => stdout.to_owned(),
         (Some(stdout), Some(stderr)) => format!("{stdout}\n{stderr}"),
         (None, _) => response.to_string(),
-    }
-}
-
-pub(super) fn text(said: OutputObject<'_>, key: &str) -> Result<Option<String>, String> {
-    parse_text(key, said.get(key))
-}
-
-fn parse_text(key: &str, value: Option<&Value>) -> Result<Option<String>, String> {
-    match value {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(format!("`{key}` is no text")),
     }
 }
 

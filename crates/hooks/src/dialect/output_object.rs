@@ -1,5 +1,7 @@
 //! A JSON object with keys in `snake_case` or in `camelCase`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 /// An object written by a handler. `null` counts as absent.
@@ -58,6 +60,36 @@ pub(super) fn snake(key: &str) -> String {
         snake.push(letter.to_ascii_lowercase());
     }
     snake
+}
+
+pub(super) fn text(said: OutputObject<'_>, key: &str) -> Result<Option<String>, String> {
+    parse_text(key, said.get(key))
+}
+
+/// Parses an optional text.
+pub(super) fn parse_text(key: &str, value: Option<&Value>) -> Result<Option<String>, String> {
+    match value {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("`{key}` is no text")),
+    }
+}
+
+/// Parses a mapping of texts; other values are converted to their JSON.
+pub(super) fn metadata(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
+    let Some(value) = value else {
+        return Ok(BTreeMap::new());
+    };
+    let map = value.as_object().ok_or("`metadata` is no object")?;
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    Ok(map
+        .iter()
+        .map(|(name, value)| (name.clone(), text(value)))
+        .collect())
 }
 
 #[cfg(test)]

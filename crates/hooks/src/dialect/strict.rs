@@ -1,10 +1,10 @@
 //! Strict output: an output that the event ignores is a failure.
 
 use super::Dialect;
+use super::handler_call::HandlerCall;
 use super::output_object::{OutputObject, snake};
 use crate::Event;
 use crate::contract::SpecificOutput;
-use crate::definition::HookEntry;
 
 /// The top-level keys of an output.
 const KEYS: [&str; 6] = [
@@ -41,7 +41,7 @@ const ALIASES: [(&str, SpecificOutput); 2] = [
 /// The first key or value that has no effect.
 pub(super) fn check(
     dialect: Dialect,
-    entry: &HookEntry,
+    call: HandlerCall<'_>,
     top: OutputObject<'_>,
     specific: OutputObject<'_>,
 ) -> Result<(), String> {
@@ -61,18 +61,18 @@ pub(super) fn check(
         ));
     }
     if let Some(name) = specific.get("hook_event_name")
-        && !name.as_str().is_some_and(|name| names(entry, name))
+        && !name.as_str().is_some_and(|name| names(call, name))
     {
         return Err(format!(
             "strict output: it is for {name}, and this is `{}`",
-            entry.event_name
+            call.event_name
         ));
     }
     for key in specific
         .keys()
         .filter(|key| snake(key) != "hook_event_name")
     {
-        match output_of_key(dialect, entry.event, &snake(key)) {
+        match output_of_key(dialect, call.event, &snake(key)) {
             None => {
                 return Err(format!(
                     "strict output: `{key}` is no key of `hook_specific_output`"
@@ -80,11 +80,11 @@ pub(super) fn check(
             }
             // The agent continues with it (`stop`).
             Some(SpecificOutput::AdditionalContext)
-                if dialect == Dialect::Claude && entry.event == Event::Stop => {}
-            Some(what) if !entry.event.contract().honours(what) => {
+                if dialect == Dialect::Claude && call.event == Event::Stop => {}
+            Some(what) if !call.event.contract().honours(what) => {
                 return Err(format!(
                     "strict output: `{key}` is not honoured on `{}`",
-                    entry.event
+                    call.event
                 ));
             }
             Some(_) => {}
@@ -93,12 +93,12 @@ pub(super) fn check(
     Ok(())
 }
 
-fn names(entry: &HookEntry, name: &str) -> bool {
-    *name == *entry.event_name
+fn names(call: HandlerCall<'_>, name: &str) -> bool {
+    *name == *call.event_name
         || Dialect::ALL
             .into_iter()
             .filter_map(|dialect| dialect.event(name))
-            .any(|event_name| event_name.event == entry.event)
+            .any(|event_name| event_name.event == call.event)
 }
 
 /// Returns the output that a key of `hook_specific_output` stands for.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cachalot_core::{Cost, Spend};
 use serde_json::Value;
 
-use super::output_object::OutputObject;
+use super::output_object::{OutputObject, metadata};
 use crate::output::Synthetic;
 
 /// Parses `{content, provenance, metadata, saved}`, a text, or an answer in the format of the Gemini
@@ -46,7 +46,7 @@ fn answering(content: String, said: OutputObject<'_>) -> Result<Synthetic, Strin
     Ok(Synthetic {
         content,
         provenance,
-        metadata: super::output::metadata(said.get("metadata"))?,
+        metadata: metadata(said.get("metadata"))?,
         saved: saved(said.get("saved"))?,
     })
 }

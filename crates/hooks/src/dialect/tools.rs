@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::Dialect;
 use super::vocabulary::{Argument, Form, Tool};
-use crate::definition::quote;
 use crate::input::{Input, ToolUse};
+use crate::shell_word::quote;
 
 /// The names of a tool in a dialect, in addition to our own; the first is used in hook input.
 pub(super) fn names(dialect: Dialect, tool: &ToolUse) -> impl Iterator<Item = String> {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use crate::Event;
-use crate::definition::ResultFilter;
+use crate::matcher::ResultFilter;
+
+/// The timeout of a handler without a `timeout`.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The names and conventions of a dialect.
 pub(crate) struct Vocabulary {

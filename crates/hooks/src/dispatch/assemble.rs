@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use cachalot_core::Problem;
 
-use super::{HookDependencies, HookSet, ReadyHook};
+use super::{HookSet, ReadyHook};
 use crate::builtin::{Builtin, Builtins, Injection};
 use crate::contract::BlockEffect;
 use crate::definition::{Action, Definition, HookEntry, OnError};
+use crate::dependencies::HookDependencies;
 use crate::handler::{self, HandlerContext};
 use crate::lookup::AgentView;
 use crate::{Dialect, Event};

@@ -9,13 +9,13 @@ use std::time::Instant;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::timeout;
 
-use super::sessions::BackgroundReport;
 use super::{ReadyHook, Sessions, writes};
 use crate::Handler;
 use crate::contract::{Contract, SpecificOutput};
 use crate::definition::HookEntry;
 use crate::input::Input;
 use crate::output::{Fault, Output};
+use crate::sessions::BackgroundReport;
 use crate::verdict::HandlerReport;
 
 /// Maximum number of files of one call that are passed to a handler concurrently.

@@ -9,7 +9,7 @@ use cachalot_core::suggest::did_you_mean;
 use super::Handler;
 use crate::Event;
 use crate::builtin::Builtin;
-use crate::dispatch::HookDependencies;
+use crate::dependencies::HookDependencies;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 

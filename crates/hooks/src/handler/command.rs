@@ -14,10 +14,11 @@ use super::expand::{self, Spelling};
 use super::process::ShellCommand;
 use super::{Handler, HandlerContext};
 use crate::definition::{Background, HookEntry};
+use crate::dependencies::HookDependencies;
 use crate::dialect::{FirstLine, HandlerResponse};
-use crate::dispatch::{BackgroundReport, HookDependencies, Sessions};
 use crate::input::Input;
 use crate::output::{Fault, Output};
+use crate::sessions::{BackgroundReport, Sessions};
 
 /// The variable that contains the path of the file for environment variables.
 const EXPORTS: &str = "CLAUDE_ENV_FILE";

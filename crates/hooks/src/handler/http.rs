@@ -13,8 +13,8 @@ use futures_util::TryStreamExt as _;
 use super::expand::{self, Spelling};
 use super::{Handler, MAX_OUTPUT_BYTES};
 use crate::definition::HookEntry;
+use crate::dependencies::HookDependencies;
 use crate::dialect::HandlerResponse;
-use crate::dispatch::HookDependencies;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 

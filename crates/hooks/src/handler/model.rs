@@ -13,7 +13,7 @@ use super::question_template::QuestionTemplate;
 use crate::Dialect;
 use crate::contract::{BlockEffect, SpecificOutput};
 use crate::definition::{HookEntry, Judgement};
-use crate::dispatch::HookDependencies;
+use crate::dependencies::HookDependencies;
 use crate::input::Input;
 use crate::output::{Decision, Fault, Output};
 

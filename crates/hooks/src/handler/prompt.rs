@@ -11,7 +11,7 @@ use super::judgement::objects;
 use super::model::{ModelQuestion, find_model};
 use super::{Handler, HandlerContext};
 use crate::definition::HookEntry;
-use crate::dispatch::HookDependencies;
+use crate::dependencies::HookDependencies;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::super::paragraph::{single_line, truncate};
 use super::PromptFileArguments;
+use crate::paragraph::{single_line, truncate};
 
 /// Maximum bytes of a file in the message.
 const MAX_BYTES: usize = 64 * 1024;

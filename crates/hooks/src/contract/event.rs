@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::{CONTRACTS, Contract};
+
 /// An event, in the order of occurrence: within a turn or around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
@@ -95,13 +97,13 @@ impl Event {
 
     /// The contract of the event.
     #[must_use]
-    pub fn contract(self) -> &'static crate::Contract {
-        &crate::CONTRACTS[self as usize]
+    pub fn contract(self) -> &'static Contract {
+        &CONTRACTS[self as usize]
     }
 
     /// All events, in order.
     pub fn all() -> impl Iterator<Item = Self> {
-        crate::CONTRACTS.iter().map(|contract| contract.event)
+        CONTRACTS.iter().map(|contract| contract.event)
     }
 }
 

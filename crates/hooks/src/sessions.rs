@@ -32,8 +32,8 @@ struct Session {
 
 /// The output of a background hook.
 pub(crate) struct BackgroundReport {
-    pub(super) entry: HookEntry,
-    pub(super) report: HandlerReport,
+    pub(crate) entry: HookEntry,
+    pub(crate) report: HandlerReport,
 }
 
 impl BackgroundReport {
@@ -62,7 +62,7 @@ impl BackgroundReport {
 
 impl Sessions {
     /// Returns true on the first run of a hook with `once`, and records the run.
-    pub(super) fn is_first(&self, session: &str, event: Event, hook: usize) -> bool {
+    pub(crate) fn is_first(&self, session: &str, event: Event, hook: usize) -> bool {
         self.with(session, |session| session.ran.insert((event, hook)))
     }
 
@@ -83,7 +83,7 @@ impl Sessions {
     }
 
     /// Takes the undelivered output of background hooks.
-    pub(super) fn take_background_reports(&self, session: &str) -> Vec<BackgroundReport> {
+    pub(crate) fn take_background_reports(&self, session: &str) -> Vec<BackgroundReport> {
         let mut sessions = self.0.lock();
         let session = sessions.get_mut(session);
         session
@@ -110,14 +110,14 @@ impl Sessions {
     }
 
     /// Returns that file if it exists.
-    pub(super) fn exported(&self, session: &str) -> Option<PathBuf> {
+    pub(crate) fn exported(&self, session: &str) -> Option<PathBuf> {
         let sessions = self.0.lock();
         let file = sessions.get(session)?.exports.as_ref()?;
         Some(Path::to_owned(file.path()))
     }
 
     /// Replaces the environment variables.
-    pub(super) fn set(&self, session: &str, environment: &BTreeMap<String, String>) {
+    pub(crate) fn set(&self, session: &str, environment: &BTreeMap<String, String>) {
         self.with(session, |session| {
             session.environment.clone_from(environment)
         });
@@ -133,7 +133,7 @@ impl Sessions {
     }
 
     /// Removes the state of an ended session.
-    pub(super) fn remove(&self, session: &str) {
+    pub(crate) fn remove(&self, session: &str) {
         self.0.lock().remove(session);
     }
 

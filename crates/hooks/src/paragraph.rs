@@ -1,4 +1,4 @@
-//! Paragraphs that builtins add to the newest message: bounded in size and without repetition.
+//! Paragraphs that hooks add to the newest message: bounded in size and without repetition.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::output::Output;
 
 /// Returns at most `most` bytes of `read` as text, or `None` if it is not UTF-8. A notice is appended if
 /// something was cut off. To detect that, the caller has to read one byte more than `most`.
-pub(super) fn truncate(read: &[u8], most: usize) -> Option<String> {
+pub(crate) fn truncate(read: &[u8], most: usize) -> Option<String> {
     let is_cut = read.len() > most;
     let read = &read[..read.len().min(most)];
     let text = match std::str::from_utf8(read) {
@@ -34,7 +34,7 @@ pub(crate) fn single_line(text: &str) -> String {
 }
 
 /// Adds a paragraph, unless it is the latest version in the conversation.
-pub(super) fn add(paragraph: String, input: &Input) -> Output {
+pub(crate) fn add(paragraph: String, input: &Input) -> Output {
     Output {
         additional_context: is_new(&paragraph, &input.messages).then_some(paragraph),
         ..Output::default()
@@ -44,7 +44,7 @@ pub(super) fn add(paragraph: String, input: &Input) -> Output {
 /// True unless the latest paragraph with the same first line in the conversation has the same text.
 /// Paragraphs with the same first line describe the same subject, and the last one is current. The last
 /// line of a paragraph must mark its end.
-pub(super) fn is_new(paragraph: &str, conversation: &[Arc<Message>]) -> bool {
+pub(crate) fn is_new(paragraph: &str, conversation: &[Arc<Message>]) -> bool {
     let heading = paragraph
         .find('\n')
         .map_or(paragraph, |end| &paragraph[..=end]);
