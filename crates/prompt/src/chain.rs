@@ -307,21 +307,22 @@ impl Prompt {
         Self { tip }
     }
 
-    /// Returns the pieces after `base`, in order; `None` if this prompt was not made from `base` by
-    /// appending.
-    pub(crate) fn since(&self, base: &Self) -> Option<Vec<&Arc<Node>>> {
-        let mut behind = Vec::with_capacity(self.len().saturating_sub(base.len()));
-        let mut node = self.tip.as_ref();
-        while let Some(here) = node.filter(|here| here.depth as usize >= base.len()) {
-            behind.push(here);
-            node = here.parent.as_ref();
+    /// Returns the pieces that are not shared with `base`, in order, and the number of shared ones before
+    /// them. Prompts share the pieces that both were made from, not pieces that only have equal bytes.
+    pub(crate) fn beyond(&self, base: &Self) -> (Vec<&Arc<Node>>, usize) {
+        let mut own = Vec::with_capacity(self.len().saturating_sub(base.len()));
+        let (mut node, mut other) = (self.tip.as_ref(), base.tip.as_ref());
+        while let Some(here) = node {
+            match other {
+                Some(there) if there.depth > here.depth => other = there.parent.as_ref(),
+                Some(there) if Arc::ptr_eq(here, there) => break,
+                _ => {
+                    own.push(here);
+                    node = here.parent.as_ref();
+                }
+            }
         }
-        let met = match (node, &base.tip) {
-            (None, None) => true,
-            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
-            _ => false,
-        };
-        behind.reverse();
-        met.then_some(behind)
+        own.reverse();
+        (own, node.map_or(0, |shared| shared.depth as usize + 1))
     }
 }

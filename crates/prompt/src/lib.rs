@@ -20,7 +20,6 @@ mod head;
 mod hex_digest;
 pub mod namespace;
 pub mod normal;
-mod pins;
 mod plan;
 mod record;
 mod removal;

@@ -25,24 +25,6 @@ impl std::ops::AddAssign for SweepReport {
 }
 
 impl SessionStore {
-    /// Erases only one pin, which must be void.
-    pub(crate) async fn unpin(&self, id: &str, pin: u64) -> Result<(), Error> {
-        let key = pin_key(id, pin);
-        self.erase_exactly(id, &key, &[]).await.map(drop)
-    }
-
-    /// Erases the ten pins whose numbers begin with the digits of `ten`, which must be void.
-    pub(crate) async fn unpin_ten(&self, id: &str, ten: u64) -> Result<(), Error> {
-        let prefix = format!("{PIN}{id}/{ten:019}");
-        let filter = RecordFilter {
-            prefix: &prefix,
-            ..RecordFilter::default()
-        };
-        let erased = self.memory.erase(PIECES, &filter, PageRequest::keys(10));
-        self.ask(id, "writing", erased).await?;
-        Ok(())
-    }
-
     /// Erases the void pins of a session, and the pieces that only they held.
     pub(crate) async fn clear(&self, id: &str) -> Result<SweepReport, Error> {
         if self.pins(id, PageRequest::keys(1)).await?.is_empty() {

@@ -1,13 +1,13 @@
 //! A session: a prompt that is saved before it is sent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_core::{Digest, Millis};
+use cachalot_core::Millis;
 use cachalot_model::Message;
 use cachalot_model::wire::{Rendered, Wire};
-use cachalot_store::Lease;
-use futures_util::future::{join, try_join};
+use cachalot_store::PutAllResult;
 use serde_json::{Map, Value};
 
 use crate::chain::{Node, Prompt};
@@ -15,9 +15,8 @@ use crate::continuation::{BreakCause, PrefixBreak, divergence};
 use crate::error::{Error, ErrorKind};
 use crate::head::{SessionHead, SessionTotals};
 use crate::namespace::Namespace;
-use crate::pins::PinNumbers;
 use crate::record::{EncodedPiece, SessionRecord};
-use crate::store::SessionStore;
+use crate::store::{LeaseWait, SessionStore};
 use crate::tail::Tail;
 
 /// A conversation, saved in a store as the bytes that are sent.
@@ -50,27 +49,22 @@ pub struct Session {
     pub(crate) saved_at: Millis,
     /// The session's own record in the store, unless another writer changed it.
     pub(crate) record: Option<Bytes>,
-    /// A record that may be in the store instead: the outcome of its write is unknown.
-    pub(crate) attempted: Option<Bytes>,
+    /// Records that may be in the store instead: the outcome of their writes is unknown.
+    pub(crate) attempted: Vec<Bytes>,
     pub(crate) saves: u64,
     /// The number of the pin that holds the saved prompt; 0 if the prompt is empty.
     pub(crate) pin: u64,
-    pub(crate) numbers: PinNumbers,
     pub(crate) pending_cleanup: PendingCleanup,
     pub(crate) holds_secrets: bool,
-    pub(crate) lease: Option<Lease>,
     pub(crate) store: Arc<SessionStore>,
 }
 
-/// Data that may have to be erased, in addition to the pins in [`PinNumbers`].
+/// Void pins, and the pieces that only they hold: the prompt was replaced, the outcome of a change is
+/// unknown, or an earlier version or a crash left them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PendingCleanup {
     Unknown,
-    /// Void pins and the pieces that only they hold: a change was not completed, or it replaced the
-    /// prompt.
     Yes,
-    /// Only this void pin; the saved prompt needs the pieces that it holds.
-    Pin(u64),
     No,
 }
 
@@ -285,85 +279,95 @@ impl Session {
         }
     }
 
-    /// Writes the prompt and the head to the store, then updates this session.
+    /// Writes the prompt and the head to the store in one step, then updates this session.
     pub(crate) async fn commit(
         &mut self,
         prompt: Prompt,
         head: SessionHead,
         change: Change,
     ) -> Result<(), Error> {
-        let fresh = self.fresh(&prompt, change)?;
-        // The lease of a canceled commit.
-        if let Some(lease) = self.lease.clone() {
-            self.store.release(lease).await?;
-            self.lease = None;
+        // The store may have the prompt of an attempt, which may lack any piece of the saved prompt.
+        let is_unsure = !self.attempted.is_empty();
+        let (own, shared) = prompt.beyond(&self.saved);
+        let is_extension = shared == self.saved.len();
+        if change == Change::Extend && !is_extension {
+            return Err(self.not_an_extension());
         }
-        let repin = !prompt.is_empty() && (!fresh.is_empty() || self.attempted.is_some());
-        let (store, id) = (Arc::clone(&self.store), self.id.clone());
-        let numbers = &mut self.numbers;
-        let number = async {
-            match repin {
-                true => numbers.next(&store, &id).await,
-                false => Ok(self.pin),
-            }
+        let fresh = match is_unsure {
+            true => self.encoded(prompt.beyond(&Prompt::default()).0)?,
+            false => self.encoded(own)?,
         };
-        let (lease, pin) = join(store.reserve(&id), number).await;
-        let lease = lease?;
-        self.lease = Some(lease.clone());
-        let pin = pin?;
-        let write = Write {
-            prompt,
-            head,
-            fresh,
-            repin,
-            pin,
-            change,
-        };
-        if let Err(error) = self.write(write, &lease).await {
-            if store.release(lease).await.is_ok() {
-                self.lease = None;
-            }
-            return Err(error);
+        let replaces = is_unsure || !is_extension;
+        let store = Arc::clone(&self.store);
+        if is_unsure {
+            self.check().await?;
         }
-        self.lease = None;
+        if replaces {
+            self.pending_cleanup = PendingCleanup::Yes;
+        } else if self.pending_cleanup == PendingCleanup::Unknown {
+            self.pending_cleanup = match store.has_other_pins(&self.id, self.pin).await? {
+                true => PendingCleanup::Yes,
+                false => PendingCleanup::No,
+            };
+        }
+        let pin = match (prompt.is_empty(), self.pin) {
+            (true, _) => 0,
+            (false, pin) if pin != 0 && !replaces => pin,
+            (false, _) => store.new_pin(&self.id).await?,
+        };
+        let saved = self.saved(&prompt, head, pin, &fresh);
+        let record = saved.encode().map_err(|error| self.unwritable(error))?;
+        let mut wait = LeaseWait::begin();
+        loop {
+            let expected = self.record.clone();
+            // If this does not return, the outcome is unknown.
+            self.attempted.push(record.clone());
+            let stored = store.put(&saved, record.clone(), &fresh, expected).await?;
+            self.attempted.pop();
+            match stored {
+                PutAllResult::Stored => break,
+                PutAllResult::Busy { left } => wait.pause(&self.id, left).await?,
+                // An earlier attempt may have been completed late.
+                PutAllResult::Changed => {
+                    self.check().await?;
+                    wait.pause(&self.id, Duration::ZERO).await?;
+                }
+            }
+        }
+        self.attempted.clear();
+        self.record = Some(record);
+        self.pin = pin;
+        self.saves = saved.saves;
+        self.saved_at = saved.saved;
+        self.holds_secrets = saved.holds_secrets;
+        self.head = saved.head;
+        self.saved = prompt.clone();
+        self.prompt = prompt;
         self.clean_up().await;
         Ok(())
     }
 
     /// Erases void data after a change was saved. A failure is ignored: the next change tries again.
     async fn clean_up(&mut self) {
-        let tidied = match self.pending_cleanup {
-            PendingCleanup::Unknown | PendingCleanup::No => return,
-            PendingCleanup::Yes => self.store.clear(&self.id).await.map(drop),
-            PendingCleanup::Pin(pin) => self.store.unpin(&self.id, pin).await,
-        };
-        if tidied.is_ok() {
+        if self.pending_cleanup == PendingCleanup::Yes && self.store.clear(&self.id).await.is_ok() {
             self.pending_cleanup = PendingCleanup::No;
         }
     }
 
-    /// The records of the pieces that may be missing in the store.
-    fn fresh(&self, prompt: &Prompt, change: Change) -> Result<Vec<EncodedPiece>, Error> {
-        let base = match change {
-            Change::Extend => &self.saved,
-            Change::Replace => &Prompt::default(),
-        };
-        let nodes = prompt.since(base).ok_or_else(|| {
-            let id = &self.id;
-            Error::new(
-                ErrorKind::NotAnExtension,
-                id,
-                format!(
-                    "the session `{id}` can only be appended to: the prompt does not begin with \
-                     what is saved"
-                ),
-            )
-        })?;
-        nodes
+    fn encoded(&self, nodes: Vec<&Arc<Node>>) -> Result<Vec<EncodedPiece>, Error> {
+        let pieces: Result<_, _> = nodes
             .into_iter()
-            .map(|node: &Arc<Node>| EncodedPiece::of(node))
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.unwritable(error))
+            .map(|node| EncodedPiece::of(node))
+            .collect();
+        pieces.map_err(|error| self.unwritable(error))
+    }
+
+    fn not_an_extension(&self) -> Error {
+        let id = &self.id;
+        let message = format!(
+            "the session `{id}` can only be appended to: the prompt does not begin with what is saved"
+        );
+        Error::new(ErrorKind::NotAnExtension, id, message)
     }
 
     fn unwritable(&self, error: serde_json::Error) -> Error {
@@ -375,95 +379,23 @@ impl Session {
         }
     }
 
-    /// Writes under the session's lease, then updates this session.
-    async fn write(&mut self, write: Write, lease: &Lease) -> Result<(), Error> {
-        let store = Arc::clone(&self.store);
-        self.check().await?;
-        if self.pending_cleanup == PendingCleanup::Unknown {
-            let others = store.has_other_pins(&self.id, self.pin).await?;
-            self.pending_cleanup = if others {
-                PendingCleanup::Yes
-            } else {
-                PendingCleanup::No
-            };
-        }
-        // An incomplete write leaves data behind.
-        let pending_cleanup = std::mem::replace(&mut self.pending_cleanup, PendingCleanup::Yes);
-        if let (true, Some(tip)) = (write.repin, write.prompt.record()) {
-            self.write_pieces(&write, tip, lease).await?;
-        }
-        let saved = self.saved(&write);
-        let record = saved.encode().map_err(|error| self.unwritable(error))?;
-        self.attempted = Some(record.clone());
-        if !store.put_head(&saved, record.clone(), lease).await? {
-            // The lease was lost. Reports the removal of the session if that was the cause.
-            self.check().await?;
-            return Err(store.lease_lost(&self.id));
-        }
-        self.attempted = None;
-        self.record = Some(record);
-        self.pending_cleanup = pending_cleanup;
-        self.adopt(saved, write);
-        Ok(())
-    }
-
-    /// Writes the pieces and their pin, and erases pins that are known to be void.
-    async fn write_pieces(
-        &mut self,
-        write: &Write,
-        tip: Digest,
-        lease: &Lease,
-    ) -> Result<(), Error> {
-        let (store, id) = (&self.store, &self.id);
-        let void = self.numbers.void(self.pin);
-        let unpinning = async {
-            match void {
-                Some(ten) => store.unpin_ten(id, ten).await,
-                None => Ok(()),
-            }
-        };
-        let pinning = store.put_pieces(id, write.pin, tip, &write.fresh);
-        store.holding(lease, try_join(pinning, unpinning)).await?;
-        if void.is_some() {
-            self.numbers.erased(self.pin);
-        }
-        Ok(())
-    }
-
-    /// Updates this session to the written state.
-    fn adopt(&mut self, saved: SessionRecord, write: Write) {
-        if write.repin {
-            // Pieces that only the old pin held have to be erased, too. The pin of the opened session
-            // was not allocated here, so it is erased separately.
-            let foreign = self.pin != 0 && !self.numbers.was_allocated(self.pin);
-            if write.change == Change::Replace {
-                self.pending_cleanup = PendingCleanup::Yes;
-            } else if foreign && self.pending_cleanup == PendingCleanup::No {
-                self.pending_cleanup = PendingCleanup::Pin(self.pin);
-            }
-            self.pin = write.pin;
-        }
-        self.saves = saved.saves;
-        self.saved_at = saved.saved;
-        self.holds_secrets = saved.holds_secrets;
-        self.head = saved.head;
-        self.saved = write.prompt.clone();
-        self.prompt = write.prompt;
-    }
-
-    fn saved(&self, write: &Write) -> SessionRecord {
-        let prompt = &write.prompt;
+    fn saved(
+        &self,
+        prompt: &Prompt,
+        mut head: SessionHead,
+        pin: u64,
+        fresh: &[EncodedPiece],
+    ) -> SessionRecord {
         let secret_set = &self.store.secret_set;
         let secret = |piece: &EncodedPiece| secret_set.occurs_in(&piece.value);
         let holds_secrets =
-            self.holds_secrets || (!secret_set.is_empty() && write.fresh.iter().any(secret));
-        let mut head = write.head.clone();
+            self.holds_secrets || (!secret_set.is_empty() && fresh.iter().any(secret));
         head.id.clone_from(&self.id);
         SessionRecord {
             head,
             tip: prompt.record(),
             prompt: prompt.tip().map(|id| id.0),
-            pin: write.pin,
+            pin,
             pieces: prompt.len() as u64,
             messages: prompt.messages_count(),
             bytes: prompt.bytes(),
@@ -482,9 +414,8 @@ impl Session {
         let (kind, message) = match (found, &self.record) {
             (None, None) => return Ok(()),
             (Some(found), Some(ours)) if found == *ours => return Ok(()),
-            (Some(found), _) if self.attempted.as_ref() == Some(&found) => {
+            (Some(found), _) if self.attempted.contains(&found) => {
                 self.record = Some(found);
-                self.pending_cleanup = PendingCleanup::Yes;
                 return Ok(());
             }
             (Some(_), None) => (
@@ -512,17 +443,6 @@ fn with_all(prompt: Prompt, messages: &[(Arc<Message>, Vec<Rendered>)]) -> Promp
     messages.iter().fold(prompt, |prompt, (message, pieces)| {
         prompt.append(pieces, Arc::clone(message))
     })
-}
-
-/// A change to write.
-struct Write {
-    prompt: Prompt,
-    head: SessionHead,
-    fresh: Vec<EncodedPiece>,
-    /// True if a new pin is needed.
-    repin: bool,
-    pin: u64,
-    change: Change,
 }
 
 /// True if the target has another provider cache.

@@ -9,7 +9,6 @@ use cachalot_store::{LabelMatch, Order, PageRequest, Record, RecordFilter, Store
 use crate::chain::{NodeId, Prompt};
 use crate::error::{Error, ErrorKind};
 use crate::head::{SessionHead, SessionTotals, check_name};
-use crate::pins::PinNumbers;
 use crate::record::{SessionRecord, StoredPiece};
 use crate::removal::SweepReport;
 use crate::session::{Change, PendingCleanup, Session};
@@ -132,13 +131,11 @@ impl Sessions {
             saved: Prompt::default(),
             saved_at: head.created,
             record: None,
-            attempted: None,
+            attempted: Vec::new(),
             saves: 0,
             pin: 0,
-            numbers: PinNumbers::default(),
             pending_cleanup: PendingCleanup::Unknown,
             holds_secrets: false,
-            lease: None,
             store: Arc::clone(&self.store),
         };
         session.commit(prompt, head, Change::Extend).await?;
@@ -213,13 +210,11 @@ impl Sessions {
             totals: saved.totals,
             namespace: saved.namespace,
             record: Some(record.value),
-            attempted: None,
+            attempted: Vec::new(),
             saves: saved.saves,
             pin: saved.pin,
-            numbers: PinNumbers::default(),
             pending_cleanup: PendingCleanup::Unknown,
             holds_secrets: saved.holds_secrets,
-            lease: None,
             store: Arc::clone(&self.store),
         }
     }

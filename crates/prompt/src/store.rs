@@ -4,36 +4,37 @@
 //! **pins**: a pin holds one piece for one session. A piece is needed if another piece or a pin refers
 //! to it in its label `parent`, which one `find` query shows. A session's record names its pin.
 //!
-//! *Writing* (under the session's lease):
-//! 1. The pin and the pieces are stored.
-//! 2. Every new piece is checked again, the last one first, and stored again if it is missing or marked.
-//! 3. The session's record is stored.
+//! *Writing* is one step ([`Store::put_all`]): the new pieces, the pin and the session's record, provided
+//! that the record is the one that this process knows and that no lease on it exists. The pin of a longer
+//! prompt replaces the pin of the shorter one: the pieces of the shorter one are held by the new pieces.
+//! A prompt that does not begin with the saved one gets a new pin.
 //!
 //! *Removing*:
 //! 1. A piece is marked as doomed by this removal.
 //! 2. The removal queries if the piece is needed.
 //! 3. If it is not, the piece is erased, provided that it still has the mark.
 //!
-//! No piece is lost by concurrent operations or crashes. If the query of the removal comes after the
-//! piece became needed, the removal sees the need. If it comes before, the mark was set even earlier:
-//! the writer's check then finds the mark (or no piece) and stores the piece again without the mark, so
-//! that the removal has nothing to erase. A piece is checked after the piece that refers to it, so this
-//! holds for the whole chain, starting at the pin.
+//! No piece is lost by concurrent operations or crashes. If the query of the removal comes after a write
+//! that needs the piece, the removal sees the need. If it comes before, the mark was set even earlier: the
+//! write finds a piece with a mark (or no piece) and stores the piece again without the mark, so that the
+//! removal has nothing to erase.
 //!
-//! A pin is void if the session's record names another one and no writer that may still store that
-//! record needs it. The holder of the session's lease knows this for all pins; for the previously named
-//! pin, the writer that stored the new record knows it. A crash leaves void pins and pieces behind, but
-//! never a session without its pieces.
+//! A pin is void if the session's record names another one. The removal of void pins holds the session's
+//! lease while it determines them, so no write gives a session another pin meanwhile. A crash of a removal
+//! leaves void pins and pieces behind, but never a session without its pieces.
+//!
+//! Earlier versions wrote the pin, the pieces and the record in separate steps under the lease, each time
+//! with a new pin. Their void pins are erased with the first change.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use cachalot_core::{Clock, Digest, SecretSet};
 use cachalot_store::{
-    Label, Lease, PageRequest, PutResult, Record, RecordFilter, ReserveResult, Store, StoreReply,
+    Label, Lease, PageRequest, PutAllResult, PutCondition, Record, RecordFilter, ReserveResult,
+    Store, StoreReply,
 };
-use futures_util::future::{Either, join_all, select, try_join};
 
 use crate::error::{Error, ErrorKind};
 use crate::record::{EncodedPiece, SessionRecord, StoredPiece, Unreadable};
@@ -47,18 +48,17 @@ pub const PIECES: &str = "session_pieces";
 /// The counter for the numbers of pins and removals.
 const NUMBERS: &str = "numbers";
 
-/// The duration of a session's lease for one change, which takes milliseconds; the lease is renewed if
-/// the change takes longer.
+/// The distance of the numbers of pins. Earlier versions used the numbers in between.
+const PIN_STEP: u64 = 10_000;
+
+/// The duration of a session's lease while void pins are determined, which takes milliseconds.
 pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(5);
 
 /// The maximum wait for another writer: longer than a lease.
 const MAX_LEASE_WAIT: Duration = Duration::from_secs(8);
 
 /// The timeout of a store operation.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The number of pieces that are stored concurrently.
-const MAX_CONCURRENT_PIECES: usize = 64;
+pub(crate) const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A store with sessions.
 pub(crate) struct SessionStore {
@@ -116,66 +116,22 @@ impl SessionStore {
         Ok(raised[0])
     }
 
-    /// Acquires the session's lease; waits while another writer holds it.
+    /// Returns the number of a new pin.
+    pub(crate) async fn new_pin(&self, id: &str) -> Result<u64, Error> {
+        Ok(self.number(id).await? * PIN_STEP)
+    }
+
+    /// Acquires the session's lease; waits while another process holds it.
     pub(crate) async fn reserve(&self, id: &str) -> Result<Lease, Error> {
-        let began = tokio::time::Instant::now();
         let labels = [id_label(id)];
-        let mut pause = Duration::from_millis(1);
+        let mut wait = LeaseWait::begin();
         loop {
             let reserving = self.memory.reserve(SESSIONS, id, &labels, LEASE_DURATION);
-            let left = match self.ask(id, "writing", reserving).await? {
+            match self.ask(id, "writing", reserving).await? {
                 ReserveResult::Held(lease) => return Ok(lease),
-                ReserveResult::Busy { left, .. } => left,
-            };
-            if began.elapsed() >= MAX_LEASE_WAIT {
-                return Err(Error::new(
-                    ErrorKind::Busy,
-                    id,
-                    format!(
-                        "another process has been writing to the session `{id}` for \
-                         {MAX_LEASE_WAIT:?}: try again"
-                    ),
-                ));
+                ReserveResult::Busy { left, .. } => wait.pause(id, left).await?,
             }
-            tokio::time::sleep(pause.min(left.max(Duration::from_millis(1)))).await;
-            pause = (pause * 2).min(Duration::from_millis(50));
         }
-    }
-
-    /// Runs an operation that may take longer than the lease, and renews the lease meanwhile.
-    pub(crate) async fn holding<T>(
-        &self,
-        lease: &Lease,
-        work: impl Future<Output = Result<T, Error>> + Send,
-    ) -> Result<T, Error> {
-        let id = lease.key.as_str();
-        let renewing = async {
-            loop {
-                tokio::time::sleep(LEASE_DURATION / 3).await;
-                let renewed = self.memory.renew(lease, LEASE_DURATION);
-                match self.ask(id, "writing", renewed).await {
-                    Ok(true) => {}
-                    Ok(false) => return self.lease_lost(id),
-                    Err(error) => return error,
-                }
-            }
-        };
-        match select(pin!(work), pin!(renewing)).await {
-            Either::Left((done, _)) => done,
-            Either::Right((error, _)) => Err(error),
-        }
-    }
-
-    /// The error for a lost lease.
-    pub(crate) fn lease_lost(&self, id: &str) -> Error {
-        Error::new(
-            ErrorKind::Busy,
-            id,
-            format!(
-                "writing to the session `{id}` took too long, and another process got the right to \
-                 write: nothing was written; try again"
-            ),
-        )
     }
 
     pub(crate) async fn release(&self, lease: Lease) -> Result<(), Error> {
@@ -183,65 +139,42 @@ impl SessionStore {
         self.ask(&id, "writing", self.memory.release(lease)).await
     }
 
-    /// Stores the session's own record and releases the lease; returns false if the lease was lost
-    /// before.
-    pub(crate) async fn put_head(
+    /// Stores new pieces, the pin of the last one, and the session's own record in one step, if the record
+    /// in the store is `expected`.
+    pub(crate) async fn put(
         &self,
         saved: &SessionRecord,
-        value: bytes::Bytes,
-        lease: &Lease,
-    ) -> Result<bool, Error> {
+        record: Bytes,
+        fresh: &[EncodedPiece],
+        expected: Option<Bytes>,
+    ) -> Result<PutAllResult, Error> {
         let head = &saved.head;
+        let mut records = Vec::with_capacity(fresh.len() + 2);
+        records.extend(fresh.iter().map(|piece| {
+            let labels = piece.parent.map(parent_label).into_iter().collect();
+            let record = new_record(piece_key(piece.key), piece.value.clone(), labels);
+            (PIECES, record)
+        }));
+        records.extend(saved.tip.map(|tip| {
+            let pin = pin_key(&head.id, saved.pin);
+            (
+                PIECES,
+                new_record(pin, Bytes::new(), vec![parent_label(tip)]),
+            )
+        }));
         let mut labels = vec![id_label(&head.id), Label::new("agent", &head.agent)];
         let further = [("workspace", &head.workspace), ("parent", &head.parent)];
         for (name, text) in further {
             labels.extend(text.as_ref().map(|text| Label::new(name, text)));
         }
-        let record = new_record(head.id.clone(), value, labels);
-        let stored = self.memory.put(SESSIONS, record, Some(lease), &[]);
-        let stored = self.ask(&head.id, "writing", stored).await?;
-        Ok(stored != PutResult::LeaseLost)
-    }
-
-    /// Stores a pin and the pieces that it holds, then checks the pieces again.
-    pub(crate) async fn put_pieces(
-        &self,
-        id: &str,
-        pin: u64,
-        tip: Digest,
-        fresh: &[EncodedPiece],
-    ) -> Result<(), Error> {
-        let labels = vec![parent_label(tip)];
-        let pin = new_record(pin_key(id, pin), bytes::Bytes::new(), labels);
-        let pinning = self.memory.put(PIECES, pin, None, &[]);
-        let storing = async {
-            for some in fresh.chunks(MAX_CONCURRENT_PIECES) {
-                let all = join_all(some.iter().map(|piece| self.ensure_stored(id, piece))).await;
-                all.into_iter().collect::<Result<(), Error>>()?;
-            }
-            Ok(())
+        records.push((SESSIONS, new_record(head.id.clone(), record, labels)));
+        let condition = PutCondition {
+            space: SESSIONS,
+            key: &head.id,
+            value: expected,
         };
-        try_join(self.ask(id, "writing", pinning), storing).await?;
-        for piece in fresh.iter().rev() {
-            self.ensure_stored(id, piece).await?;
-        }
-        Ok(())
-    }
-
-    /// Stores a piece unless it is present and not marked for removal.
-    async fn ensure_stored(&self, id: &str, piece: &EncodedPiece) -> Result<(), Error> {
-        let key = piece_key(piece.key);
-        let found = self.memory.get(PIECES, &key, &[]);
-        let found = self.ask(id, "writing", found).await?.record;
-        let sound = |record: Record| record.value == piece.value && doomed(&record).is_none();
-        if found.is_some_and(sound) {
-            return Ok(());
-        }
-        let labels = piece.parent.map(parent_label).into_iter().collect();
-        let record = new_record(key, piece.value.clone(), labels);
-        let stored = self.memory.put(PIECES, record, None, &[]);
-        self.ask(id, "writing", stored).await?;
-        Ok(())
+        let stored = self.memory.put_all(condition, records);
+        self.ask(&head.id, "writing", stored).await
     }
 
     /// Reads a piece.
@@ -273,6 +206,38 @@ impl SessionStore {
     }
 }
 
+/// A wait for a lease that another process holds.
+pub(crate) struct LeaseWait {
+    began: tokio::time::Instant,
+    pause: Duration,
+}
+
+impl LeaseWait {
+    pub(crate) fn begin() -> Self {
+        Self {
+            began: tokio::time::Instant::now(),
+            pause: Duration::from_millis(1),
+        }
+    }
+
+    /// Waits before the next attempt, at most until the lease lapses; fails after [`MAX_LEASE_WAIT`].
+    pub(crate) async fn pause(&mut self, id: &str, left: Duration) -> Result<(), Error> {
+        if self.began.elapsed() >= MAX_LEASE_WAIT {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                id,
+                format!(
+                    "another process has been writing to the session `{id}` for \
+                     {MAX_LEASE_WAIT:?}: try again"
+                ),
+            ));
+        }
+        tokio::time::sleep(self.pause.min(left.max(Duration::from_millis(1)))).await;
+        self.pause = (self.pause * 2).min(Duration::from_millis(50));
+        Ok(())
+    }
+}
+
 pub(crate) const ID: &str = "id";
 pub(crate) const PARENT: &str = "parent";
 pub(crate) const DOOMED: &str = "doomed";
@@ -292,10 +257,6 @@ pub(crate) fn label<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
     found.map(|label| label.value.as_str())
 }
 
-fn doomed(record: &Record) -> Option<&str> {
-    label(record, DOOMED)
-}
-
 pub(crate) fn piece_key(key: Digest) -> String {
     format!("{PIECE}{key}")
 }
@@ -305,7 +266,7 @@ pub(crate) fn pin_key(id: &str, pin: u64) -> String {
     format!("{PIN}{id}/{pin:020}")
 }
 
-fn new_record(key: String, value: bytes::Bytes, labels: Vec<Label>) -> Record {
+fn new_record(key: String, value: Bytes, labels: Vec<Label>) -> Record {
     Record {
         key,
         value,

@@ -12,6 +12,7 @@
 )]
 
 pub mod amendments;
+pub mod batches;
 pub mod counters;
 pub mod filters;
 pub mod pages;
@@ -120,6 +121,12 @@ macro_rules! memory_conformance_checks {
             amendments::a_record_that_is_as_it_was_read_is_amended,
             amendments::a_record_that_changed_since_is_not_amended,
             amendments::one_of_many_amends,
+            batches::several_records_are_stored_together,
+            batches::nothing_is_stored_if_the_condition_does_not_hold,
+            batches::a_lease_of_another_caller_is_respected,
+            batches::an_identical_record_stays_as_it_is,
+            batches::one_of_many_stores_all_of_its_records,
+            batches::names_that_are_too_long_refuse_all,
             counters::counters_count,
             counters::counters_come_with_the_record,
             counters::counters_survive_an_erase,

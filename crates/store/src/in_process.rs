@@ -18,8 +18,8 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::slots::{SLOTS, slot};
 use crate::{
     Error, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, PageRequest,
-    PutResult, Recall, RecallHit, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage,
-    Store, StoreInfo, StoreReply, counter, request, space as names,
+    PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, counter, request, space as names,
 };
 
 use self::space::Space;
@@ -148,6 +148,35 @@ impl Store for InProcessStore {
         self.changed(space, &record.key);
         let revision = place.put(record, now);
         StoreReply::Now(Ok(PutResult::Stored { revision }))
+    }
+
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        if let Err(error) = request::check_put_all(&self.about, &condition, &records) {
+            return StoreReply::Now(Err(error));
+        }
+        let mut spaces = self.write();
+        let now = self.clock.now();
+        let place = open(&mut spaces, condition.space);
+        if let Some(left) = place.reserved_for(condition.key, now) {
+            return StoreReply::Now(Ok(PutAllResult::Busy { left }));
+        }
+        if place.value(condition.key) != condition.value.as_ref() {
+            return StoreReply::Now(Ok(PutAllResult::Changed));
+        }
+        place.revoke(condition.key);
+        for (space, mut record) in records {
+            record.labels = request::deduplicate(record.labels);
+            let place = open(&mut spaces, space);
+            if !place.contains(&record) {
+                self.changed(space, &record.key);
+                place.put(record, now);
+            }
+        }
+        StoreReply::Now(Ok(PutAllResult::Stored))
     }
 
     fn reserve<'a>(

@@ -18,8 +18,8 @@ mod text;
 pub use error::{Error, ErrorKind};
 pub use record::{
     GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Order, PageRequest,
-    PutResult, RecallHit, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Stale,
-    ValuePart,
+    PutAllResult, PutCondition, PutResult, RecallHit, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, Stale, ValuePart,
 };
 pub use reply::StoreReply;
 pub use text::glob_matches;
@@ -69,7 +69,7 @@ pub struct StoreInfo {
 ///
 /// - **Atomicity.** Every call is atomic, in this process and across processes. A call that fails has done
 ///   either nothing or all of its work.
-/// - **Retries.** Repeating `get`, `get_or_reserve`, `put`, `find`, `erase`, `raise_to`, `touch` and `release` is
+/// - **Retries.** Repeating `get`, `get_or_reserve`, `put`, `put_all`, `find`, `erase`, `raise_to`, `touch` and `release` is
 ///   safe; `add` counts once more.
 /// - **Spaces** need not be created; a space that was never written is empty.
 /// - **Expiry.** A record whose expiry has passed exists until it is erased: the caller decides what expiry
@@ -119,6 +119,30 @@ pub trait Store: Send + Sync {
         lease: Option<&'a Lease>,
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult>;
+
+    /// Stores several records, each with its space, in one step: all or none.
+    ///
+    /// - **Condition.** Stores only if no unlapsed lease on the key of `condition` exists
+    ///   ([`PutAllResult::Busy`]), and the record under it is as `condition` specifies
+    ///   ([`PutAllResult::Changed`]). A lapsed lease on that key is revoked in the same step. Other
+    ///   reservations do not matter.
+    /// - **Identical records.** A record that is stored already with the same value, labels and expiry stays
+    ///   as it is, with its revision. Every other record is replaced as by [`Store::put`].
+    ///
+    /// Fails with [`ErrorKind::Unsupported`] by default. Sessions need it; the cache does not.
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        let refused = format!(
+            "{} records cannot be stored in one step with `{:.80}` in `{}`",
+            records.len(),
+            condition.key,
+            condition.space
+        );
+        StoreReply::Now(Err(Error::new(ErrorKind::Unsupported, refused)))
+    }
 
     /// Reserves the right to store under `key` for `hold`, by the store's own clock.
     ///

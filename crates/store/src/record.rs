@@ -146,6 +146,31 @@ pub enum PutResult {
     },
 }
 
+/// The condition of [`Store::put_all`](crate::Store::put_all): the state of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutCondition<'a> {
+    /// The space of the key.
+    pub space: &'a str,
+    /// The key.
+    pub key: &'a str,
+    /// The value of the record under the key; `None` if there must be no record.
+    pub value: Option<Bytes>,
+}
+
+/// The result of storing several records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutAllResult {
+    /// All are stored durably.
+    Stored,
+    /// Another caller holds a lease on the key of the condition; nothing was stored.
+    Busy {
+        /// The time until the lease lapses if it is not renewed.
+        left: Duration,
+    },
+    /// The record under the key of the condition is not the expected one; nothing was stored.
+    Changed,
+}
+
 /// A criterion on labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelMatch<'a> {

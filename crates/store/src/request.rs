@@ -5,7 +5,8 @@ use std::time::Duration;
 use cachalot_core::Millis;
 
 use crate::{
-    Error, ErrorKind, Label, LabelMatch, Lease, Order, PageRequest, Record, RecordFilter, StoreInfo,
+    Error, ErrorKind, Label, LabelMatch, Lease, Order, PageRequest, PutCondition, Record,
+    RecordFilter, StoreInfo,
 };
 
 /// Removes repeated labels; keeps the first of each, in the given order.
@@ -115,6 +116,18 @@ pub(crate) fn check_put(
         ));
     }
     Ok(())
+}
+
+/// Fails if a name or a record is too long.
+pub(crate) fn check_put_all(
+    about: &StoreInfo,
+    condition: &PutCondition<'_>,
+    records: &[(&str, Record)],
+) -> Result<(), Error> {
+    check_names(about, [condition.space, condition.key])?;
+    records
+        .iter()
+        .try_for_each(|(space, record)| check_put(about, space, record, None, &[]))
 }
 
 /// The value of [`crate::counter::ERASED`] after an erase at `now`.

@@ -37,8 +37,8 @@ use cachalot_core::{Clock, Millis};
 
 use crate::{
     Error, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Order,
-    PageRequest, PutResult, Recall, RecallHit, Record, RecordFilter, RecordPage, ReserveResult,
-    SpaceUsage, Store, StoreInfo, StoreReply, request,
+    PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
+    RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, request,
 };
 
 use self::failure::Context;
@@ -255,6 +255,37 @@ impl Store for SqliteStore {
         StoreReply::later(self.writer.submit(effort, move |transaction| {
             transaction.put(&space, &record, lease.as_ref(), &counters)
         }))
+    }
+
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        if let Err(error) = request::check_put_all(&self.about, &condition, &records) {
+            return StoreReply::Now(Err(error));
+        }
+        let bytes = records.iter().map(|(_, record)| record.value.len()).sum();
+        let (space, key) = (condition.space.to_owned(), condition.key.to_owned());
+        let value = condition.value;
+        let records: Vec<(String, Record)> = records
+            .into_iter()
+            .map(|(space, mut record)| {
+                record.labels = request::deduplicate(record.labels);
+                (space.to_owned(), record)
+            })
+            .collect();
+        StoreReply::later(
+            self.writer
+                .submit(JobSize::of_bytes(bytes), move |transaction| {
+                    let condition = PutCondition {
+                        space: &space,
+                        key: &key,
+                        value: value.clone(),
+                    };
+                    transaction.put_all(&condition, &records)
+                }),
+        )
     }
 
     fn reserve<'a>(

@@ -12,8 +12,8 @@ use cachalot_core::ManualClock;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::{
     Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
-    PageRequest, PutResult, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store,
-    StoreInfo, StoreReply,
+    PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
 };
 
 /// What goes wrong with a call.
@@ -171,6 +171,14 @@ impl Store for SlowMemory {
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
         self.slowly(move || self.inner.put(space, record, lease, counters))
+    }
+
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        self.slowly(move || self.inner.put_all(condition, records))
     }
 
     fn reserve<'a>(

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use cachalot_store::{
     Error, ErrorKind, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
-    PageRequest, PutResult, Record, RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store,
-    StoreInfo, StoreReply,
+    PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
 };
 
 /// What becomes of a call.
@@ -140,6 +140,14 @@ impl Store for Double {
         counters: &'a [(&'a str, u64)],
     ) -> StoreReply<'a, PutResult> {
         self.slowly(move || self.inner.put(space, record, lease, counters))
+    }
+
+    fn put_all<'a>(
+        &'a self,
+        condition: PutCondition<'a>,
+        records: Vec<(&'a str, Record)>,
+    ) -> StoreReply<'a, PutAllResult> {
+        self.slowly(move || self.inner.put_all(condition, records))
     }
 
     fn reserve<'a>(

@@ -57,6 +57,20 @@ impl Space {
             .map(|stored| stored.as_record(key, true, ValuePart::All))
     }
 
+    /// The value of a record.
+    pub(super) fn value(&self, key: &str) -> Option<&Bytes> {
+        self.records.get(key).map(|stored| &stored.value)
+    }
+
+    /// True if this record is stored with the same value, labels and expiry.
+    pub(super) fn contains(&self, record: &Record) -> bool {
+        self.records.get(record.key.as_str()).is_some_and(|stored| {
+            stored.expires == record.expires
+                && stored.labels == record.labels
+                && stored.value == record.value
+        })
+    }
+
     pub(super) fn records(&self) -> impl Iterator<Item = Record> {
         self.records
             .iter()
@@ -214,12 +228,12 @@ impl Space {
         hold: Duration,
         now: Millis,
     ) -> ReserveResult {
-        if let Some(current) = self.reservations.get(key)
-            && current.until > now
+        if let Some(left) = self.reserved_for(key, now)
+            && let Some(current) = self.reservations.get(key)
         {
             return ReserveResult::Busy {
                 fence: current.fence,
-                left: time_left(current.until, now),
+                left,
             };
         }
         self.fence += 1;
@@ -240,6 +254,17 @@ impl Space {
             key: key.to_owned(),
             fence: self.fence,
         })
+    }
+
+    /// The time until the lease on a key lapses; `None` if there is none, or it has lapsed.
+    pub(super) fn reserved_for(&self, key: &str, now: Millis) -> Option<Duration> {
+        let current = self.reservations.get(key)?;
+        (current.until > now).then(|| time_left(current.until, now))
+    }
+
+    /// Ends any lease on a key.
+    pub(super) fn revoke(&mut self, key: &str) {
+        self.reservations.remove(key);
     }
 
     pub(super) fn renew(&mut self, lease: &Lease, hold: Duration, now: Millis) -> bool {

@@ -27,13 +27,7 @@ impl WriteTransaction<'_> {
         hold: Duration,
     ) -> rusqlite::Result<ReserveResult> {
         let (now, reservation_key) = (self.now, reservation_key(key));
-        let current: Option<(u64, Millis)> = self
-            .prepare("SELECT fence, until FROM spaces WHERE space = ?1 AND reserved = ?2")?
-            .query_row([space, &reservation_key], |row| {
-                Ok((number(row, 0)?, row.get(1)?))
-            })
-            .optional()?;
-        if let Some((fence, until)) = current
+        if let Some((fence, until)) = self.reservation(space, &reservation_key)?
             && until > now
         {
             return Ok(ReserveResult::Busy {
@@ -54,6 +48,36 @@ impl WriteTransaction<'_> {
             key: key.to_owned(),
             fence: fence as u64,
         }))
+    }
+
+    /// Returns the fence and the end of a reservation, lapsed or not.
+    fn reservation(
+        &self,
+        space: &str,
+        reservation_key: &str,
+    ) -> rusqlite::Result<Option<(u64, Millis)>> {
+        self.prepare("SELECT fence, until FROM spaces WHERE space = ?1 AND reserved = ?2")?
+            .query_row([space, reservation_key], |row| {
+                Ok((number(row, 0)?, row.get(1)?))
+            })
+            .optional()
+    }
+
+    /// Returns the time until the lease on a key lapses, zero for a lapsed one; `None` if there is none.
+    pub(super) fn time_reserved(
+        &self,
+        space: &str,
+        key: &str,
+    ) -> rusqlite::Result<Option<Duration>> {
+        let reserved = self.reservation(space, &reservation_key(key))?;
+        Ok(reserved.map(|(_, until)| time_left(until, self.now)))
+    }
+
+    /// Ends any lease on a key.
+    pub(super) fn end_reservation(&self, space: &str, key: &str) -> rusqlite::Result<()> {
+        self.prepare("DELETE FROM spaces WHERE space = ?1 AND reserved = ?2")?
+            .execute([space, &reservation_key(key)])?;
+        Ok(())
     }
 
     /// Returns the next fence. Fences increase per space and are never reused: they outlive the reservations.

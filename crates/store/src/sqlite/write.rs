@@ -5,8 +5,8 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::request::{reaches_reservations, weight};
 use crate::slots::slot;
 use crate::{
-    GetOrReserve, GetOrReserveResult, Label, Lease, Millis, PageRequest, PutResult, Record,
-    RecordFilter, RecordPage, counter, request, space as names,
+    GetOrReserve, GetOrReserveResult, Label, Lease, Millis, PageRequest, PutAllResult,
+    PutCondition, PutResult, Record, RecordFilter, RecordPage, counter, request, space as names,
 };
 
 use super::labels;
@@ -117,6 +117,64 @@ impl<'c> WriteTransaction<'c> {
             self.release(lease)?;
         }
         let previous = self.previous(space, &record.key)?;
+        let revision = self.replace(space, record, previous)?;
+        Ok(PutResult::Stored { revision })
+    }
+
+    /// Stores records of any spaces, whose labels are distinct, if the condition holds.
+    pub(super) fn put_all(
+        &mut self,
+        condition: &PutCondition<'_>,
+        records: &[(String, Record)],
+    ) -> rusqlite::Result<PutAllResult> {
+        let reserved = self.time_reserved(condition.space, condition.key)?;
+        if let Some(left) = reserved.filter(|left| !left.is_zero()) {
+            return Ok(PutAllResult::Busy { left });
+        }
+        if !self.is_as_expected(condition)? {
+            return Ok(PutAllResult::Changed);
+        }
+        if reserved.is_some() {
+            self.end_reservation(condition.space, condition.key)?;
+        }
+        for (space, record) in records {
+            let previous = self.previous(space, &record.key)?;
+            if let Some(previous) = &previous
+                && self.is_identical(previous, record)?
+            {
+                continue;
+            }
+            self.replace(space, record, previous)?;
+        }
+        Ok(PutAllResult::Stored)
+    }
+
+    fn is_as_expected(&self, condition: &PutCondition<'_>) -> rusqlite::Result<bool> {
+        let mut statement =
+            self.prepare("SELECT value FROM records WHERE space = ?1 AND key = ?2")?;
+        let mut rows = statement.query([condition.space, condition.key])?;
+        let found = match rows.next()? {
+            Some(row) => Some(row.get_ref(0)?.as_blob()?),
+            None => None,
+        };
+        Ok(found == condition.value.as_deref())
+    }
+
+    fn is_identical(&self, previous: &Previous, record: &Record) -> rusqlite::Result<bool> {
+        if previous.size != record.value.len() || previous.labels != record.labels {
+            return Ok(false);
+        }
+        self.prepare("SELECT 1 FROM records WHERE id = ?1 AND expires IS ?2 AND value = ?3")?
+            .exists(params![previous.id, record.expires, &record.value[..]])
+    }
+
+    /// Stores a record in place of the previous one; returns its revision.
+    fn replace(
+        &mut self,
+        space: &str,
+        record: &Record,
+        previous: Option<Previous>,
+    ) -> rusqlite::Result<u64> {
         let revision = previous.as_ref().map_or(0, |previous| previous.revision) + 1;
         self.update_labels(
             space,
@@ -156,7 +214,7 @@ impl<'c> WriteTransaction<'c> {
         entry.records += 1;
         entry.bytes += size as i64;
         self.changed(space, &record.key);
-        Ok(PutResult::Stored { revision })
+        Ok(revision)
     }
 
     fn previous(&self, space: &str, key: &str) -> rusqlite::Result<Option<Previous>> {
