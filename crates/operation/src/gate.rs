@@ -8,8 +8,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::ToolOutput;
-
 /// Maximum number of characters of a tool name invented by a model that are shown.
 const SHOWN: usize = 80;
 
@@ -72,18 +70,18 @@ impl Gate {
         &tool[..end.unwrap_or(tool.len())]
     }
 
-    /// Returns the result of a call that the gate denies; `None` if it allows it.
+    /// Returns the message for the model about a call that the gate denies; `None` if it allows it.
     #[must_use]
-    pub fn denial(&self, tool: &str) -> Option<ToolOutput> {
+    pub fn denial(&self, tool: &str) -> Option<String> {
         if self.allows(tool) {
             return None;
         }
         let shown = Self::shown(tool);
-        Some(ToolOutput::error(format!(
+        Some(format!(
             "`{shown}` did not run: {} may not use it. {} Do not call it again.",
             self.holder,
             self.rule()
-        )))
+        ))
     }
 
     /// The allowed tools, as a sentence for the model.
@@ -105,11 +103,7 @@ mod tests {
     fn a_gate_lets_through_what_it_names_and_says_so_of_the_rest() {
         let gate = Gate::new("the review", ["memory", "read_file"]);
         assert!(gate.denial("memory").is_none());
-        let denial = gate.denial("shell").map(|output| {
-            assert!(output.is_error);
-            format!("{:?}", output.content)
-        });
-        let denial = denial.unwrap_or_default();
+        let denial = gate.denial("shell").unwrap_or_default();
         for part in [
             "`shell`",
             "the review",

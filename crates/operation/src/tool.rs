@@ -51,7 +51,8 @@ impl ToolContext {
     /// Returns the result of a call of this tool if the gate denies it.
     #[must_use]
     pub fn denial(&self, tool: &str) -> Option<ToolOutput> {
-        self.gate.as_ref()?.denial(tool)
+        let denial = self.gate.as_ref()?.denial(tool)?;
+        Some(ToolOutput::error(denial))
     }
 }
 

@@ -131,7 +131,10 @@ fn a_tool_of_a_server_is_called_once() {
     let (first, said) = run(&home, file, &[]);
     assert!(said.contains("paid 2 calls"), "{said}");
     let definition = &first["definition"]["result"];
-    assert!(definition.as_str().unwrap().starts_with("A record of"), "{first}");
+    assert!(
+        definition.as_str().unwrap().starts_with("A record of"),
+        "{first}"
+    );
     let (second, said) = run(&home, file, &[]);
     assert!(said.contains("paid 0 calls"), "{said}");
     assert_eq!(second["definition"]["result"], *definition);

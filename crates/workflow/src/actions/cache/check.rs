@@ -5,10 +5,16 @@ mod lists;
 use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 
-use super::request::{ON_ERROR, SCOPES, STRATEGIES};
 use crate::actions::Registry;
 use crate::actions::arguments::{optional, required};
 use crate::{CacheClass, OperationMetadata, Parameter, ParameterKind};
+
+/// Names of the strategies.
+pub(super) const STRATEGIES: [&str; 4] = ["args", "sha256", "file_content", "custom"];
+/// Names of the scopes that a workflow supports.
+pub(super) const SCOPES: [&str; 5] = ["run", "workspace", "agent", "user", "global"];
+/// Allowed values of `on_error`.
+pub(super) const ON_ERROR: [&str; 2] = ["fail", "return"];
 
 /// Parameters of `cache.wrap`.
 pub(super) const WRAP_PARAMETERS: &[Parameter] = &[

@@ -8,7 +8,7 @@ use cachalot_cache::{CacheMode, Scope};
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use serde_json::Value;
 
-use super::check;
+use super::check::{self, ON_ERROR, SCOPES, STRATEGIES};
 use crate::actions::Registry;
 use crate::{Action, Arguments, Failure, Runtime};
 
@@ -42,13 +42,6 @@ impl Strategy {
         }
     }
 }
-
-/// Names of the strategies.
-pub(super) const STRATEGIES: [&str; 4] = ["args", "sha256", "file_content", "custom"];
-/// Names of the scopes that a workflow supports.
-pub(super) const SCOPES: [&str; 5] = ["run", "workspace", "agent", "user", "global"];
-/// Allowed values of `on_error`.
-pub(super) const ON_ERROR: [&str; 2] = ["fail", "return"];
 
 /// A call of `cache.wrap`.
 pub(super) struct Request {
