@@ -10,6 +10,7 @@ pub mod effects;
 pub mod json;
 pub mod problem;
 pub mod secret;
+pub mod spec;
 pub mod spend;
 pub mod suggest;
 pub mod tree;

@@ -49,6 +49,12 @@ impl<'a> Section<'a> {
         &self.place
     }
 
+    /// The keys that were read so far, present or not.
+    #[must_use]
+    pub fn known_keys(&self) -> &[&'static str] {
+        &self.known_keys
+    }
+
     /// True if `key` exists. Does not claim it.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {

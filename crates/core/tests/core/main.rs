@@ -3,4 +3,5 @@
 
 mod canonical;
 mod json;
+mod spec;
 mod tree;
