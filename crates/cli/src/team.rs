@@ -152,15 +152,9 @@ fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> 
 
 /// Reads `tools`.
 pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> ToolCacheSettings {
-    let section = node
-        .filter(|node| !node.is_null())
-        .and_then(|node| Section::from_node(node, "`tools`", problems));
-    let Some(mut section) = section else {
-        return ToolCacheSettings::default();
-    };
-    let settings = ToolCacheSettings::read(&mut section, problems);
-    section.finish(problems);
-    settings
+    node.filter(|node| !node.is_null())
+        .map(|node| ToolCacheSettings::read(node, problems))
+        .unwrap_or_default()
 }
 
 /// Returns the retention of calls in the ledger from `settings`.

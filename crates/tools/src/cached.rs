@@ -29,7 +29,7 @@ use cachalot_operation::Tool;
 
 pub use cachalot_operation::WriteNotifier;
 pub use counters::{CacheStats, Counters};
-pub use settings::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
+pub use settings::{RepeatDelivery, TOOL_CACHE, ToolCacheScope, ToolCacheSettings};
 
 use cachalot_operation::domains::EngineLifetime;
 use cachalot_operation::write_notifier::EngineRegistration;

@@ -470,12 +470,10 @@ impl Toolboxes for Bench {
             }
         }
         let mut problems = Vec::new();
-        let settings = team.tools.as_ref().map(|node| {
-            let mut section = tree::Section::from_node(node, "`tools`", &mut problems).unwrap();
-            let settings = ToolCacheSettings::read(&mut section, &mut problems);
-            section.finish(&mut problems);
-            settings
-        });
+        let settings = team
+            .tools
+            .as_ref()
+            .map(|node| ToolCacheSettings::read(node, &mut problems));
         assert_eq!(problems, []);
         let options = cached::CachedToolsOptions {
             settings: settings.unwrap_or_default(),

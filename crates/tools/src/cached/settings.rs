@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{MapEntry, Node, Section};
+use cachalot_core::spec::{Custom, Literal, ParameterKind as Kind, Table, key, words};
+use cachalot_core::tree::Node;
+use serde_json::json;
 
 /// Settings of the tool cache. Off by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,123 +67,82 @@ impl Default for ToolCacheSettings {
 }
 
 impl ToolCacheSettings {
-    /// Claims its keys of a `tools` section, in YAML or in JSON. Each key may be written in camel case
-    /// (`cacheToolResults`) or with underscores (`cache_tool_results`). The section may have other keys: the
-    /// caller finishes it, so that unknown ones are reported.
+    /// Reads a `tools` section, in YAML or in JSON. Each key may be written in camel case
+    /// (`cacheToolResults`) or with underscores (`cache_tool_results`).
     #[must_use]
-    pub fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
+    pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let default = Self::default();
-        let mut keys = Keys { section, problems };
+        let Some(values) = TOOL_CACHE.read(node, problems) else {
+            return default;
+        };
         Self {
-            enabled: keys.boolean(ENABLED).unwrap_or(default.enabled),
-            max_size: keys.at_least_one(MAX_SIZE_KEY).unwrap_or(default.max_size),
-            max_bytes: keys
-                .at_least_one(MAX_BYTES_KEY)
-                .unwrap_or(default.max_bytes),
-            scope: keys
-                .one_of(SCOPE, &SCOPES, "`session`, `workspace` or `user`")
-                .unwrap_or(default.scope),
-            delivery: keys
-                .one_of(DELIVERY, &DELIVERIES, "`full` or `marker`")
-                .unwrap_or(default.delivery),
-            ttl: keys.lifetimes(TTL),
+            enabled: values.boolean(ENABLED).unwrap_or(default.enabled),
+            max_size: values.integer(MAX_SIZE_KEY).unwrap_or(default.max_size),
+            max_bytes: values.integer(MAX_BYTES_KEY).unwrap_or(default.max_bytes),
+            scope: values.choice(SCOPE, &SCOPES).unwrap_or_default(),
+            delivery: values.choice(DELIVERY, &DELIVERIES).unwrap_or_default(),
+            ttl: values
+                .map(TTL)
+                .iter()
+                .filter_map(|entry| Some((entry.key.clone(), lifetime(&entry.value)?)))
+                .collect(),
         }
     }
 }
 
-/// The two spellings of a key.
-type Spellings = [&'static str; 2];
+const ENABLED: &str = "cacheToolResults";
+const MAX_SIZE_KEY: &str = "cacheToolResultsMaxSize";
+const MAX_BYTES_KEY: &str = "cacheToolResultsMaxBytes";
+const SCOPE: &str = "cacheToolResultsScope";
+const DELIVERY: &str = "cacheToolResultsDelivery";
+const TTL: &str = "cacheToolResultsTtl";
 
-const ENABLED: Spellings = ["cacheToolResults", "cache_tool_results"];
-const MAX_SIZE_KEY: Spellings = ["cacheToolResultsMaxSize", "cache_tool_results_max_size"];
-const MAX_BYTES_KEY: Spellings = ["cacheToolResultsMaxBytes", "cache_tool_results_max_bytes"];
-const SCOPE: Spellings = ["cacheToolResultsScope", "cache_tool_results_scope"];
-const DELIVERY: Spellings = ["cacheToolResultsDelivery", "cache_tool_results_delivery"];
-const TTL: Spellings = ["cacheToolResultsTtl", "cache_tool_results_ttl"];
+/// The keys of a `tools` section.
+#[rustfmt::skip]
+pub static TOOL_CACHE: Table = Table::new(
+    "`tools`",
+    "The tool result cache.",
+    &[&[
+        key(ENABLED, Kind::Boolean, "Caches results.").default(Literal::Boolean(false)).or(&["cache_tool_results"]),
+        key(MAX_SIZE_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum number of results per session; the least recently used are evicted.").default(Literal::Integer(MAX_SIZE)).or(&["cache_tool_results_max_size"]),
+        key(MAX_BYTES_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum total size of these results in bytes.").default(Literal::Integer(MAX_BYTES)).or(&["cache_tool_results_max_bytes"]),
+        key(SCOPE, Kind::Word(&SCOPE_WORDS), "The calls that share results: `session`, `workspace` or `user`.").default(Literal::Text("session")).or(&["cache_tool_results_scope"]),
+        key(DELIVERY, Kind::Word(&DELIVERY_WORDS), "The delivery of a repeated result: `full` or `marker`.").default(Literal::Text("full")).or(&["cache_tool_results_delivery"]),
+        key(TTL, Kind::Custom(&LIFETIMES), "How long results of a tool may be served: `{web_fetch: 10m}`, with `s`, `m`, `h`, `d`, or a number of seconds.").or(&["cache_tool_results_ttl"]),
+    ]],
+);
 
 const SCOPES: [(&str, ToolCacheScope); 3] = [
     ("session", ToolCacheScope::Session),
     ("workspace", ToolCacheScope::Workspace),
     ("user", ToolCacheScope::User),
 ];
+const SCOPE_WORDS: [&str; 3] = words(&SCOPES);
 const DELIVERIES: [(&str, RepeatDelivery); 2] = [
     ("full", RepeatDelivery::Full),
     ("marker", RepeatDelivery::Marker),
 ];
+const DELIVERY_WORDS: [&str; 2] = words(&DELIVERIES);
 
-struct Keys<'a, 'b> {
-    section: &'a mut Section<'b>,
-    problems: &'a mut Vec<Problem>,
-}
-
-impl<'b> Keys<'_, 'b> {
-    /// Returns the spelling that the section uses. Reports a problem if both are present.
-    fn spelling(&mut self, [capitals, underscores]: Spellings) -> &'static str {
-        if !self.section.has(underscores) {
-            return capitals;
-        }
-        if self.section.has(capitals)
-            && let Some(again) = self.section.entry(underscores)
-        {
-            self.problems.push(
-                Problem::new(
-                    "two-spellings",
-                    format!("`{underscores}` and `{capitals}` are the same key"),
-                )
-                .at(&again.key_place)
-                .help("leave one of them out"),
-            );
-            return capitals;
-        }
-        underscores
-    }
-
-    fn boolean(&mut self, key: Spellings) -> Option<bool> {
-        let key = self.spelling(key);
-        self.section.boolean(key, self.problems)
-    }
-
-    fn at_least_one(&mut self, key: Spellings) -> Option<u64> {
-        let key = self.spelling(key);
-        self.section.integer(key, 1..=u64::MAX, self.problems)
-    }
-
-    fn one_of<T: Copy>(
-        &mut self,
-        key: Spellings,
-        words: &[(&str, T)],
-        expected: &str,
-    ) -> Option<T> {
-        let key = self.spelling(key);
-        let node = self.section.present(key)?;
-        let known = node
-            .as_text()
-            .and_then(|text| words.iter().find(|(word, _)| *word == text));
-        if known.is_none() {
-            self.problems
-                .push(node.wrong_type(&format!("`{key}`"), expected));
-        }
-        known.map(|(_, meaning)| *meaning)
-    }
-
-    fn lifetimes(&mut self, key: Spellings) -> BTreeMap<String, Duration> {
-        let key = self.spelling(key);
-        let entries: &'b [MapEntry] = self.section.map(key, self.problems).unwrap_or(&[]);
-        let mut lifetimes = BTreeMap::new();
-        for entry in entries {
-            match lifetime(&entry.value) {
-                Some(lifetime) => {
-                    lifetimes.insert(entry.key.clone(), lifetime);
-                }
-                None => self.problems.push(entry.value.wrong_type(
-                    &format!("`{}` in `{key}`", entry.key),
+/// Lifetimes by tool.
+static LIFETIMES: Custom = Custom {
+    schema: Some(|| {
+        let span =
+            json!({ "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }] });
+        json!({ "type": "object", "additionalProperties": span })
+    }),
+    check: |section, problems| {
+        Kind::Object.check(section, problems);
+        for entry in section.value.as_map().unwrap_or_default() {
+            if lifetime(&entry.value).is_none() {
+                problems.push(entry.value.wrong_type(
+                    &format!("`{}` in `{}`", entry.key, section.key),
                     "a time like `30s`, `10m`, `12h` or `7d`",
-                )),
+                ));
             }
         }
-        lifetimes
-    }
-}
+    },
+};
 
 /// Parses a time: an integer with a unit, or in seconds; greater than zero.
 fn lifetime(node: &Node) -> Option<Duration> {

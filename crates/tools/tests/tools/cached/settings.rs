@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Section, parse};
+use cachalot_core::tree::parse;
 use cachalot_tools::cached::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
 
 fn read(text: &str) -> (ToolCacheSettings, Vec<Problem>) {
     let file = parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
-    let mut section =
-        Section::from_node(file.get("tools").unwrap(), "`tools`", &mut problems).unwrap();
-    let settings = ToolCacheSettings::read(&mut section, &mut problems);
-    section.finish(&mut problems);
+    let settings = ToolCacheSettings::read(file.get("tools").unwrap(), &mut problems);
     (settings, problems)
 }
 
@@ -96,9 +93,9 @@ fn whatever_is_wrong_is_said() {
         ("cacheToolResultsMaxSize: -1", "out-of-range"),
         ("cacheToolResultsMaxSize: many", "wrong-type"),
         ("cacheToolResultsMaxBytes: 0", "out-of-range"),
-        ("cacheToolResultsScope: everybody", "wrong-type"),
-        ("cacheToolResultsScope: global", "wrong-type"),
-        ("cacheToolResultsDelivery: none", "wrong-type"),
+        ("cacheToolResultsScope: everybody", "bad-value"),
+        ("cacheToolResultsScope: global", "bad-value"),
+        ("cacheToolResultsDelivery: none", "bad-value"),
         ("cacheToolResultsTtl: 10m", "wrong-type"),
         (
             "cacheToolResultsTtl: {web_fetch: 10}\n  cacheToolResultsTTL: {}",
