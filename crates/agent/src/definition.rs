@@ -31,13 +31,13 @@ use cachalot_operation::permissions::ToolSignature;
 pub use cachalot_hooks::Builtins;
 
 pub use agent::{
-    AgentDefinition, DEFAULT_COMPACTION_THRESHOLD, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS,
+    AGENT, AgentDefinition, DEFAULT_COMPACTION_THRESHOLD, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS,
     SubAgent,
 };
 
 pub use review::{
     DEFAULT_REVIEW_INPUT_TOKENS, DEFAULT_REVIEW_ITERATIONS, DEFAULT_REVIEW_TURNS, LocatedName,
-    Notify, ReviewDefinition, ReviewKind,
+    Notify, REVIEW, ReviewDefinition, ReviewKind,
 };
 
 use agent::ParsedAgent;
@@ -167,8 +167,8 @@ impl Team {
             .map(|node| Permissions::read(node, problems))
             .unwrap_or_default();
         let budget = section
-            .section("budget", "`budget`", problems)
-            .map(|budget| Budget::read(budget, problems))
+            .present("budget")
+            .map(|node| Budget::read(node, problems))
             .unwrap_or_default();
         let place = section
             .entry("agents")

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::tree::Section;
+use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, key};
+use cachalot_core::tree::Node;
 use cachalot_core::{Clock, Cost, Millis, Problem};
 use parking_lot::Mutex;
 
-use crate::catalog::decimal::amount;
-use crate::duration::duration;
+use crate::catalog::decimal::{amount, amount_schema, check_amount};
+use crate::duration::{DURATION, duration};
 use crate::error::{Error, ErrorKind};
 use crate::{Model, Usage};
 
@@ -28,17 +29,36 @@ pub struct Budget {
     pub max_time: Option<Duration>,
 }
 
+/// The keys of `budget`.
+#[rustfmt::skip]
+pub static BUDGET: Table = Table::new(
+    "`budget`",
+    "The maximum that a run or a chat may spend.",
+    &[&[
+        key("max_cost", Kind::Custom(&DOLLARS), "The maximum cost in US dollars."),
+        key("max_tokens", Kind::IntegerIn(0, u64::MAX), "The maximum number of tokens, input and output of all calls."),
+        key("max_time", Kind::Custom(&DURATION), "The maximum time on the wall clock: seconds, or text such as `250ms`, `30s`, `10m`, `1h30m`."),
+    ]],
+);
+
+static DOLLARS: Custom = Custom {
+    schema: Some(amount_schema),
+    check: |entry, problems| check_amount(entry, DECIMALS, problems),
+};
+
 impl Budget {
-    /// Reads `budget:`: `max_cost` in dollars, `max_tokens`, and `max_time` in seconds or with units
-    /// (`10m`). Finishes the section: any other key is a problem.
-    pub fn read(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Self {
-        let budget = Self {
-            max_cost: amount(&mut section, "max_cost", DECIMALS, problems),
-            max_tokens: section.integer("max_tokens", 0..=u64::MAX, problems),
-            max_time: duration(&mut section, "max_time", problems),
+    /// Reads the mapping `budget`.
+    pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
+        let Some(values) = BUDGET.read(node, problems) else {
+            return Self::default();
         };
-        section.finish(problems);
-        budget
+        Self {
+            max_cost: values
+                .node("max_cost")
+                .and_then(|node| amount(node, DECIMALS)),
+            max_tokens: values.integer("max_tokens"),
+            max_time: values.node("max_time").and_then(duration),
+        }
     }
 
     /// Returns true if no limit is set.

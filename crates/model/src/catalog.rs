@@ -9,16 +9,20 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use cachalot_core::Problem;
+use cachalot_core::spec::{ParameterKind as Kind, Table, key};
 use cachalot_core::tree::{self, Section};
 
 use crate::provider_table::ProviderTable;
 
 mod capabilities;
 pub(crate) mod decimal;
-mod price;
+pub(crate) mod price;
 
 pub use capabilities::{Capabilities, Thinking};
 pub use price::{Price, Rates};
+
+use capabilities::CAPABILITY_KEYS;
+use price::PRICE_KEYS;
 
 /// The built-in catalog file.
 const BUILT_IN: &str = include_str!("../data/models.yaml");
@@ -211,6 +215,24 @@ impl Catalog {
     }
 }
 
+/// The keys of a model in a catalog file.
+#[rustfmt::skip]
+static ENTRY: Table = Table::new(
+    "a model of a price file",
+    "The prices and limits of a model.",
+    &[
+        PRICE_KEYS[0],
+        PRICE_KEYS[1],
+        &[
+            key("context", Kind::IntegerIn(1, u64::MAX), "The context window in tokens."),
+            key("max_output", Kind::IntegerIn(1, u64::MAX), "The maximum number of output tokens."),
+            key("minimum_cacheable", Kind::IntegerIn(0, u64::MAX), "The minimum tokens of a prefix that the provider caches."),
+            key("images", Kind::Boolean, "Accepts images."),
+        ],
+        CAPABILITY_KEYS,
+    ],
+);
+
 fn read_models(
     node: &tree::Node,
     provider: &str,
@@ -222,20 +244,17 @@ fn read_models(
     };
     let mut models = BTreeMap::new();
     for entry in entries {
-        if let Some(mut section) =
-            Section::from_node(&entry.value, "a model of a price file", problems)
-        {
+        if let Some(values) = ENTRY.read(&entry.value, problems) {
             let listed = CatalogEntry {
-                price: Price::read(&mut section, problems),
+                price: Price::read(values, problems),
                 limits: ModelLimits {
-                    context: section.integer("context", 1..=u64::MAX, problems),
-                    max_output: section.integer("max_output", 1..=u64::MAX, problems),
-                    minimum_cacheable: section.integer("minimum_cacheable", 0..=u64::MAX, problems),
-                    images: section.boolean("images", problems),
+                    context: values.integer("context"),
+                    max_output: values.integer("max_output"),
+                    minimum_cacheable: values.integer("minimum_cacheable"),
+                    images: values.boolean("images"),
                 },
-                capabilities: Capabilities::read(&mut section, problems),
+                capabilities: Capabilities::read(values),
             };
-            section.finish(problems);
             models.insert(entry.key.clone(), listed);
         }
     }

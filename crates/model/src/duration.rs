@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::Section;
+use cachalot_core::spec::Custom;
+use cachalot_core::tree::Node;
+use serde_json::json;
 
 /// Maximum duration of a timeout, in seconds: a year. Adding it to a time does not overflow.
 const MAX_SECONDS: f64 = 366.0 * 86_400.0;
@@ -46,28 +48,28 @@ fn parse(text: &str, longest: f64) -> Option<Duration> {
     ((0.001..=longest).contains(&seconds)).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// Claims `key`: a duration.
-pub fn duration(
-    section: &mut Section<'_>,
-    key: &'static str,
-    problems: &mut Vec<Problem>,
-) -> Option<Duration> {
-    let node = section.present(key)?;
-    let text = match node.as_text() {
-        Some(text) => Some(text.to_owned()),
-        None => node.as_f64().map(|number| number.to_string()),
-    };
-    let read = text.as_deref().and_then(|text| parse(text, MAX_SECONDS));
-    if read.is_none() {
-        problems.push(
-            Problem::new("bad-value", format!("`{key}` is no length of time"))
-                .at(&node.head())
-                .help(
-                    "write a number of seconds, or a text such as `250ms`, `30s`, `10m`, `1h30m`",
-                ),
-        );
+/// A duration: a number of seconds, or a text with units.
+pub static DURATION: Custom = Custom {
+    schema: Some(
+        || json!({ "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }] }),
+    ),
+    check: |entry, problems| {
+        if duration(&entry.value).is_none() {
+            let message = format!("`{}` is no length of time", entry.key);
+            problems.push(Problem::new("bad-value", message).at(&entry.value.head()).help(
+                "write a number of seconds, or a text such as `250ms`, `30s`, `10m`, `1h30m`",
+            ));
+        }
+    },
+};
+
+/// Returns the duration of a value of the kind [`DURATION`].
+#[must_use]
+pub fn duration(node: &Node) -> Option<Duration> {
+    match node.as_text() {
+        Some(text) => parse(text, MAX_SECONDS),
+        None => parse(&node.as_f64()?.to_string(), MAX_SECONDS),
     }
-    read
 }
 
 /// Parses an age: numbers that are each followed by a unit, such as `90d` or `12h`. A number alone is
@@ -80,22 +82,25 @@ pub fn parse_age(text: &str) -> Option<Duration> {
     }
 }
 
-/// Claims `key`: an age, as [`parse_age`] reads it.
-pub fn age(
-    section: &mut Section<'_>,
-    key: &'static str,
-    problems: &mut Vec<Problem>,
-) -> Option<Duration> {
-    let node = section.present(key)?;
-    let read = node.as_text().and_then(parse_age);
-    if read.is_none() {
-        problems.push(
-            Problem::new("bad-value", format!("`{key}` is no age"))
-                .at(&node.head())
-                .help("write a number with a unit, such as `90d`, `12h`, `30m`"),
-        );
-    }
-    read
+/// An age, as [`parse_age`] reads it.
+pub static AGE: Custom = Custom {
+    schema: Some(|| json!({ "type": "string" })),
+    check: |entry, problems| {
+        if age(&entry.value).is_none() {
+            let problem = Problem::new("bad-value", format!("`{}` is no age", entry.key));
+            problems.push(
+                problem
+                    .at(&entry.value.head())
+                    .help("write a number with a unit, such as `90d`, `12h`, `30m`"),
+            );
+        }
+    },
+};
+
+/// Returns the age of a value of the kind [`AGE`].
+#[must_use]
+pub fn age(node: &Node) -> Option<Duration> {
+    parse_age(node.as_text()?)
 }
 
 #[cfg(test)]

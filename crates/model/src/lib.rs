@@ -25,10 +25,10 @@ pub mod routing;
 mod usage;
 pub mod wire;
 
-pub use budget::{Budget, Meter, Spending};
+pub use budget::{BUDGET, Budget, Meter, Spending};
 pub use catalog::{Capabilities, Catalog, CatalogEntry, ModelLimits, Price, Rates, Thinking};
 pub use comparison::ComparisonParameter;
-pub use duration::{age, duration, parse_age};
+pub use duration::{AGE, DURATION, age, duration, parse_age};
 pub use error::{Error, ErrorKind};
 pub use format::Format;
 pub use marker_rules::{MarkerRules, MarkerStyle};
@@ -38,8 +38,8 @@ pub use message::{
 };
 pub use parameters::{OutputFormat, Parameters, RequestedReasoning, ToolChoice, ToolDefinition};
 pub use provider::{
-    Model, ModelConfiguration, ModelDependencies, ModelSettings, Models, RetryPauses,
-    SystemRetryPauses, Timeouts,
+    MODEL, MODEL_KEYS, Model, ModelConfiguration, ModelDependencies, ModelSettings, Models,
+    PROVIDER, PROVIDER_KEYS, RetryPauses, SystemRetryPauses, Timeouts,
 };
 pub use reply::{Delta, Reply, StopReason};
 pub use request::Request;

@@ -41,7 +41,7 @@ mod settings;
 pub use configuration::ModelConfiguration;
 pub use model::Model;
 pub use retry_pause::{RetryPauses, SystemRetryPauses};
-pub use settings::{ModelSettings, Timeouts};
+pub use settings::{MODEL, MODEL_KEYS, ModelSettings, PROVIDER, PROVIDER_KEYS, Timeouts};
 
 use configuration::sentence;
 use credentials::{Credentials, ServiceAccounts};

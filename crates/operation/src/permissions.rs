@@ -39,7 +39,8 @@ mod rule;
 mod search;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Node, Section};
+use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, Values, key};
+use cachalot_core::tree::Node;
 
 use analyzed_request::AnalyzedRequest;
 use pattern::MatchResult;
@@ -93,22 +94,48 @@ pub struct Permissions {
     deny: Vec<Rule>,
 }
 
+const RULES: Kind = Kind::Custom(&Custom {
+    schema: Some(|| Kind::Texts.schema(false)),
+    check: |entry, problems| {
+        Kind::List.check(entry, problems);
+        for item in entry.value.as_list().unwrap_or_default() {
+            problems.extend(rule::read(item).err());
+        }
+    },
+});
+const ALLOW: Parameter = key("allow", RULES, "Calls that run without a question.");
+
+/// The keys of `permissions`.
+#[rustfmt::skip]
+pub static PERMISSIONS: Table = Table::new(
+    "`permissions`",
+    "The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`.",
+    &[&[
+        ALLOW,
+        key("ask", RULES, "Calls that the user has to approve; refused if the user cannot be asked."),
+        key("deny", RULES, "Calls that are refused."),
+    ]],
+);
+
+static SAVED: Table = Table::new("the saved permissions", "", &[&[ALLOW]]);
+
+/// Returns the valid rules of a list.
+fn rules(values: Values<'_>, key: &str) -> Vec<Rule> {
+    let items = values.list(key).unwrap_or_default().iter();
+    items.filter_map(|item| rule::read(item).ok()).collect()
+}
+
 impl Permissions {
     /// Parses `permissions:` with its lists `allow`, `ask` and `deny`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(mut section) = Section::from_node(node, "`permissions`", problems) else {
+        let Some(values) = PERMISSIONS.read(node, problems) else {
             return Self::default();
         };
-        let mut rules = |key| match section.list(key, problems) {
-            Some(list) => list
-                .iter()
-                .filter_map(|item| rule::read(item, problems))
-                .collect(),
-            None => Vec::new(),
-        };
-        let (allow, ask, deny) = (rules("allow"), rules("ask"), rules("deny"));
-        section.finish(problems);
-        Self { allow, ask, deny }
+        Self {
+            allow: rules(values, "allow"),
+            ask: rules(values, "ask"),
+            deny: rules(values, "deny"),
+        }
     }
 
     /// True if an `allow` rule matches the call and contains `name` in its text, ignoring letter case.
@@ -129,18 +156,12 @@ impl Permissions {
     /// Parses the permissions that a user saved outside of configuration files: a mapping with the only
     /// key `allow`.
     pub fn read_allowed(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(mut section) = Section::from_node(node, "the saved permissions", problems) else {
-            return Self::default();
-        };
-        let rules = section.list("allow", problems).unwrap_or_default();
-        let allow = rules
-            .iter()
-            .filter_map(|item| rule::read(item, problems))
-            .collect();
-        section.finish(problems);
-        Self {
-            allow,
-            ..Self::default()
+        match SAVED.read(node, problems) {
+            Some(values) => Self {
+                allow: rules(values, "allow"),
+                ..Self::default()
+            },
+            None => Self::default(),
         }
     }
 

@@ -10,11 +10,13 @@ pub mod codes;
 mod config;
 mod cycles;
 mod extraction;
+mod file_keys;
 mod flow;
 mod interrupts;
 mod llm_settings;
 mod meeting;
 mod misplaced;
+mod node_keys;
 mod nodes;
 mod reflection;
 mod schema;
@@ -47,39 +49,11 @@ pub(crate) use agent::{
     Subgraph, Target, Work,
 };
 pub use arguments::check_arguments;
-pub use schema::schema;
-pub(crate) use settings::no_effect;
+pub use schema::{ReferenceTable, reference, schema};
 pub use settings::{
     BACKENDS_OF_OTHERS, CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings,
     read_of_team,
 };
-
-/// Sections that other runtimes support and this one does not.
-const UNSUPPORTED: &[&str] = &[
-    "imports",
-    "data",
-    "input_schema",
-    "output_schema",
-    "extends",
-    "overlay",
-];
-
-/// Help text for the sections of an action that no node uses.
-const OF_VALIDATION: &str = "no node uses `validate.extraction`";
-
-/// Sections that change no result.
-const NO_EFFECT: &[(&str, &str)] = &[
-    ("endpoint", "a file is run by `cachalot run`"),
-    (
-        "observability",
-        "`cachalot run --ndjson` writes the events of a run",
-    ),
-    ("extraction_schema", OF_VALIDATION),
-    ("validation_constraints", OF_VALIDATION),
-    ("semantic_probes", OF_VALIDATION),
-    ("validation_logging", OF_VALIDATION),
-    ("checkpoint", "a run that ended begins anew"),
-];
 
 /// Loads an agent file from its text.
 ///
@@ -236,8 +210,8 @@ fn read(
     let budget = match &team {
         Some(team) => team.as_ref().map(|team| team.budget.clone()),
         None => section
-            .section("budget", "`budget`", problems)
-            .map(|budget| Budget::read(budget, problems)),
+            .present("budget")
+            .map(|node| Budget::read(node, problems)),
     };
     let has_models = ["models", "providers"]
         .iter()
@@ -262,16 +236,8 @@ fn read(
     }
     let extraction_schema = extraction::of_file(&mut section, problems);
     let edges = section.node("edges");
-    settings::unsupported(
-        &mut section,
-        UNSUPPORTED,
-        codes::UNSUPPORTED_SECTION,
-        "an agent file",
-        problems,
-    );
     approvals.extend(interrupts::of_list(&mut section, "an agent file", problems));
-    settings::without_effect(&mut section, NO_EFFECT, "an agent file", problems);
-    section.finish(problems);
+    file_keys::FILE.finish(section, problems);
 
     let templates = Templates::new(text, variables.keys().map(String::as_str));
     let names = names(nodes, problems);

@@ -2,14 +2,18 @@
 
 use std::path::Path;
 
+use cachalot_core::spec::{
+    Custom, Literal, ParameterKind as Kind, Table, Values, key, required, section,
+};
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{MapEntry, Node, Section};
+use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_hooks::source::ParsedHooks as Hooks;
 use cachalot_hooks::{Builtins, HookEntry};
-use cachalot_prompt::PrefixSettings;
+use cachalot_prompt::{PREFIX, PrefixSettings};
+use serde_json::json;
 
-use super::review::{self, ReviewDefinition};
+use super::review::{self, REVIEW, ReviewDefinition};
 
 /// Default of `max_iterations`: model calls per turn.
 pub const DEFAULT_ITERATIONS: u32 = 50;
@@ -20,22 +24,61 @@ pub const DEFAULT_REPETITIONS: u32 = 5;
 /// compacted.
 pub const DEFAULT_COMPACTION_THRESHOLD: f64 = 0.9;
 
-/// The keys of an agent that belong to no builtin.
-const KEYS: [&str; 13] = [
-    "model",
-    "description",
-    "instruction",
-    "instruction_file",
-    "toolsets",
-    "sub_agents",
-    "max_iterations",
-    "max_consecutive_tool_calls",
-    "recall",
-    "compaction_threshold",
-    "hooks",
-    "review",
-    "prefix",
-];
+/// No limit above this number.
+const COUNT: Kind = Kind::IntegerIn(0, u32::MAX as u64);
+
+/// The keys of an agent that belong to no builtin. Open for those that do.
+pub static AGENT: Table = Table::new(
+    "an agent",
+    "An agent.",
+    &[&[
+        required("model", Kind::Text, "A key of `models`, `provider/model`, or a model's own name."),
+        key("description", Kind::Text, "What the agent can do; read by agents that delegate to it."),
+        key("instruction", Kind::Text, "The first part of the system text."),
+        key("instruction_file", Kind::Text, "A file with the instruction, relative to the agent file."),
+        key(
+            "toolsets",
+            Kind::Custom(&Custom::shape(
+                || json!({ "type": "array", "items": { "$ref": "#/$defs/toolset" } }),
+            )),
+            "Its tools.",
+        ),
+        key(
+            "sub_agents",
+            Kind::Custom(&Custom::shape(|| {
+                let item = json!({ "anyOf": [{ "type": "string" }, SUB_AGENT.schema(false)] });
+                json!({ "type": "array", "items": item })
+            })),
+            "Agents that it may delegate to.",
+        ),
+        key("max_iterations", COUNT, "The maximum model calls of a turn; 0 for no limit.")
+            .default(Literal::Integer(DEFAULT_ITERATIONS as u64)),
+        key("max_consecutive_tool_calls", COUNT, "The number of identical consecutive batches of calls that ends a turn; 0 for no limit.")
+            .default(Literal::Integer(DEFAULT_REPETITIONS as u64)),
+        key("recall", COUNT, "The maximum number of memories that match the user's message and are added to it.")
+            .default(Literal::Integer(0)),
+        key("compaction_threshold", Kind::NumberIn(0.0, 1.0), "The part of the model's context window from which on the conversation is summarized; 0 for never.")
+            .default(Literal::Number(DEFAULT_COMPACTION_THRESHOLD)),
+        key(
+            "hooks",
+            Kind::Custom(&Custom::shape(|| json!({ "type": "object" }))),
+            "Handlers of events.",
+        ),
+        key("review", Kind::Table(&REVIEW), "Background reviews of its conversations."),
+        section("prefix", &PREFIX),
+    ]],
+)
+.open();
+
+#[rustfmt::skip]
+static SUB_AGENT: Table = Table::new(
+    "a sub-agent",
+    "An agent that it may delegate to.",
+    &[&[
+        required("name", Kind::Text, "Its name."),
+        key("fork", Kind::Boolean, "Runs it on a fork of the conversation.").default(Literal::Boolean(false)),
+    ]],
+);
 
 /// The definition of an agent.
 #[derive(Debug, Clone)]
@@ -107,82 +150,73 @@ pub(super) fn read(
     source: &super::SourceFile<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<ParsedAgent> {
-    let mut section = Section::from_node(&entry.value, "an agent", problems)?;
-    let model = section.required_text("model", problems);
-    let (sub_agents, places) = sub_agents(&mut section, problems).into_iter().unzip();
-    let hooks = hooks(&mut section, source.builtins, problems);
+    let values = AGENT.read(&entry.value, problems)?;
+    let model = values.text("model");
+    let (sub_agents, places) = sub_agents(values, problems).into_iter().unzip();
+    let hooks = match values.node("hooks") {
+        Some(node) => {
+            let file = &node.place.file;
+            cachalot_hooks::definition::read(node, file, source.builtins, problems)
+        }
+        None => Hooks::default(),
+    };
     let definition = AgentDefinition {
         name: entry.key.clone(),
         model: model.unwrap_or_default().to_owned(),
-        description: section
-            .text("description", problems)
-            .unwrap_or_default()
-            .to_owned(),
-        instruction: instruction(&mut section, source.directory, problems),
-        toolsets: section.present("toolsets").cloned(),
+        description: values.string("description").unwrap_or_default(),
+        instruction: instruction(values, source.directory, problems),
+        toolsets: values.node("toolsets").cloned(),
         sub_agents,
-        max_iterations: limit(&mut section, "max_iterations", 1, problems)
-            .unwrap_or(DEFAULT_ITERATIONS),
-        max_repetitions: limit(&mut section, "max_consecutive_tool_calls", 2, problems)
-            .unwrap_or(DEFAULT_REPETITIONS),
-        recall: section
-            .integer("recall", 0..=MAX_RECALL, problems)
-            .and_then(|number| u32::try_from(number).ok())
-            .unwrap_or(0),
-        compaction_threshold: threshold(&mut section, problems),
-        review: review::read(&mut section, model, problems),
-        prefix: match section.present("prefix") {
-            Some(node) => PrefixSettings::read(node, problems),
-            None => PrefixSettings::default(),
-        },
+        max_iterations: limit(values, "max_iterations", 1, problems),
+        max_repetitions: limit(values, "max_consecutive_tool_calls", 2, problems),
+        recall: values.integer("recall").unwrap_or_default(),
+        compaction_threshold: values
+            .number("compaction_threshold")
+            .unwrap_or(DEFAULT_COMPACTION_THRESHOLD),
+        review: values
+            .table("review")
+            .map(|review| review::read(review, model, problems)),
+        prefix: values
+            .table("prefix")
+            .map(PrefixSettings::read)
+            .unwrap_or_default(),
         hooks: hooks.entries,
-        sections: sections(&mut section, source.builtins, problems),
+        sections: sections(values, source.builtins, problems),
     };
-    let place = section.node("model").map(|node| node.place.clone());
-    section.finish(problems);
     model.map(|_| ParsedAgent {
         definition,
-        model: place.unwrap_or_else(|| entry.key_place.clone()),
+        model: values.place("model"),
         sub_agents: places,
         warnings: hooks.warnings,
     })
 }
 
-const MAX_RECALL: u64 = u32::MAX as u64;
-
-/// Claims `key`: a limit of at least `min`, or 0 for none.
-pub(super) fn limit(
-    section: &mut Section<'_>,
-    key: &'static str,
-    min: u32,
-    problems: &mut Vec<Problem>,
-) -> Option<u32> {
-    let number = section.integer(key, 0..=MAX_RECALL, problems)?;
-    match u32::try_from(number).ok()? {
-        0 => Some(u32::MAX),
-        limit if limit >= min => Some(limit),
-        limit => {
-            let mut problem = Problem::new(
-                "out-of-range",
-                format!("`{key}` must be at least {min}, or 0 for no limit, but it is {limit}"),
-            )
-            .help(format!("write {min} or more, or 0"));
-            if let Some(node) = section.node(key) {
-                problem = problem.at(&node.place);
-            }
-            problems.push(problem);
-            None
+/// Returns a limit of at least `min`; 0 is no limit.
+pub(super) fn limit(values: Values<'_>, key: &str, min: u32, problems: &mut Vec<Problem>) -> u32 {
+    match values.integer(key) {
+        None | Some(0) => u32::MAX,
+        Some(limit) if limit >= min => limit,
+        Some(limit) => {
+            let message =
+                format!("`{key}` must be at least {min}, or 0 for no limit, but it is {limit}");
+            problems.push(
+                Problem::new("out-of-range", message)
+                    .at(&values.place(key))
+                    .help(format!("write {min} or more, or 0")),
+            );
+            limit
         }
     }
 }
 
-/// Claims `sub_agents`: a list of distinct names, or of `{name: …, fork: true}`, with their places.
-fn sub_agents(
-    section: &mut Section<'_>,
-    problems: &mut Vec<Problem>,
-) -> Vec<(SubAgent, SourceSpan)> {
+/// Reads `sub_agents`: a list of distinct names, or of `{name: …, fork: true}`, with their places.
+fn sub_agents(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<(SubAgent, SourceSpan)> {
     let mut named: Vec<(SubAgent, SourceSpan)> = Vec::new();
-    for item in section.list("sub_agents", problems).unwrap_or_default() {
+    let node = values.node("sub_agents");
+    if let Some(node) = node.filter(|node| node.as_list().is_none()) {
+        problems.push(node.wrong_type("`sub_agents`", "a list"));
+    }
+    for item in node.and_then(Node::as_list).unwrap_or_default() {
         let Some((sub_agent, place)) = sub_agent(item, problems) else {
             continue;
         };
@@ -215,53 +249,21 @@ fn sub_agent(item: &Node, problems: &mut Vec<Problem>) -> Option<(SubAgent, Sour
         problems.push(item.wrong_type("an item of `sub_agents`", expected));
         return None;
     }
-    let mut section = Section::from_node(item, "a sub-agent", problems)?;
-    let name = section.required_text("name", problems).map(str::to_owned);
-    let fork = section.boolean("fork", problems).unwrap_or(false);
-    let place = section.node("name").map(|node| node.place.clone());
-    section.finish(problems);
-    Some((SubAgent { name: name?, fork }, place?))
-}
-
-/// Claims `compaction_threshold`.
-fn threshold(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> f64 {
-    let key = "compaction_threshold";
-    let Some(part) = section.number(key, problems) else {
-        return DEFAULT_COMPACTION_THRESHOLD;
+    let values = SUB_AGENT.read(item, problems)?;
+    let sub_agent = SubAgent {
+        name: values.string("name")?,
+        fork: values.boolean("fork").unwrap_or_default(),
     };
-    if (0.0..=1.0).contains(&part) {
-        return part;
-    }
-    let problem = Problem::new(
-        "out-of-range",
-        format!("`{key}` must be from 0 to 1, but it is {part}"),
-    )
-    .help("write the part of what the model takes (0.9), or 0 for never");
-    problems.push(match section.node(key) {
-        Some(node) => problem.at(&node.place),
-        None => problem,
-    });
-    DEFAULT_COMPACTION_THRESHOLD
+    Some((sub_agent, values.place("name")))
 }
 
-/// Claims `hooks`.
-fn hooks(section: &mut Section<'_>, builtins: &Builtins, problems: &mut Vec<Problem>) -> Hooks {
-    let Some(node) = section.present("hooks") else {
-        return Hooks::default();
-    };
-    cachalot_hooks::definition::read(node, &node.place.file, builtins, problems)
-}
-
-/// Claims the remaining keys, which belong to builtins. Reports every other key as unknown.
-fn sections(
-    section: &mut Section<'_>,
-    builtins: &Builtins,
-    problems: &mut Vec<Problem>,
-) -> Vec<MapEntry> {
+/// Returns the other keys, which belong to builtins. Reports every other key as unknown.
+fn sections(values: Values<'_>, builtins: &Builtins, problems: &mut Vec<Problem>) -> Vec<MapEntry> {
     let mut claimed = Vec::new();
-    for entry in section.take_rest() {
+    for entry in values.undeclared() {
         let Some(owner) = builtins.owner(&entry.key) else {
-            let known: Vec<&str> = KEYS.into_iter().chain(builtins.sections()).collect();
+            let own = AGENT.parameters().map(|parameter| parameter.name);
+            let known: Vec<&str> = own.chain(builtins.sections()).collect();
             problems.push(
                 Problem::new(
                     "unknown-key",
@@ -280,23 +282,20 @@ fn sections(
     claimed
 }
 
-/// Claims `instruction`, or `instruction_file` and reads that file.
-fn instruction(section: &mut Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> String {
-    let text = section.text("instruction", problems);
-    let Some(node) = section.present("instruction_file") else {
-        return text.unwrap_or_default().to_owned();
+/// Returns `instruction`, or the content of `instruction_file`.
+fn instruction(values: Values<'_>, directory: &Path, problems: &mut Vec<Problem>) -> String {
+    let text = values.string("instruction");
+    let Some(file) = values.text("instruction_file") else {
+        return text.unwrap_or_default();
     };
-    let Some(file) = node.as_text() else {
-        problems.push(node.wrong_type("`instruction_file`", "text, the path of a file"));
-        return String::new();
-    };
+    let place = values.place("instruction_file");
     if text.is_some() {
         problems.push(
             Problem::new(
                 "conflicting-keys",
                 "an agent has either an `instruction` or an `instruction_file`",
             )
-            .at(&node.place)
+            .at(&place)
             .help("leave one of them out"),
         );
     }
@@ -307,7 +306,7 @@ fn instruction(section: &mut Section<'_>, directory: &Path, problems: &mut Vec<P
                 "unreadable-instruction",
                 format!("{}: {error}", path.display()),
             )
-            .at(&node.place)
+            .at(&place)
             .help("the path is relative to the agent file, and the file is UTF-8 text"),
         );
         String::new()

@@ -1,7 +1,7 @@
 //! The `review` key of an agent: the subject, frequency and model of background reviews.
 
-use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::Section;
+use cachalot_core::spec::{Literal, ParameterKind as Kind, Table, Values, key, words};
+use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::limit;
@@ -118,36 +118,47 @@ impl ReviewDefinition {
     }
 }
 
+/// The keys of `review`.
+#[rustfmt::skip]
+pub static REVIEW: Table = Table::new(
+    "`review`",
+    "Background reviews of the agent's conversations.",
+    &[&[
+        key("every_turns", Kind::IntegerIn(0, u32::MAX as u64), "The number of turns after which a review is due; 0: only on request.").default(Literal::Integer(DEFAULT_REVIEW_TURNS as u64)),
+        key("kind", Kind::Word(&KIND_WORDS), "The subject.").default(Literal::Text("combined")),
+        key("tools", Kind::Texts, "The tools that it may use, of those that the agent has."),
+        key("model", Kind::Text, "The model, if it is not the agent's."),
+        key("max_input_tokens", Kind::IntegerIn(0, u64::MAX), "The maximum input tokens; 0 for no limit.").default(Literal::Integer(DEFAULT_REVIEW_INPUT_TOKENS)),
+        key("max_iterations", Kind::IntegerIn(0, u32::MAX as u64), "The maximum model calls; 0 for no limit.").default(Literal::Integer(DEFAULT_REVIEW_ITERATIONS as u64)),
+        key("inherit", Kind::Word(&INHERIT_WORDS), "The parts of the conversation's requests that it inherits.").default(Literal::Text("full")),
+        key("notify", Kind::Word(&NOTIFY_WORDS), "The verbosity of the notice about it.").default(Literal::Text("on")),
+    ]],
+);
+
 /// Reads `review` of an agent whose model is `own_model`.
 pub(super) fn read(
-    section: &mut Section<'_>,
+    values: Values<'_>,
     own_model: Option<&str>,
     problems: &mut Vec<Problem>,
-) -> Option<ReviewDefinition> {
-    let mut review = section.section("review", "`review`", problems)?;
+) -> ReviewDefinition {
     let default = ReviewDefinition::default();
     let definition = ReviewDefinition {
-        every_turns: review
-            .integer("every_turns", 0..=u64::from(u32::MAX), problems)
-            .and_then(|turns| u32::try_from(turns).ok())
-            .unwrap_or(default.every_turns),
-        kind: one_of(&mut review, "kind", &KIND_VALUES, problems).unwrap_or(default.kind),
-        tools: tools(&mut review, problems),
-        model: named(&mut review, "model", problems),
-        max_input_tokens: match review.integer("max_input_tokens", 0..=u64::MAX, problems) {
-            Some(0) => None,
-            Some(most) => Some(most),
-            None => default.max_input_tokens,
-        },
-        max_iterations: limit(&mut review, "max_iterations", 1, problems)
-            .unwrap_or(default.max_iterations),
-        inherit: one_of(&mut review, "inherit", &INHERIT_VALUES, problems)
+        every_turns: values.integer("every_turns").unwrap_or_default(),
+        kind: values.choice("kind", &KIND_VALUES).unwrap_or(default.kind),
+        tools: tools(values),
+        model: values.node("model").and_then(located),
+        max_input_tokens: values.integer("max_input_tokens").filter(|most| *most > 0),
+        max_iterations: limit(values, "max_iterations", 1, problems),
+        inherit: values
+            .choice("inherit", &INHERIT_VALUES)
             .unwrap_or(default.inherit),
-        notify: one_of(&mut review, "notify", &NOTIFY_VALUES, problems).unwrap_or(default.notify),
+        notify: values
+            .choice("notify", &NOTIFY_VALUES)
+            .unwrap_or(default.notify),
     };
     if let Some(model) = &definition.model
         && own_model != Some(model.name.as_str())
-        && let Some(node) = review.node("inherit")
+        && let Some(node) = values.node("inherit")
         && definition.inherit != Inherit::None
     {
         let message = format!(
@@ -160,8 +171,7 @@ pub(super) fn read(
                 .help("leave `inherit` out, or `model`"),
         );
     }
-    review.finish(problems);
-    Some(definition)
+    definition
 }
 
 const KIND_VALUES: [(&str, ReviewKind); 3] = [
@@ -181,53 +191,23 @@ const NOTIFY_VALUES: [(&str, Notify); 3] = [
     ("verbose", Notify::Verbose),
 ];
 
-/// Claims `key`, whose value is one of `words`.
-fn one_of<T: Copy>(
-    section: &mut Section<'_>,
-    key: &'static str,
-    words: &[(&'static str, T)],
-    problems: &mut Vec<Problem>,
-) -> Option<T> {
-    let word = section.text(key, problems)?;
-    if let Some((_, meant)) = words.iter().find(|(known, _)| *known == word) {
-        return Some(*meant);
-    }
-    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    let problem = Problem::new("bad-value", format!("`{key}` cannot be `{word}`"));
-    problems.push(
-        match section.node(key) {
-            Some(node) => problem.at(&node.place),
-            None => problem,
-        }
-        .help(did_you_mean(word, &known)),
-    );
-    None
+const KIND_WORDS: [&str; 3] = words(&KIND_VALUES);
+const INHERIT_WORDS: [&str; 4] = words(&INHERIT_VALUES);
+const NOTIFY_WORDS: [&str; 3] = words(&NOTIFY_VALUES);
+
+fn located(node: &Node) -> Option<LocatedName> {
+    Some(LocatedName {
+        name: node.as_text()?.to_owned(),
+        place: node.place.clone(),
+    })
 }
 
-/// Claims `key`, whose value is a name.
-fn named(
-    section: &mut Section<'_>,
-    key: &'static str,
-    problems: &mut Vec<Problem>,
-) -> Option<LocatedName> {
-    let name = section.text(key, problems)?.to_owned();
-    let place = section.node(key)?.place.clone();
-    Some(LocatedName { name, place })
-}
-
-/// Claims `tools`: a list of names, without duplicates.
-fn tools(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec<LocatedName>> {
+/// Returns the names in `tools`, without duplicates.
+fn tools(values: Values<'_>) -> Option<Vec<LocatedName>> {
     let mut named: Vec<LocatedName> = Vec::new();
-    for item in section.list("tools", problems)? {
-        match item.as_text() {
-            Some(name) if named.iter().any(|known| known.name == name) => {}
-            Some(name) => named.push(LocatedName {
-                name: name.to_owned(),
-                place: item.place.clone(),
-            }),
-            None => {
-                problems.push(item.wrong_type("an item of `tools`", "text, the name of a tool"))
-            }
+    for tool in values.list("tools")?.iter().filter_map(located) {
+        if named.iter().all(|known| known.name != tool.name) {
+            named.push(tool);
         }
     }
     Some(named)

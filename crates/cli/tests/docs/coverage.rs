@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use cachalot_workflow::{Parameter, ParameterKind, actions, format, template};
+use cachalot_core::spec::{Literal, Row};
+use cachalot_workflow::{Parameter, actions, format, template};
 use serde_json::{Value, json};
 
 use crate::blocks::{self, Language};
@@ -55,18 +56,6 @@ fn named(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn words(kind: ParameterKind) -> &'static str {
-    match kind {
-        ParameterKind::Text => "text",
-        ParameterKind::Integer => "whole number",
-        ParameterKind::Number => "number",
-        ParameterKind::Boolean => "boolean",
-        ParameterKind::Object => "mapping",
-        ParameterKind::List => "list",
-        ParameterKind::Any => "anything",
-    }
-}
-
 #[test]
 fn every_action_is_described_as_it_is() {
     let reference = files::text(REFERENCE);
@@ -109,7 +98,7 @@ fn every_action_is_described_as_it_is() {
             .map(|parameter| {
                 (
                     parameter.name.to_owned(),
-                    words(parameter.kind).to_owned(),
+                    parameter.kind.noun().to_owned(),
                     parameter.required,
                 )
             })
@@ -135,6 +124,31 @@ fn every_action_is_described_as_it_is() {
     {
         if !described.contains(heading.trim_end_matches('`')) {
             problems.push(format!("there is no action `{heading}"));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// The rows of an action begin with the sentences of its parameters.
+#[test]
+fn every_parameter_is_described_by_its_sentence() {
+    let reference = files::text(REFERENCE);
+    let registry = actions::builtin();
+    let mut problems = Vec::new();
+    for name in registry.names() {
+        let about = registry.get(name).unwrap().metadata();
+        if about.name != name {
+            continue;
+        }
+        let rows = rows(section(&reference, &format!("### `{name}`")));
+        for row in rows.iter().filter(|row| row.len() == 4) {
+            let Some(parameter) = about.parameter(&row[0]) else {
+                continue;
+            };
+            let doc = parameter.description();
+            if !row[3].starts_with(doc.trim_start_matches('`')) {
+                problems.push(format!("{name}: | `{}` | {doc} |", row[0]));
+            }
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -265,17 +279,6 @@ fn properties(schema: &Value) -> BTreeSet<String> {
         .collect()
 }
 
-/// The names of everything in a schema that has no properties of its own, with those above it.
-fn leaves(schema: &Value, path: &str) -> BTreeSet<String> {
-    match schema["properties"].as_object() {
-        None => BTreeSet::from([path.to_owned()]),
-        Some(properties) => properties
-            .iter()
-            .flat_map(|(name, below)| leaves(below, &format!("{path}.{name}")))
-            .collect(),
-    }
-}
-
 #[test]
 fn every_key_of_a_file_is_described() {
     let reference = files::text(REFERENCE);
@@ -283,13 +286,6 @@ fn every_key_of_a_file_is_described() {
     assert_eq!(
         named(section(&reference, "## The file")),
         properties(&schema)
-    );
-    let settings = leaves(&schema["properties"]["settings"], "settings");
-    assert_eq!(named(section(&reference, "## Settings")), settings);
-    let on_error = &schema["$defs"]["on_error"];
-    assert_eq!(
-        named(section(&reference, "### `on_error`")),
-        properties(on_error)
     );
     let edges = section(&reference, "## What comes after a node");
     for name in properties(&schema["properties"]["edges"]["items"]) {
@@ -312,6 +308,51 @@ fn every_key_of_a_file_is_described() {
             assert!(is_named, "`{name}` of a {part} is not described");
         }
     }
+}
+
+/// The tables of keys show the sentences and defaults of the declared tables; more may follow in a row.
+#[test]
+fn every_table_of_keys_is_the_declared_one() {
+    let mut problems = Vec::new();
+    for table in format::reference() {
+        let place = format!("{} {}", table.document, table.heading);
+        let text = files::text(table.document);
+        // Without sub-sections; `rows` takes the backticks at the beginning of a cell.
+        let own = section(&text, table.heading).split("\n#").next();
+        let written = rows(own.unwrap_or_default());
+        let begins = |cell: &str, doc: &str| cell.starts_with(doc.trim_start_matches('`'));
+        let shown = |row: &Row| match row.parameter.default {
+            Some(Literal::Text(text)) => text.to_owned(),
+            Some(default) => default.to_value().to_string(),
+            None => String::new(),
+        };
+        let is_shown = |row: &Row| {
+            written.iter().any(|cells| match cells.as_slice() {
+                [key, doc] => *key == row.key && begins(doc, &row.parameter.description()),
+                // Without a declared default, the cell describes where the value comes from.
+                [key, default, doc] => {
+                    *key == row.key
+                        && (row.parameter.default.is_none() || *default == shown(row))
+                        && begins(doc, row.parameter.sentence())
+                }
+                _ => false,
+            })
+        };
+        for row in table.rows.iter().filter(|row| !is_shown(row)) {
+            let Row { key, parameter } = row;
+            problems.push(format!(
+                "{place}: | `{key}` | {} |",
+                parameter.description()
+            ));
+        }
+        let is_declared = |key: &str| table.rows.iter().any(|row| row.key == key);
+        for cells in written.iter().filter(|_| !table.open) {
+            if !is_declared(&cells[0]) {
+                problems.push(format!("{place}: there is no `{}`", cells[0]));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! The requests that models accept.
 
 use cachalot_core::Problem;
+use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Values, key};
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::Section;
+use cachalot_core::tree::MapEntry;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Format;
 
@@ -79,51 +80,55 @@ impl Capabilities {
         Some(endpoints.contains(&format))
     }
 
-    /// Claims and reads the keys of a model.
-    pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
-        let endpoints = section.texts("endpoints", problems).map(|names| {
-            let formats = names.into_iter().filter_map(|name| {
-                parse_name(
-                    section,
-                    "endpoints",
-                    name,
-                    &["chat", "responses", "messages"],
-                    problems,
-                )
-            });
-            formats.collect()
-        });
-        let thinking = section
-            .text("thinking", problems)
-            .and_then(|name| parse_name(section, "thinking", name, &Thinking::NAMES, problems));
-        let efforts = section.texts("efforts", problems);
+    /// Reads the keys of a model ([`CAPABILITY_KEYS`]).
+    pub(super) fn read(values: Values<'_>) -> Self {
+        let endpoints = values.texts("endpoints");
         Self {
-            endpoints,
-            thinking,
-            efforts: efforts.map(|efforts| efforts.into_iter().map(str::to_owned).collect()),
-            default_effort: section.text("default_effort", problems).map(str::to_owned),
-            sampling: section.boolean("sampling", problems),
-            chat_tools_with_effort: section.boolean("chat_tools_with_effort", problems),
+            endpoints: endpoints.map(|names| names.iter().filter_map(|it| named(it)).collect()),
+            thinking: values.text("thinking").and_then(named),
+            efforts: values.texts("efforts"),
+            default_effort: values.string("default_effort"),
+            sampling: values.boolean("sampling"),
+            chat_tools_with_effort: values.boolean("chat_tools_with_effort"),
         }
     }
 }
 
-/// Parses the name of a value; reports an unknown name as a problem that lists the known ones.
-fn parse_name<T: DeserializeOwned>(
-    section: &mut Section<'_>,
-    key: &'static str,
-    name: &str,
-    known: &[&str],
-    problems: &mut Vec<Problem>,
-) -> Option<T> {
-    let found = serde_json::from_value(Value::from(name)).ok();
-    if found.is_none() {
-        let mut problem = Problem::new("bad-value", format!("`{key}` does not know `{name}`"))
-            .help(did_you_mean(name, known));
-        if let Some(node) = section.node(key) {
-            problem = problem.at(&node.place);
+/// The keys of a model's capabilities in a catalog file.
+#[rustfmt::skip]
+pub(super) const CAPABILITY_KEYS: &[Parameter] = &[
+    key(
+        "endpoints",
+        Kind::Custom(&Custom {
+            schema: Some(|| json!({ "type": "array", "items": { "enum": ENDPOINTS } })),
+            check: check_endpoints,
+        }),
+        "The formats in which the provider accepts requests for the model.",
+    ),
+    key("thinking", Kind::Word(&Thinking::NAMES), "The kind of thinking."),
+    key("efforts", Kind::Texts, "The accepted reasoning efforts, weakest first."),
+    key("default_effort", Kind::Text, "The effort of a request without one."),
+    key("sampling", Kind::Boolean, "Accepts `temperature` and `top_p`."),
+    key("chat_tools_with_effort", Kind::Boolean, "Chat Completions accepts tools with an effort."),
+];
+
+const ENDPOINTS: [&str; 3] = ["chat", "responses", "messages"];
+
+fn check_endpoints(entry: &MapEntry, problems: &mut Vec<Problem>) {
+    Kind::Texts.check(entry, problems);
+    for item in entry.value.as_list().unwrap_or_default() {
+        if let Some(name) = item.as_text().filter(|name| !ENDPOINTS.contains(name)) {
+            let message = format!("`endpoints` does not know `{name}`");
+            problems.push(
+                Problem::new("bad-value", message)
+                    .at(&item.place)
+                    .help(did_you_mean(name, &ENDPOINTS)),
+            );
         }
-        problems.push(problem);
     }
-    found
+}
+
+/// Parses the name of a value.
+fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
+    serde_json::from_value(Value::from(name)).ok()
 }

@@ -1,7 +1,8 @@
 //! Exact decimal amounts: prices from a file are summed without floating-point arithmetic.
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Node, NodeKind, Section};
+use cachalot_core::tree::{MapEntry, Node, NodeKind};
+use serde_json::{Value, json};
 
 /// Reasons why a text is not an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,16 +49,21 @@ fn scaled_node(node: &Node, places: usize) -> Result<u64, AmountError> {
     }
 }
 
-/// Claims `key`: a non-negative amount, times ten to the power of `places`.
-pub(crate) fn amount(
-    section: &mut Section<'_>,
-    key: &'static str,
-    places: usize,
-    problems: &mut Vec<Problem>,
-) -> Option<u64> {
-    let node = section.present(key)?;
+/// Returns the value times ten to the power of `places`, if it is a non-negative amount.
+pub(crate) fn amount(node: &Node, places: usize) -> Option<u64> {
+    scaled_node(node, places).ok()
+}
+
+/// Returns the JSON Schema of an amount.
+pub(crate) fn amount_schema() -> Value {
+    json!({ "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string" }] })
+}
+
+/// Reports a value that is no amount with at most `places` decimals.
+pub(crate) fn check_amount(entry: &MapEntry, places: usize, problems: &mut Vec<Problem>) {
+    let (key, node) = (&entry.key, &entry.value);
     let problem = match scaled_node(node, places) {
-        Ok(amount) => return Some(amount),
+        Ok(_) => return,
         Err(AmountError::NotANumber) => {
             let code = match node.as_f64() {
                 Some(_) => "out-of-range",
@@ -78,7 +84,6 @@ pub(crate) fn amount(
             .help("write a smaller number"),
     };
     problems.push(problem.at(&node.place));
-    None
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Prices, and the cost of an answer.
 
-use cachalot_core::tree::Section;
+use cachalot_core::spec::{
+    Custom, Parameter, ParameterKind as Kind, Table, Values, key, required, section,
+};
 use cachalot_core::{Cost, Problem};
 
-use super::decimal::amount;
+use super::decimal::{amount, amount_schema, check_amount};
 use crate::Usage;
 
 /// Decimal places of a price per million tokens: the sixth is a picodollar per token.
@@ -67,24 +69,16 @@ impl Price {
         Cost::from_picodollars(u64::try_from(sum).unwrap_or(u64::MAX))
     }
 
-    /// Reads the keys of a price, in dollars per million tokens: `input`, `output`, `cache_read`,
-    /// `cache_write` or `cache_write_5m` and `cache_write_1h`, `above`. Returns `None` if there are none.
+    /// Reads the keys of a price ([`PRICE_KEYS`]). Returns `None` if there are none.
     ///
     /// A missing cache price defaults to the price of input: a provider that caches without publishing such
     /// a price charges no more than that.
-    pub(crate) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
-        let above = section
-            .section("above", "`above`", problems)
-            .map(|mut tier| {
-                let tokens = match tier.required("tokens", problems) {
-                    Some(_) => tier.integer("tokens", 1..=u64::MAX, problems),
-                    None => None,
-                };
-                let rates = Rates::read(&mut tier, "`above`", problems);
-                tier.finish(problems);
-                tokens.zip(rates)
-            });
-        let rates = Rates::read(section, "a price", problems);
+    pub(crate) fn read(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let above = values.table("above").map(|tier| {
+            let rates = Rates::read(tier, "`above`", problems);
+            tier.integer("tokens").zip(rates)
+        });
+        let rates = Rates::read(values, "a price", problems);
         match (rates, above) {
             (Some(rates), None) => Some(Self { rates, above: None }),
             (Some(rates), Some(Some(above))) => Some(Self {
@@ -95,7 +89,7 @@ impl Price {
             (None, Some(Some(_))) => {
                 problems.push(
                     Problem::new("missing-key", "a price needs `input` and `output`")
-                        .at(section.place())
+                        .at(&values.mapping().head())
                         .help("say what tokens cost below the limit, too"),
                 );
                 None
@@ -105,19 +99,52 @@ impl Price {
     }
 }
 
+/// The rates of a price, in dollars per million tokens.
+#[rustfmt::skip]
+const RATE_KEYS: &[Parameter] = &[
+    key("input", RATE, "US dollars per million tokens of input."),
+    key("output", RATE, "US dollars per million tokens of output."),
+    key("cache_read", RATE, "The rate of input that the provider read from its cache."),
+    key("cache_write", RATE, "The rate of input that the provider writes to its cache."),
+    key("cache_write_5m", RATE, "The rate of input that it caches for five minutes."),
+    key("cache_write_1h", RATE, "The rate of input that it caches for an hour."),
+];
+
+const RATE: Kind = Kind::Custom(&Custom {
+    schema: Some(amount_schema),
+    check: |entry, problems| check_amount(entry, DECIMALS, problems),
+});
+
+/// The keys of a price.
+#[rustfmt::skip]
+pub(crate) const PRICE_KEYS: [&[Parameter]; 2] = [
+    RATE_KEYS,
+    &[section("above", &ABOVE)],
+];
+
+#[rustfmt::skip]
+static ABOVE: Table = Table::new(
+    "`above`",
+    "The price of longer requests.",
+    &[
+        &[required("tokens", Kind::IntegerIn(1, u64::MAX), "The number of input tokens above which it applies.")],
+        RATE_KEYS,
+    ],
+);
+
 impl Rates {
-    fn read(section: &mut Section<'_>, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
-        let before = problems.len();
-        let mut read = |key| amount(section, key, DECIMALS, problems);
-        let input = read("input");
-        let output = read("output");
-        let cache_read = read("cache_read");
-        let write = read("cache_write");
-        let write_5m = read("cache_write_5m");
-        let write_1h = read("cache_write_1h");
-        if problems.len() > before {
-            return None;
-        }
+    fn read(values: Values<'_>, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+        // An invalid rate was reported already.
+        let read = |key| match values.node(key) {
+            None => Ok(None),
+            Some(node) => amount(node, DECIMALS).map(Some).ok_or(()),
+        };
+        let input = read("input").ok()?;
+        let output = read("output").ok()?;
+        let cache_read = read("cache_read").ok()?;
+        let write = read("cache_write").ok()?;
+        let write_5m = read("cache_write_5m").ok()?;
+        let write_1h = read("cache_write_1h").ok()?;
         let any = [input, output, cache_read, write, write_5m, write_1h];
         match (input, output) {
             (Some(input), Some(output)) => Some(Self {
@@ -131,7 +158,7 @@ impl Rates {
                 if any.iter().any(Option::is_some) {
                     problems.push(
                         Problem::new("missing-key", format!("{what} needs `input` and `output`"))
-                            .at(section.place())
+                            .at(&values.mapping().head())
                             .help(
                                 "write both, in dollars per million tokens; 0 if it costs nothing",
                             ),

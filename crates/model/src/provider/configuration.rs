@@ -2,9 +2,9 @@
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{MapEntry, Node, Section};
+use cachalot_core::tree::{MapEntry, Node};
 
-use super::settings::ModelSettings;
+use super::settings::{MODEL, ModelSettings, PROVIDER};
 use crate::provider_table::ProviderTable;
 
 /// Configured models and providers. Nothing is resolved yet.
@@ -29,8 +29,8 @@ impl ModelConfiguration {
         let providers = entries(providers, "`providers`", problems)
             .iter()
             .filter_map(|entry| {
-                let mut section = Section::from_node(&entry.value, "a provider", problems)?;
-                let settings = ModelSettings::read_provider(&mut section, problems);
+                let values = PROVIDER.read(&entry.value, problems)?;
+                let settings = ModelSettings::read_provider(values, problems);
                 if known.provider(&entry.key).is_none() && settings.base_url.is_none() {
                     let problem = Problem::new(
                         "missing-key",
@@ -42,7 +42,6 @@ impl ModelConfiguration {
                         did_you_mean(&entry.key, &names)
                     )));
                 }
-                section.finish(problems);
                 Some((entry.key.clone(), settings))
             })
             .collect();
@@ -96,26 +95,22 @@ impl ModelConfiguration {
                 ..ModelSettings::default()
             });
         }
-        let mut section = Section::from_node(&entry.value, "a model", problems)?;
-        let settings = ModelSettings::read(&mut section, problems);
-        section.required("model", problems);
+        let values = MODEL.read(&entry.value, problems)?;
+        let settings = ModelSettings::read(values, problems);
         if let Some(provider) = &settings.provider
             && self.provider(provider).is_none()
             && known.provider(provider).is_none()
         {
-            let mut problem =
-                Problem::new("bad-value", format!("there is no provider `{provider}`")).help(
-                    format!(
-                        "{} Or say where it is, under `providers:`",
-                        sentence(&did_you_mean(provider, &self.provider_names(known)))
-                    ),
-                );
-            if let Some(node) = section.node("provider") {
-                problem = problem.at(&node.place);
-            }
-            problems.push(problem);
+            let help = format!(
+                "{} Or say where it is, under `providers:`",
+                sentence(&did_you_mean(provider, &self.provider_names(known)))
+            );
+            problems.push(
+                Problem::new("bad-value", format!("there is no provider `{provider}`"))
+                    .at(&values.place("provider"))
+                    .help(help),
+            );
         }
-        section.finish(problems);
         Some(settings)
     }
 

@@ -3,14 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
-use cachalot_core::tree::{MapEntry, Section};
+use cachalot_core::spec::{
+    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, required, section, words,
+};
+use cachalot_core::tree::MapEntry;
 use cachalot_core::{Problem, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::address;
 use crate::catalog::Price;
-use crate::duration::duration;
+use crate::catalog::price::PRICE_KEYS;
+use crate::duration::{DURATION, duration};
 use crate::{Extra, Format, OutputFormat, RequestedReasoning};
 
 /// Settings of one model or provider as written; no defaults are filled in.
@@ -86,63 +90,51 @@ impl Timeouts {
 }
 
 impl ModelSettings {
-    /// Claims and reads the keys of a model. Other keys of the mapping are left to the caller, which
-    /// finishes the section.
-    pub fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
-        let provider = section.text("provider", problems).map(str::to_owned);
-        let model = section.text("model", problems).map(str::to_owned);
-        let fallbacks = section.texts("fallbacks", problems);
+    /// Reads the values of a table with [`MODEL_KEYS`] and [`PROVIDER_KEYS`].
+    pub fn read(values: Values<'_>, problems: &mut Vec<Problem>) -> Self {
         Self {
-            provider,
-            model,
-            fallbacks: fallbacks.map(|names| names.into_iter().map(str::to_owned).collect()),
-            ..Self::read_provider(section, problems)
+            provider: values.string("provider"),
+            model: values.string("model"),
+            fallbacks: values.texts("fallbacks"),
+            ..Self::read_provider(values, problems)
         }
     }
 
-    /// Claims and reads the keys that a provider may have: all but `provider`, `model` and `fallbacks`.
-    pub(crate) fn read_provider(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
+    /// Reads the values of a table with [`PROVIDER_KEYS`].
+    pub(crate) fn read_provider(values: Values<'_>, problems: &mut Vec<Problem>) -> Self {
+        let trimmed = |key| values.text(key).map(|text| text.trim().to_owned());
+        let headers = values.map("headers").iter();
+        let provider_opts = values.map("provider_opts").iter();
         Self {
             provider: None,
             model: None,
-            base_url: checked(section, "base_url", problems, |text| {
-                address::parse(text).map(|_| ())
-            }),
-            token_key: checked(section, "token_key", problems, |text| {
-                // The text is not shown, because it may be the key itself.
-                is_variable(text)
-                    .then_some(())
-                    .ok_or_else(|| "is not the name of an environment variable; write the key into one, and its name here".to_owned())
-            }),
-            key_header: checked(section, "key_header", problems, |text| {
-                HeaderName::try_from(text)
-                    .map(|_| ())
-                    .map_err(|_| format!("is `{text}`, which is not the name of a header"))
-            }),
-            headers: read_headers(section, problems),
-            format: Format::read(section, problems),
-            temperature: number(section, "temperature", 0.0, 10.0, problems),
-            top_p: number(section, "top_p", 0.0, 1.0, problems),
-            max_tokens: section.integer("max_tokens", 1..=u64::MAX, problems),
-            stop: section
-                .texts("stop", problems)
-                .map(|texts| texts.into_iter().map(str::to_owned).collect()),
-            reasoning: read_reasoning(section, problems),
-            parallel_tool_calls: section.boolean("parallel_tool_calls", problems),
-            structured_output: read_output(section, problems),
-            provider_opts: section
-                .map("provider_opts", problems)
-                .unwrap_or_default()
-                .iter()
+            base_url: trimmed("base_url"),
+            token_key: trimmed("token_key").filter(|text| is_variable(text)),
+            key_header: trimmed("key_header"),
+            headers: headers
+                .filter_map(|entry| read_header(entry).ok())
+                .collect(),
+            format: values.choice("format", &Format::NAMES),
+            temperature: values.number("temperature"),
+            top_p: values.number("top_p"),
+            max_tokens: values.integer("max_tokens"),
+            stop: values.texts("stop"),
+            reasoning: read_reasoning(values, problems),
+            parallel_tool_calls: values.boolean("parallel_tool_calls"),
+            structured_output: values.table("structured_output").and_then(read_output),
+            provider_opts: provider_opts
                 .map(|entry| (entry.key.clone(), entry.value.to_value()))
                 .collect(),
-            cost: read_cost(section, problems),
-            prices: section.text("prices", problems).map(str::to_owned),
-            context: section.integer("context", 1..=u64::MAX, problems),
-            timeouts: read_timeouts(section, problems),
-            retries: section
-                .integer("retries", 0..=10, problems)
-                .and_then(|retries| u32::try_from(retries).ok()),
+            cost: values
+                .table("cost")
+                .and_then(|cost| read_cost(cost, problems)),
+            prices: values.string("prices"),
+            context: values.integer("context"),
+            timeouts: values
+                .table("timeouts")
+                .map(read_timeouts)
+                .unwrap_or_default(),
+            retries: values.integer("retries"),
             fallbacks: None,
         }
     }
@@ -240,71 +232,160 @@ impl fmt::Debug for ModelSettings {
     }
 }
 
-/// Claims `key`: a text that `check` validates. In the problem, the error of `check` follows the key's
-/// name.
-fn checked(
-    section: &mut Section<'_>,
-    key: &'static str,
+const FORMAT_WORDS: [&str; 5] = words(&Format::NAMES);
+
+const MODEL_DOC: &str = "The model's name, as the provider knows it.";
+#[rustfmt::skip]
+const PROVIDER_NAME: Parameter = key("provider", Kind::Text, "The provider: a key of `providers`, or one that is known.");
+#[rustfmt::skip]
+const FALLBACKS: Parameter = key("fallbacks", Kind::Texts, "Models that are asked in this order when this one does not answer.");
+
+/// The keys of a model that a provider does not have, all of them optional.
+pub const MODEL_KEYS: &[Parameter] = &[
+    PROVIDER_NAME,
+    key("model", Kind::Text, MODEL_DOC),
+    FALLBACKS,
+];
+
+/// The keys of an entry of `models`.
+pub static MODEL: Table = Table::new(
+    "a model",
+    "A model.",
+    &[
+        &[
+            PROVIDER_NAME,
+            required("model", Kind::Text, MODEL_DOC),
+            FALLBACKS,
+        ],
+        PROVIDER_KEYS,
+    ],
+);
+
+/// The keys of an entry of `providers`.
+pub static PROVIDER: Table = Table::new("a provider", "A provider.", &[PROVIDER_KEYS]);
+
+/// The keys that providers and models share.
+#[rustfmt::skip]
+pub const PROVIDER_KEYS: &[Parameter] = &[
+    key("base_url", Kind::Custom(&BASE_URL), "The address of the provider; a query (`?api-version=…`) is kept."),
+    key("token_key", Kind::Custom(&TOKEN_KEY), "The environment variable that holds the key."),
+    key("key_header", Kind::Custom(&KEY_HEADER), "The header that carries the key."),
+    key("headers", Kind::Custom(&HEADERS), "Additional headers of every request."),
+    key("format", Kind::Word(&FORMAT_WORDS), "The format of requests: `chat`, `responses`, `messages`, `gemini` or `converse`."),
+    key("temperature", Kind::NumberIn(0.0, 10.0), "The sampling temperature."),
+    key("top_p", Kind::NumberIn(0.0, 1.0), "The limit of nucleus sampling."),
+    key("max_tokens", COUNT, "The maximum number of tokens of an answer, reasoning included."),
+    key("stop", Kind::Texts, "Texts at which an answer ends."),
+    key("reasoning_effort", Kind::Text, "The reasoning effort: `minimal`, `low`, `medium`, `high`, …"),
+    key("thinking_budget", Kind::Custom(&THINKING_BUDGET), "The maximum number of thinking tokens, or an effort."),
+    key("parallel_tool_calls", Kind::Boolean, "Allows several tool calls in one answer."),
+    section("structured_output", &STRUCTURED_OUTPUT),
+    key("provider_opts", Kind::Object, "Additional fields of the request, sent unchanged."),
+    section("cost", &COST),
+    key("prices", Kind::Text, "The provider whose prices, limits and cache markers apply, if it is another one."),
+    key("context", COUNT, "The size of the context window in tokens."),
+    key("timeouts", Kind::Table(&TIMEOUTS), "The timeouts of requests."),
+    key("retries", Kind::IntegerIn(0, 10), "The maximum number of retries of a request; 2 by default."),
+];
+
+static BASE_URL: Custom = Custom {
+    schema: Some(text_schema),
+    check: |entry, problems| {
+        check_text(entry, problems, |text| address::parse(text).map(|_| ()));
+    },
+};
+
+static TOKEN_KEY: Custom = Custom {
+    schema: Some(text_schema),
+    check: |entry, problems| {
+        check_text(entry, problems, |text| {
+            // The text is not shown, because it may be the key itself.
+            is_variable(text)
+                .then_some(())
+                .ok_or_else(|| "is not the name of an environment variable; write the key into one, and its name here".to_owned())
+        });
+    },
+};
+
+static KEY_HEADER: Custom = Custom {
+    schema: Some(text_schema),
+    check: |entry, problems| {
+        check_text(entry, problems, |text| {
+            HeaderName::try_from(text)
+                .map(|_| ())
+                .map_err(|_| format!("is `{text}`, which is not the name of a header"))
+        });
+    },
+};
+
+static HEADERS: Custom = Custom {
+    schema: Some(|| json!({ "type": "object", "additionalProperties": { "type": "string" } })),
+    check: |entry, problems| {
+        Kind::Object.check(entry, problems);
+        let headers = entry.value.as_map().unwrap_or_default().iter();
+        problems.extend(headers.filter_map(|header| read_header(header).err()));
+    },
+};
+
+static THINKING_BUDGET: Custom = Custom {
+    schema: Some(|| json!({ "anyOf": [COUNT.schema(false), { "type": "string" }] })),
+    check: |entry, problems| {
+        if entry.value.as_text().is_none() {
+            COUNT.check(entry, problems);
+        }
+    },
+};
+
+const COUNT: Kind = Kind::IntegerIn(1, u64::MAX);
+
+#[rustfmt::skip]
+static STRUCTURED_OUTPUT: Table = Table::new(
+    "`structured_output`",
+    "The answer is JSON that matches a schema.",
+    &[&[
+        key("name", Kind::Text, "The name of the shape.").default(Literal::Text("answer")),
+        required("schema", Kind::Object, "Its JSON Schema."),
+        key("strict", Kind::Boolean, "Requires the provider to enforce the schema.").default(Literal::Boolean(true)),
+    ]],
+);
+
+static COST: Table = Table::new("`cost`", "The prices of tokens.", &PRICE_KEYS);
+
+#[rustfmt::skip]
+static TIMEOUTS: Table = Table::new(
+    "`timeouts`",
+    "The timeouts of requests: seconds, or text such as `250ms`, `30s`, `10m`, `1h30m`.",
+    &[&[
+        key("connect", Kind::Custom(&DURATION), "The timeout for establishing a connection; 10 s by default."),
+        key("first_byte", Kind::Custom(&DURATION), "The timeout for the first byte of the answer, including the connection; 10 min by default."),
+        key("idle", Kind::Custom(&DURATION), "The timeout for the next byte; 2 min by default."),
+        key("total", Kind::Custom(&DURATION), "The timeout of one attempt, from connecting to the last byte; none by default."),
+    ]],
+);
+
+fn text_schema() -> Value {
+    Kind::Text.schema(false)
+}
+
+/// Reports a value that is no text, or that `check` refuses. The error of `check` follows the key's name in
+/// the message.
+fn check_text(
+    entry: &MapEntry,
     problems: &mut Vec<Problem>,
     check: impl FnOnce(&str) -> Result<(), String>,
-) -> Option<String> {
-    let text = section.text(key, problems)?.trim();
-    let Err(wrong) = check(text) else {
-        return Some(text.to_owned());
+) {
+    Kind::Text.check(entry, problems);
+    let Some(Err(wrong)) = entry.value.as_text().map(|text| check(text.trim())) else {
+        return;
     };
     let (what, help) = wrong.split_once("; ").unwrap_or((&wrong, "write another"));
-    let mut problem = Problem::new("bad-value", format!("`{key}` {what}")).help(help);
-    if let Some(node) = section.node(key) {
-        problem = problem.at(&node.place);
-    }
-    problems.push(problem);
-    None
+    let problem = Problem::new("bad-value", format!("`{}` {what}", entry.key));
+    problems.push(problem.at(&entry.value.place).help(help));
 }
 
 fn is_variable(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-fn number(
-    section: &mut Section<'_>,
-    key: &'static str,
-    least: f64,
-    most: f64,
-    problems: &mut Vec<Problem>,
-) -> Option<f64> {
-    let number = section.number(key, problems)?;
-    if (least..=most).contains(&number) {
-        return Some(number);
-    }
-    let mut problem = Problem::new(
-        "out-of-range",
-        format!("`{key}` must be from {least} to {most}, but it is {number}"),
-    )
-    .help("write a number within these bounds");
-    if let Some(node) = section.node(key) {
-        problem = problem.at(&node.place);
-    }
-    problems.push(problem);
-    None
-}
-
-fn read_headers(
-    section: &mut Section<'_>,
-    problems: &mut Vec<Problem>,
-) -> Vec<(String, Secret<String>)> {
-    section
-        .map("headers", problems)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|entry| match read_header(entry) {
-            Ok(header) => Some(header),
-            Err(problem) => {
-                problems.push(problem);
-                None
-            }
-        })
-        .collect()
 }
 
 /// Parses a header. Problems do not show its value.
@@ -348,20 +429,14 @@ fn read_header(entry: &MapEntry) -> Result<(String, Secret<String>), Problem> {
     Ok((name.clone(), Secret::new(value.to_owned())))
 }
 
-fn read_reasoning(
-    section: &mut Section<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<RequestedReasoning> {
-    let effort = section.text("reasoning_effort", problems);
-    let budget = section.present("thinking_budget");
-    match (effort, budget) {
+fn read_reasoning(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<RequestedReasoning> {
+    let effort = values.text("reasoning_effort");
+    match (effort, values.node("thinking_budget")) {
         (Some(effort), None) => Some(RequestedReasoning::Effort(effort.to_owned())),
         (None, Some(budget)) => match budget.as_text() {
             // Other runtimes write an effort in this place.
             Some(effort) => Some(RequestedReasoning::Effort(effort.to_owned())),
-            None => section
-                .integer("thinking_budget", 1..=u64::MAX, problems)
-                .map(RequestedReasoning::Budget),
+            None => budget.as_u64().map(RequestedReasoning::Budget),
         },
         (Some(_), Some(budget)) => {
             let what = "`reasoning_effort` and `thinking_budget` say the same thing";
@@ -376,51 +451,32 @@ fn read_reasoning(
     }
 }
 
-fn read_output(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<OutputFormat> {
-    let mut output = section.section("structured_output", "`structured_output`", problems)?;
-    let name = output.text("name", problems).unwrap_or("answer").to_owned();
-    let strict = output.boolean("strict", problems).unwrap_or(true);
-    let schema = output.required("schema", problems);
-    let format = schema.and_then(|schema| match schema.to_value() {
-        schema @ Value::Object(_) => Some(OutputFormat {
-            name,
-            schema,
-            strict,
-        }),
-        _ => {
-            problems.push(schema.wrong_type("`schema`", "a mapping"));
-            None
-        }
-    });
-    output.finish(problems);
-    format
+fn read_output(values: Values<'_>) -> Option<OutputFormat> {
+    Some(OutputFormat {
+        name: values.string("name")?,
+        schema: values.node("schema")?.to_value(),
+        strict: values.boolean("strict")?,
+    })
 }
 
-fn read_cost(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Price> {
-    let mut cost = section.section("cost", "`cost`", problems)?;
-    let before = problems.len();
-    let price = Price::read(&mut cost, problems);
-    if price.is_none() && problems.len() == before {
+fn read_cost(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Price> {
+    let is_empty = COST.parameters().all(|it| values.node(it.name).is_none());
+    if is_empty {
         problems.push(
             Problem::new("missing-key", "`cost` needs `input` and `output`")
-                .at(cost.place())
+                .at(&values.mapping().head())
                 .help("write both, in dollars per million tokens; 0 if it costs nothing"),
         );
     }
-    cost.finish(problems);
-    price
+    Price::read(values, problems)
 }
 
-fn read_timeouts(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Timeouts {
-    let Some(mut timeouts) = section.section("timeouts", "`timeouts`", problems) else {
-        return Timeouts::default();
-    };
-    let read = Timeouts {
-        connect: duration(&mut timeouts, "connect", problems),
-        first_byte: duration(&mut timeouts, "first_byte", problems),
-        idle: duration(&mut timeouts, "idle", problems),
-        total: duration(&mut timeouts, "total", problems),
-    };
-    timeouts.finish(problems);
-    read
+fn read_timeouts(values: Values<'_>) -> Timeouts {
+    let read = |key| values.node(key).and_then(duration);
+    Timeouts {
+        connect: read("connect"),
+        first_byte: read("first_byte"),
+        idle: read("idle"),
+        total: read("total"),
+    }
 }

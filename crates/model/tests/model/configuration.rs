@@ -5,10 +5,11 @@ mod identity;
 mod keys;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{self, Section};
+use cachalot_core::spec::Table;
+use cachalot_core::tree;
 use cachalot_model::{
-    Catalog, ComparisonParameter, Error, ErrorKind, Format, Model, ModelConfiguration,
-    ModelSettings, Models, Parameters, RequestedReasoning,
+    Catalog, ComparisonParameter, Error, ErrorKind, Format, MODEL_KEYS, Model, ModelConfiguration,
+    ModelSettings, Models, PROVIDER_KEYS, Parameters, RequestedReasoning,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -346,12 +347,13 @@ models:
     assert_eq!(called.base_url(), "http://lab.example/v1");
 }
 
+static SETTINGS: Table = Table::new("`settings.llm`", "", &[MODEL_KEYS, PROVIDER_KEYS]);
+
 fn settings(yaml: &str) -> ModelSettings {
     let node = tree::parse("agent.yaml", yaml).unwrap();
     let mut problems = Vec::new();
-    let mut section = Section::from_node(&node, "`settings.llm`", &mut problems).unwrap();
-    let settings = ModelSettings::read(&mut section, &mut problems);
-    section.finish(&mut problems);
+    let values = SETTINGS.read(&node, &mut problems).unwrap();
+    let settings = ModelSettings::read(values, &mut problems);
     assert_eq!(problems, []);
     settings
 }

@@ -82,10 +82,8 @@ fn check_by_schema(name: &str, schema: &Value, arguments: Arguments) -> Result<A
 /// Returns the message for a parameter that is given under two of its names.
 #[must_use]
 pub fn given_twice(parameter: &Parameter) -> String {
-    let names: Vec<String> = std::iter::once(&parameter.name)
-        .chain(parameter.aliases)
-        .map(|name| format!("`{name}`"))
-        .collect();
+    let spellings = parameter.spellings();
+    let names: Vec<String> = spellings.map(|name| format!("`{name}`")).collect();
     format!(
         "{} are one parameter: give one of them",
         names.join(" and ")
@@ -93,13 +91,8 @@ pub fn given_twice(parameter: &Parameter) -> String {
 }
 
 fn unknown(about: &OperationMetadata, name: &str) -> String {
-    let known: Vec<&str> = about
-        .parameters
-        .table()
-        .iter()
-        .flat_map(|parameter| std::iter::once(&parameter.name).chain(parameter.aliases))
-        .copied()
-        .collect();
+    let parameters = about.parameters.table().iter();
+    let known: Vec<&str> = parameters.flat_map(Parameter::spellings).collect();
     format!(
         "unknown parameter `{name}`: {}",
         suggest::did_you_mean(name, &known)
@@ -108,7 +101,7 @@ fn unknown(about: &OperationMetadata, name: &str) -> String {
 
 /// Casts the value to the kind. The error is a phrase that follows the parameter's name.
 fn cast(value: Value, kind: ParameterKind) -> Result<Value, String> {
-    match (kind, value) {
+    match (kind.basic(), value) {
         (ParameterKind::Any, value) => Ok(value),
         (ParameterKind::Text, Value::Number(number)) => Ok(Value::String(number.to_string())),
         (ParameterKind::Text, Value::Bool(flag)) => Ok(Value::String(flag.to_string())),
@@ -179,16 +172,8 @@ pub fn noun(value: &Value) -> &'static str {
 
 /// Returns the name of a kind, for messages.
 #[must_use]
-pub fn expected(kind: ParameterKind) -> &'static str {
-    match kind {
-        ParameterKind::Text => "text",
-        ParameterKind::Integer => "a whole number",
-        ParameterKind::Number => "a number",
-        ParameterKind::Boolean => "true or false",
-        ParameterKind::Object => "a mapping",
-        ParameterKind::List => "a list",
-        ParameterKind::Any => "anything",
-    }
+pub fn expected(kind: ParameterKind) -> String {
+    kind.expected().replace('`', "")
 }
 
 fn remedy(kind: ParameterKind, value: &Value) -> &'static str {

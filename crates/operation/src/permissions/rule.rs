@@ -19,17 +19,10 @@ const EXPECTED_FORM: &str =
     "write a tool (`read_*`), or a tool and arguments (`shell:command=git *`)";
 
 /// Parses a rule; errors are pushed to `problems`.
-pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
-    let Some(text) = node.as_text() else {
-        problems.push(node.wrong_type("a rule", "text such as `shell:command=git *`"));
-        return None;
-    };
-    match parse(text, &node.place) {
-        Ok(rule) => Some(rule),
-        Err(problem) => {
-            problems.push(problem);
-            None
-        }
+pub(super) fn read(node: &Node) -> Result<Rule, Problem> {
+    match node.as_text() {
+        Some(text) => parse(text, &node.place),
+        None => Err(node.wrong_type("a rule", "text such as `shell:command=git *`")),
     }
 }
 

@@ -1,8 +1,6 @@
 //! The lifetime of cached prefixes.
 
-use cachalot_core::Problem;
-use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{Node, Section};
+use cachalot_core::spec::{Literal, ParameterKind as Kind, Table, Values, key, words};
 
 /// The requested lifetime of cached prefixes. One hour costs more to write than five minutes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,24 +21,6 @@ impl PrefixLifetime {
         ("1h", Self::OneHour),
         ("auto", Self::Auto),
     ];
-
-    /// Reads and claims `ttl`.
-    fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
-        let Some(said) = section.text("ttl", problems) else {
-            return Self::default();
-        };
-        let known = Self::WORDS.iter().find(|(word, _)| *word == said);
-        if let Some((_, keep)) = known {
-            return *keep;
-        }
-        let words = Self::WORDS.map(|(word, _)| word);
-        let place = section
-            .node("ttl")
-            .map_or(section.place(), |node| &node.place);
-        let problem = Problem::new("bad-value", format!("`ttl` of `prefix` is no `{said}`"));
-        problems.push(problem.at(place).help(did_you_mean(said, &words)));
-        Self::default()
-    }
 }
 
 /// The default of `warn_above`: the cost in US dollars from which a prefix break causes a warning.
@@ -69,32 +49,30 @@ impl Default for PrefixSettings {
     }
 }
 
+const LIFETIME_WORDS: [&str; 3] = words(&PrefixLifetime::WORDS);
+
+/// The keys of `prefix` of an agent.
+pub static PREFIX: Table = Table::new(
+    "`prefix`",
+    "The lifetime of the prompt prefix in the provider's cache.",
+    &[&[
+        key("ttl", Kind::Word(&LIFETIME_WORDS), "The lifetime after the last read: five minutes, one hour, or one hour for the part before a turn that depends on a person.").default(Literal::Text("auto")),
+        key("warn_above", Kind::NumberIn(0.0, f64::INFINITY), "The cost of a prefix break, in US dollars, from which the user is warned.").default(Literal::Number(DEFAULT_WARN_ABOVE)),
+        key("diagnostics", Kind::Boolean, "Lets the provider compare each request with the previous one.").default(Literal::Boolean(false)),
+    ]],
+);
+
 impl PrefixSettings {
-    /// Parses the mapping under `prefix`.
-    pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(mut section) = Section::from_node(node, "`prefix`", problems) else {
-            return Self::default();
-        };
-        let keep = PrefixLifetime::read(&mut section, problems);
-        let warn_above = section
-            .number("warn_above", problems)
-            .unwrap_or(DEFAULT_WARN_ABOVE);
-        if warn_above.is_nan() || warn_above < 0.0 {
-            let place = section
-                .node("warn_above")
-                .map_or(&node.place, |node| &node.place);
-            let problem = Problem::new(
-                "out-of-range",
-                format!("`warn_above` must not be less than 0, but it is {warn_above}"),
-            );
-            problems.push(problem.at(place).help("write dollars: 0.05"));
-        }
-        let diagnostics = section.boolean("diagnostics", problems).unwrap_or(false);
-        section.finish(problems);
+    /// Reads the values of [`PREFIX`].
+    #[must_use]
+    pub fn read(values: Values<'_>) -> Self {
+        let default = Self::default();
         Self {
-            keep,
-            warn_above,
-            diagnostics,
+            keep: values
+                .choice("ttl", &PrefixLifetime::WORDS)
+                .unwrap_or(default.keep),
+            warn_above: values.number("warn_above").unwrap_or(default.warn_above),
+            diagnostics: values.boolean("diagnostics").unwrap_or_default(),
         }
     }
 }

@@ -27,27 +27,27 @@ pub(crate) static LOOP: OperationMetadata = OperationMetadata::declared(
         required(
             "generator",
             ParameterKind::Object,
-            "What makes the output: `action` with its arguments, or `run` with inline code that sets `result`.",
+            "Makes the output: `action` with its arguments (beside it, or in `with`), or `run` with inline code and its `language`.",
         ),
         required(
             "evaluator",
             ParameterKind::Object,
-            "What judges it: `type: schema` with a JSON Schema, `type: llm` with a `prompt`, or `type: custom` with `run`.",
+            "Judges the output: `type: schema` with a JSON Schema, `type: llm` with a `prompt`, or `type: custom` with `run`.",
         ),
         optional(
             "corrector",
             ParameterKind::Object,
-            "What runs between two rounds, as `generator`; a mapping that it gives is seen by the next round.",
+            "Runs between two rounds, as `generator`; a mapping that it gives is seen by the next round.",
         ),
         optional(
             "max_iterations",
             ParameterKind::Integer,
-            "The most rounds; 3 by default.",
+            "The most rounds, up to 1000; 3 by default.",
         ),
         optional(
             "on_failure",
             ParameterKind::Text,
-            "What becomes of it when no round was valid: `return_best` (by default), `return_last` or `raise`.",
+            "The result when no round was valid: `return_best` (default), `return_last` or `raise`.",
         ),
     ],
 )
@@ -71,12 +71,12 @@ pub(crate) static RETRY: OperationMetadata = OperationMetadata::declared(
         required(
             "correct",
             ParameterKind::Text,
-            "The node that runs after a round that was not valid. It sees `_retry_errors` and `_retry_count`.",
+            "The node that runs after a round that was not valid. It sees `state._retry_errors` and `state._retry_count`.",
         ),
         optional(
             "max_retries",
             ParameterKind::Integer,
-            "How often it is corrected; 1 by default.",
+            "How often it is corrected, up to 1000; 1 by default.",
         ),
         optional(
             "retry_delay",

@@ -15,7 +15,7 @@ use super::truth::is_true;
 use crate::template::printed;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
-pub(crate) use schema::Schema;
+pub(crate) use schema::{SCHEMA as EXTRACTION_SCHEMA, Schema};
 
 /// The kind of the failure for an item whose fields cannot be read. `retry.loop` records it as a round that
 /// is not valid.

@@ -141,13 +141,8 @@ fn missing(about: &OperationMetadata, name: &str, doc: &str, place: &SourceSpan)
 }
 
 fn names(about: &OperationMetadata) -> Vec<&'static str> {
-    about
-        .parameters
-        .table()
-        .iter()
-        .flat_map(|parameter| std::iter::once(&parameter.name).chain(parameter.aliases))
-        .copied()
-        .collect()
+    let parameters = about.parameters.table().iter();
+    parameters.flat_map(Parameter::spellings).collect()
 }
 
 fn unknown(about: &OperationMetadata, entry: &MapEntry, known: &[&str]) -> Problem {
@@ -170,21 +165,16 @@ fn wrong_kind(
     {
         return None;
     }
-    let expected = match kind {
-        ParameterKind::Any => return None,
-        ParameterKind::Text => "text",
-        ParameterKind::Integer => "a whole number",
-        ParameterKind::Number => "a number",
-        ParameterKind::Boolean => "`true` or `false`",
-        ParameterKind::Object => "a mapping",
-        ParameterKind::List => "a list",
-    };
+    let kind = kind.basic();
+    if kind == ParameterKind::Any {
+        return None;
+    }
     let is_right = node.is_null() || is_of_kind(kind, &node.kind);
     let shown = format!("parameter `{}` of `{}`", name, about.name);
-    (!is_right).then(|| node.wrong_type(&shown, expected))
+    (!is_right).then(|| node.wrong_type(&shown, kind.expected()))
 }
 
-/// True if a literal is accepted for this kind. Applies the same conversions as when the action runs.
+/// True if a literal is accepted for this basic kind. Applies the same conversions as when the action runs.
 fn is_of_kind(expected: ParameterKind, kind: &NodeKind) -> bool {
     match (expected, kind) {
         (ParameterKind::Text, NodeKind::List(_) | NodeKind::Map(_)) => false,

@@ -1,5 +1,8 @@
 //! Stable codes of the problems that an agent file can have.
 
+use cachalot_core::Problem;
+use cachalot_core::tree::MapEntry;
+
 macro_rules! codes {
     ($($name:ident = $code:literal: $what:literal)*) => {
         $(#[doc = $what] pub const $name: &str = $code;)*
@@ -64,4 +67,12 @@ codes! {
     VOID_RULE = "void-rule": "A rule of `permissions` names a tool or an argument that does not exist."
     CONFLICTING_KEYS = "conflicting-keys": "Two keys say the same thing."
     UNREADABLE_INSTRUCTION = "unreadable-instruction": "The file of an `instruction_file` cannot be read."
+}
+
+/// Creates the warning for a key that changes no result.
+pub(crate) fn no_effect(entry: &MapEntry, what: &str, help: &str) -> Problem {
+    let message = format!("`{}` in {what} has no effect", entry.key);
+    Problem::warning(NO_EFFECT, message)
+        .at(&entry.key_place)
+        .help(help)
 }

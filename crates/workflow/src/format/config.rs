@@ -2,20 +2,47 @@
 //! `interrupt_before` changes a run here.
 
 use cachalot_core::Problem;
+use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, key, no_effect};
 use cachalot_core::tree::Section;
+use serde_json::json;
 
 use super::codes;
 use super::interrupts::{self, Approval};
-use super::settings::without_effect;
 
-/// Keys without effect that an author may expect to have one; they cause a warning.
-const NO_EFFECT: &[(&str, &str)] = &[
-    ("checkpoint_dir", "no checkpoints are written"),
-    (
-        "max_execution_time",
-        "`budget: {max_time: 2m}` at the top of the file limits a run",
-    ),
-];
+/// The keys of `config`.
+#[rustfmt::skip]
+pub(super) static CONFIG: Table = Table::new(
+    "`config`",
+    "How other runtimes compile the file; only `interrupt_before` changes a run here.",
+    &[&[
+        key("raise_exceptions", Kind::Boolean, "Without effect: a node that fails ends the run."),
+        INTERRUPT_BEFORE,
+        key("interrupt", Kind::Custom(&HIDDEN), ""),
+        key(
+            "interrupt_after",
+            Kind::Custom(&Custom::shape(
+                || json!({ "type": ["array", "null"], "maxItems": 0 }),
+            )),
+            "Without effect.",
+        ),
+        key("checkpoint", Kind::Custom(&HIDDEN), ""),
+        key("checkpoint_dir", Kind::Text, "Without effect: no checkpoints are written."),
+        key("max_execution_time", Kind::Number, "Without effect."),
+        no_effect("checkpoint_dir", "no checkpoints are written"),
+        no_effect("max_execution_time", "`budget: {max_time: 2m}` at the top of the file limits a run"),
+    ]],
+);
+
+/// `interrupt_before` of a file and of `config`.
+pub(super) const INTERRUPT_BEFORE: Parameter = key(
+    "interrupt_before",
+    Kind::Custom(&Custom::shape(
+        || json!({ "type": ["array", "null"], "items": { "type": "string" } }),
+    )),
+    "Nodes that run only if `cachalot run --approve NODE` approves them.",
+);
+
+pub(super) static HIDDEN: Custom = Custom::hidden();
 
 /// Reads `config`. Keys without effect are accepted, with a warning if the author may expect an effect. A
 /// key that would change the run is refused. Returns the approvals that `interrupt_before` requires.
@@ -39,7 +66,6 @@ pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Ve
             .help("take it out to run from the start; give a state with `--input`"),
         );
     }
-    without_effect(&mut config, NO_EFFECT, "`config`", problems);
-    config.finish(problems);
+    CONFIG.finish(config, problems);
     approvals
 }

@@ -6,8 +6,8 @@ use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::calls::names_action;
 use super::codes;
+use super::codes::no_effect;
 use super::nodes::Reader;
-use super::settings::no_effect;
 use crate::actions::validate::{EXTRACTION, Schema};
 
 /// Sections and arguments that would need another service, with the reason.

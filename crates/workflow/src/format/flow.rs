@@ -5,15 +5,100 @@
 
 use std::collections::BTreeSet;
 
-use cachalot_core::tree::{self, NodeKind, Section};
+use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, Values, key, no_effect, required};
+use cachalot_core::tree::{self, MapEntry, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
+use serde_json::json;
 
 use super::agent::{Branch, Flow, Rule, Target};
 use super::codes;
 use super::meeting::Graph;
+use super::node_keys::{CONDITION, NODE_NAME};
 use super::nodes::{Reader, START};
-use super::settings::without_effect;
 use crate::template::{Condition, Use};
+
+#[rustfmt::skip]
+pub(super) static EDGE: Table = Table::new(
+    "an edge",
+    "",
+    &[&[
+        required("from", NODE_NAME, "A node, or `__start__`."),
+        required("to", NODE_NAME, "A node, or `__end__`."),
+        key("when", CONDITION, "The condition; beside `condition`, what it must be."),
+        key(
+            "condition",
+            Kind::Custom(&Custom::shape(
+                || json!({ "anyOf": [CONDITION.schema(false), EXPRESSION.schema(false)] }),
+            )),
+            "The same as `when`.",
+        ),
+        key("parallel", Kind::Boolean, "Begins a branch beside others."),
+        key(
+            "type",
+            Kind::Custom(&Custom {
+                schema: Some(|| json!({ "enum": ["parallel", "normal"] })),
+                check: check_type,
+            }),
+            "`parallel` is the same as `parallel: true`.",
+        ),
+        key("fan_in", NODE_NAME, "The node where the branches meet."),
+        key(
+            "parallel_strategy",
+            Kind::Custom(&Custom {
+                schema: Some(|| json!({ "const": "thread" })),
+                check: check_strategy,
+            }),
+            "`thread`, the only strategy.",
+        ),
+        no_effect("stream_mode", "no data goes from node to node but the state"),
+    ]],
+);
+
+/// A condition as a mapping.
+#[rustfmt::skip]
+static EXPRESSION: Table = Table::new(
+    "`condition`",
+    "",
+    &[&[
+        key("type", Kind::Word(&["expression"]), "The kind of condition."),
+        required("value", CONDITION, "The condition."),
+    ]],
+);
+
+#[rustfmt::skip]
+pub(super) static RULE: Table = Table::new(
+    "a rule of `goto`",
+    "",
+    &[&[
+        key("if", CONDITION, "The condition; without one the rule always holds."),
+        required("to", NODE_NAME, "A node, or `__end__`."),
+    ]],
+);
+
+fn check_type(entry: &MapEntry, problems: &mut Vec<Problem>) {
+    match entry.value.as_text() {
+        Some("parallel" | "normal") => {}
+        None => problems.push(entry.value.wrong_type("`type`", "text")),
+        Some(other) => problems.push(
+            Problem::new(
+                codes::BAD_VALUE,
+                format!("there is no type of edge `{other}`"),
+            )
+            .at(&entry.value.place)
+            .help("write `parallel`, or leave it out; a condition is written as `when: …`"),
+        ),
+    }
+}
+
+fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
+    if entry.value.as_text() != Some("thread") {
+        problems.push(
+            Problem::warning(codes::NO_EFFECT, "there is only one way to run branches")
+                .at(&entry.value.place)
+                .help("branches run at the same time in one process"),
+        );
+    }
+}
 
 /// An edge as written.
 pub(super) struct Edge {
@@ -141,16 +226,13 @@ impl Reader<'_> {
     }
 
     fn rule(&mut self, item: &tree::Node) -> Option<(Rule, SourceSpan)> {
-        let mut section = Section::from_node(item, "a rule of `goto`", &mut self.problems)?;
-        let condition = section.present("if").map(|node| {
+        let values = RULE.read(item, &mut self.problems)?;
+        let condition = values.node("if").map(|node| {
             self.templates
                 .condition(node, Use::RESULT, &mut self.problems)
         });
-        let to = section.required("to", &mut self.problems);
-        let place = section.place().clone();
-        section.finish(&mut self.problems);
-        let to = self.target(to?, codes::GOTO_UNDEFINED, "`to`", true)?;
-        Some((Rule { condition, to }, place))
+        let to = self.target(values.node("to")?, codes::GOTO_UNDEFINED, "`to`", true)?;
+        Some((Rule { condition, to }, item.head()))
     }
 
     fn edges(&mut self, edges: &tree::Node) -> Vec<Edge> {
@@ -164,31 +246,14 @@ impl Reader<'_> {
     }
 
     fn edge(&mut self, item: &tree::Node) -> Option<Edge> {
-        let mut section = Section::from_node(item, "an edge", &mut self.problems)?;
-        let place = section.place().clone();
-        let from = section.required("from", &mut self.problems);
-        let to = section.required("to", &mut self.problems);
-        let is_parallel = self.is_parallel(&mut section);
-        let condition = self.edge_condition(&mut section);
-        let fan_in = section.present("fan_in");
-        let fan_in =
-            fan_in.and_then(|node| self.node_named(node, codes::FAN_IN_UNDEFINED, "`fan_in`"));
-        if let Some(strategy) = section
-            .present("parallel_strategy")
-            .filter(|node| node.as_text() != Some("thread"))
-        {
-            self.problems.push(
-                Problem::warning(codes::NO_EFFECT, "there is only one way to run branches")
-                    .at(&strategy.place)
-                    .help("branches run at the same time in one process"),
-            );
-        }
-        let keys = &[(
-            "stream_mode",
-            "no data goes from node to node but the state",
-        )];
-        without_effect(&mut section, keys, "an edge", &mut self.problems);
-        section.finish(&mut self.problems);
+        let values = EDGE.read(item, &mut self.problems)?;
+        let (from, to) = (values.node("from"), values.node("to"));
+        let is_parallel = values.boolean("parallel");
+        let is_parallel = is_parallel.unwrap_or(values.text("type") == Some("parallel"));
+        let condition = self.edge_condition(values);
+        let fan_in = values
+            .node("fan_in")
+            .and_then(|node| self.node_named(node, codes::FAN_IN_UNDEFINED, "`fan_in`"));
         let from = from?;
         let from = match from.as_text() {
             Some(START) => None,
@@ -201,53 +266,24 @@ impl Reader<'_> {
             condition,
             is_parallel,
             fan_in,
-            place,
+            place: item.head(),
         })
-    }
-
-    fn is_parallel(&mut self, section: &mut Section<'_>) -> bool {
-        let flag = section.boolean("parallel", &mut self.problems);
-        let kind = section.text("type", &mut self.problems);
-        if let (Some(other), Some(node)) = (kind, section.node("type"))
-            && !matches!(other, "parallel" | "normal")
-        {
-            self.problems.push(
-                Problem::new(
-                    codes::BAD_VALUE,
-                    format!("there is no type of edge `{other}`"),
-                )
-                .at(&node.place)
-                .help("write `parallel`, or leave it out; a condition is written as `when: …`"),
-            );
-        }
-        flag.unwrap_or(kind == Some("parallel"))
     }
 
     /// Reads `when` or `condition`. `condition` can be `{type: expression, value}`; `when: false` beside
     /// it negates it.
-    fn edge_condition(&mut self, section: &mut Section<'_>) -> Option<Condition> {
-        let when = section.present("when");
-        let Some(condition) = section.present("condition") else {
+    fn edge_condition(&mut self, edge: Values<'_>) -> Option<Condition> {
+        let when = edge.node("when");
+        let Some(condition) = edge.node("condition") else {
             return when.map(|when| {
                 self.templates
                     .condition(when, Use::PLAIN, &mut self.problems)
             });
         };
         let written = match &condition.kind {
-            NodeKind::Map(_) => {
-                let mut structured =
-                    Section::from_node(condition, "`condition`", &mut self.problems)?;
-                if structured
-                    .text("type", &mut self.problems)
-                    .is_some_and(|kind| kind != "expression")
-                {
-                    let problem = condition.wrong_type("`condition`", "an expression");
-                    self.problems.push(problem);
-                }
-                let value = structured.required("value", &mut self.problems);
-                structured.finish(&mut self.problems);
-                value?
-            }
+            NodeKind::Map(_) => EXPRESSION
+                .read(condition, &mut self.problems)?
+                .node("value")?,
             _ => condition,
         };
         let condition = self

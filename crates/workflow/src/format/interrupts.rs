@@ -7,7 +7,7 @@ use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::Agent;
 use super::codes;
-use super::settings::no_effect;
+use super::codes::no_effect;
 
 /// The name that approves all nodes of a file in which no node has this name.
 const ALL: &str = "all";

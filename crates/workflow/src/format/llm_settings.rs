@@ -1,30 +1,54 @@
-//! Reads `settings.llm`, the defaults of models, with the keys of the reference implementation.
+//! `settings.llm`, the defaults of models, with the keys of the reference implementation.
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Node, NodeKind, Section};
-use cachalot_model::ModelSettings;
+use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, key, no_effect};
+use cachalot_core::tree::{MapEntry, Node, NodeKind};
+use cachalot_model::{MODEL_KEYS, PROVIDER_KEYS};
 
 use super::calls::names_action;
 use super::codes;
-use super::settings::{shell_providers, without_effect};
+use super::settings::SHELL_PROVIDERS;
 
 const MODEL: &str = "the default model is `model`, its provider `provider`";
 const LOCAL: &str = "for a model on this machine, run a server and name it with `base_url`";
 
-/// Keys that do not change any request.
-const NO_EFFECT: &[(&str, &str)] = &[
-    ("default_model", MODEL),
-    ("default_provider", MODEL),
-    (
-        "deployment",
-        "the name of a deployment is written as `model`",
-    ),
-    ("backend", LOCAL),
-    ("model_path", LOCAL),
-    ("n_ctx", LOCAL),
-    ("n_threads", LOCAL),
-    ("n_gpu_layers", LOCAL),
-];
+/// The keys of `settings.llm`: those of all models, and the programs that answer in place of a model.
+#[rustfmt::skip]
+pub(super) static LLM: Table = Table::new(
+    "`settings.llm`",
+    "The default model, and defaults of all models.",
+    &[
+        MODEL_KEYS,
+        PROVIDER_KEYS,
+        &[
+            key("shell_provider", Kind::Text, "The program that `provider: shell` names."),
+            SHELL_PROVIDERS,
+            key(
+                "api_key",
+                Kind::Custom(&Custom {
+                    schema: None,
+                    check: refuse_key,
+                }),
+                "",
+            ),
+            no_effect("default_model", MODEL),
+            no_effect("default_provider", MODEL),
+            no_effect("deployment", "the name of a deployment is written as `model`"),
+            no_effect("backend", LOCAL),
+            no_effect("model_path", LOCAL),
+            no_effect("n_ctx", LOCAL),
+            no_effect("n_threads", LOCAL),
+            no_effect("n_gpu_layers", LOCAL),
+        ],
+    ],
+);
+
+fn refuse_key(entry: &MapEntry, problems: &mut Vec<Problem>) {
+    let problem = Problem::new(codes::BAD_VALUE, "a key stands in the file");
+    problems.push(problem.at(&entry.key_place).help(
+        "write it into an environment variable, and the name of that here: `token_key: NAME`",
+    ));
+}
 
 /// Returns the settings with `api_key: ${NAME}` in `llm` replaced by `token_key: NAME`. The key is read
 /// from the variable when a model is called, and no setting that templates can show contains it.
@@ -49,22 +73,6 @@ fn variable(node: &Node) -> Option<&str> {
     let name = inside.strip_suffix(":-").unwrap_or(inside);
     let name = name.strip_prefix("env.").unwrap_or(name);
     (!name.contains([':', '{'])).then_some(name)
-}
-
-/// Reads and finishes `settings.llm`.
-pub(super) fn read(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ModelSettings {
-    let settings = ModelSettings::read(&mut section, problems);
-    if let Some(entry) = section.entry_if_unclaimed("api_key") {
-        let problem = Problem::new(codes::BAD_VALUE, "a key stands in the file");
-        problems.push(problem.at(&entry.key_place).help(
-            "write it into an environment variable, and the name of that here: `token_key: NAME`",
-        ));
-    }
-    section.text("shell_provider", problems);
-    shell_providers(&mut section, problems);
-    without_effect(&mut section, NO_EFFECT, "`settings.llm`", problems);
-    section.finish(problems);
-    settings
 }
 
 /// Refuses a file that configures a model on this machine if its nodes would send prompts to a provider.

@@ -1,9 +1,7 @@
 //! Reads nodes and steps: their names, the destination of their results, and their error handling.
 
-use std::time::Duration;
-
 use cachalot_core::Problem;
-use cachalot_core::suggest::{did_you_mean, nearest};
+use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
@@ -11,7 +9,7 @@ use super::Surroundings;
 use super::agent::{Flow, Language, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
 use super::interrupts::{self, Approval};
-use super::settings::{unsupported, without_effect};
+use super::node_keys::{self, MODES, ON_ERROR};
 use super::subgraph::Outer;
 use super::work::WAYS;
 use crate::actions::Registry;
@@ -51,40 +49,6 @@ pub(super) enum Rank {
     Step,
 }
 
-/// Keys of a node that other runtimes support and this one does not.
-const UNSUPPORTED: &[&str] = &[
-    "strategy",
-    "matrix",
-    "expression",
-    "max_workers",
-    "parallel_config",
-];
-
-/// Keys that only a fan-out supports.
-const OF_FAN_OUTS: &[&str] = &["subgraph", "input"];
-
-/// Keys of a node that change no result.
-const NO_EFFECT: &[(&str, &str)] = &[
-    (
-        "condition",
-        "the node runs whatever it says: give an edge `when: …`, or the node before `goto`",
-    ),
-    ("next", "write `goto: NODE`"),
-    ("edges", "`edges` stand in the file, beside `nodes`"),
-    ("params", "the arguments of an action stand in `with`"),
-    ("inputs", "the arguments of an action stand in `with`"),
-    ("prompt", "the arguments of an action stand in `with`"),
-    ("outputs", "write `output`"),
-    ("paths", "write `goto`, or `edges` in the file"),
-    ("_render_items", "it is for those who draw the file"),
-    ("streams", "no data goes from node to node but the state"),
-    ("checkpoint", "a run does not stop between nodes"),
-    (
-        "parallel_strategy",
-        "branches run at the same time in one process",
-    ),
-];
-
 impl Reader<'_> {
     /// Reads one node. Its successor is resolved separately (`flows`).
     pub(super) fn node(
@@ -93,12 +57,11 @@ impl Reader<'_> {
         rank: Rank,
         language: Option<&str>,
     ) -> Option<Node> {
-        let what = if rank == Rank::Node {
-            "a node"
-        } else {
-            "a step"
+        let keys = match rank {
+            Rank::Node => &node_keys::NODE,
+            Rank::Step => &node_keys::STEP,
         };
-        let mut section = Section::from_node(node, what, &mut self.problems)?;
+        let mut section = Section::from_node(node, keys.name, &mut self.problems)?;
         let name = match rank {
             Rank::Node => section.required_text("name", &mut self.problems),
             Rank::Step => section.text("name", &mut self.problems),
@@ -125,25 +88,7 @@ impl Reader<'_> {
             Rank::Node => section.claim("goto"),
             Rank::Step => self.no_goto(&mut section),
         }
-        let problems = &mut self.problems;
-        unsupported(
-            &mut section,
-            UNSUPPORTED,
-            codes::UNSUPPORTED,
-            what,
-            problems,
-        );
-        if !matches!(work, Work::FanOut(_)) {
-            unsupported(
-                &mut section,
-                OF_FAN_OUTS,
-                codes::UNSUPPORTED,
-                what,
-                problems,
-            );
-        }
-        without_effect(&mut section, NO_EFFECT, what, &mut self.problems);
-        section.finish(&mut self.problems);
+        keys.finish(section, &mut self.problems);
         let name = name.unwrap_or_default().to_owned();
         Some(Node {
             name,
@@ -212,80 +157,47 @@ impl Reader<'_> {
     }
 
     fn on_error(&mut self, section: &mut Section<'_>, rank: Rank) -> OnError {
-        let mut on_error = OnError::default();
-        let problems = &mut self.problems;
-        let Some(mut read) = section.section("on_error", "`on_error`", problems) else {
-            return on_error;
+        let default = OnError::default();
+        let Some(node) = section.present("on_error") else {
+            return default;
         };
-        let retries = read.integer("max_retries", 0..=1_000, problems);
-        if let Some(retries) = retries {
-            on_error.max_retries = u32::try_from(retries).unwrap_or(u32::MAX);
-            on_error.mode = Mode::Retry;
-        }
-        if let Some(mode) = read.text("mode", problems) {
-            match mode {
-                "raise" => on_error.mode = Mode::Raise,
-                "graceful" => on_error.mode = Mode::Graceful,
-                "retry" => on_error.mode = Mode::Retry,
-                other => problems.extend(read.node("mode").map(|node| {
-                    Problem::new(codes::BAD_VALUE, format!("there is no mode `{other}`"))
-                        .at(&node.place)
-                        .help(did_you_mean(other, &["raise", "graceful", "retry"]))
-                })),
-            }
-        }
-        if let Some(delay) = self.seconds(&mut read, "retry_delay") {
-            on_error.delay = delay;
-        }
-        let problems = &mut self.problems;
-        if let Some(multiplier) = read.number("backoff_multiplier", problems) {
-            match multiplier >= 1.0 {
-                true => on_error.multiplier = multiplier,
-                false => problems.extend(read.node("backoff_multiplier").map(|node| {
-                    Problem::new(
-                        codes::OUT_OF_RANGE,
-                        format!("`backoff_multiplier` is {multiplier}"),
-                    )
-                    .at(&node.place)
-                    .help("write a number that is at least 1")
-                })),
-            }
-        }
-        if let Some(kinds) = read.texts("retryable_errors", problems) {
-            on_error.retryable = Some(kinds.into_iter().map(str::to_owned).collect());
-        }
-        match (rank, read.present("fallback")) {
-            (_, None) => {}
+        let Some(values) = ON_ERROR.read(node, &mut self.problems) else {
+            return default;
+        };
+        let retries = values.integer("max_retries");
+        let usual = match retries {
+            Some(_) => Mode::Retry,
+            None => default.mode,
+        };
+        let fallback = match (rank, values.node("fallback")) {
+            (_, None) => None,
             (Rank::Node, Some(node)) => {
-                if let Some(Target::Node(index)) =
-                    self.target(node, codes::FALLBACK_UNDEFINED, "`fallback`", false)
-                {
-                    on_error.fallback = Some(index);
+                match self.target(node, codes::FALLBACK_UNDEFINED, "`fallback`", false) {
+                    Some(Target::Node(index)) => Some(index),
+                    _ => None,
                 }
             }
-            (Rank::Step, Some(node)) => self.problems.push(
-                Problem::new(codes::UNSUPPORTED, "a step has no `fallback`")
-                    .at(&node.place)
-                    .help("give it to the node that the step belongs to"),
-            ),
+            (Rank::Step, Some(node)) => {
+                self.problems.push(
+                    Problem::new(codes::UNSUPPORTED, "a step has no `fallback`")
+                        .at(&node.place)
+                        .help("give it to the node that the step belongs to"),
+                );
+                None
+            }
+        };
+        OnError {
+            mode: values.choice("mode", &MODES).unwrap_or(usual),
+            max_retries: retries.unwrap_or(default.max_retries),
+            delay: values.seconds("retry_delay").unwrap_or(default.delay),
+            multiplier: values
+                .number("backoff_multiplier")
+                .unwrap_or(default.multiplier),
+            retryable: values
+                .texts("retryable_errors")
+                .map(|kinds| kinds.into_iter().collect()),
+            fallback,
         }
-        read.finish(&mut self.problems);
-        on_error
-    }
-
-    fn seconds(&mut self, section: &mut Section<'_>, key: &'static str) -> Option<Duration> {
-        let seconds = section.number(key, &mut self.problems)?;
-        let duration = Duration::try_from_secs_f64(seconds).ok();
-        if duration.is_none()
-            && let Some(node) = section.node(key)
-        {
-            self.problems.push(
-                Problem::new(codes::OUT_OF_RANGE, format!("`{key}` is {seconds}"))
-                    .at(&node.place)
-                    .help("write a number of seconds that is not negative"),
-            );
-        }
-        duration
     }
 
     fn no_goto(&mut self, section: &mut Section<'_>) {

@@ -1,17 +1,21 @@
-//! Reads `settings` of an agent file; `llm_settings` reads `settings.llm`.
+//! `settings` of an agent file.
 
 use std::time::Duration;
 
 use cachalot_cache::LedgerLimits;
-use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
+use cachalot_core::spec::{
+    Custom, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, section, unsupported,
+};
+use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, SourceSpan};
-use cachalot_model::{ModelSettings, age};
+use cachalot_model::{AGE, ModelSettings, age};
 use cachalot_storage::AllowedHosts;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::agent::Language;
 use super::calls::names_action;
-use super::{codes, llm_settings};
+use super::codes;
+use super::llm_settings::LLM;
 
 /// The settings of an agent file.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -104,151 +108,286 @@ pub struct ScriptSettings {
     pub runner: Option<Language>,
 }
 
-/// Keys of `settings` that other runtimes support and this one does not.
-const UNSUPPORTED: &[&str] = &["secrets", "session", "error_handling", "auth"];
-
 /// Help text that names the place where this runtime reports a run.
 const TRACED: &str = "`cachalot run --ndjson` writes the events of a run";
 
 /// Help text for a setting of actions that do not exist here.
 const OF_ACTIONS: &str = "it is for actions that this runtime does not have";
 
-/// Keys of `settings` that change no result.
-const NO_EFFECT: &[(&str, &str)] = &[
-    ("opik", TRACED),
-    ("opik_llm_tracing", TRACED),
-    ("auto_trace", TRACED),
-    ("trace_exporter", TRACED),
-    ("trace_file", TRACED),
-    ("trace_format", TRACED),
-    ("auto_trace_llm_payloads", TRACED),
-    ("trace_payload_async", TRACED),
-    ("trace_payload_compress", TRACED),
-    ("trace_retention_days", TRACED),
-    ("trace_payload_retention_days", TRACED),
-    ("progress", "the progress of a run is written to stderr"),
-    ("a2a", OF_ACTIONS),
-    (
-        "agents",
-        "agents stand in the file, beside `nodes`: `agents:`",
-    ),
-    ("dspy", OF_ACTIONS),
-    ("execution", OF_ACTIONS),
-    ("interview", OF_ACTIONS),
-    ("llamaindex", OF_ACTIONS),
-    ("memory", OF_ACTIONS),
-    ("textgrad", OF_ACTIONS),
-    ("graph", OF_ACTIONS),
-    ("memory_infrastructure", OF_ACTIONS),
-    ("firestore", OF_ACTIONS),
-    ("rate_limiters", OF_ACTIONS),
-    (
-        "model",
-        "the default model of `llm.call` is `settings.llm.model`",
-    ),
-    (
-        "temperature",
-        "the default of `llm.call` is `settings.llm.temperature`",
-    ),
+/// Help text for what says how branches run.
+const ONE_WAY: &str = "branches run at the same time in one process";
+
+/// Any amount of bytes or entries.
+const AMOUNT: Kind = Kind::IntegerIn(0, u64::MAX);
+
+/// Milliseconds, at most an hour.
+const MILLISECONDS: Kind = Kind::IntegerIn(1, 3_600_000);
+
+/// The keys of `settings`. Environment variables have been expanded before they are read.
+#[rustfmt::skip]
+pub(super) static SETTINGS: Table = Table::new(
+    "`settings`",
+    "Settings; `${NAME}` and `${NAME:-default}` stand for environment variables.",
+    &[
+        &[
+            key("name", Kind::Text, "The agent's name in cache keys, if it is not the file's `name`."),
+            key("ltm", Kind::Deferred(&LTM), "The store of long-term memory and of the cache."),
+            key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
+            section("cache", &CACHE),
+        ],
+        LEDGER_KEY,
+        &[
+            section("python", &PYTHON),
+            section("lua", &LUA),
+            section("python3", &PYTHON3),
+            section("parallel", &PARALLEL),
+            key("llm", Kind::Definition("llm_settings", &LLM), "The default model, and defaults of all models."),
+            SHELL_PROVIDERS,
+            section("web", &WEB),
+            section("http", &HTTP),
+            section("llamaextract", &LLAMAEXTRACT),
+        ],
+        OF_OTHERS,
+    ],
+);
+
+/// The keys of `settings` in a file that contains only agents.
+static TEAM_SETTINGS: Table = Table::new("`settings`", "", &[LEDGER_KEY]);
+
+#[rustfmt::skip]
+const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
+
+/// `shell_providers`, in `settings` and in `settings.llm`.
+#[rustfmt::skip]
+pub(super) const SHELL_PROVIDERS: Parameter = key("shell_providers", Kind::Tables(&SHELL_PROVIDER), "Programs that answer in place of models (`provider: shell`), by name.");
+
+#[rustfmt::skip]
+const LTM_KEYS: &[Parameter] = &[
+    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), or `in-process`, which is gone at the end of the run."),
+    key("path", Kind::Text, "The file of the memory, relative to the directory in which `cachalot` runs."),
+    key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
+];
+
+static LTM: Table = Table::new(
+    "`settings.ltm`",
+    "The store of long-term memory and of the cache.",
+    &[LTM_KEYS],
+);
+
+/// `ltm` with a backend of another runtime, which reads further keys.
+static LTM_OF_OTHERS: Table = Table::new("`settings.ltm`", "", &[LTM_KEYS]).open();
+
+#[rustfmt::skip]
+static CACHE: Table = Table::new(
+    "`settings.cache`",
+    "Limits of the cache.",
+    &[&[
+        key("max_bytes", AMOUNT, "The maximum bytes of all cached entries together; 1 GiB by default. The least recently used are evicted first."),
+        key("max_entries", AMOUNT, "The maximum number of cached entries; 1,000,000 by default."),
+        key("front_bytes", AMOUNT, "The bytes of entries, with their decoded forms, that the process keeps in memory; 64 MiB by default."),
+        key("patience_ms", MILLISECONDS, "How long a call waits for a slow memory before it runs uncached, in milliseconds; 250 by default."),
+        key("store_timeout_ms", MILLISECONDS, "The maximum time for storing an answer, apart from the lookup, in milliseconds; 5,000 by default."),
+    ]],
+);
+
+#[rustfmt::skip]
+static LEDGER: Table = Table::new(
+    "`settings.ledger`",
+    "Retention of individual calls in the ledger.",
+    &[&[
+        key("max_age", Kind::Custom(&AGE), "How old a call in the ledger may be: a number with a unit, such as `90d` or `12h`; any age by default."),
+        key("max_bytes", Kind::IntegerIn(LedgerSettings::LEAST_BYTES, u64::MAX), "How many bytes of data the ledger may hold, at least 1,048,576; 256 MiB by default. The oldest calls are deleted first."),
+        key("max_hits", AMOUNT, "How many hits the ledger keeps one by one, and as many calls of each other kind that paid nothing; 1,000 by default."),
+    ]],
+);
+
+#[rustfmt::skip]
+const TIME_LIMIT: Parameter = key("time_limit", Kind::Seconds { zero: false }, "Seconds that a block may take; 30 by default.");
+#[rustfmt::skip]
+const MEMORY_LIMIT: Parameter = key("memory_limit", Kind::IntegerIn(1, u64::MAX), "Bytes that a block may use; 512 MiB by default.");
+
+#[rustfmt::skip]
+static PYTHON: Table = Table::new(
+    "`settings.python`",
+    "The runner of inline code in Python, and limits of the embedded interpreter.",
+    &[&[
+        TIME_LIMIT,
+        MEMORY_LIMIT,
+        key("runner", Kind::Word(&Language::RUNNERS), "The runner of Python blocks: `embedded` (default), or `python3`, your own Python."),
+    ]],
+);
+
+static LUA: Table = Table::new(
+    "`settings.lua`",
+    "Limits of inline code in Lua.",
+    &[&[TIME_LIMIT, MEMORY_LIMIT]],
+);
+
+/// The memory of the user's own interpreter is not limited.
+#[rustfmt::skip]
+static PYTHON3: Table = Table::new(
+    "`settings.python3`",
+    "The user's own Python interpreter, and its limit.",
+    &[&[
+        TIME_LIMIT,
+        key("command", Kind::Text, "The Python that runs blocks of `python3`; `python3` by default."),
+    ]],
+);
+
+#[rustfmt::skip]
+static PARALLEL: Table = Table::new(
+    "`settings.parallel`",
+    "Concurrent branches.",
+    &[&[
+        key("max_workers", Kind::IntegerIn(1, 10_000), "How many branches run at a time where a node does not set it; 16 by default."),
+        key(
+            "strategy",
+            Kind::Custom(&Custom {
+                schema: Some(|| json!({ "const": "thread" })),
+                check: check_strategy,
+            }),
+            "`thread`, the only strategy.",
+        ),
+        no_effect("streams", "no data goes from node to node but the state"),
+        no_effect("remote", ONE_WAY),
+    ]],
+);
+
+/// A program that answers prompts.
+#[rustfmt::skip]
+static SHELL_PROVIDER: Table = Table::new(
+    "a shell provider",
+    "A program that answers a prompt on stdout.",
+    &[&[
+        key("command", Kind::Text, "The program; the name of the provider by default."),
+        key("args", Kind::Texts, "Its arguments; `{prompt}` in one stands for the prompt, `{input_file}` for the path of a file with it."),
+        key("stdin_mode", Kind::Word(&["pipe", "file"]), "How it gets a prompt that no argument holds."),
+        key("timeout", Kind::Seconds { zero: false }, "Seconds after which it is killed."),
+        key("env", Kind::Scalars { null: false }, "Environment variables, beside PATH, HOME, LANG, LC_* and TMPDIR."),
+        // Other runtimes print the answer while it streams; here `llm.stream` does.
+        key("verbose", Kind::Boolean, "Read for other runtimes, without effect."),
+    ]],
+);
+
+#[rustfmt::skip]
+static WEB: Table = Table::new(
+    "`settings.web`",
+    "Web search.",
+    &[&[section("search", &WEB_SEARCH)]],
+);
+
+#[rustfmt::skip]
+static WEB_SEARCH: Table = Table::new(
+    "`settings.web.search`",
+    "The SearXNG instance.",
+    &[&[key("base_url", Kind::Text, "The SearXNG instance of `web.search`.")]],
+);
+
+static HTTP: Table = Table::new(
+    "`settings.http`",
+    "Requests of actions.",
+    &[&[key(
+        "allowed_hosts",
+        Kind::Custom(&Custom {
+            schema: Some(|| Kind::Texts.schema(false)),
+            check: check_hosts,
+        }),
+        "The only hosts that actions request, redirects included: names (`*.example.com` for those below one), addresses, networks.",
+    )]],
+);
+
+static LLAMAEXTRACT: Table = Table::new(
+    "`settings.llamaextract`",
+    "LlamaCloud.",
+    &[&[
+        key("base_url", Kind::Text, "The address of LlamaCloud."),
+        key("api_key", Kind::Text, "Its key."),
+    ]],
+);
+
+/// Keys of `settings` that other runtimes support, and this one refuses or ignores.
+#[rustfmt::skip]
+const OF_OTHERS: &[Parameter] = &[
+    unsupported("secrets", codes::UNSUPPORTED_SECTION),
+    unsupported("session", codes::UNSUPPORTED_SECTION),
+    unsupported("error_handling", codes::UNSUPPORTED_SECTION),
+    unsupported("auth", codes::UNSUPPORTED_SECTION),
+    no_effect("opik", TRACED),
+    no_effect("opik_llm_tracing", TRACED),
+    no_effect("auto_trace", TRACED),
+    no_effect("trace_exporter", TRACED),
+    no_effect("trace_file", TRACED),
+    no_effect("trace_format", TRACED),
+    no_effect("auto_trace_llm_payloads", TRACED),
+    no_effect("trace_payload_async", TRACED),
+    no_effect("trace_payload_compress", TRACED),
+    no_effect("trace_retention_days", TRACED),
+    no_effect("trace_payload_retention_days", TRACED),
+    no_effect("progress", "the progress of a run is written to stderr"),
+    no_effect("a2a", OF_ACTIONS),
+    no_effect("agents", "agents stand in the file, beside `nodes`: `agents:`"),
+    no_effect("dspy", OF_ACTIONS),
+    no_effect("execution", OF_ACTIONS),
+    no_effect("interview", OF_ACTIONS),
+    no_effect("llamaindex", OF_ACTIONS),
+    no_effect("memory", OF_ACTIONS),
+    no_effect("textgrad", OF_ACTIONS),
+    no_effect("graph", OF_ACTIONS),
+    no_effect("memory_infrastructure", OF_ACTIONS),
+    no_effect("firestore", OF_ACTIONS),
+    no_effect("rate_limiters", OF_ACTIONS),
+    no_effect("model", "the default model of `llm.call` is `settings.llm.model`"),
+    no_effect("temperature", "the default of `llm.call` is `settings.llm.temperature`"),
 ];
 
 /// Reads the settings. Environment variables have already been expanded.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
-    let Some(mut section) = Section::from_node(node, "`settings`", problems) else {
+    let Some(values) = SETTINGS.read(node, problems) else {
         return Settings::default();
     };
-    let mut settings = Settings {
-        value: node.to_value(),
-        ..Settings::default()
+    let [python, lua, python3, parallel] =
+        ["python", "lua", "python3", "parallel"].map(|key| values.table(key));
+    let limits = |values: Option<Values<'_>>| ScriptSettings {
+        time_limit: values.and_then(|values| values.seconds("time_limit")),
+        ..ScriptSettings::default()
     };
-    settings.name = section.text("name", problems).map(str::to_owned);
-    settings.memory = memory(&mut section, problems);
-    settings.cache = cache(&mut section, problems);
-    settings.ledger = ledger(&mut section, problems);
-    settings.python = script(&mut section, "python", "`settings.python`", problems);
-    settings.lua = script(&mut section, "lua", "`settings.lua`", problems);
-    settings.python3 = script(&mut section, "python3", "`settings.python3`", problems);
-    if let Some(llm) = section.section("llm", "`settings.llm`", problems) {
-        settings.llm = llm_settings::read(llm, problems);
-    }
-    shell_providers(&mut section, problems);
-    settings.max_workers = parallel(&mut section, problems);
-    if let Some(mut web) = section.section("web", "`settings.web`", problems) {
-        if let Some(mut search) = web.section("search", "`settings.web.search`", problems) {
-            search.text("base_url", problems);
-            search.finish(problems);
-        }
-        web.finish(problems);
-    }
-    if let Some(mut http) = section.section("http", "`settings.http`", problems) {
-        hosts(&mut http, problems);
-        http.finish(problems);
-    }
-    if let Some(mut extract) = section.section("llamaextract", "`settings.llamaextract`", problems)
-    {
-        extract.text("base_url", problems);
-        extract.text("api_key", problems);
-        extract.finish(problems);
-    }
-    unsupported(
-        &mut section,
-        UNSUPPORTED,
-        codes::UNSUPPORTED_SECTION,
-        "`settings`",
-        problems,
-    );
-    without_effect(&mut section, NO_EFFECT, "`settings`", problems);
-    section.finish(problems);
-    settings
-}
-
-/// Claims keys that other runtimes support, and reports each that is present as unsupported.
-pub(super) fn unsupported(
-    section: &mut Section<'_>,
-    keys: &'static [&'static str],
-    code: &'static str,
-    what: &str,
-    problems: &mut Vec<Problem>,
-) {
-    for key in keys {
-        if section.has(key)
-            && let Some(entry) = section.entry(key)
-        {
-            problems.push(
-                Problem::new(code, format!("`{key}` in {what} is not supported"))
-                    .at(&entry.key_place)
-                    .help("take it out: it would have no effect here"),
-            );
-        }
+    let memory_limit =
+        |values: Option<Values<'_>>| values.and_then(|values| values.integer("memory_limit"));
+    let runner = python.and_then(|python| python.text("runner"));
+    check_shell_providers(values, problems);
+    Settings {
+        value: node.to_value(),
+        name: values.string("name"),
+        memory: memory(values, problems),
+        cache: values.table("cache").map(cache).unwrap_or_default(),
+        ledger: ledger(values),
+        python: ScriptSettings {
+            memory_limit: memory_limit(python),
+            runner: runner.and_then(Language::of_runner),
+            ..limits(python)
+        },
+        lua: ScriptSettings {
+            memory_limit: memory_limit(lua),
+            ..limits(lua)
+        },
+        python3: ScriptSettings {
+            command: python3.and_then(|python3| python3.string("command")),
+            ..limits(python3)
+        },
+        llm: match values.table("llm") {
+            Some(llm) => {
+                check_shell_providers(llm, problems);
+                ModelSettings::read(llm, problems)
+            }
+            None => ModelSettings::default(),
+        },
+        max_workers: parallel.and_then(|parallel| parallel.integer("max_workers")),
     }
 }
 
-/// Claims keys that change no result, with a warning for each that is present. The reference
-/// implementation accepts them too.
-pub(super) fn without_effect(
-    section: &mut Section<'_>,
-    keys: &'static [(&'static str, &'static str)],
-    what: &str,
-    problems: &mut Vec<Problem>,
-) {
-    for (key, help) in keys {
-        if let Some(entry) = section.entry_if_unclaimed(key) {
-            problems.push(no_effect(entry, what, help));
-        }
-    }
-}
-
-/// Creates the warning for a key that changes no result.
-pub(crate) fn no_effect(entry: &MapEntry, what: &str, help: &str) -> Problem {
-    let message = format!("`{}` in {what} has no effect", entry.key);
-    Problem::warning(codes::NO_EFFECT, message)
-        .at(&entry.key_place)
-        .help(help)
-}
-
-/// Reads `http.allowed_hosts`, the only hosts that actions may request.
-fn hosts(http: &mut Section<'_>, problems: &mut Vec<Problem>) {
-    let Some(list) = http.list("allowed_hosts", problems) else {
+fn check_hosts(entry: &MapEntry, problems: &mut Vec<Problem>) {
+    let Some(list) = entry.value.as_list() else {
+        problems.push(entry.value.wrong_type("`allowed_hosts`", "a list"));
         return;
     };
     for item in list {
@@ -260,6 +399,21 @@ fn hosts(http: &mut Section<'_>, problems: &mut Vec<Problem>) {
             let problem = Problem::new(codes::BAD_VALUE, error.message);
             problems.push(problem.at(&item.place).help("correct the entry"));
         }
+    }
+}
+
+fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
+    match entry.value.as_text() {
+        Some("thread") => {}
+        None => problems.push(entry.value.wrong_type("`strategy`", "text")),
+        Some(strategy) => problems.push(
+            Problem::warning(
+                codes::NO_EFFECT,
+                format!("there is no parallel strategy `{strategy}`"),
+            )
+            .at(&entry.value.place)
+            .help(ONE_WAY),
+        ),
     }
 }
 
@@ -311,91 +465,49 @@ impl MemorySettings {
     }
 }
 
-/// Reads `shell_providers`: programs that answer prompts (`provider: shell`).
-pub(super) fn shell_providers(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
-    for entry in section.map("shell_providers", problems).unwrap_or_default() {
-        let Some(mut program) = Section::from_node(&entry.value, "a shell provider", problems)
-        else {
-            continue;
-        };
-        program.text("command", problems);
-        let arguments = program.texts("args", problems).unwrap_or_default();
-        let mode = program.text("stdin_mode", problems);
-        let refuse = |node: Option<&Node>, message: String, help: &str| {
-            node.map(|node| {
-                Problem::new(codes::BAD_VALUE, message)
-                    .at(&node.place)
-                    .help(help)
-            })
-        };
-        problems.extend(match mode {
-            None | Some("pipe") => None,
-            Some("file") if arguments.iter().any(|it| it.contains("{input_file}")) => None,
-            Some("file") => refuse(
-                program.node("stdin_mode"),
-                "`stdin_mode: file`, and no argument holds the path".to_owned(),
-                "put `{input_file}` where the program takes the path of its input",
-            ),
-            Some(other) => refuse(
-                program.node("stdin_mode"),
-                format!("there is no `stdin_mode` `{other}`"),
-                "write `pipe` or `file`",
-            ),
-        });
-        if let Some(seconds) = program.number("timeout", problems)
-            && !(seconds > 0.0 && Duration::try_from_secs_f64(seconds).is_ok())
-            && let Some(node) = program.node("timeout")
+/// Reports a program that reads its prompt from a file, and has no argument for the path.
+fn check_shell_providers(values: Values<'_>, problems: &mut Vec<Problem>) {
+    for (_, program) in values.tables("shell_providers") {
+        let arguments = program.texts("args").unwrap_or_default();
+        if program.text("stdin_mode") == Some("file")
+            && !arguments.iter().any(|it| it.contains("{input_file}"))
         {
+            let message = "`stdin_mode: file`, and no argument holds the path";
             problems.push(
-                Problem::new(codes::OUT_OF_RANGE, format!("`timeout` is {seconds}"))
-                    .at(&node.place)
-                    .help("write a positive number of seconds"),
+                Problem::new(codes::BAD_VALUE, message)
+                    .at(&program.place("stdin_mode"))
+                    .help("put `{input_file}` where the program takes the path of its input"),
             );
         }
-        for variable in program.map("env", problems).unwrap_or_default() {
-            if matches!(
-                variable.value.kind,
-                NodeKind::List(_) | NodeKind::Map(_) | NodeKind::Null
-            ) {
-                problems.push(variable.value.wrong_type("an environment variable", "text"));
-            }
-        }
-        // Other runtimes print the answer while it streams; here `llm.stream` does.
-        program.boolean("verbose", problems);
-        program.finish(problems);
     }
 }
 
-fn memory(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
+fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
+    let ltm = values.node("ltm").and_then(|node| {
+        let table = match is_of_others(node.get("backend")) {
+            true => &LTM_OF_OTHERS,
+            false => &LTM,
+        };
+        node.as_map().and_then(|_| table.read(node, problems))
+    });
     let mut memory = MemorySettings::default();
-    if let Some(mut ltm) = section.section("ltm", "`settings.ltm`", problems) {
-        if is_of_others(ltm.node("backend")) {
-            // The backend's own keys are read by the runtimes that support it.
-            let _ = ltm.take_rest();
-        }
-        for key in ["backend", "path", "ltm_path"] {
-            let Some(text) = ltm.text(key, problems) else {
-                continue;
-            };
-            let place = ltm.node(key).map(|node| node.place.clone());
-            match key {
-                "backend" => memory.backend = Some(text.to_owned()),
-                _ if memory.path.is_some() => {
-                    problems.extend(place.as_ref().map(|place| twice(key, place)))
-                }
-                _ => memory.path = Some(text.to_owned()),
-            }
-            memory.place = memory.place.or(place);
-        }
-        ltm.finish(problems);
+    if let Some(ltm) = ltm {
+        memory.backend = ltm.string("backend");
+        memory.place = memory.backend.as_ref().map(|_| ltm.place("backend"));
     }
-    if let Some(path) = section.text("ltm_path", problems) {
-        let place = section.node("ltm_path").map(|node| node.place.clone());
+    let of_ltm = ltm
+        .into_iter()
+        .flat_map(|ltm| [(ltm, "path"), (ltm, "ltm_path")]);
+    for (section, key) in of_ltm.chain([(values, "ltm_path")]) {
+        let Some(path) = section.string(key) else {
+            continue;
+        };
+        let place = section.place(key);
         match memory.path {
-            Some(_) => problems.extend(place.as_ref().map(|place| twice("ltm_path", place))),
-            None => memory.path = Some(path.to_owned()),
+            Some(_) => problems.push(twice(key, &place)),
+            None => memory.path = Some(path),
         }
-        memory.place = memory.place.or(place);
+        memory.place = memory.place.or(Some(place));
     }
     memory
 }
@@ -409,135 +521,28 @@ fn twice(key: &str, place: &SourceSpan) -> Problem {
     .help("keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`")
 }
 
-fn cache(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> CacheSettings {
-    let Some(mut cache) = section.section("cache", "`settings.cache`", problems) else {
-        return CacheSettings::default();
-    };
-    let read = CacheSettings {
-        max_bytes: cache.integer("max_bytes", 0..=u64::MAX, problems),
-        max_entries: cache.integer("max_entries", 0..=u64::MAX, problems),
-        front_bytes: cache.integer("front_bytes", 0..=u64::MAX, problems),
-        patience: cache
-            .integer("patience_ms", 1..=3_600_000, problems)
-            .map(Duration::from_millis),
-        store_timeout: cache
-            .integer("store_timeout_ms", 1..=3_600_000, problems)
-            .map(Duration::from_millis),
-    };
-    cache.finish(problems);
-    read
+fn cache(values: Values<'_>) -> CacheSettings {
+    let milliseconds = |key| values.integer(key).map(Duration::from_millis);
+    CacheSettings {
+        max_bytes: values.integer("max_bytes"),
+        max_entries: values.integer("max_entries"),
+        front_bytes: values.integer("front_bytes"),
+        patience: milliseconds("patience_ms"),
+        store_timeout: milliseconds("store_timeout_ms"),
+    }
 }
 
 /// Reads `settings` of a file that contains only agents. It has no key but `ledger`.
 pub fn read_of_team(node: &Node, problems: &mut Vec<Problem>) -> LedgerSettings {
-    let Some(mut section) = Section::from_node(node, "`settings`", problems) else {
-        return LedgerSettings::default();
-    };
-    let read = ledger(&mut section, problems);
-    section.finish(problems);
-    read
+    let values = TEAM_SETTINGS.read(node, problems);
+    values.map(ledger).unwrap_or_default()
 }
 
-fn ledger(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> LedgerSettings {
-    let Some(mut ledger) = section.section("ledger", "`settings.ledger`", problems) else {
-        return LedgerSettings::default();
+fn ledger(settings: Values<'_>) -> LedgerSettings {
+    let read = |values: Values<'_>| LedgerSettings {
+        max_age: values.node("max_age").and_then(age),
+        max_bytes: values.integer("max_bytes"),
+        max_hits: values.integer("max_hits"),
     };
-    let read = LedgerSettings {
-        max_age: age(&mut ledger, "max_age", problems),
-        max_bytes: ledger.integer(
-            "max_bytes",
-            LedgerSettings::LEAST_BYTES..=u64::MAX,
-            problems,
-        ),
-        max_hits: ledger.integer("max_hits", 0..=u64::MAX, problems),
-    };
-    ledger.finish(problems);
-    read
-}
-
-fn script(
-    section: &mut Section<'_>,
-    key: &'static str,
-    what: &'static str,
-    problems: &mut Vec<Problem>,
-) -> ScriptSettings {
-    let Some(mut script) = section.section(key, what, problems) else {
-        return ScriptSettings::default();
-    };
-    let seconds = script.number("time_limit", problems);
-    let time_limit = seconds.and_then(|seconds| {
-        let limit = Duration::try_from_secs_f64(seconds)
-            .ok()
-            .filter(|limit| !limit.is_zero());
-        if limit.is_none()
-            && let Some(node) = script.node("time_limit")
-        {
-            problems.push(
-                Problem::new(codes::OUT_OF_RANGE, format!("`time_limit` is {seconds}"))
-                    .at(&node.place)
-                    .help("write a positive number of seconds"),
-            );
-        }
-        limit
-    });
-    let mut settings = ScriptSettings {
-        time_limit,
-        ..ScriptSettings::default()
-    };
-    // The memory of the user's own interpreter is not limited.
-    if key == "python3" {
-        settings.command = script.text("command", problems).map(str::to_owned);
-    } else {
-        settings.memory_limit = script.integer("memory_limit", 1..=u64::MAX, problems);
-    }
-    if key == "python" {
-        settings.runner = runner(&mut script, problems);
-    }
-    script.finish(problems);
-    settings
-}
-
-/// `settings.python.runner`.
-fn runner(script: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Language> {
-    let name = script.text("runner", problems)?;
-    let runner = Language::of_runner(name);
-    if runner.is_none()
-        && let Some(node) = script.node("runner")
-    {
-        let [embedded, python3] = Language::RUNNERS;
-        problems.push(
-            Problem::new(
-                codes::BAD_VALUE,
-                format!("there is no runner of Python code `{name}`"),
-            )
-            .at(&node.place)
-            .help(format!("write `{embedded}` or `{python3}`")),
-        );
-    }
-    runner
-}
-
-fn parallel(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<usize> {
-    let mut parallel = section.section("parallel", "`settings.parallel`", problems)?;
-    let workers = parallel.integer("max_workers", 1..=10_000, problems);
-    if let Some(strategy) = parallel.text("strategy", problems)
-        && strategy != "thread"
-        && let Some(node) = parallel.node("strategy")
-    {
-        problems.push(
-            Problem::warning(
-                codes::NO_EFFECT,
-                format!("there is no parallel strategy `{strategy}`"),
-            )
-            .at(&node.place)
-            .help("branches run at the same time in one process"),
-        );
-    }
-    let keys = &[
-        ("streams", "no data goes from node to node but the state"),
-        ("remote", "branches run at the same time in one process"),
-    ];
-    without_effect(&mut parallel, keys, "`settings.parallel`", problems);
-    parallel.finish(problems);
-    workers.and_then(|workers| usize::try_from(workers).ok())
+    settings.table("ledger").map(read).unwrap_or_default()
 }

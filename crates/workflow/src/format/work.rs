@@ -7,15 +7,13 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
+use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES};
 use super::nodes::{NOTHING, Rank, Reader};
 use super::{check_arguments, codes};
 use crate::action::Action;
 use crate::actions::Registry;
 use crate::script::{self, Script, lua, template_in, with_constants};
 use crate::template::{Condition, LateArgument, Prepared, Use, is_literal};
-
-/// The node types that `type` accepts.
-const TYPES: &[&str] = &["while_loop", "dynamic_parallel"];
 
 /// The keys that define the work of a node. A node may use one of them.
 pub(super) const WAYS: &[&str] = &["run", "script", "uses", "steps"];
@@ -130,7 +128,7 @@ impl Reader<'_> {
                 );
             }
             Some(other) => {
-                let help = did_you_mean(other, &["python", "python3", "lua"]);
+                let help = did_you_mean(other, LANGUAGES);
                 self.refuse(
                     Some(node),
                     codes::BAD_VALUE,
@@ -331,27 +329,19 @@ impl Reader<'_> {
         let mut section = Section::from_node(node, "`run`", &mut self.problems)?;
         match section.required_text("type", &mut self.problems)? {
             "expression" => {
-                let value = section.required_text("value", &mut self.problems);
-                let written = section.node("value")?;
-                let output_key = section
-                    .text("output_key", &mut self.problems)
-                    .unwrap_or("result")
-                    .to_owned();
-                section.finish(&mut self.problems);
+                let values = EXPRESSION.read(node, &mut self.problems)?;
                 Some(Code {
-                    source: format!("return ({})", value?.trim()),
-                    written,
+                    source: format!("return ({})", values.text("value")?.trim()),
+                    written: values.node("value")?,
                     language: self.python(language),
-                    output_key: Some(output_key),
+                    output_key: values.string("output_key"),
                 })
             }
             "lua" => {
-                let code = section.required_text("code", &mut self.problems);
-                let written = section.node("code")?;
-                section.finish(&mut self.problems);
+                let values = LUA.read(node, &mut self.problems)?;
                 Some(Code {
-                    source: code?.to_owned(),
-                    written,
+                    source: values.string("code")?,
+                    written: values.node("code")?,
                     language: Language::Lua,
                     output_key: None,
                 })

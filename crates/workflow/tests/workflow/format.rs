@@ -439,9 +439,9 @@ nodes:
         [
             "a.yaml:4:51: `stdin_mode: file`, and no argument holds the path [bad-value]; put `{input_file}` where the program takes the path of its input",
             "a.yaml:4:66: `timeout` is 0 [out-of-range]; write a positive number of seconds",
-            "a.yaml:4:78: an environment variable must be text, but this is a list [wrong-type]; write text here",
+            "a.yaml:4:78: `A` in `env` must be text, but this is a list [wrong-type]; write text here",
             "a.yaml:4:83: unknown key `comand` in a shell provider [unknown-key]; did you mean `command`?",
-            "a.yaml:5:41: there is no `stdin_mode` `tty` [bad-value]; write `pipe` or `file`",
+            "a.yaml:5:41: `stdin_mode` cannot be `tty` [bad-value]; expected one of: pipe, file",
             "a.yaml:7:69: there is no program `mien` for `provider: shell` [bad-value]; did you mean `mine`?",
             "a.yaml:8:96: there is no program `claud` for `provider: shell` [bad-value]; did you mean `claude`?",
         ]
@@ -456,10 +456,10 @@ fn on_error() {
 - {name: b, on_error: {mode: retry, retryable_errors: timeout, fallback: __end__}}
 ",
         &[
-            "a.yaml:2:30: there is no mode `rety` [bad-value]; did you mean `retry`?",
+            "a.yaml:2:30: `mode` cannot be `rety` [bad-value]; did you mean `retry`?",
             "a.yaml:2:49: `max_retries` must be at most 1000 and not negative, but it is -1 [out-of-range]; write a whole number that is at most 1000 and not negative",
             "a.yaml:2:66: `retry_delay` is -1 [out-of-range]; write a number of seconds that is not negative",
-            "a.yaml:2:90: `backoff_multiplier` is 0.5 [out-of-range]; write a number that is at least 1",
+            "a.yaml:2:90: `backoff_multiplier` must be at least 1, but it is 0.5 [out-of-range]; write a number that is at least 1",
             "a.yaml:2:105: `fallback` names `zzz`, and there is no such node [fallback-undefined]; the nodes are a, b",
             "a.yaml:2:110: unknown key `x` in `on_error` [unknown-key]; expected one of: max_retries, mode, retry_delay, backoff_multiplier, retryable_errors, fallback",
             "a.yaml:3:55: `retryable_errors` must be a list, but this is text [wrong-type]; write a list here",
@@ -748,9 +748,7 @@ fn a_template_in_code_is_a_warning() {
 fn an_unknown_runner_is_refused_with_the_two_that_there_are() {
     problems(
         "settings:\n  python: {runner: python}\nnodes: [{name: a}]\n",
-        &[
-            "a.yaml:2:20: there is no runner of Python code `python` [bad-value]; write `embedded` or `python3`",
-        ],
+        &["a.yaml:2:20: `runner` cannot be `python` [bad-value]; did you mean `python3`?"],
     );
     problems(
         "settings:\n  python3: {runner: python3}\nnodes: [{name: a}]\n",

@@ -21,7 +21,7 @@ impl Validator {
             .unwrap()
             .iter()
             .all(|(keyword, rule)| match keyword.as_str() {
-                "$schema" | "$defs" | "title" | "description" | "then" => true,
+                "$schema" | "$defs" | "title" | "description" | "default" | "then" => true,
                 "$ref" => {
                     let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
                     self.valid(self.0.pointer(pointer).unwrap(), value)

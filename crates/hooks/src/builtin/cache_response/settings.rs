@@ -4,10 +4,11 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::tree::{Node, Section};
+use cachalot_core::spec::{Literal, ParameterKind as Kind, Table, Values, key, words};
+use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
-use cachalot_model::duration;
-use serde_json::{Value, json};
+use cachalot_model::{DURATION, duration};
+use serde_json::Value;
 
 /// Settings of the response cache of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,28 +92,34 @@ const STORAGE_VALUES: [(&str, AnswerStorage); 2] = [
 /// Keys that have no meaning for a flat file.
 const KEYS_WITHOUT_FILE: [&str; 5] = ["ttl", "max_entries", "max_bytes", "scope", "store"];
 
+const SCOPE_WORDS: [&str; 4] = words(&SCOPE_VALUES);
+const MATCHING_WORDS: [&str; 2] = words(&MATCHING_VALUES);
+const STORAGE_WORDS: [&str; 2] = words(&STORAGE_VALUES);
+
+/// The keys of the section.
+#[rustfmt::skip]
+static SECTION: Table = Table::new(
+    "the section `cache`",
+    "",
+    &[&[
+        key("enabled", Kind::Boolean, "Enables the cache.").default(Literal::Boolean(false)),
+        key("case_sensitive", Kind::Boolean, "Compares questions case-sensitively; by default with `match: conversation` only."),
+        key("trim_spaces", Kind::Boolean, "Ignores whitespace around a question.").default(Literal::Boolean(false)),
+        key("path", Kind::Text, "A flat JSON file of questions and answers."),
+        key("ttl", Kind::Custom(&DURATION), "The time to live of an answer; none by default."),
+        key("max_entries", Kind::IntegerIn(1, u64::MAX), "The maximum number of stored answers of the agent; the least recently used are evicted first."),
+        key("max_bytes", Kind::IntegerIn(1, u64::MAX), "The maximum bytes of stored answers; the least recently used are evicted first."),
+        key("scope", Kind::Word(&SCOPE_WORDS), "The scope in which answers are shared; `user` by default."),
+        key("match", Kind::Word(&MATCHING_WORDS), "The part of the conversation that must match; `conversation` by default."),
+        key("store", Kind::Word(&STORAGE_WORDS), "The storage of the answers; `memory` by default."),
+    ]],
+);
+
 /// The JSON Schema of the section.
 pub(super) fn schema(about: &str) -> Value {
-    let words = |words: Vec<&str>| json!({ "enum": words });
-    let number = json!({ "type": "integer", "minimum": 1 });
-    let flag = json!({ "type": "boolean" });
-    json!({
-        "description": about,
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "enabled": flag,
-            "case_sensitive": flag,
-            "trim_spaces": flag,
-            "path": { "type": "string" },
-            "ttl": { "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }] },
-            "max_entries": number,
-            "max_bytes": number,
-            "scope": words(SCOPE_VALUES.map(|(word, _)| word).into()),
-            "match": words(MATCHING_VALUES.map(|(word, _)| word).into()),
-            "store": words(STORAGE_VALUES.map(|(word, _)| word).into()),
-        },
-    })
+    let mut schema = SECTION.schema(false);
+    schema["description"] = about.into();
+    schema
 }
 
 impl ResponseCacheSettings {
@@ -120,33 +127,26 @@ impl ResponseCacheSettings {
     /// and treated as absent: use the settings only if no problem was reported.
     #[must_use]
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut section = Section::from_node(node, "the section `cache`", problems)?;
-        let enabled = section.boolean("enabled", problems).unwrap_or(false);
-        let case_sensitive = section.boolean("case_sensitive", problems);
-        let trim_spaces = section.boolean("trim_spaces", problems).unwrap_or(false);
-        let ttl = duration(&mut section, "ttl", problems);
-        let max_entries = section.integer("max_entries", 1..=u64::MAX, problems);
-        let max_bytes = section.integer("max_bytes", 1..=u64::MAX, problems);
-        let scope = one_of(&mut section, "scope", &SCOPE_VALUES, problems);
-        let matching = one_of(&mut section, "match", &MATCHING_VALUES, problems);
-        let storage = one_of(&mut section, "store", &STORAGE_VALUES, problems);
-        let path = read_path(&mut section, matching, problems);
+        let values = SECTION.read(node, problems)?;
+        let matching = values.choice("match", &MATCHING_VALUES);
+        let path = read_path(values, matching, problems);
         let matching = match path {
             Some(_) => MatchingMode::Question,
             None => matching.unwrap_or_default(),
         };
-        section.finish(problems);
         Some(Self {
-            enabled,
-            case_sensitive: case_sensitive.unwrap_or(matching == MatchingMode::Conversation),
-            trim_spaces,
+            enabled: values.boolean("enabled").unwrap_or_default(),
+            case_sensitive: values
+                .boolean("case_sensitive")
+                .unwrap_or(matching == MatchingMode::Conversation),
+            trim_spaces: values.boolean("trim_spaces").unwrap_or_default(),
             path,
-            ttl,
-            max_entries,
-            max_bytes,
-            scope: scope.unwrap_or_default(),
+            ttl: values.node("ttl").and_then(duration),
+            max_entries: values.integer("max_entries"),
+            max_bytes: values.integer("max_bytes"),
+            scope: values.choice("scope", &SCOPE_VALUES).unwrap_or_default(),
             matching,
-            storage: storage.unwrap_or_default(),
+            storage: values.choice("store", &STORAGE_VALUES).unwrap_or_default(),
             file: Arc::clone(&node.place.file),
         })
     }
@@ -167,16 +167,14 @@ impl ResponseCacheSettings {
     }
 }
 
-/// Reads and claims `path`; an empty path counts as absent.
+/// Reads `path`; an empty path counts as absent.
 fn read_path(
-    section: &mut Section<'_>,
+    values: Values<'_>,
     matching: Option<MatchingMode>,
     problems: &mut Vec<Problem>,
 ) -> Option<String> {
-    let place = section.present("path").map(Node::head)?;
-    let path = section
-        .text("path", problems)
-        .filter(|path| !path.is_empty())?;
+    let path = values.text("path").filter(|path| !path.is_empty())?;
+    let place = values.place("path");
     if escapes_base(path) {
         problems.push(
             Problem::new(
@@ -187,7 +185,9 @@ fn read_path(
             .help("write a path below that directory, or an absolute one"),
         );
     }
-    let impossible = KEYS_WITHOUT_FILE.into_iter().find(|key| section.has(key));
+    let impossible = KEYS_WITHOUT_FILE
+        .into_iter()
+        .find(|key| values.entry(key).is_some());
     if let Some(key) = impossible {
         problems.push(conflict_with_file(&format!("`{key}`"), &place));
     } else if matching == Some(MatchingMode::Conversation) {
@@ -222,23 +222,4 @@ fn conflict_with_file(what: &str, place: &SourceSpan) -> Problem {
     )
     .at(place)
     .help("leave one of the two out; without `path`, answers are kept in the long-term memory")
-}
-
-/// Reads and claims `key`, which must be one of `words`.
-fn one_of<T: Copy>(
-    section: &mut Section<'_>,
-    key: &'static str,
-    words: &[(&str, T)],
-    problems: &mut Vec<Problem>,
-) -> Option<T> {
-    let node = section.present(key)?;
-    let found = node
-        .as_text()
-        .and_then(|text| words.iter().find(|(word, _)| *word == text));
-    if found.is_none() {
-        let known: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
-        let expected = format!("one of {}", known.join(", "));
-        problems.push(node.wrong_type(&format!("`{key}`"), &expected));
-    }
-    found.map(|(_, meaning)| *meaning)
 }

@@ -58,9 +58,9 @@ fn what_is_wrong_in_a_section_is_told_with_its_place() {
         ("{enable: true}", "unknown-key", "`enable`"),
         ("{ttl: soon}", "bad-value", "`ttl`"),
         ("{max_entries: 0}", "out-of-range", "`max_entries`"),
-        ("{scope: everybody}", "wrong-type", "`global`"),
-        ("{match: fuzzy}", "wrong-type", "`question`"),
-        ("{store: redis}", "wrong-type", "`process`"),
+        ("{scope: everybody}", "bad-value", "global"),
+        ("{match: fuzzy}", "bad-value", "question"),
+        ("{store: redis}", "bad-value", "process"),
         ("{path: ../answers.json}", "bad-value", "leads out"),
         ("{path: a/../../b.json}", "bad-value", "leads out"),
         ("{path: a.json, ttl: 1h}", "conflicting-keys", "`ttl`"),
@@ -81,7 +81,10 @@ fn what_is_wrong_in_a_section_is_told_with_its_place() {
             panic!("{section}: {problems:?}")
         };
         assert_eq!(problem.code, code, "{section}");
-        assert!(problem.message.contains(expected), "{section}: {problem}");
+        assert!(
+            problem.to_string().contains(expected),
+            "{section}: {problem}"
+        );
         assert!(
             problem.place.is_some() && problem.help.is_some(),
             "{section}"

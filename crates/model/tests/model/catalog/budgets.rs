@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::tree::{self, Section};
+use cachalot_core::tree;
 use cachalot_core::{Clock, Cost, ManualClock, Problem};
 use cachalot_model::{Budget, ErrorKind, Meter, Models, Usage};
 
@@ -12,8 +12,7 @@ use crate::client::{configured, surroundings};
 fn budget(yaml: &str) -> (Budget, Vec<Problem>) {
     let node = tree::parse("agent.yaml", yaml).unwrap();
     let mut problems = Vec::new();
-    let section = Section::from_node(&node, "`budget`", &mut problems).unwrap();
-    let budget = Budget::read(section, &mut problems);
+    let budget = Budget::read(&node, &mut problems);
     (budget, problems)
 }
 

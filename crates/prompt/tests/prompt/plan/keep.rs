@@ -6,7 +6,7 @@ use cachalot_model::Message;
 use cachalot_model::wire::MarkerTime::{self, FiveMinutes, OneHour};
 use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{
-    Note, Pauses, PlanContext, PrefixLifetime, PrefixSettings, Prompt, Rules, plan,
+    Note, PREFIX, Pauses, PlanContext, PrefixLifetime, PrefixSettings, Prompt, Rules, plan,
 };
 
 use super::{rounds, slow};
@@ -121,8 +121,9 @@ fn an_hour_is_clamped_where_there_is_none() {
 fn read(text: &str) -> (PrefixLifetime, Vec<Problem>) {
     let node = tree::parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
-    let keep = PrefixSettings::read(&node, &mut problems).keep;
-    (keep, problems)
+    let values = PREFIX.read(&node, &mut problems);
+    let settings = values.map(PrefixSettings::read).unwrap_or_default();
+    (settings.keep, problems)
 }
 
 #[test]

@@ -37,17 +37,17 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     optional(
         "key_source",
         ParameterKind::Text,
-        "The argument whose content is keyed (file_content: the path; default `file`).",
+        "The argument whose content is keyed: required for `sha256`; for `file_content` the path, `file` by default.",
     ),
     optional(
         "key_prefix",
         ParameterKind::Boolean,
-        "false: without the agent's name, shared by all agents of this memory.",
+        "`false`: without the agent's name, shared by all agents of this memory.",
     ),
     optional(
         "scope",
         ParameterKind::Text,
-        "Who shares: `run`, `workspace`, `agent` (default), `user`, `global`.",
+        "Who shares the entry: `run`, `workspace`, `agent` (default), `user`, `global`.",
     ),
     optional(
         "version",
@@ -67,7 +67,7 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     optional(
         "ttl_days",
         ParameterKind::Number,
-        "Time to live in days; 60 unless said.",
+        "Time to live in days; 60 by default.",
     ),
     optional(
         "ttl_hours",
@@ -82,22 +82,22 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     optional(
         "skip_cache",
         ParameterKind::Boolean,
-        "Run afresh, then store.",
+        "Runs afresh, then stores.",
     ),
     optional(
         "cache_enabled",
         ParameterKind::Boolean,
-        "false: neither look up nor store.",
+        "`false`: neither looks up nor stores.",
     ),
     optional(
         "cleanup_probability",
         ParameterKind::Number,
-        "How often a miss sweeps expired entries, 0 to 1; 0.05 unless said.",
+        "How often a miss erases expired entries, from 0 to 1; 0.05 by default.",
     ),
     optional(
         "cleanup_limit",
         ParameterKind::Integer,
-        "How many a sweep erases at most; 5 unless said.",
+        "How many it erases at most; 5 by default.",
     ),
     optional(
         "on_error",

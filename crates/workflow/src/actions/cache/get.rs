@@ -23,17 +23,17 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
         required(
             "key",
             ParameterKind::Text,
-            "The key, normalised exactly as cache.wrap does.",
+            "The key, read exactly as `cache.wrap` reads it, or a handle.",
         ),
         optional(
             "include_metadata",
             ParameterKind::Boolean,
-            "Whether to return the entry's metadata; false unless said.",
+            "Whether to return the entry's metadata; false by default.",
         ),
         optional(
             "key_prefix",
             ParameterKind::Boolean,
-            "false: the key of an entry that is shared by all agents, without the agent's name.",
+            "`false`: the key of an entry that is shared by all agents, without the agent's name.",
         ),
     ],
 )

@@ -26,7 +26,7 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
         optional(
             "key",
             ParameterKind::Text,
-            "The key, normalised exactly as cache.wrap does.",
+            "The key, read exactly as `cache.wrap` reads it.",
         ),
         optional(
             "pattern",
@@ -46,12 +46,12 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
         optional(
             "key_prefix",
             ParameterKind::Boolean,
-            "false: `key` is that of an entry shared by all agents, without the agent's name.",
+            "`false`: `key` is that of an entry shared by all agents, without the agent's name.",
         ),
         optional(
             "dry_run",
             ParameterKind::Boolean,
-            "Only tell what would be erased.",
+            "Only reports what would be erased.",
         ),
     ],
 )

@@ -194,13 +194,9 @@ impl Tools {
 }
 
 fn kind(kind: ParameterKind) -> &'static str {
-    match kind {
-        ParameterKind::Text => "text",
-        ParameterKind::Integer => "whole number",
-        ParameterKind::Number => "number",
+    match kind.basic() {
         ParameterKind::Boolean => "true or false",
-        ParameterKind::Object => "mapping",
-        ParameterKind::List => "list",
         ParameterKind::Any => "any JSON",
+        kind => kind.noun(),
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{self, MapEntry, Node, NodeKind, Section};
-use serde_json::{Map, Value};
+use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, Values, key, no_effect, section};
+use cachalot_core::tree::{self, MapEntry, Node, NodeKind};
+use serde_json::{Map, Value, json};
 
-use crate::format::{codes, no_effect};
+use crate::format::codes;
 use crate::template::is_literal;
 
 /// The requirements of an extraction schema.
@@ -22,76 +23,111 @@ pub(crate) struct Schema {
     pub(super) type_requirements: BTreeMap<String, Vec<String>>,
 }
 
-const WHAT: &str = "an extraction schema";
+/// The keys of an extraction schema. Those without effect here are ignored by the reference implementation
+/// as well.
+#[rustfmt::skip]
+pub(crate) static SCHEMA: Table = Table::new(
+    "an extraction schema",
+    "",
+    &[&[
+        section("entities", &ENTITIES),
+        section("relationships", &RELATIONSHIPS),
+        key("guide_extraction", GUIDE, ""),
+        key("confidence_tracking", CONFIDENCE, ""),
+        no_effect("required_fields", OF_ENTITIES),
+        no_effect("entity_fields", OF_ENTITIES),
+        no_effect("entity_types", "types of entities are not checked"),
+        no_effect("relationship_types", "write `relationships: {types: […]}`; it checks nothing here"),
+    ]],
+);
 
-/// Keys at the top of a schema that the reference implementation ignores, as if they were not there.
-const IGNORED: &[(&str, &str)] = &[
-    (
-        "required_fields",
-        "write `entities: {required_fields: […]}`; it checks nothing here",
-    ),
-    (
-        "entity_fields",
-        "write `entities: {required_fields: […]}`; it checks nothing here",
-    ),
-    ("entity_types", "types of entities are not checked"),
-    (
-        "relationship_types",
-        "write `relationships: {types: […]}`; it checks nothing here",
-    ),
-];
+const OF_ENTITIES: &str = "write `entities: {required_fields: […]}`; it checks nothing here";
+
+#[rustfmt::skip]
+static ENTITIES: Table = Table::new(
+    "`entities`",
+    "Requirements of entities.",
+    &[&[
+        key("required_fields", Kind::Texts, "Fields that every entity has."),
+        key("optional_fields", Kind::Texts, "Further fields."),
+        key("type_field", Kind::Text, "The field with the type of an entity."),
+    ]],
+);
+
+#[rustfmt::skip]
+static RELATIONSHIPS: Table = Table::new(
+    "`relationships`",
+    "Requirements of relationships.",
+    &[&[
+        key("types", Kind::Texts, "The valid types; any by default."),
+        key("required_fields", Kind::Texts, "Fields that every relationship has."),
+        key("optional_fields", Kind::Texts, "Further fields."),
+        key("type_requirements", BY_TYPE, "Further required fields, by type."),
+    ]],
+);
+
+const BY_TYPE: Kind = Kind::Custom(&Custom {
+    schema: Some(|| {
+        let texts = Kind::Texts.schema(false);
+        json!({ "type": "object", "additionalProperties": texts })
+    }),
+    check: |section, problems| {
+        Kind::Object.check(section, problems);
+        for entry in section.value.as_map().unwrap_or_default() {
+            check_fields(entry, problems);
+        }
+    },
+});
+
+const GUIDE: Kind = Kind::Custom(&Custom {
+    schema: None,
+    check: |entry, problems| {
+        Kind::Boolean.check(entry, problems);
+        if entry.value.as_boolean() == Some(true) {
+            let message =
+                "`guide_extraction` is not supported: no prompt is generated from the schema";
+            problems.push(
+                Problem::new(codes::UNSUPPORTED, message)
+                    .at(&entry.value.place)
+                    .help("write the prompt out, and take `guide_extraction` out"),
+            );
+        }
+    },
+});
+
+const CONFIDENCE: Kind = Kind::Custom(&Custom {
+    schema: None,
+    check: |entry, problems| {
+        Kind::Boolean.check(entry, problems);
+        if entry.value.as_boolean() == Some(true) {
+            let help = "only rules in Prolog and generated prompts use it";
+            problems.push(codes::no_effect(entry, SCHEMA.name, help));
+        }
+    },
+});
 
 impl Schema {
     /// Reads a schema. Reports unknown keys, wrong types and what cannot be done here.
     pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let mut schema = Self::default();
-        let Some(mut section) = Section::from_node(node, WHAT, problems) else {
-            return schema;
+        let Some(values) = SCHEMA.read(node, problems) else {
+            return Self::default();
         };
-        if let Some(mut entities) = section.section("entities", "`entities`", problems) {
-            schema.entity_fields = texts(&mut entities, "required_fields", problems);
-            entities.texts("optional_fields", problems);
-            entities.text("type_field", problems);
-            entities.finish(problems);
+        let texts = |section: Option<Values<'_>>, key| {
+            let texts = section.and_then(|section| section.texts(key));
+            texts.unwrap_or_default()
+        };
+        let relationships = values.table("relationships");
+        let requirements = relationships.map(|values| values.map("type_requirements"));
+        Self {
+            entity_fields: texts(values.table("entities"), "required_fields"),
+            types: texts(relationships, "types"),
+            relationship_fields: texts(relationships, "required_fields"),
+            type_requirements: requirements
+                .unwrap_or_default()
+                .iter()
+                .map(|entry| (entry.key.clone(), fields(&entry.value)))
+                .collect(),
         }
-        if let Some(mut relationships) =
-            section.section("relationships", "`relationships`", problems)
-        {
-            schema.types = texts(&mut relationships, "types", problems);
-            schema.relationship_fields = texts(&mut relationships, "required_fields", problems);
-            relationships.texts("optional_fields", problems);
-            let requirements = relationships.map("type_requirements", problems);
-            for entry in requirements.unwrap_or_default() {
-                let fields = required_of_type(entry, problems);
-                schema.type_requirements.insert(entry.key.clone(), fields);
-            }
-            relationships.finish(problems);
-        }
-        if section.boolean("guide_extraction", problems) == Some(true) {
-            let problem = Problem::new(
-                codes::UNSUPPORTED,
-                "`guide_extraction` is not supported: no prompt is generated from the schema",
-            );
-            let place = section.node("guide_extraction").map(|node| &node.place);
-            problems.push(
-                problem
-                    .at(place.unwrap_or(&node.place))
-                    .help("write the prompt out, and take `guide_extraction` out"),
-            );
-        }
-        if section.boolean("confidence_tracking", problems) == Some(true)
-            && let Some(entry) = section.entry("confidence_tracking")
-        {
-            let help = "only rules in Prolog and generated prompts use it";
-            problems.push(no_effect(entry, WHAT, help));
-        }
-        for (key, help) in IGNORED {
-            if let Some(entry) = section.entry_if_unclaimed(key) {
-                problems.push(no_effect(entry, WHAT, help));
-            }
-        }
-        section.finish(problems);
-        schema
     }
 
     /// Reads a schema that is known when the action runs. The error says what is wrong with it.
@@ -122,23 +158,17 @@ pub(super) fn is_written_out(node: &Node) -> bool {
     }
 }
 
-fn texts(section: &mut Section<'_>, key: &'static str, problems: &mut Vec<Problem>) -> Vec<String> {
-    let texts = section.texts(key, problems).unwrap_or_default();
-    texts.into_iter().map(str::to_owned).collect()
+fn fields(node: &Node) -> Vec<String> {
+    let items = node.as_list().unwrap_or_default().iter();
+    items.filter_map(Node::as_text).map(str::to_owned).collect()
 }
 
-fn required_of_type(entry: &MapEntry, problems: &mut Vec<Problem>) -> Vec<String> {
+fn check_fields(entry: &MapEntry, problems: &mut Vec<Problem>) {
     let name = format!("`{}`", entry.key);
     let Some(items) = entry.value.as_list() else {
         problems.push(entry.value.wrong_type(&name, "a list of fields"));
-        return Vec::new();
+        return;
     };
-    let mut fields = Vec::new();
-    for item in items {
-        match item.as_text() {
-            Some(field) => fields.push(field.to_owned()),
-            None => problems.push(item.wrong_type(&format!("an item of {name}"), "text")),
-        }
-    }
-    fields
+    let others = items.iter().filter(|item| item.as_text().is_none());
+    problems.extend(others.map(|item| item.wrong_type(&format!("an item of {name}"), "text")));
 }
