@@ -17,9 +17,8 @@ mod text;
 
 pub use error::{Error, ErrorKind};
 pub use record::{
-    GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Order, PageRequest,
-    PutAllResult, PutCondition, PutResult, RecallHit, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Stale, ValuePart,
+    GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, PutAllResult, PutCondition,
+    PutResult, RecallHit, Record, ReserveResult, SpaceUsage, Stale,
 };
 pub use reply::StoreReply;
 pub use text::glob_matches;
