@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cachalot_core::{Clock, Millis};
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::RwLock;
 
 use crate::slots::{SLOTS, slot};
 use crate::{
@@ -56,16 +56,6 @@ impl InProcessStore {
         }
     }
 
-    /// Ignores poisoning: every change consists of steps that cannot panic half-way, so the data is
-    /// consistent.
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Space>> {
-        self.spaces.read()
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Space>> {
-        self.spaces.write()
-    }
-
     fn changed(&self, space: &str, name: &str) {
         self.stamps[slot(space, name)].fetch_add(1, Ordering::SeqCst);
     }
@@ -87,7 +77,7 @@ impl Store for InProcessStore {
         key: &'a str,
         counters: &'a [&'a str],
     ) -> StoreReply<'a, GetResult> {
-        let spaces = self.read();
+        let spaces = self.spaces.read();
         let now = self.clock.now();
         StoreReply::Now(Ok(match spaces.get(space) {
             Some(space) => space.get(key, counters, now),
@@ -106,7 +96,7 @@ impl Store for InProcessStore {
         request: GetOrReserve<'a>,
     ) -> StoreReply<'a, GetOrReserveResult> {
         // Most lookups find their record, and need no exclusive lock.
-        if let Some(place) = self.read().get(space) {
+        if let Some(place) = self.spaces.read().get(space) {
             let found = place.get(key, request.counters, self.clock.now());
             if request.stale.is_answered_by(&found) {
                 return StoreReply::Now(Ok(GetOrReserveResult {
@@ -115,7 +105,7 @@ impl Store for InProcessStore {
                 }));
             }
         }
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         let now = self.clock.now();
         let place = open(&mut spaces, space);
         let found = place.get(key, request.counters, now);
@@ -136,7 +126,7 @@ impl Store for InProcessStore {
             return StoreReply::Now(Err(error));
         }
         record.labels = request::deduplicate(record.labels);
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         let now = self.clock.now();
         let place = open(&mut spaces, space);
         if let Some(refused) = place.refusal(lease, counters) {
@@ -158,7 +148,7 @@ impl Store for InProcessStore {
         if let Err(error) = request::check_put_all(&self.about, &condition, &records) {
             return StoreReply::Now(Err(error));
         }
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         let now = self.clock.now();
         let place = open(&mut spaces, condition.space);
         if let Some(left) = place.reserved_for(condition.key, now) {
@@ -186,7 +176,7 @@ impl Store for InProcessStore {
         labels: &'a [Label],
         hold: Duration,
     ) -> StoreReply<'a, ReserveResult> {
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         let now = self.clock.now();
         StoreReply::Now(Ok(
             open(&mut spaces, space).reserve(space, key, labels, hold, now)
@@ -194,7 +184,7 @@ impl Store for InProcessStore {
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         let now = self.clock.now();
         StoreReply::Now(Ok(spaces
             .get_mut(&lease.space)
@@ -202,7 +192,7 @@ impl Store for InProcessStore {
     }
 
     fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        if let Some(space) = self.write().get_mut(&lease.space) {
+        if let Some(space) = self.spaces.write().get_mut(&lease.space) {
             space.release(&lease);
         }
         StoreReply::Now(Ok(()))
@@ -215,7 +205,7 @@ impl Store for InProcessStore {
         page: PageRequest<'a>,
     ) -> StoreReply<'a, RecordPage> {
         StoreReply::Now(request::check_page(filter, &page).map(|()| {
-            let spaces = self.read();
+            let spaces = self.spaces.read();
             spaces
                 .get(space)
                 .map(|space| space.find(filter, &page))
@@ -232,7 +222,7 @@ impl Store for InProcessStore {
         if let Err(error) = request::check_page(filter, &page) {
             return StoreReply::Now(Err(error));
         }
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         let now = self.clock.now();
         if request::reaches_reservations(filter) {
             self.changed(space, counter::ERASED);
@@ -253,7 +243,7 @@ impl Store for InProcessStore {
         if let Err(error) = request::check_names(&self.about, names) {
             return StoreReply::Now(Err(error));
         }
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         let place = open(&mut spaces, space);
         let raised = additions.iter().map(|&(name, by)| {
             self.changed(space, name);
@@ -266,7 +256,7 @@ impl Store for InProcessStore {
         if let Err(error) = request::check_names(&self.about, [counter]) {
             return StoreReply::Now(Err(error));
         }
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         self.changed(space, counter);
         StoreReply::Now(Ok(
             open(&mut spaces, space).count(counter, |before| before.max(value))
@@ -281,6 +271,7 @@ impl Store for InProcessStore {
         limit: u32,
     ) -> StoreReply<'a, Vec<(String, u64)>> {
         StoreReply::Now(Ok(self
+            .spaces
             .read()
             .get(space)
             .map(|space| space.counters(prefix, after, limit))
@@ -288,7 +279,7 @@ impl Store for InProcessStore {
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        if let Some(space) = self.write().get_mut(space) {
+        if let Some(space) = self.spaces.write().get_mut(space) {
             for &(key, at) in used {
                 space.touch(key, at);
             }
@@ -300,7 +291,7 @@ impl Store for InProcessStore {
         if let Err(error) = request::check_amend(space, &record, self.about.largest_value) {
             return StoreReply::Now(Err(error));
         }
-        let mut spaces = self.write();
+        let mut spaces = self.spaces.write();
         let Some(place) = spaces.get_mut(space) else {
             return StoreReply::Now(Ok(None));
         };
@@ -310,6 +301,7 @@ impl Store for InProcessStore {
 
     fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
         StoreReply::Now(Ok(self
+            .spaces
             .read()
             .get(space)
             .map(Space::usage)
@@ -332,7 +324,7 @@ impl Recall for InProcessStore {
         labels: &'a [LabelMatch<'a>],
         limit: u32,
     ) -> StoreReply<'a, Vec<RecallHit>> {
-        let spaces = self.read();
+        let spaces = self.spaces.read();
         let found: Result<Vec<RecallHit>, Error> = Ok(spaces
             .get(names::USER)
             .map(|space| words::search(space, query, labels, limit))

@@ -22,7 +22,7 @@ mod labels;
 mod read;
 mod reader_pool;
 mod recall;
-mod reserve;
+mod reservations;
 mod schema;
 mod select;
 mod stamps;
@@ -304,13 +304,13 @@ impl Store for SqliteStore {
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
         let lease = lease.clone();
         StoreReply::later(self.writer.submit(JobSize::SMALL, move |transaction| {
-            transaction.renew(&lease, hold)
+            transaction.reservations().renew(&lease, hold)
         }))
     }
 
     fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
         StoreReply::later(self.writer.submit(JobSize::SMALL, move |transaction| {
-            transaction.release(&lease)
+            transaction.reservations().release(&lease)
         }))
     }
 

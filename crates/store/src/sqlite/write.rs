@@ -1,35 +1,39 @@
 //! Writes, within one transaction of the writer.
 
+use std::time::Duration;
+
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::request::{reaches_reservations, weight};
 use crate::slots::slot;
 use crate::{
     GetOrReserve, GetOrReserveResult, Label, Lease, Millis, PageRequest, PutAllResult,
-    PutCondition, PutResult, Record, RecordFilter, RecordPage, counter, request, space as names,
+    PutCondition, PutResult, Record, RecordFilter, RecordPage, ReserveResult, counter, request,
+    space as names,
 };
 
 use super::labels;
 use super::read::{self, number};
+use super::reservations::Reservations;
 use super::select;
 
 /// The changes of one transaction. Changes of spaces are collected and written once, by [`WriteTransaction::finish`].
 #[derive(Debug)]
 pub(super) struct WriteTransaction<'c> {
     connection: &'c Connection,
-    pub(super) now: Millis,
+    now: Millis,
     spaces: Vec<Space>,
     slots: Vec<usize>,
 }
 
 /// The changes of a space.
 #[derive(Debug)]
-pub(super) struct Space {
+struct Space {
     name: String,
     records: i64,
     bytes: i64,
     /// The last fence, if one was assigned in this transaction.
-    pub(super) fence: Option<i64>,
+    fence: Option<i64>,
 }
 
 /// The existing record under the key of a record to be stored.
@@ -38,6 +42,9 @@ struct Previous {
     revision: u64,
     labels: Vec<Label>,
     size: usize,
+    expires: Option<Millis>,
+    /// True if it has the value that was asked for.
+    has_value: bool,
 }
 
 impl<'c> WriteTransaction<'c> {
@@ -70,11 +77,11 @@ impl<'c> WriteTransaction<'c> {
         Ok(self.slots)
     }
 
-    pub(super) fn prepare(&self, text: &str) -> rusqlite::Result<CachedStatement<'c>> {
+    fn prepare(&self, text: &str) -> rusqlite::Result<CachedStatement<'c>> {
         self.connection.prepare_cached(text)
     }
 
-    pub(super) fn space(&mut self, name: &str) -> &mut Space {
+    fn space(&mut self, name: &str) -> &mut Space {
         let index = self
             .spaces
             .iter()
@@ -91,6 +98,13 @@ impl<'c> WriteTransaction<'c> {
         &mut self.spaces[index]
     }
 
+    pub(super) fn reservations(&self) -> Reservations<'c> {
+        Reservations {
+            connection: self.connection,
+            now: self.now,
+        }
+    }
+
     fn changed(&mut self, space: &str, name: &str) {
         self.slots.push(slot(space, name));
     }
@@ -104,7 +118,7 @@ impl<'c> WriteTransaction<'c> {
         counters: &[(String, u64)],
     ) -> rusqlite::Result<PutResult> {
         if let Some(lease) = lease
-            && !self.holds(lease)?
+            && !self.reservations().holds(lease)?
         {
             return Ok(PutResult::LeaseLost);
         }
@@ -114,9 +128,9 @@ impl<'c> WriteTransaction<'c> {
             }
         }
         if let Some(lease) = lease {
-            self.release(lease)?;
+            self.reservations().release(lease)?;
         }
-        let previous = self.previous(space, &record.key)?;
+        let previous = self.previous(space, &record.key, None)?;
         let revision = self.replace(space, record, previous)?;
         Ok(PutResult::Stored { revision })
     }
@@ -127,45 +141,42 @@ impl<'c> WriteTransaction<'c> {
         condition: &PutCondition<'_>,
         records: &[(String, Record)],
     ) -> rusqlite::Result<PutAllResult> {
-        let reserved = self.time_reserved(condition.space, condition.key)?;
-        if let Some(left) = reserved.filter(|left| !left.is_zero()) {
+        let (space, key) = (condition.space, condition.key);
+        let reserved = self.reservations().get(space, key)?;
+        if let Some((_, until)) = reserved
+            && until > self.now
+        {
+            let left = request::time_left(until, self.now);
             return Ok(PutAllResult::Busy { left });
         }
-        if !self.is_as_expected(condition)? {
+        let expected = condition.value.as_deref();
+        let found = self.previous(space, key, expected)?;
+        if found.is_some() != expected.is_some() || found.as_ref().is_some_and(|it| !it.has_value) {
             return Ok(PutAllResult::Changed);
         }
         if reserved.is_some() {
-            self.end_reservation(condition.space, condition.key)?;
+            self.reservations().end(space, key)?;
         }
-        for (space, record) in records {
-            let previous = self.previous(space, &record.key)?;
-            if let Some(previous) = &previous
-                && self.is_identical(previous, record)?
-            {
-                continue;
+        let mut found = Some(found);
+        for (of, record) in records {
+            // The record of the condition was read already.
+            let previous = match found.take_if(|_| of == space && record.key == key) {
+                Some(found) => found.map(|found| Previous {
+                    has_value: expected == Some(&record.value[..]),
+                    ..found
+                }),
+                None => self.previous(of, &record.key, Some(&record.value))?,
+            };
+            let is_identical = previous.as_ref().is_some_and(|previous| {
+                previous.has_value
+                    && previous.expires == record.expires
+                    && previous.labels == record.labels
+            });
+            if !is_identical {
+                self.replace(of, record, previous)?;
             }
-            self.replace(space, record, previous)?;
         }
         Ok(PutAllResult::Stored)
-    }
-
-    fn is_as_expected(&self, condition: &PutCondition<'_>) -> rusqlite::Result<bool> {
-        let mut statement =
-            self.prepare("SELECT value FROM records WHERE space = ?1 AND key = ?2")?;
-        let mut rows = statement.query([condition.space, condition.key])?;
-        let found = match rows.next()? {
-            Some(row) => Some(row.get_ref(0)?.as_blob()?),
-            None => None,
-        };
-        Ok(found == condition.value.as_deref())
-    }
-
-    fn is_identical(&self, previous: &Previous, record: &Record) -> rusqlite::Result<bool> {
-        if previous.size != record.value.len() || previous.labels != record.labels {
-            return Ok(false);
-        }
-        self.prepare("SELECT 1 FROM records WHERE id = ?1 AND expires IS ?2 AND value = ?3")?
-            .exists(params![previous.id, record.expires, &record.value[..]])
     }
 
     /// Stores a record in place of the previous one; returns its revision.
@@ -183,8 +194,6 @@ impl<'c> WriteTransaction<'c> {
             &record.labels,
         )?;
         if let Some(previous) = &previous {
-            self.prepare("DELETE FROM records WHERE id = ?1")?
-                .execute([previous.id])?;
             if space == names::USER {
                 self.unindex_text(previous.id)?;
             }
@@ -194,7 +203,7 @@ impl<'c> WriteTransaction<'c> {
             entry.bytes -= size as i64;
         }
         self.prepare(
-            "INSERT INTO records(space, key, revision, updated, used, expires, labels, value) \
+            "INSERT OR REPLACE INTO records(space, key, revision, updated, used, expires, labels, value) \
              VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7)",
         )?
         .execute(params![
@@ -217,16 +226,26 @@ impl<'c> WriteTransaction<'c> {
         Ok(revision)
     }
 
-    fn previous(&self, space: &str, key: &str) -> rusqlite::Result<Option<Previous>> {
+    /// Looks for the record under a key, and compares its value with `value` if it has the same size.
+    fn previous(
+        &self,
+        space: &str,
+        key: &str,
+        value: Option<&[u8]>,
+    ) -> rusqlite::Result<Option<Previous>> {
         self.prepare(
-            "SELECT id, revision, labels, length(value) FROM records WHERE space = ?1 AND key = ?2",
+            "SELECT id, revision, labels, length(value), expires, \
+             CASE WHEN length(value) = length(?3) THEN value = ?3 ELSE 0 END \
+             FROM records WHERE space = ?1 AND key = ?2",
         )?
-        .query_row([space, key], |row| {
+        .query_row(params![space, key, value], |row| {
             Ok(Previous {
                 id: row.get(0)?,
                 revision: number(row, 1)?,
                 labels: labels::decode(row.get_ref(2)?.as_blob()?)?,
                 size: number(row, 3)? as usize,
+                expires: row.get(4)?,
+                has_value: row.get(5)?,
             })
         })
         .optional()
@@ -330,7 +349,7 @@ impl<'c> WriteTransaction<'c> {
             self.count(space, counter::ERASED, |before| {
                 request::next_erasure(before, now)
             })?;
-            self.revoke(space, filter, page)?;
+            self.reservations().revoke(space, filter, page)?;
         }
         batch.next = request::next_cursor(&batch.records, filter, page);
         Ok(batch)
@@ -360,6 +379,43 @@ impl<'c> WriteTransaction<'c> {
             Some(self.reserve(space, key, request.labels, request.hold)?)
         };
         Ok(GetOrReserveResult { found, reserved })
+    }
+
+    /// Reserves a key, unless another caller holds it.
+    pub(super) fn reserve(
+        &mut self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
+        hold: Duration,
+    ) -> rusqlite::Result<ReserveResult> {
+        if let Some((fence, until)) = self.reservations().get(space, key)?
+            && until > self.now
+        {
+            let left = request::time_left(until, self.now);
+            return Ok(ReserveResult::Busy { fence, left });
+        }
+        let lease = Lease {
+            space: space.to_owned(),
+            key: key.to_owned(),
+            fence: self.next_fence(space)? as u64,
+        };
+        self.reservations().insert(&lease, labels, hold)?;
+        Ok(ReserveResult::Held(lease))
+    }
+
+    /// Returns the next fence. Fences increase per space and are never reused: they outlive the reservations.
+    fn next_fence(&mut self, space: &str) -> rusqlite::Result<i64> {
+        let last = match self.space(space).fence {
+            Some(fence) => fence,
+            None => self
+                .prepare("SELECT fence FROM spaces WHERE space = ?1 AND reserved = ''")?
+                .query_row([space], |row| row.get(0))
+                .optional()?
+                .unwrap_or(0),
+        };
+        self.space(space).fence = Some(last + 1);
+        Ok(last + 1)
     }
 
     /// Replaces the value of a counter; returns the new one.
