@@ -6,7 +6,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use cachalot_model::wire::{Layout, Member, Wire};
 
-use crate::chain::{Level, Node, Prompt};
+use crate::chain::{Node, Prompt};
+use crate::level::Level;
 use crate::plan::Plan;
 
 /// Returns the body as segments to send one after the other: the shared pieces, the separators, the

@@ -7,34 +7,10 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use cachalot_core::Digest;
 use cachalot_model::Message;
 use cachalot_model::wire::Rendered;
-use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
-use crate::plan::marker_positions::{MarkerPosition, MarkerPositions};
-use crate::record::StoredPiece;
-
-/// The level of a piece. Providers hash the levels in this order, so a change at one level invalidates
-/// this level and the following ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// A tool.
-    Tool,
-    /// A block of the system text.
-    System,
-    /// A message, or a part of one.
-    Message,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tool => "tools",
-            Self::System => "system",
-            Self::Message => "messages",
-        })
-    }
-}
+use crate::level::Level;
+use crate::marker_positions::{MarkerPosition, MarkerPositions};
 
 /// Identifies a prefix: the SHA-256 of the id of the previous piece, the level, and the bytes. Equal ids
 /// mean equal bytes from the first piece on, in every process.
@@ -100,6 +76,16 @@ impl fmt::Debug for Node {
             .field("bytes", &self.bytes.len())
             .field("id", &self.id)
             .finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// The place for a marker in this piece, if one is allowed there.
+    pub(crate) fn marker_position(&self) -> Option<MarkerPosition> {
+        self.mark_at.map(|_| MarkerPosition {
+            node: self.depth,
+            bytes: self.total,
+        })
     }
 }
 
@@ -200,15 +186,6 @@ impl Prompt {
                 parent,
             })),
         }
-    }
-
-    /// Returns this prompt with one more piece, loaded from the store.
-    pub(crate) fn restored(&self, piece: StoredPiece) -> Self {
-        let longer = self.with(piece.level, &piece.bytes, piece.mark_at, piece.source);
-        if let Some(node) = longer.last() {
-            node.record.get_or_init(|| piece.key);
-        }
-        longer
     }
 
     /// The key of the last piece's record in the store, if known.

@@ -22,7 +22,7 @@ use cachalot_model::{Format, Parameters};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::chain::Level;
+use crate::level::Level;
 use crate::{hex_digest, normal};
 
 /// A parameter that the provider's cache depends on.

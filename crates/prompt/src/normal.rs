@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use cachalot_model::{Capabilities, Catalog, Format, Thinking};
 use serde_json::{Map, Value, json};
 
-use crate::chain::Level;
+use crate::level::Level;
 
 /// A piece in its normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]

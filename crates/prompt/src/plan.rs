@@ -5,7 +5,6 @@
 //! is placed only where the same bytes will be sent again.
 
 mod lifetime;
-pub(crate) mod marker_positions;
 mod note;
 mod pauses;
 mod planner;

@@ -12,9 +12,10 @@ use cachalot_core::{Digest, Millis};
 use cachalot_model::Message;
 use serde::{Deserialize, Serialize};
 
-use crate::chain::{Level, Node, NodeId};
+use crate::chain::{Node, NodeId, Prompt};
 use crate::head::{SessionHead, SessionTotals};
 use crate::hex_digest;
+use crate::level::Level;
 use crate::namespace::Namespace;
 
 /// Version of the layouts below.
@@ -140,6 +141,15 @@ impl StoredPiece {
     }
 }
 
+/// Returns a prompt with one more piece, loaded from the store.
+pub(crate) fn restore(prompt: &Prompt, piece: StoredPiece) -> Prompt {
+    let longer = prompt.with(piece.level, &piece.bytes, piece.mark_at, piece.source);
+    if let Some(node) = longer.last() {
+        node.record.get_or_init(|| piece.key);
+    }
+    longer
+}
+
 struct ByteReader<'a>(&'a [u8]);
 
 impl<'a> ByteReader<'a> {
@@ -236,7 +246,6 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::chain::Prompt;
 
     fn piece() -> EncodedPiece {
         let message = Message::user("a \"question\"");

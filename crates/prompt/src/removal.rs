@@ -24,15 +24,18 @@ impl std::ops::AddAssign for SweepReport {
     }
 }
 
-impl SessionStore {
+/// The removal of what no session needs.
+pub(crate) struct Removal<'a>(pub(crate) &'a SessionStore);
+
+impl Removal<'_> {
     /// Erases the void pins of a session, and the pieces that only they held.
     pub(crate) async fn clear(&self, id: &str) -> Result<SweepReport, Error> {
-        if self.pins(id, PageRequest::keys(1)).await?.is_empty() {
+        if self.0.pins(id, PageRequest::keys(1)).await?.is_empty() {
             return Ok(SweepReport::default());
         }
-        let lease = self.reserve(id).await?;
+        let lease = self.0.reserve(id).await?;
         let void = self.void_pins(id, &lease).await;
-        self.release(lease).await?;
+        self.0.release(lease).await?;
         let void = void?;
         let keys: Vec<&str> = void.iter().map(|pin| pin.key.as_str()).collect();
         let mut swept = SweepReport::default();
@@ -47,7 +50,7 @@ impl SessionStore {
 
     /// The void pins; requires the session's lease.
     async fn void_pins(&self, id: &str, lease: &Lease) -> Result<Vec<Record>, Error> {
-        let kept = match self.head(id).await? {
+        let kept = match self.0.head(id).await? {
             None => None,
             Some(record) => match SessionRecord::decode(&record.value) {
                 Ok(saved) => Some(pin_key(id, saved.pin)),
@@ -55,9 +58,9 @@ impl SessionStore {
                 Err(_) => return Ok(Vec::new()),
             },
         };
-        let mut pins = self.pins(id, PageRequest::first(u32::MAX)).await?;
-        let renewed = self.memory.renew(lease, LEASE_DURATION);
-        if !self.ask(id, "writing", renewed).await? {
+        let mut pins = self.0.pins(id, PageRequest::first(u32::MAX)).await?;
+        let renewed = self.0.memory.renew(lease, LEASE_DURATION);
+        if !self.0.ask(id, "writing", renewed).await? {
             return Ok(Vec::new());
         }
         pins.retain(|pin| Some(&pin.key) != kept.as_ref());
@@ -75,13 +78,13 @@ impl SessionStore {
                 break;
             }
             let key = format!("{PIECE}{target}");
-            let found = self.memory.get(PIECES, &key, &[]);
-            let Some(mut record) = self.ask(id, "removing", found).await?.record else {
+            let found = self.0.memory.get(PIECES, &key, &[]);
+            let Some(mut record) = self.0.ask(id, "removing", found).await?.record else {
                 break;
             };
             let removal = match &removal {
                 Some(removal) => removal,
-                None => removal.insert(self.number(id).await?.to_string()),
+                None => removal.insert(self.0.number(id).await?.to_string()),
             };
             let (bytes, before) = (
                 record.value.len(),
@@ -89,8 +92,8 @@ impl SessionStore {
             );
             record.labels.retain(|label| label.name != DOOMED);
             record.labels.push(Label::new(DOOMED, removal));
-            let marked = self.memory.put(PIECES, record, None, &[]);
-            self.ask(id, "removing", marked).await?;
+            let marked = self.0.memory.put(PIECES, record, None, &[]);
+            self.0.ask(id, "removing", marked).await?;
             if self.needed(id, &target, void).await? {
                 break;
             }
@@ -121,8 +124,8 @@ impl SessionStore {
         };
         let limit = u32::try_from(void.len()).unwrap_or(u32::MAX);
         let page = PageRequest::keys(limit.saturating_add(1));
-        let found = self.memory.find(PIECES, &filter, page);
-        let found = self.ask(id, "removing", found).await?.records;
+        let found = self.0.memory.find(PIECES, &filter, page);
+        let found = self.0.ask(id, "removing", found).await?.records;
         Ok(found.iter().any(|by| !void.contains(&by.key.as_str())))
     }
 
@@ -139,8 +142,8 @@ impl SessionStore {
             labels,
             ..RecordFilter::default()
         };
-        let erased = self.memory.erase(PIECES, &filter, PageRequest::keys(1));
-        let erased = self.ask(id, "removing", erased).await?;
+        let erased = self.0.memory.erase(PIECES, &filter, PageRequest::keys(1));
+        let erased = self.0.ask(id, "removing", erased).await?;
         Ok(!erased.records.is_empty())
     }
 
@@ -155,8 +158,8 @@ impl SessionStore {
             labels: &exactly,
             ..RecordFilter::default()
         };
-        let erased = self.memory.erase(SESSIONS, &filter, PageRequest::keys(1));
-        let erased = self.ask(id, "removing", erased).await?;
+        let erased = self.0.memory.erase(SESSIONS, &filter, PageRequest::keys(1));
+        let erased = self.0.ask(id, "removing", erased).await?;
         Ok(!erased.records.is_empty())
     }
 

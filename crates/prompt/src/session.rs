@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::head::{SessionHead, SessionTotals};
 use crate::namespace::Namespace;
 use crate::record::{EncodedPiece, SessionRecord};
+use crate::removal::Removal;
 use crate::store::{LeaseWait, SessionStore};
 use crate::tail::Tail;
 
@@ -151,6 +152,12 @@ impl Session {
     #[must_use]
     pub fn tail(&self) -> Tail {
         Tail::of(&self.prompt)
+    }
+
+    /// The time of the last save, by any process.
+    #[must_use]
+    pub fn saved_at(&self) -> Millis {
+        self.saved_at
     }
 
     /// True if a known secret was in the conversation when it was written.
@@ -349,7 +356,9 @@ impl Session {
 
     /// Erases void data after a change was saved. A failure is ignored: the next change tries again.
     async fn clean_up(&mut self) {
-        if self.pending_cleanup == PendingCleanup::Yes && self.store.clear(&self.id).await.is_ok() {
+        if self.pending_cleanup == PendingCleanup::Yes
+            && Removal(&self.store).clear(&self.id).await.is_ok()
+        {
             self.pending_cleanup = PendingCleanup::No;
         }
     }

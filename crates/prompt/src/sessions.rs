@@ -9,8 +9,8 @@ use cachalot_store::{LabelMatch, Order, PageRequest, Record, RecordFilter, Store
 use crate::chain::{NodeId, Prompt};
 use crate::error::{Error, ErrorKind};
 use crate::head::{SessionHead, SessionTotals, check_name};
-use crate::record::{SessionRecord, StoredPiece};
-use crate::removal::SweepReport;
+use crate::record::{SessionRecord, StoredPiece, restore};
+use crate::removal::{Removal, SweepReport};
 use crate::session::{Change, PendingCleanup, Session};
 use crate::store::{SESSIONS, SessionStore};
 use crate::tree::{PrefixTree, PrefixTreeBuilder};
@@ -78,14 +78,6 @@ pub struct SessionOverview {
     pub prompt: Option<NodeId>,
     /// True if a known secret was in the conversation when it was written.
     pub holds_secrets: bool,
-}
-
-impl Session {
-    /// The time of the last save, by any process.
-    #[must_use]
-    pub fn saved_at(&self) -> Millis {
-        self.saved_at
-    }
 }
 
 impl Sessions {
@@ -162,7 +154,7 @@ impl Sessions {
         };
         let prompt = pieces
             .into_iter()
-            .fold(Prompt::default(), |prompt, piece| prompt.restored(piece));
+            .fold(Prompt::default(), |prompt, piece| restore(&prompt, piece));
         self.is_named(&id, &saved, prompt.tip(), prompt.len() as u64)?;
         Ok(Some(self.session(id, saved, record, prompt)))
     }
@@ -477,8 +469,8 @@ impl Sessions {
         if check_name(id).is_err() {
             return Ok(false);
         }
-        let removed = self.store.erase_head(id).await?;
-        self.store.clear(id).await?;
+        let removed = Removal(&self.store).erase_head(id).await?;
+        Removal(&self.store).clear(id).await?;
         Ok(removed)
     }
 
@@ -488,7 +480,7 @@ impl Sessions {
     /// # Errors
     /// Errors of the store.
     pub async fn sweep(&self) -> Result<SweepReport, Error> {
-        self.store.sweep().await
+        Removal(&self.store).sweep().await
     }
 }
 

@@ -12,8 +12,9 @@ use cachalot_core::SecretSet;
 use cachalot_core::secret::mask_credentials;
 use cachalot_model::{Message, Role};
 
-use crate::chain::{Level, Node, NodeId, Prompt};
+use crate::chain::{Node, NodeId, Prompt};
 use crate::error::Error;
+use crate::level::Level;
 
 /// Estimated bytes per token.
 const BYTES_PER_TOKEN: u64 = 4;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use cachalot_core::Millis;
 
-use super::marker_positions::begins_turn;
 use crate::chain::Prompt;
+use crate::marker_positions::begins_turn;
 
 /// The lifetime of a five-minute marker, in milliseconds.
 pub const FIVE_MINUTES: Millis = Duration::from_mins(5).as_millis() as Millis;

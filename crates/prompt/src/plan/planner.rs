@@ -3,9 +3,10 @@
 use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Block, Role};
 
-use super::marker_positions::{MarkerPosition, MarkerPositions};
 use super::{Mark, Note, Part, Pauses, Plan, PrefixLifetime, Rules};
-use crate::chain::{Level, Node, Prompt};
+use crate::chain::{Node, Prompt};
+use crate::level::Level;
+use crate::marker_positions::{MarkerPosition, MarkerPositions};
 
 /// The minimum number of bytes per token in model input. A part that is too short even by this ratio is
 /// certainly below the provider's minimum; any other part gets a marker, which costs nothing if the part
@@ -160,7 +161,7 @@ fn out_of_reach(
     let mut left: Option<u32> = None;
     for node in messages(prompt) {
         let is_marked = marked.contains(&Some(node.depth));
-        if let Some(place) = MarkerPosition::in_piece(node).filter(|place| place.node <= end) {
+        if let Some(place) = node.marker_position().filter(|place| place.node <= end) {
             return (left.is_none() && !is_marked).then_some(place);
         }
         if is_marked {
@@ -176,7 +177,7 @@ fn end_before(prompt: &Prompt) -> Option<MarkerPosition> {
     let newest = messages(prompt).skip_while(|node| node.source.is_none());
     let mut place = None;
     for node in newest.skip(1) {
-        place = place.or_else(|| MarkerPosition::in_piece(node));
+        place = place.or_else(|| node.marker_position());
         match node.source.as_ref().map(|message| message.role) {
             Some(Role::User) if place.is_some() => return place,
             Some(_) => place = None,

@@ -3,7 +3,7 @@
 
 use cachalot_model::{Block, Message, Role};
 
-use crate::chain::{Level, Node};
+use crate::level::Level;
 
 /// A piece that may contain a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,16 +12,6 @@ pub(crate) struct MarkerPosition {
     pub(crate) node: u32,
     /// The total bytes of the pieces up to its end.
     pub(crate) bytes: u64,
-}
-
-impl MarkerPosition {
-    /// The place in a piece, if a marker is allowed there.
-    pub(crate) fn in_piece(node: &Node) -> Option<Self> {
-        node.mark_at.map(|_| Self {
-            node: node.depth,
-            bytes: node.total,
-        })
-    }
 }
 
 /// The candidate places up to a piece. Where a piece allows no marker, the place is the previous piece
