@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cachalot_core::clock::iso8601;
 use cachalot_core::{Digest, DigestKey, Millis, Spend};
-use cachalot_store::{Label, PageRequest, Record, space};
+use cachalot_store::{Label, PageRequest, Pages, Record, space};
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{Entry, EntryHead};
@@ -124,15 +124,10 @@ impl Cache {
         };
         write_line(to, &first)?;
         let mut exported = ExportReport::default();
-        let mut after: Option<String> = None;
-        loop {
-            let page = PageRequest {
-                after: after.as_deref(),
-                ..PageRequest::keys(500)
-            };
-            let filter = cachalot_store::RecordFilter::default();
-            let batch = store.find(space::CACHE, &filter, page).settle().await?;
-            for listed in batch.records {
+        let filter = cachalot_store::RecordFilter::default();
+        let mut pages = Pages::new(&**store, space::CACHE, filter, PageRequest::keys(500));
+        while let Some(page) = pages.next().await? {
+            for listed in page.records {
                 // One value at a time: all of them together may not fit into this process.
                 let found = store.get(space::CACHE, &listed.key, &[]).settle().await?;
                 // A record that cannot be decoded answers no call.
@@ -146,12 +141,9 @@ impl Cache {
                     exported.entries += 1;
                 }
             }
-            after = batch.next;
-            if after.is_none() {
-                to.flush()?;
-                return Ok(exported);
-            }
         }
+        to.flush()?;
+        Ok(exported)
     }
 
     /// Stores every entry of a cassette in place of any other under its key. Entries with domains answer only

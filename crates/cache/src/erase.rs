@@ -2,7 +2,7 @@
 
 use cachalot_core::{Millis, Spend};
 use cachalot_store::{
-    self as store, Error, Label, LabelMatch, Order, PageRequest, Record, ValuePart, space,
+    self as store, Error, Label, LabelMatch, Order, PageRequest, Pages, Record, ValuePart, space,
 };
 
 use crate::body::Body;
@@ -143,22 +143,22 @@ impl Cache {
             return Ok(erased);
         };
         let query = Query::new(which);
-        let mut after: Option<String> = None;
-        loop {
-            let page = PageRequest {
-                after: after.as_deref().filter(|_| dry_run),
-                ..PageRequest::labels(RECORDS_PER_REQUEST)
-            };
-            let filter = query.filter(which);
-            let batch = if dry_run {
-                store.find(space::CACHE, &filter, page).settle().await?
-            } else {
-                store.erase(space::CACHE, &filter, page).settle().await?
-            };
-            erased.add(batch.records);
-            after = batch.next;
-            if after.is_none() {
-                break;
+        let (filter, page) = (
+            query.filter(which),
+            PageRequest::labels(RECORDS_PER_REQUEST),
+        );
+        if dry_run {
+            let mut pages = Pages::new(&**store, space::CACHE, filter, page);
+            while let Some(page) = pages.next().await? {
+                erased.add(page.records);
+            }
+        } else {
+            loop {
+                let page = store.erase(space::CACHE, &filter, page).settle().await?;
+                erased.add(page.records);
+                if page.next.is_none() {
+                    break;
+                }
             }
         }
         if let Some(kind) = which.kind {
@@ -217,7 +217,7 @@ impl Cache {
         };
         // One of the newest entries is usually in one of the scopes.
         for limit in [1, RECORDS_PER_REQUEST] {
-            let page = head_page(None, limit);
+            let page = head_page(limit);
             let batch = store
                 .find(space::CACHE, &newest_first, page)
                 .settle()
@@ -235,22 +235,16 @@ impl Cache {
             }
         }
         let mut newest: Option<(Millis, Key)> = None;
-        let mut after: Option<String> = None;
-        loop {
-            let page = head_page(after.as_deref(), RECORDS_PER_REQUEST);
-            let filter = query.filter(which);
-            let batch = store.find(space::CACHE, &filter, page).settle().await?;
-            after.clone_from(&batch.next);
-            for (record, size) in batch.records.into_iter().zip(batch.sizes) {
+        let page = head_page(RECORDS_PER_REQUEST);
+        let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
+        while let Some(page) = pages.next().await? {
+            for (record, size) in page.records.into_iter().zip(page.sizes) {
                 let updated = record.updated;
                 if newest.is_none_or(|(newest, _)| updated >= newest)
                     && let Some(entry_info) = self.0.entry_info(record, size).await?.filter(wanted)
                 {
                     newest = Some((updated, entry_info.key));
                 }
-            }
-            if after.is_none() {
-                break;
             }
         }
         match newest {
@@ -278,25 +272,18 @@ impl Cache {
         };
         let query = Query::new(&any_kind);
         self.0.read_store_time().await?;
-        let mut after: Option<String> = None;
-        loop {
-            let page = head_page(after.as_deref(), RECORDS_PER_REQUEST);
-            let batch = store
-                .find(space::CACHE, &query.filter(which), page)
-                .settle()
-                .await?;
-            after.clone_from(&batch.next);
-            for (record, size) in batch.records.into_iter().zip(batch.sizes) {
+        let page = head_page(RECORDS_PER_REQUEST);
+        let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
+        while let Some(page) = pages.next().await? {
+            for (record, size) in page.records.into_iter().zip(page.sizes) {
                 if let Some(entry_info) = self.0.entry_info(record, size).await?
                     && which.kind.is_none_or(|kind| kind == entry_info.kind)
                 {
                     each(entry_info);
                 }
             }
-            if after.is_none() {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// Erases expired entries, at most `limit` of them; returns their number.
@@ -346,9 +333,8 @@ impl Cache {
 }
 
 /// A page whose values are cut to the length that nearly always contains the head of an entry.
-fn head_page(after: Option<&str>, limit: u32) -> PageRequest<'_> {
+fn head_page(limit: u32) -> PageRequest<'static> {
     PageRequest {
-        after,
         values: ValuePart::First(HEAD_BYTES),
         ..PageRequest::labels(limit)
     }
@@ -400,18 +386,10 @@ impl Engine {
         };
         let query = Query::new(&any_kind);
         let mut found = Vec::new();
-        let mut after: Option<String> = None;
-        loop {
-            let page = PageRequest {
-                after: after.as_deref(),
-                ..PageRequest::labels(RECORDS_PER_REQUEST)
-            };
-            let batch = store
-                .find(space::CACHE, &query.filter(which), page)
-                .settle()
-                .await?;
-            after.clone_from(&batch.next);
-            for record in batch.records {
+        let page = PageRequest::labels(RECORDS_PER_REQUEST);
+        let mut pages = Pages::new(&**store, space::CACHE, query.filter(which), page);
+        while let Some(page) = pages.next().await? {
+            for record in page.records {
                 if record.labels.iter().any(|label| label.name == KIND_LABEL) {
                     continue;
                 }
@@ -419,7 +397,7 @@ impl Engine {
                     prefix: &record.key,
                     ..store::RecordFilter::default()
                 };
-                let page = head_page(None, 1);
+                let page = head_page(1);
                 let mut batch = store.find(space::CACHE, &filter, page).settle().await?;
                 if let (Some(record), Some(size)) = (batch.records.pop(), batch.sizes.pop())
                     && let Some(entry_info) = self.entry_info(record.clone(), size).await?
@@ -428,10 +406,8 @@ impl Engine {
                     found.push(record);
                 }
             }
-            if after.is_none() {
-                return Ok(found);
-            }
         }
+        Ok(found)
     }
 
     /// Reads the properties of an entry from a record with the beginning of its value; `None` if it is

@@ -1,6 +1,8 @@
 //! Eviction within a group of entries that has a quota ([`Quota`]).
 
-use cachalot_store::{LabelMatch, Order, PageRequest, RecordFilter, SpaceUsage, Store, space};
+use cachalot_store::{
+    LabelMatch, Order, PageRequest, Pages, RecordFilter, SpaceUsage, Store, space,
+};
 
 use crate::engine::Engine;
 use crate::policy::Quota;
@@ -59,18 +61,11 @@ async fn usage(
         ..RecordFilter::default()
     };
     let mut usage = SpaceUsage::default();
-    let mut after: Option<String> = None;
-    loop {
-        let page = PageRequest {
-            after: after.as_deref(),
-            ..PageRequest::keys(RECORDS_PER_REQUEST)
-        };
-        let batch = store.find(space::CACHE, &filter, page).settle().await?;
-        usage.records += batch.sizes.len() as u64;
-        usage.bytes += batch.sizes.iter().sum::<u64>();
-        match batch.next {
-            Some(next) => after = Some(next),
-            None => return Ok(usage),
-        }
+    let page = PageRequest::keys(RECORDS_PER_REQUEST);
+    let mut pages = Pages::new(store, space::CACHE, filter, page);
+    while let Some(page) = pages.next().await? {
+        usage.records += page.sizes.len() as u64;
+        usage.bytes += page.sizes.iter().sum::<u64>();
     }
+    Ok(usage)
 }
