@@ -1,4 +1,5 @@
-//! The contract of a store, as a suite of checks that any implementation can run.
+//! The contract of a store, as a suite of checks that any implementation can run. Part of builds with the
+//! feature `testing` only.
 //!
 //! A check takes a [`Subject`], a fresh and empty store, and panics if the store violates the contract of
 //! [`Store`] or [`Recall`](crate::Recall). [`memory_conformance!`](crate::memory_conformance) generates a

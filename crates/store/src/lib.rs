@@ -4,6 +4,7 @@
 //! caching: it stores records, counters and reservations, and finds and erases them at a cost that grows with
 //! the result, not with the size of the space.
 
+#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod error;
 pub mod flat_json;
