@@ -1,11 +1,12 @@
 //! Removal: erases pieces that no session needs, see [`crate::store`].
 
-use cachalot_store::{Label, LabelMatch, Lease, PageRequest, Record, RecordFilter};
+use cachalot_store::{Label, LabelMatch, Lease, PageRequest, Pages, Record, RecordFilter};
 
 use crate::error::{Error, ErrorKind};
 use crate::record::SessionRecord;
 use crate::store::{
-    DOOMED, ID, LEASE_DURATION, PARENT, PIECE, PIECES, PIN, SESSIONS, SessionStore, label, pin_key,
+    DOOMED, ID, LEASE_DURATION, OPERATION_TIMEOUT, PARENT, PIECE, PIECES, PIN, SESSIONS,
+    SessionStore, label, pin_key,
 };
 
 /// The erased pieces that no session needed.
@@ -191,20 +192,17 @@ impl Removal<'_> {
             prefix,
             ..RecordFilter::default()
         };
+        let pages = Pages::new(&*self.memory, PIECES, filter, PageRequest::keys(512));
+        let mut pages = pages.within(OPERATION_TIMEOUT);
         let mut keys: Vec<String> = Vec::new();
-        loop {
-            let after = keys.last().cloned();
-            let page = PageRequest {
-                after: after.as_deref(),
-                ..PageRequest::keys(512)
-            };
-            let found = self.memory.find(PIECES, &filter, page);
-            let batch = self.ask("", "sweeping the sessions", found).await?;
-            keys.extend(batch.records.into_iter().map(|record| record.key));
-            if batch.next.is_none() {
-                return Ok(keys);
-            }
+        while let Some(page) = pages
+            .next()
+            .await
+            .map_err(|error| Error::memory("", "sweeping the sessions", error))?
+        {
+            keys.extend(page.records.into_iter().map(|record| record.key));
         }
+        Ok(keys)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cachalot_core::{Clock, Digest, Millis, SecretSet};
-use cachalot_store::{LabelMatch, Order, PageRequest, Record, RecordFilter, Store};
+use cachalot_store::{LabelMatch, Order, PageRequest, Pages, Record, RecordFilter, Store};
 
 use crate::chain::{NodeId, Prompt};
 use crate::error::{Error, ErrorKind};
@@ -12,7 +12,7 @@ use crate::head::{SessionHead, SessionTotals, check_name};
 use crate::record::{SessionRecord, StoredPiece, restore};
 use crate::removal::{Removal, SweepReport};
 use crate::session::{Change, PendingCleanup, Session};
-use crate::store::{SESSIONS, SessionStore};
+use crate::store::{OPERATION_TIMEOUT, SESSIONS, SessionStore};
 use crate::tree::{PrefixTree, PrefixTreeBuilder};
 
 /// Maximum number of candidates in an error message.
@@ -301,19 +301,20 @@ impl Sessions {
             labels: &labels,
             ..RecordFilter::default()
         };
+        let pages = Pages::new(
+            &*self.store.memory,
+            SESSIONS,
+            filter,
+            PageRequest::first(256),
+        );
+        let mut pages = pages.within(OPERATION_TIMEOUT);
         let mut summaries: Vec<SessionSummary> = Vec::new();
-        loop {
-            let after = summaries.last().map(|summary| summary.id.clone());
-            let page = PageRequest {
-                after: after.as_deref(),
-                ..PageRequest::first(256)
-            };
-            let found = self.store.memory.find(SESSIONS, &filter, page);
-            let batch = self.store.ask("", "listing the sessions", found).await?;
-            summaries.extend(batch.records.into_iter().map(|record| self.summary(record)));
-            if batch.next.is_none() {
-                break;
-            }
+        while let Some(page) = pages
+            .next()
+            .await
+            .map_err(|error| Error::memory("", "listing the sessions", error))?
+        {
+            summaries.extend(page.records.into_iter().map(|record| self.summary(record)));
         }
         summaries.sort_by(|one, other| (other.saved, &one.id).cmp(&(one.saved, &other.id)));
         summaries.truncate(listing.limit.unwrap_or(usize::MAX));

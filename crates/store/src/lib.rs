@@ -9,6 +9,7 @@ pub mod conformance;
 mod error;
 pub mod flat_json;
 pub mod in_process;
+mod pages;
 mod record;
 mod reply;
 mod request;
@@ -17,6 +18,7 @@ pub mod sqlite;
 mod text;
 
 pub use error::{Error, ErrorKind};
+pub use pages::Pages;
 pub use record::{
     GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, PutAllResult, PutCondition,
     PutResult, RecallHit, Record, ReserveResult, SpaceUsage, Stale,
