@@ -16,6 +16,7 @@ mod request;
 mod slots;
 pub mod sqlite;
 mod text;
+pub mod user_record;
 
 pub use error::{Error, ErrorKind};
 pub use pages::Pages;

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use cachalot_cache::Domain;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
-use cachalot_store::{LabelMatch, Order, PageRequest, Record, RecordFilter, Store, space};
+use cachalot_store::user_record::{UserRecord, metadata_label};
+use cachalot_store::{Label, LabelMatch, Order, PageRequest, Record, RecordFilter, Store, space};
 use serde_json::{Value, json};
 
-use super::record::{Remembered, label_name, label_value};
 use super::{domain, memory, settled};
 use crate::actions::Registry;
 use crate::actions::arguments::{Given, noun, optional};
@@ -56,7 +56,7 @@ impl Operation for Search {
         let wanted = wanted(&given)?;
         let labels: Vec<LabelMatch<'_>> = wanted
             .iter()
-            .map(|(name, value)| LabelMatch::Is { name, value })
+            .map(|Label { name, value }| LabelMatch::Is { name, value })
             .collect();
         let memory = memory(&given, runtime)?;
         let found = match given
@@ -85,15 +85,14 @@ impl Action for Search {
 }
 
 /// Returns the labels that the filter requires.
-fn wanted(given: &Given<'_>) -> Result<Vec<(String, String)>, Failure> {
+fn wanted(given: &Given<'_>) -> Result<Vec<Label>, Failure> {
     let fields = given.object("metadata_filter")?.into_iter().flatten();
     fields
-        .map(|(name, value)| match label_value(value) {
-            Some(label) => Ok((label_name(name), label)),
-            None => Err(given.wrong(
+        .map(|(name, value)| {
+            metadata_label(name, value).ok_or_else(|| given.wrong(
                 "metadata_filter",
                 format_args!("asks for {} in `{name}`: only text, numbers, booleans and null can be searched by", noun(value)),
-            )),
+            ))
         })
         .collect()
 }
@@ -146,7 +145,7 @@ async fn newest(
 }
 
 fn shown(runtime: &Runtime, record: &Record, score: f64) -> Option<Value> {
-    match Remembered::read(record) {
+    match UserRecord::read(record) {
         Ok(remembered) => Some(json!({
             "key": record.key,
             "value": remembered.value,
