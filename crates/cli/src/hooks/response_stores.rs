@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions};
 use cachalot_core::{Clock, SecretSet};
 use cachalot_hooks::builtin::cache_response::{
     AnswerStorage, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
 };
-use cachalot_store::flat_json::{self, FlatJsonStore, SPACE};
+use cachalot_store::flat_json::{FlatJsonFile, LOCK_TIMEOUT};
 use cachalot_store::in_process::InProcessStore;
-use cachalot_store::{PageRequest, Record, RecordFilter, Store};
 
 use crate::wiring::Warn;
 
@@ -70,62 +68,31 @@ impl ResponseStores {
         };
         let file = self.directory.join(&*settings.file);
         let path = file.parent().unwrap_or(Path::new("")).join(path);
-        let options = flat_json::FlatJsonOptions::new(Arc::clone(&self.clock));
-        let memory = FlatJsonStore::open(&path, options).map_err(|error| error.to_string())?;
-        Ok(Some(Arc::new(FlatFileStore(memory))))
+        let file = FlatJsonFile::open(&path, LOCK_TIMEOUT).map_err(|error| error.to_string())?;
+        Ok(Some(Arc::new(AnswerFile(file))))
     }
 }
 
 /// Flat JSON file of questions and answers.
-struct FlatFileStore(FlatJsonStore);
+struct AnswerFile(FlatJsonFile);
 
 #[async_trait]
-impl FlatFile for FlatFileStore {
+impl FlatFile for AnswerFile {
     fn name(&self) -> String {
-        self.0.about().location.clone()
+        self.0.location().to_owned()
     }
 
     async fn get(&self, question: &str) -> Result<Option<String>, String> {
-        let found = self.0.get(SPACE, question, &[]).settle().await;
-        let record = found.map_err(|error| error.to_string())?.record;
-        record
-            .map(|record| String::from_utf8(record.value.to_vec()).map_err(|e| e.to_string()))
-            .transpose()
+        self.0.get(question).map_err(|error| error.to_string())
     }
 
     async fn put(&self, question: &str, answer: &str) -> Result<(), String> {
-        let record = Record {
-            key: question.to_owned(),
-            value: Bytes::copy_from_slice(answer.as_bytes()),
-            labels: Vec::new(),
-            expires: None,
-            revision: 0,
-            updated: 0,
-        };
-        let put = self.0.put(SPACE, record, None, &[]).settle().await;
-        put.map(|_| ()).map_err(|error| error.to_string())
+        let put = self.0.put(question, answer).await;
+        put.map_err(|error| error.to_string())
     }
 
     async fn remove(&self, question: &str) -> Result<(), String> {
-        // A page of one record is enough: the question itself is the first of all keys that begin with it.
-        let filter = RecordFilter {
-            prefix: question,
-            ..RecordFilter::default()
-        };
-        let first = self
-            .0
-            .find(SPACE, &filter, PageRequest::keys(1))
-            .settle()
-            .await;
-        let first = first.map_err(|error| error.to_string())?.records;
-        if first.first().is_some_and(|record| record.key == question) {
-            let erased = self
-                .0
-                .erase(SPACE, &filter, PageRequest::keys(1))
-                .settle()
-                .await;
-            erased.map_err(|error| error.to_string())?;
-        }
-        Ok(())
+        let removed = self.0.remove(question).await;
+        removed.map_err(|error| error.to_string())
     }
 }

@@ -5,8 +5,6 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-use cachalot_core::Millis;
-
 use crate::Error;
 
 use super::failure::Context;
@@ -37,15 +35,6 @@ impl FileSnapshot {
     /// Errors of the file system.
     pub(super) fn is_current(&self, path: &Path) -> io::Result<bool> {
         Ok(self.is_settled && self.identity == read_identity(path)?)
-    }
-
-    /// The time of the last write; 0 if unknown.
-    pub(super) fn written(&self) -> Millis {
-        self.identity
-            .and_then(|identity| identity.modified())
-            .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())
-            .and_then(|since| Millis::try_from(since.as_millis()).ok())
-            .unwrap_or(0)
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use crate::{Error, ErrorKind};
 
+use super::MAX_ENTRY_BYTES;
+
 /// The location of the file, for messages.
 #[derive(Debug, Clone)]
 pub(super) struct Context(Arc<str>);
@@ -82,8 +84,12 @@ impl Context {
         Error::new(ErrorKind::Unavailable, message)
     }
 
-    pub(super) fn unsupported(&self, what: &str) -> Error {
-        let message = format!("the flat JSON file {} cannot hold {what}", self.location());
-        Error::new(ErrorKind::Unsupported, message)
+    pub(super) fn entry_too_large(&self, question: &str, size: u64) -> Error {
+        let message = format!(
+            "the question `{question:.80}` and its answer have {size} bytes; the file {} takes at most \
+             {MAX_ENTRY_BYTES}",
+            self.location()
+        );
+        Error::new(ErrorKind::TooLarge, message)
     }
 }

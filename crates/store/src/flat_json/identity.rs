@@ -63,9 +63,4 @@ impl Identity {
     fn changed(&self) -> Option<SystemTime> {
         None
     }
-
-    /// The time of the last write.
-    pub(super) fn modified(&self) -> Option<SystemTime> {
-        self.modified
-    }
 }

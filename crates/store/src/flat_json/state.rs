@@ -1,17 +1,14 @@
 //! The state of a handle: the entries as last read, and the answers that could not be written.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_core::Millis;
+use crate::Error;
 
-use crate::{Error, Record, RecordPage, SpaceUsage, ValuePart, request};
-
+use super::disk;
 use super::failure::Context;
 use super::text::Entries;
-use super::{FindQuery, as_record, disk};
 
 /// Maximum number of kept answers that could not be written.
 const MAX_UNWRITTEN: usize = 1_000;
@@ -24,21 +21,12 @@ pub(super) struct State {
     on_disk: Entries,
     /// Answers that could not be written, each with the answer that it was to replace.
     unwritten: BTreeMap<Arc<str>, UnwrittenAnswer>,
-    /// The entries that lookups return: those on disk, overlaid with the kept ones.
-    view: BTreeMap<Arc<str>, ViewEntry>,
 }
 
 #[derive(Debug)]
 struct UnwrittenAnswer {
     answer: Arc<str>,
     over: Option<Arc<str>>,
-}
-
-#[derive(Debug, Clone)]
-struct ViewEntry {
-    answer: Arc<str>,
-    revision: u64,
-    updated: Millis,
 }
 
 impl State {
@@ -60,33 +48,21 @@ impl State {
     /// If it cannot be read, or has another format; the state stays.
     pub(super) fn reread(&mut self, path: &Path, context: &Context) -> Result<(), Error> {
         let (snapshot, entries) = disk::read(path, context)?;
-        let written = snapshot.written();
         self.snapshot = snapshot;
-        if entries != self.on_disk {
-            self.on_disk = entries;
-            // An answer that another process has written since is newer than the kept one.
-            let on_disk = &self.on_disk;
-            self.unwritten
-                .retain(|question, unwritten| on_disk.get(question) == unwritten.over.as_ref());
-            self.overlay(written);
-        }
+        self.on_disk = entries;
+        // An answer that another process has written since is newer than the kept one.
+        let on_disk = &self.on_disk;
+        self.unwritten
+            .retain(|question, unwritten| on_disk.get(question) == unwritten.over.as_ref());
         Ok(())
     }
 
-    /// Rebuilds the view. Unchanged answers keep their revision and time.
-    fn overlay(&mut self, written: Millis) {
-        let view = self.merged_entries().into_iter().map(|(question, answer)| {
-            let stored = match self.view.get(&question) {
-                Some(before) if before.answer == answer => before.clone(),
-                before => ViewEntry {
-                    answer,
-                    revision: before.map_or(0, |before| before.revision) + 1,
-                    updated: written,
-                },
-            };
-            (question, stored)
-        });
-        self.view = view.collect();
+    /// The answer to a question: the kept one, or the one on disk.
+    pub(super) fn answer(&self, question: &str) -> Option<&str> {
+        match self.unwritten.get(question) {
+            Some(unwritten) => Some(&unwritten.answer),
+            None => self.on_disk.get(question).map(|answer| &**answer),
+        }
     }
 
     /// The entries that the file should have: its own, overlaid with the kept ones.
@@ -103,25 +79,8 @@ impl State {
         self.on_disk == *entries
     }
 
-    /// The revision of the answer to a question; 0 if there is none.
-    pub(super) fn revision(&self, question: &str) -> u64 {
-        self.view.get(question).map_or(0, |stored| stored.revision)
-    }
-
-    /// Records that an answer was stored over revision `before`, even if the answer is the same; returns its
-    /// new revision.
-    pub(super) fn stored(&mut self, question: &str, before: u64, now: Millis) -> u64 {
-        let Some(stored) = self.view.get_mut(question) else {
-            // Another process has erased it since.
-            return before + 1;
-        };
-        stored.revision = stored.revision.max(before + 1);
-        stored.updated = now;
-        stored.revision
-    }
-
     /// Keeps an answer that could not be written.
-    pub(super) fn keep_unwritten(&mut self, question: &Arc<str>, answer: &Arc<str>, now: Millis) {
+    pub(super) fn keep_unwritten(&mut self, question: &Arc<str>, answer: &Arc<str>) {
         if self.unwritten.len() >= MAX_UNWRITTEN && !self.unwritten.contains_key(question) {
             return;
         }
@@ -130,67 +89,10 @@ impl State {
             over: self.on_disk.get(question).cloned(),
         };
         self.unwritten.insert(Arc::clone(question), unwritten);
-        self.overlay(now);
     }
 
-    /// Removes erased answers from those that are kept.
-    pub(super) fn remove_erased(&mut self, erased: &[Record]) {
-        for record in erased {
-            self.unwritten.remove(record.key.as_str());
-            if !self.on_disk.contains_key(record.key.as_str()) {
-                self.view.remove(record.key.as_str());
-            }
-        }
-    }
-
-    pub(super) fn record(&self, question: &str) -> Option<Record> {
-        let stored = self.view.get(question)?;
-        Some(as_record(
-            question,
-            &stored.answer,
-            stored.revision,
-            stored.updated,
-        ))
-    }
-
-    pub(super) fn select(&self, query: &FindQuery) -> RecordPage {
-        let from = match &query.after {
-            Some(after) if after.as_str() >= query.prefix.as_str() => {
-                Bound::Excluded(after.as_str())
-            }
-            _ => Bound::Included(query.prefix.as_str()),
-        };
-        let (records, sizes): (Vec<Record>, Vec<u64>) = self
-            .view
-            .range::<str, _>((from, Bound::Unbounded))
-            .take_while(|(question, _)| question.starts_with(&query.prefix))
-            .take(query.limit)
-            .map(|(question, stored)| {
-                let answer = match query.values {
-                    ValuePart::None => "",
-                    ValuePart::First(_) | ValuePart::All => &*stored.answer,
-                };
-                let record = as_record(question, answer, stored.revision, stored.updated);
-                (record, stored.answer.len() as u64)
-            })
-            .unzip();
-        let is_full = records.len() == query.limit;
-        let next = records.last().filter(|_| is_full);
-        RecordPage {
-            next: next.map(|record| record.key.clone()),
-            records,
-            sizes,
-        }
-    }
-
-    pub(super) fn usage(&self) -> SpaceUsage {
-        SpaceUsage {
-            records: self.view.len() as u64,
-            bytes: self
-                .view
-                .iter()
-                .map(|(question, stored)| request::weight(question, stored.answer.len(), &[]))
-                .sum(),
-        }
+    /// Drops the kept answer to a question, which was written or removed.
+    pub(super) fn forget_unwritten(&mut self, question: &str) {
+        self.unwritten.remove(question);
     }
 }

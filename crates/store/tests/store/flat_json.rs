@@ -1,58 +1,38 @@
 //! The flat JSON file of the response cache.
 
-mod conforming;
 mod processes;
-mod refusals;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use cachalot_core::{ManualClock, SystemClock};
-use cachalot_store::flat_json::{FlatJsonOptions, FlatJsonStore, SPACE};
-use cachalot_store::{
-    Error, ErrorKind, PageRequest, PutResult, Record, RecordFilter, Store, StoreReply,
-};
+use cachalot_store::flat_json::{FlatJsonFile, MAX_ENTRY_BYTES};
+use cachalot_store::{Error, ErrorKind};
 
-use crate::{record, run};
+use crate::run;
 
-fn open(path: &Path) -> Result<FlatJsonStore, Error> {
+fn open(path: &Path) -> Result<FlatJsonFile, Error> {
     open_for(path, Duration::from_secs(20))
 }
 
-fn open_for(path: &Path, lock_timeout: Duration) -> Result<FlatJsonStore, Error> {
-    let clock = Arc::new(SystemClock);
-    FlatJsonStore::open(
-        path,
-        FlatJsonOptions {
-            clock,
-            lock_timeout,
-        },
-    )
+fn open_for(path: &Path, lock_timeout: Duration) -> Result<FlatJsonFile, Error> {
+    FlatJsonFile::open(path, lock_timeout)
 }
 
-fn store(memory: &FlatJsonStore, question: &str, answer: &str) -> Result<PutResult, Error> {
-    run(memory
-        .put(SPACE, record(question, answer.to_owned()), None, &[])
-        .settle())
+fn store(file: &FlatJsonFile, question: &str, answer: &str) -> Result<(), Error> {
+    run(file.put(question, answer))
 }
 
-fn found(memory: &FlatJsonStore, question: &str) -> Result<Option<Record>, Error> {
-    let StoreReply::Now(found) = memory.get(SPACE, question, &[]) else {
-        panic!("a lookup waits for nobody");
-    };
-    found.map(|found| found.record)
+fn answer(file: &FlatJsonFile, question: &str) -> Option<String> {
+    file.get(question).unwrap()
 }
 
-fn answer(memory: &FlatJsonStore, question: &str) -> Option<String> {
-    let record = found(memory, question).unwrap()?;
-    Some(String::from_utf8(record.value.to_vec()).unwrap())
-}
-
-fn keys(memory: &FlatJsonStore, filter: &RecordFilter<'_>) -> Vec<String> {
-    let batch = run(memory.find(SPACE, filter, PageRequest::keys(1000)).settle()).unwrap();
-    batch.records.into_iter().map(|record| record.key).collect()
+/// The questions in the file, in its order.
+fn questions(path: &Path) -> Vec<String> {
+    let text = fs::read(path).unwrap();
+    let entries: BTreeMap<String, String> = serde_json::from_slice(&text).unwrap();
+    entries.into_keys().collect()
 }
 
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -97,22 +77,14 @@ fn a_file_of_docker_agent_is_read() {
     assert_eq!(answer(&memory, "how big").unwrap(), "20 < m");
     assert_eq!(answer(&memory, "why").unwrap(), "");
     assert_eq!(answer(&memory, "How big"), None);
-    let usage = run(memory.usage(SPACE).settle()).unwrap();
-    assert_eq!((usage.records, usage.bytes), (2, 7 + 6 + 3));
 }
 
 #[test]
 fn overwrite() {
     let (_directory, path) = place();
     let memory = open(&path).unwrap();
-    assert_eq!(
-        store(&memory, "q", "1").unwrap(),
-        PutResult::Stored { revision: 1 }
-    );
-    assert_eq!(
-        store(&memory, "q", "2").unwrap(),
-        PutResult::Stored { revision: 2 }
-    );
+    store(&memory, "q", "1").unwrap();
+    store(&memory, "q", "2").unwrap();
     assert_eq!(answer(&memory, "q").unwrap(), "2");
     assert_eq!(answer(&open(&path).unwrap(), "q").unwrap(), "2");
 }
@@ -141,12 +113,7 @@ fn missing_file_is_fine() {
     let (directory, path) = place();
     let memory = open(&path).unwrap();
     assert_eq!(answer(&memory, "q"), None);
-    assert_eq!(keys(&memory, &RecordFilter::default()), [""; 0]);
-    let erased = run(memory
-        .erase(SPACE, &RecordFilter::default(), PageRequest::first(9))
-        .settle())
-    .unwrap();
-    assert_eq!(erased.records, []);
+    run(memory.remove("q")).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
@@ -189,7 +156,7 @@ fn a_file_that_becomes_corrupt_is_neither_believed_nor_overwritten() {
     let memory = open(&path).unwrap();
     store(&memory, "q", "a").unwrap();
     replace(&path, "{\"q\": ");
-    assert_eq!(found(&memory, "q").unwrap_err().kind, ErrorKind::Corrupt);
+    assert_eq!(memory.get("q").unwrap_err().kind, ErrorKind::Corrupt);
     assert_eq!(
         store(&memory, "other", "b").unwrap_err().kind,
         ErrorKind::Corrupt
@@ -228,10 +195,7 @@ fn persistence_failure_keeps_in_memory() {
     assert_eq!(answer(&memory, "mine").unwrap(), "kept");
     fs::remove_dir(&lock).unwrap();
     store(&memory, "next", "written").unwrap();
-    assert_eq!(
-        keys(&open(&path).unwrap(), &RecordFilter::default()),
-        ["mine", "next", "theirs"]
-    );
+    assert_eq!(questions(&path), ["mine", "next", "theirs"]);
 }
 
 #[test]
@@ -248,12 +212,8 @@ fn what_could_not_be_written_gives_way_to_a_newer_answer() {
     replace(&path, "{\"q\": \"newer\"}");
     assert_eq!(answer(&memory, "q").unwrap(), "newer");
     fs::remove_dir(&lock).unwrap();
-    let filter = RecordFilter {
-        prefix: "g",
-        ..RecordFilter::default()
-    };
-    let erased = run(memory.erase(SPACE, &filter, PageRequest::first(9)).settle()).unwrap();
-    assert_eq!(erased.records[0].value, "kept");
+    assert_eq!(answer(&memory, "gone").unwrap(), "kept");
+    run(memory.remove("gone")).unwrap();
     assert_eq!(answer(&memory, "gone"), None);
     store(&memory, "next", "x").unwrap();
     assert_eq!(
@@ -296,10 +256,7 @@ fn a_link_stays_a_link() {
     let memory = open(&path).unwrap();
     store(&memory, "b", "2").unwrap();
     assert!(fs::symlink_metadata(&path).unwrap().is_symlink());
-    assert_eq!(
-        keys(&open(&real).unwrap(), &RecordFilter::default()),
-        ["a", "b"]
-    );
+    assert_eq!(questions(&real), ["a", "b"]);
 }
 
 #[test]
@@ -309,10 +266,7 @@ fn lock_file_never_deleted() {
     store(&memory, "q", "a").unwrap();
     let lock = directory.path().join("answers.json.lock");
     let held = fs::File::open(&lock).unwrap();
-    run(memory
-        .erase(SPACE, &RecordFilter::default(), PageRequest::keys(9))
-        .settle())
-    .unwrap();
+    run(memory.remove("q")).unwrap();
     store(&memory, "q", "b").unwrap();
     drop(memory);
     #[cfg(unix)]
@@ -340,7 +294,7 @@ fn a_lock_that_is_held_is_waited_for_beside_other_work_and_not_for_ever() {
         .unwrap();
     let began = Instant::now();
     let (stored, ticks) = runtime.block_on(async {
-        let storing = memory.put(SPACE, record("q", "a"), None, &[]).settle();
+        let storing = memory.put("q", "a");
         tokio::pin!(storing);
         let mut ticks = 0;
         loop {
@@ -365,10 +319,7 @@ fn a_lock_that_is_held_is_waited_for_beside_other_work_and_not_for_ever() {
     assert!(began.elapsed() < Duration::from_secs(5));
     lock.unlock().unwrap();
     store(&memory, "q2", "a").unwrap();
-    assert_eq!(
-        keys(&open(&path).unwrap(), &RecordFilter::default()),
-        ["before", "q", "q2"]
-    );
+    assert_eq!(questions(&path), ["before", "q", "q2"]);
 }
 
 #[test]
@@ -378,7 +329,6 @@ fn lookup_reloads_after_external_write() {
     store(&memory, "q", "a").unwrap();
     replace(&path, "{\"q\": \"b\", \"r\": \"c\"}");
     assert_eq!(answer(&memory, "q").unwrap(), "b");
-    assert_eq!(found(&memory, "q").unwrap().unwrap().revision, 2);
     assert_eq!(answer(&memory, "r").unwrap(), "c");
     fs::remove_file(&path).unwrap();
     assert_eq!(answer(&memory, "q"), None);
@@ -415,8 +365,11 @@ fn store_adopts_sibling_entries() {
     store(&first, "a", "1").unwrap();
     store(&second, "b", "2").unwrap();
     store(&first, "c", "3").unwrap();
+    assert_eq!(questions(&path), ["a", "b", "c"]);
     for memory in [&first, &second] {
-        assert_eq!(keys(memory, &RecordFilter::default()), ["a", "b", "c"]);
+        for (question, stored) in [("a", "1"), ("b", "2"), ("c", "3")] {
+            assert_eq!(answer(memory, question).unwrap(), stored);
+        }
     }
 }
 
@@ -459,52 +412,47 @@ fn concurrent_store_never_yields_torn_file() {
             seen = count;
         }
     });
-    assert_eq!(
-        keys(&open(&path).unwrap(), &RecordFilter::default()).len(),
-        24
-    );
+    assert_eq!(questions(&path).len(), 24);
 }
 
 #[test]
-fn entries_are_erased_by_prefix_in_every_handle() {
+fn an_answer_is_removed_in_every_handle_and_no_other() {
     let (_directory, path) = place();
     let (first, second) = (open(&path).unwrap(), open(&path).unwrap());
-    for question in ["a%", "a_", "ab", "b", "", "日本"] {
+    for question in ["a%", "a", "ab", "", "日本"] {
         store(&first, question, "x").unwrap();
     }
-    let filter = RecordFilter {
-        prefix: "a",
-        ..RecordFilter::default()
-    };
-    let page = PageRequest {
-        after: Some("a%"),
-        ..PageRequest::keys(9)
-    };
-    let erased = run(second.erase(SPACE, &filter, page).settle()).unwrap();
-    let erased: Vec<&str> = erased.records.iter().map(|r| r.key.as_str()).collect();
-    assert_eq!(erased, ["a_", "ab"]);
+    run(second.remove("a")).unwrap();
+    run(second.remove("日")).unwrap();
+    assert_eq!(questions(&path), ["", "a%", "ab", "日本"]);
     for memory in [&first, &second, &open(&path).unwrap()] {
-        assert_eq!(
-            keys(memory, &RecordFilter::default()),
-            ["", "a%", "b", "日本"]
-        );
+        assert_eq!(answer(memory, "a"), None);
+        assert_eq!(answer(memory, "ab").unwrap(), "x");
     }
 }
 
+/// A kept answer does not outlive a later one, even if that one is on disk already.
 #[test]
-fn stores_tell_the_time_by_the_clock_and_the_file_by_its_own() {
+fn a_later_answer_replaces_one_that_could_not_be_written() {
+    let (directory, path) = place();
+    let memory = open(&path).unwrap();
+    store(&memory, "q", "old").unwrap();
+    let lock = directory.path().join("answers.json.lock");
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    store(&memory, "q", "kept").unwrap_err();
+    fs::remove_dir(&lock).unwrap();
+    store(&memory, "q", "old").unwrap();
+    assert_eq!(answer(&memory, "q").unwrap(), "old");
+}
+
+#[test]
+fn an_entry_that_is_too_large_is_refused() {
     let (_directory, path) = place();
-    let clock = Arc::new(ManualClock::at(7_000));
-    let memory = FlatJsonStore::open(&path, FlatJsonOptions::new(clock.clone())).unwrap();
-    store(&memory, "q", "a").unwrap();
-    assert_eq!(found(&memory, "q").unwrap().unwrap().updated, 7_000);
-    clock.advance(Duration::from_secs(1));
-    store(&memory, "r", "b").unwrap();
-    assert_eq!(found(&memory, "q").unwrap().unwrap().updated, 7_000);
-    assert_eq!(found(&memory, "r").unwrap().unwrap().updated, 8_000);
-    let other = FlatJsonStore::open(&path, FlatJsonOptions::new(clock)).unwrap();
-    let written = fs::metadata(&path).unwrap().modified().unwrap();
-    let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let updated = found(&other, "q").unwrap().unwrap().updated;
-    assert_eq!(u128::try_from(updated).unwrap(), written.as_millis());
+    let memory = open(&path).unwrap();
+    let error = store(&memory, "q", &"x".repeat(MAX_ENTRY_BYTES as usize)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TooLarge);
+    assert!(error.message.contains("answers.json"), "{}", error.message);
+    assert!(!path.exists());
+    store(&memory, "q", &"x".repeat(MAX_ENTRY_BYTES as usize - 1)).unwrap();
 }

@@ -5,16 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Ledger};
 use cachalot_core::{Digest, DigestKey, ManualClock, Millis, SecretSet, tree};
 use cachalot_hooks::builtin::cache_response::{
     AnswerStorage, CacheResponse, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
 };
-use cachalot_store::flat_json::{self, FlatJsonStore};
+use cachalot_store::Store;
+use cachalot_store::flat_json::{FlatJsonFile, LOCK_TIMEOUT};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{self, SqliteStore};
-use cachalot_store::{PageRequest, Record, RecordFilter, Store};
 
 use super::{Agent, Team, World};
 
@@ -23,7 +22,7 @@ const START: Millis = 1_750_000_000_123;
 
 /// A flat file, as the command line makes one of a memory.
 pub(crate) struct File {
-    pub(crate) memory: FlatJsonStore,
+    pub(crate) memory: FlatJsonFile,
     pub(crate) path: PathBuf,
 }
 
@@ -38,42 +37,17 @@ impl FlatFile for File {
     }
 
     async fn get(&self, question: &str) -> Result<Option<String>, String> {
-        let found = self.memory.get(flat_json::SPACE, question, &[]).settle();
-        let found = found.await.map_err(|error| error.to_string())?;
-        let text = |record: Record| String::from_utf8(record.value.to_vec()).unwrap();
-        Ok(found.record.map(text))
+        self.memory.get(question).map_err(|error| error.to_string())
     }
 
     async fn put(&self, question: &str, answer: &str) -> Result<(), String> {
-        let record = Record {
-            key: question.to_owned(),
-            value: Bytes::copy_from_slice(answer.as_bytes()),
-            labels: Vec::new(),
-            expires: None,
-            revision: 0,
-            updated: 0,
-        };
-        let put = self
-            .memory
-            .put(flat_json::SPACE, record, None, &[])
-            .settle();
-        put.await.map(|_| ()).map_err(|error| error.to_string())
+        let put = self.memory.put(question, answer).await;
+        put.map_err(|error| error.to_string())
     }
 
     async fn remove(&self, question: &str) -> Result<(), String> {
-        if self.get(question).await?.is_none() {
-            return Ok(());
-        }
-        // Of all that begin so, the question itself is first.
-        let filter = RecordFilter {
-            prefix: question,
-            ..RecordFilter::default()
-        };
-        let erased = self
-            .memory
-            .erase(flat_json::SPACE, &filter, PageRequest::keys(1))
-            .settle();
-        erased.await.map(|_| ()).map_err(|error| error.to_string())
+        let removed = self.memory.remove(question).await;
+        removed.map_err(|error| error.to_string())
     }
 }
 
@@ -200,7 +174,7 @@ fn engine(making: &Making, name: &str, bounds: CacheBounds) -> Cache {
 fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> StoreOpener {
     let (cache, opened) = (cache.clone(), Arc::clone(opened));
     let (mode, user) = (making.mode, making.user.clone());
-    let (clock, home) = (making.clock.clone(), Arc::clone(&making.home));
+    let home = Arc::clone(&making.home);
     let small = Making {
         sections: String::new(),
         home: Arc::clone(&making.home),
@@ -217,9 +191,8 @@ fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> StoreOpe
             None => None,
             Some(path) => {
                 let path = home.path().join(path);
-                let options = flat_json::FlatJsonOptions::new(clock.clone());
                 let memory =
-                    FlatJsonStore::open(&path, options).map_err(|error| error.to_string())?;
+                    FlatJsonFile::open(&path, LOCK_TIMEOUT).map_err(|error| error.to_string())?;
                 Some(Arc::new(File { memory, path }) as Arc<dyn FlatFile>)
             }
         };
