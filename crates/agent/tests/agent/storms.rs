@@ -32,7 +32,7 @@ async fn world(wire: Wire) -> (World, Arc<SlowMemory>) {
     (world, memory)
 }
 
-const STRIDE: usize = 3;
+const STRIDE: usize = 2;
 
 #[tokio::test]
 async fn cancelled_at_any_poll() {
@@ -116,7 +116,8 @@ async fn a_memory_that_fails_at_any_call() {
                     break;
                 }
             }
-            assert!(many == 1 || failed > 10, "{fault:?} {many}: {failed}");
+            // Each message is one call.
+            assert!(many == 1 || failed >= 4, "{fault:?} {many}: {failed}");
         }
     }
 }
