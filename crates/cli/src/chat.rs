@@ -6,14 +6,10 @@ mod pending_answers;
 pub(crate) mod pipe;
 mod prompt;
 mod review;
+pub(crate) mod setup;
 pub(crate) mod show;
 mod status;
 pub(crate) mod sum;
 pub(crate) mod terminal;
 mod turn;
 pub(crate) mod words;
-
-/// Name of the review fork in `cachalot-agent`.
-pub(crate) const REVIEW: &str = "the review";
-/// Name of the side question's fork.
-const ASIDE: &str = "the side question";

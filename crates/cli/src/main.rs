@@ -1,6 +1,7 @@
 //! The `cachalot` command.
 
 mod agent_file;
+mod agent_names;
 mod arguments;
 mod atomic_file;
 mod backend;

@@ -121,6 +121,14 @@ pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     }
 }
 
+/// Returns the text, with `…` in place of everything beyond `most` characters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@ use cachalot_workflow::action_tool;
 use cachalot_workflow::format::read_of_team;
 
 use crate::agent_file::{AgentFile, Kind, in_order};
-use crate::chat::words::DELEGATION;
+use crate::agent_names::DELEGATION;
 use crate::command_error::Result;
 use crate::hooks;
 use crate::models::models;

@@ -4,8 +4,8 @@ use cachalot_agent::Chat;
 use cachalot_core::suggest::did_you_mean;
 
 use super::show::Show;
-use super::words::cut;
 use crate::render;
+use crate::render::cut;
 use crate::render::visible::on_one_line;
 use crate::workbench::Workbench;
 

@@ -13,12 +13,12 @@ use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
 
 use super::approval::ApproveAll;
+use super::setup::{ChatSetup, close, told};
 use super::show::{Level, Show};
 use super::sum;
 use super::turn::{TurnEnd, UserMessage, end, turn};
 use super::words;
 use crate::command_error::{CommandError, Result};
-use crate::commands::chat::{ChatSetup, close, told};
 use crate::interrupts::Interrupts;
 use crate::render;
 use crate::render::style::Style;

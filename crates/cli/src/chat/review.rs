@@ -4,8 +4,8 @@ use cachalot_agent::ReviewReport;
 use serde_json::{Value, json};
 
 use super::sum;
-use super::words::cut;
 use crate::render;
+use crate::render::cut;
 use crate::render::visible::on_one_line;
 
 /// The maximum number of characters of a tool's name: a model may call anything.

@@ -13,12 +13,13 @@ use cachalot_tools::{CallOutcome, ToolCall, ToolCallResult};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
-use super::REVIEW;
 use super::pending_answers::{PendingAnswers, Waiter};
 use super::review;
 use super::status::Status;
-use super::words::{self, DELEGATION, cut};
+use super::words;
+use crate::agent_names::{DELEGATION, REVIEW};
 use crate::command_error::{CommandError, Result};
+use crate::render::cut;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 use crate::render::{self, time};

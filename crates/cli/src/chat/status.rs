@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use super::words::cut;
+use crate::render::cut;
 use crate::render::style::Style;
 
 /// Delay before the line is shown.

@@ -3,8 +3,8 @@
 use cachalot_agent::{CancellationToken, Chat, Error, Stop, TurnReport, UsageTotals};
 use cachalot_model::ErrorKind;
 
-use super::REVIEW;
 use super::show::Show;
+use crate::agent_names::REVIEW;
 use crate::interrupts::{Interrupts, Signal};
 
 /// End of a turn.

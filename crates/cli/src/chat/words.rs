@@ -8,14 +8,13 @@ use cachalot_tools::{Arguments, CallOutcome, ToolCall, ToolCallResult};
 use serde_json::Value;
 
 use crate::render;
+use crate::render::cut;
 use crate::render::visible::{on_one_line, visible};
 
 /// The maximum number of characters of a call's arguments in a line.
 const MAX_ARGUMENT_CHARS: usize = 60;
 /// The maximum number of lines of one argument in an approval question.
 const MAX_LINES: usize = 60;
-/// Name of the tool with which an agent delegates a task to another one.
-pub(crate) const DELEGATION: &str = "transfer_task";
 
 /// Returns a short description of a call: `read_file notes.md`.
 pub(crate) fn call(call: &ToolCall) -> String {
@@ -139,14 +138,6 @@ fn plain(value: &Value) -> String {
             items.iter().map(plain).collect::<Vec<_>>().join(" ")
         }
         other => other.to_string(),
-    }
-}
-
-/// Returns the text, with `…` in place of everything beyond `most` characters.
-pub(crate) fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", text[..end].trim_end()),
     }
 }
 

@@ -9,7 +9,7 @@ use cachalot_core::Clock;
 use cachalot_store::{Record, Store};
 use serde_json::Value;
 
-use crate::chat::words::cut;
+use crate::render::cut;
 
 /// Timeout of the whole search: a turn does not depend on it.
 const SEARCH_TIMEOUT: Duration = Duration::from_millis(500);

@@ -13,7 +13,7 @@ use cachalot_tools::cached::{CachedTools, CachedToolsOptions};
 use cachalot_tools::{Registry, Tool, Toolbox};
 
 use super::{SessionTools, Workbench};
-use crate::chat::REVIEW;
+use crate::agent_names::REVIEW;
 use crate::team::read_tools;
 use crate::wiring::Warn;
 
