@@ -192,7 +192,7 @@ impl Removal<'_> {
             prefix,
             ..RecordFilter::default()
         };
-        let pages = Pages::new(&*self.memory, PIECES, filter, PageRequest::keys(512));
+        let pages = Pages::new(&*self.0.memory, PIECES, filter, PageRequest::keys(512));
         let mut pages = pages.within(OPERATION_TIMEOUT);
         let mut keys: Vec<String> = Vec::new();
         while let Some(page) = pages

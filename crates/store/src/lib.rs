@@ -10,6 +10,7 @@ mod error;
 pub mod flat_json;
 pub mod in_process;
 mod pages;
+mod query;
 mod record;
 mod reply;
 mod request;
@@ -20,6 +21,7 @@ pub mod user_record;
 
 pub use error::{Error, ErrorKind};
 pub use pages::Pages;
+pub use query::{LabelMatch, Order, PageRequest, RecordFilter, RecordPage, ValuePart};
 pub use record::{
     GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, PutAllResult, PutCondition,
     PutResult, RecallHit, Record, ReserveResult, SpaceUsage, Stale,

@@ -1,22 +1,21 @@
 //! The tool `memory`: long-term memory of users and agents, beyond a session.
 
-mod record;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
+use cachalot_store::user_record::{UserRecord, has_key, metadata_label};
 use cachalot_store::{
-    LabelMatch, Order, PageRequest, PutResult, Record, RecordFilter, Store, StoreReply, space,
+    Label, LabelMatch, Order, PageRequest, PutResult, Record, RecordFilter, Store, StoreReply,
+    space,
 };
 use serde_json::{Value, json};
 
 use cachalot_operation::{
     Arguments, CacheClass, Operation, OperationMetadata, Origin, ToolContext, ToolOutput,
 };
-use record::{MemoryValue, label_name, label_value};
 
 /// Timeout of a request to the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -123,7 +122,7 @@ async fn store(
     context: &ToolContext,
 ) -> Result<Value, String> {
     let key = key(arguments, "store")?;
-    let remembered = MemoryValue {
+    let remembered = UserRecord {
         value: arguments
             .get("value")
             .cloned()
@@ -133,7 +132,7 @@ async fn store(
             .and_then(Value::as_object)
             .cloned(),
     };
-    let record = remembered.record(key);
+    let record = remembered.to_record(key);
     if context.secret_set.occurs_in(&record.value) || context.secret_set.occurs_in(key.as_bytes()) {
         return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
     }
@@ -150,10 +149,7 @@ async fn store(
 async fn forget(memory: &Arc<dyn Store>, arguments: &Arguments) -> Result<Value, String> {
     let key = key(arguments, "forget")?;
     // Selected by label, because the key as a prefix would also match longer keys.
-    let exactly = [LabelMatch::Is {
-        name: record::KEY,
-        value: key,
-    }];
+    let exactly = [has_key(key)];
     let filter = RecordFilter {
         prefix: key,
         labels: &exactly,
@@ -177,7 +173,7 @@ async fn search(
     let required_labels = required_labels(arguments)?;
     let labels: Vec<LabelMatch<'_>> = required_labels
         .iter()
-        .map(|(name, value)| LabelMatch::Is { name, value })
+        .map(|Label { name, value }| LabelMatch::Is { name, value })
         .collect();
     let found = match text(arguments, "query").filter(|query| !query.trim().is_empty()) {
         Some(query) => search_text(memory.as_ref(), query, &labels, limit).await?,
@@ -190,7 +186,7 @@ async fn search(
         if record.expires.is_some_and(|expires| expires <= now) {
             continue;
         }
-        match MemoryValue::read(&record) {
+        match UserRecord::read(&record) {
             Ok(remembered) => records.push(shown(&record, remembered)),
             Err(_) => unreadable += 1,
         }
@@ -202,7 +198,7 @@ async fn search(
     Ok(answer)
 }
 
-fn shown(record: &Record, remembered: MemoryValue) -> Value {
+fn shown(record: &Record, remembered: UserRecord) -> Value {
     let mut shown = json!({ "key": record.key, "value": remembered.value });
     if let Some(metadata) = remembered.metadata {
         shown["metadata"] = metadata.into();
@@ -211,16 +207,15 @@ fn shown(record: &Record, remembered: MemoryValue) -> Value {
 }
 
 /// Returns the labels that `metadata` requires.
-fn required_labels(arguments: &Arguments) -> Result<Vec<(String, String)>, String> {
+fn required_labels(arguments: &Arguments) -> Result<Vec<Label>, String> {
     let fields = arguments.get("metadata").and_then(Value::as_object);
     fields
         .into_iter()
         .flatten()
-        .map(|(name, value)| match label_value(value) {
-            Some(label) => Ok((label_name(name), label)),
-            None => Err(format!(
+        .map(|(name, value)| {
+            metadata_label(name, value).ok_or_else(|| format!(
                 "`metadata` asks for a list or an object in `{name}`: only text, numbers, booleans and null can be searched by"
-            )),
+            ))
         })
         .collect()
 }

@@ -1,6 +1,5 @@
 //! `ltm.store`, `ltm.retrieve`, `ltm.delete` and `ltm.search`: long-term memory.
 
-mod record;
 mod search;
 
 use std::sync::Arc;
@@ -9,11 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_cache::Domain;
 use cachalot_core::{EffectTarget, Effects};
-use cachalot_store::{
-    ErrorKind, LabelMatch, PageRequest, PutResult, RecordFilter, Store, StoreReply, space,
-};
+use cachalot_store::user_record::{UserRecord, has_key};
+use cachalot_store::{ErrorKind, PageRequest, PutResult, RecordFilter, Store, StoreReply, space};
 use cachalot_tools::builtin::MEMORY_RESOURCE;
-use record::Remembered;
 use serde_json::{Value, json};
 
 use super::Registry;
@@ -102,14 +99,14 @@ impl Operation for StoreAction {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = Given::to(&STORE, arguments);
         let key = given.required_text("key")?;
-        let remembered = Remembered {
+        let remembered = UserRecord {
             value: given
                 .any("value")
                 .cloned()
                 .ok_or_else(|| given.wrong("value", "is required"))?,
             metadata: given.object("metadata")?.cloned(),
         };
-        let record = remembered.record(key);
+        let record = remembered.to_record(key);
         if runtime.secret_set.occurs_in(&record.value)
             || runtime.secret_set.occurs_in(key.as_bytes())
         {
@@ -164,7 +161,7 @@ impl Operation for Retrieve {
                 Ok(json!({ "success": true, "value": default, "found": false, "metadata": null }))
             }
             Some(record) => {
-                let remembered = Remembered::read(&record).map_err(|error| {
+                let remembered = UserRecord::read(&record).map_err(|error| {
                     given.failure(
                         "serialization_error",
                         format_args!("what is stored under `{key}` is not readable: {error}"),
@@ -207,10 +204,7 @@ impl Operation for Delete {
         let key = given.required_text("key")?;
         let memory = memory(&given, runtime)?;
         // By label, because the prefix also matches longer keys, which must stay.
-        let exactly = [LabelMatch::Is {
-            name: record::KEY,
-            value: key,
-        }];
+        let exactly = [has_key(key)];
         let filter = RecordFilter {
             prefix: key,
             labels: &exactly,
