@@ -17,16 +17,17 @@ use crate::agent_directory;
 use crate::chat_state::ChatState;
 use crate::conversation::{AgentPrompt, Conversation, Retracted};
 use crate::definition::AgentDefinition;
-use crate::delegate::TransferTask;
-use crate::fork::{CurrentForkPoint, ForkPoint, PrefixWarmup, WarmupGuard};
+use crate::delegate::{Delegation, TransferTask};
+use crate::fork_point::{CurrentForkPoint, ForkPoint};
 use crate::hook_emitter::{HookContext, HookEmitter};
+use crate::prefix_warmup::{PrefixWarmup, WarmupGuard};
 use crate::{Error, ErrorKind};
 
 /// An active session of an agent.
 pub(crate) struct ActiveSession {
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) conversation: Conversation,
-    pub(crate) hook_emitter: HookEmitter,
+    pub(crate) hook_emitter: Arc<HookEmitter>,
     /// Output of session-start hooks for the next message.
     pub(crate) session_start_output: HookContext,
     /// Variables that hooks have set for the commands of the session.
@@ -35,6 +36,8 @@ pub(crate) struct ActiveSession {
     pub(crate) usage: Option<Usage>,
     /// Set when a compaction failed, so that it is not attempted (and paid for) again.
     pub(crate) compaction_failed: bool,
+    /// Runs the tasks that the agent gives to sub-agents.
+    pub(crate) delegation: Arc<dyn Delegation>,
     /// The point from which forks of a turn start.
     pub(crate) current_fork_point: CurrentForkPoint,
     /// In a fork, the usage of the parent's last request: a lower bound for its first request.
@@ -55,6 +58,7 @@ pub(crate) struct ActiveSession {
 pub(crate) struct AgentTools {
     toolbox: Arc<dyn Toolbox>,
     pub(crate) agent_prompt: AgentPrompt,
+    delegation: Arc<dyn Delegation>,
     current_fork_point: CurrentForkPoint,
 }
 
@@ -63,12 +67,14 @@ impl ActiveSession {
     pub(crate) async fn begin(
         shared: &ChatState,
         agent: &AgentDefinition,
+        delegation: &Arc<dyn Delegation>,
         parent: Option<String>,
         depth: u32,
     ) -> Result<Self, Error> {
         let id = (shared.dependencies.new_session_id)();
         let hook_emitter = HookEmitter::new(shared, agent, &id, parent.as_deref())?;
-        let agent_tools = load_tools(shared, agent, &hook_emitter, &id, depth).await?;
+        let hook_emitter = Arc::new(hook_emitter);
+        let agent_tools = load_tools(shared, agent, delegation, &hook_emitter, &id, depth).await?;
         let agent_prompt = &agent_tools.agent_prompt;
         let conversation =
             Conversation::begin(&shared.dependencies, agent, agent_prompt, id, parent).await?;
@@ -81,11 +87,13 @@ impl ActiveSession {
     pub(crate) async fn resume(
         shared: &ChatState,
         agent: &AgentDefinition,
+        delegation: &Arc<dyn Delegation>,
         session: Session,
     ) -> Result<Self, Error> {
         let head = &session.head;
         let hook_emitter = HookEmitter::new(shared, agent, &head.id, head.parent.as_deref())?;
-        let agent_tools = load_tools(shared, agent, &hook_emitter, &head.id, 0).await?;
+        let hook_emitter = Arc::new(hook_emitter);
+        let agent_tools = load_tools(shared, agent, delegation, &hook_emitter, &head.id, 0).await?;
         let (conversation, notices) = Conversation::resume(
             &shared.dependencies,
             agent,
@@ -103,11 +111,12 @@ impl ActiveSession {
     pub(crate) fn new(
         agent_tools: AgentTools,
         conversation: Conversation,
-        hook_emitter: HookEmitter,
+        hook_emitter: Arc<HookEmitter>,
     ) -> Self {
         let AgentTools {
             toolbox,
             agent_prompt,
+            delegation,
             current_fork_point,
         } = agent_tools;
         hook_emitter.set_transcript(conversation.transcript());
@@ -119,6 +128,7 @@ impl ActiveSession {
             environment: BTreeMap::new(),
             usage: None,
             compaction_failed: false,
+            delegation,
             current_fork_point,
             inherited: None,
             awaits_first_answer: false,
@@ -254,8 +264,9 @@ impl ActiveSession {
         let AgentTools {
             toolbox,
             agent_prompt,
+            delegation: _,
             current_fork_point,
-        } = load_tools(shared, agent, &self.hook_emitter, &id, 0).await?;
+        } = load_tools(shared, agent, &self.delegation, &self.hook_emitter, &id, 0).await?;
         let changes = self.conversation.changed_tools(&agent_prompt);
         if changes.is_some() {
             self.conversation.replace_prompt(&agent_prompt).await?;
@@ -353,16 +364,22 @@ pub(crate) fn server_tools_message(holder: &str, model: &str, options: &[String]
 pub(crate) async fn load_tools(
     shared: &ChatState,
     agent: &AgentDefinition,
-    hook_emitter: &HookEmitter,
+    delegation: &Arc<dyn Delegation>,
+    hook_emitter: &Arc<HookEmitter>,
     session: &str,
     depth: u32,
 ) -> Result<AgentTools, Error> {
     check_server_tools(shared, agent, shared.dependencies.tools.gate.as_ref())?;
     let current_fork_point = CurrentForkPoint::default();
-    let own: Vec<Arc<dyn Tool>> =
-        TransferTask::for_agent(agent, shared, hook_emitter, &current_fork_point, depth)
-            .into_iter()
-            .collect();
+    let transfer_task = TransferTask::for_agent(
+        agent,
+        shared,
+        delegation,
+        hook_emitter,
+        &current_fork_point,
+        depth,
+    );
+    let own: Vec<Arc<dyn Tool>> = transfer_task.into_iter().collect();
     let warnings = Mutex::new(Vec::new());
     let warn = |message: &str| {
         shared.warn(&agent.name, message);
@@ -391,6 +408,7 @@ pub(crate) async fn load_tools(
     Ok(AgentTools {
         toolbox,
         agent_prompt,
+        delegation: Arc::clone(delegation),
         current_fork_point,
     })
 }

@@ -9,12 +9,14 @@ use crate::active_session::ActiveSession;
 use crate::chat_state::ChatState;
 pub use crate::conversation::Retracted;
 use crate::definition::{AgentDefinition, Team};
+use crate::delegate::Delegation;
 use crate::dependencies::Dependencies;
-use crate::fork::{ForkReport, ForkSpec, Inherit};
+use crate::fork::{Fork, ForkReport, ForkSpec};
 use crate::report::{Stop, TurnReport, UsageTotals};
-use crate::review::Reviews;
+use crate::review::{self, Review, Reviews};
+use crate::sub_agents::SubAgents;
 use crate::turn::{Turn, TurnInput};
-use crate::{CancellationToken, Error, ErrorKind};
+use crate::{CancellationToken, Error, ErrorKind, Inherit};
 
 /// Maximum model calls of a side question. More than one, because a model may call a tool anyway: it receives
 /// an error as the result and is called again.
@@ -36,7 +38,7 @@ pub struct Chat {
     agent: AgentDefinition,
     active_session: ActiveSession,
     total: UsageTotals,
-    pub(crate) reviews: Reviews,
+    reviews: Reviews,
     /// Cancels the forks when the chat ends.
     forks: CancelOnDrop,
 }
@@ -67,7 +69,8 @@ impl Chat {
             Some(name) => find_agent(&team, name, String::new)?,
         };
         let shared = ChatState::new(dependencies, team);
-        let mut active_session = ActiveSession::begin(&shared, &agent, None, 0).await?;
+        let mut active_session =
+            ActiveSession::begin(&shared, &agent, &delegation(), None, 0).await?;
         active_session.emit_session_start("startup").await;
         Ok(Self::from_session(shared, agent, active_session).await)
     }
@@ -102,7 +105,8 @@ impl Chat {
         };
         let agent = find_agent(&team, &opened.head.agent, held)?;
         let shared = ChatState::new(dependencies, team);
-        let mut active_session = ActiveSession::resume(&shared, &agent, opened).await?;
+        let mut active_session =
+            ActiveSession::resume(&shared, &agent, &delegation(), opened).await?;
         active_session.emit_session_start("resume").await;
         Ok(Self::from_session(shared, agent, active_session).await)
     }
@@ -120,7 +124,9 @@ impl Chat {
             total: UsageTotals::default(),
             forks: CancelOnDrop::default(),
         };
-        this.check_review().await;
+        for warning in review::warnings(&this.agent, &this.active_session, &this.shared) {
+            this.active_session.hook_emitter.warn(&warning).await;
+        }
         this
     }
 
@@ -134,19 +140,6 @@ impl Chat {
     #[must_use]
     pub fn agent(&self) -> &AgentDefinition {
         &self.agent
-    }
-
-    pub(crate) fn shared(&self) -> &ChatState {
-        &self.shared
-    }
-
-    pub(crate) fn active_session(&self) -> &ActiveSession {
-        &self.active_session
-    }
-
-    /// Triggered when the chat ends.
-    pub(crate) fn end_signal(&self) -> &CancellationToken {
-        &self.forks.0
     }
 
     /// The tools of the agent.
@@ -220,7 +213,7 @@ impl Chat {
             && ended.stop == Stop::End
             && ended.synthetic.is_none()
         {
-            self.completed_turn();
+            self.count_completed_turn();
         }
         ended.map(|ended| TurnReport {
             text: ended.text,
@@ -271,6 +264,17 @@ impl Chat {
         }
     }
 
+    /// Creates a fork of this chat in its current state. The cost does not depend on the length of the
+    /// conversation; the chat can continue meanwhile. When the chat ends or is dropped, its forks are
+    /// cancelled.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Fork`] if `holder` is empty or `max_iterations` is 0.
+    pub fn fork(&self, spec: ForkSpec) -> Result<Fork, Error> {
+        let session = &self.active_session;
+        Fork::for_chat(spec, &self.agent, &self.shared, session, &self.forks.0)
+    }
+
     /// Answers a side question on a fork of the whole conversation, without tools. Neither the question nor
     /// the answer becomes part of the conversation. The cost is part of [`Chat::total`].
     ///
@@ -291,6 +295,63 @@ impl Chat {
             max_output_tokens: None,
         })?;
         fork.run(question, cancel).await
+    }
+
+    /// Starts a review of the current conversation in the background. `focus` is a subject to emphasize. The
+    /// listener receives an event at its end, unless `notify` is off and the review has succeeded. An agent
+    /// without `review` uses the default definition.
+    ///
+    /// # Errors
+    /// A review is running, the conversation is empty, or it cannot be forked.
+    pub fn review(&mut self, focus: Option<&str>) -> Result<(), Error> {
+        let refused = |why: &str| Err(Error::new(ErrorKind::Input, why));
+        if self.reviews.is_running() {
+            return refused("a review is running; wait for its end");
+        }
+        let session = &self.active_session;
+        if session.conversation.is_new() {
+            return refused("nothing was said yet that could be reviewed");
+        }
+        let definition = self.agent.review.clone().unwrap_or_default();
+        let fork = self.fork(review::fork_spec(&definition, session))?;
+        let listener = &self.shared.dependencies.listener;
+        let review = Review::new(fork, &definition, focus, session, listener)?;
+        self.reviews.start(review);
+        Ok(())
+    }
+
+    /// True if a review is running.
+    #[must_use]
+    pub fn is_reviewing(&self) -> bool {
+        self.reviews.is_running()
+    }
+
+    /// Waits until no review is running. Dropping the future does not stop the review.
+    pub async fn wait_for_review(&mut self) {
+        self.reviews.wait().await;
+    }
+
+    /// Counts a completed turn, and starts a review if one is due: at least `every_turns` turns were
+    /// completed since the last one. A review that cannot start stays due; the user receives a warning every
+    /// `every_turns` turns.
+    fn count_completed_turn(&mut self) {
+        let completed = self.reviews.count_turn();
+        let turns = self.agent.review.as_ref().map(|review| review.every_turns);
+        let Some(turns) = turns.filter(|turns| *turns > 0) else {
+            return;
+        };
+        if completed < turns {
+            return;
+        }
+        if let Err(error) = self.review(None)
+            && completed.is_multiple_of(turns)
+        {
+            let warning = format!("no review, although one is due: {error}");
+            self.shared.warn(&self.agent.name, &warning);
+            // The turn is answered, and hooks may be slow: do not wait for them.
+            let hook_emitter = Arc::clone(&self.active_session.hook_emitter);
+            tokio::spawn(async move { hook_emitter.notify("warning", None, &warning).await });
+        }
     }
 
     /// Adopts tools that were added, removed or changed since the session began, for example by an MCP
@@ -325,7 +386,9 @@ impl Chat {
     /// # Errors
     /// The errors of [`Chat::begin`]; the old session then continues.
     pub async fn start_new_session(&mut self) -> Result<(), Error> {
-        let mut active_session = ActiveSession::begin(&self.shared, &self.agent, None, 0).await?;
+        let delegation = Arc::clone(&self.active_session.delegation);
+        let mut active_session =
+            ActiveSession::begin(&self.shared, &self.agent, &delegation, None, 0).await?;
         self.active_session.end(&self.shared, "clear").await;
         active_session.emit_session_start("clear").await;
         self.active_session = active_session;
@@ -343,6 +406,11 @@ impl Chat {
         self.total += self.shared.take_totals();
         self.total()
     }
+}
+
+/// Runs the tasks that agents of the chat give to each other.
+fn delegation() -> Arc<dyn Delegation> {
+    Arc::new(SubAgents)
 }
 
 /// Returns the agent with this name. `about` is the beginning of the error message.

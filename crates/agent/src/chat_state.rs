@@ -17,7 +17,7 @@ use crate::account::Account;
 use crate::definition::{AgentDefinition, Team};
 use crate::dependencies::Dependencies;
 use crate::event::Event;
-use crate::fork::ForkLimits;
+use crate::fork_limits::ForkLimits;
 use crate::report::UsageTotals;
 use crate::typed_urls::TypedUrls;
 use crate::{Error, ErrorKind};

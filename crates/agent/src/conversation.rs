@@ -1,11 +1,14 @@
 //! A conversation with one model: a session, and the pieces to which its messages are rendered once.
 
+mod agent_prompt;
 mod breakpoints;
 mod canonical_prompt;
+mod changed_mark;
 mod changes;
+mod head;
 mod interrupted;
-mod reload;
 mod retract;
+mod rewrite;
 mod snapshot;
 mod summary_input;
 mod unsent;
@@ -15,37 +18,35 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Digest, Millis, SecretSet, Spend};
 use cachalot_hooks::Transcript;
-use cachalot_model::routing::is_routed;
-use cachalot_model::wire::Rendered;
 use cachalot_model::{
-    Block, Format, Message, Model, OutputFormat, Parameters, Reply, Role, ToolDefinition, Usage,
-    needs_notes, prepare,
+    Block, Format, Message, Model, OutputFormat, Parameters, Reply, Role, Usage, needs_notes,
+    prepare,
 };
 use cachalot_prefix::diagnosis::{self, Diagnosis};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
 use cachalot_prompt::{
-    FIVE_MINUTES, Level, Namespace, Note, Plan, PlanContext, Prompt, Session, SessionHead, Target,
-    contiguous,
+    Level, Namespace, Note, Plan, PlanContext, Prompt, Session, Tail, Target, contiguous,
 };
 use serde_json::{Map, Value};
 
 use crate::definition::AgentDefinition;
 use crate::dependencies::Dependencies;
-use crate::{Error, ErrorKind, media};
+use crate::{Error, ErrorKind, Inherit, media};
+use agent_prompt::RenderedPrompt;
 use breakpoints::BreakpointPlanner;
+use changed_mark::is_marked_changed;
+use head::{head, is_repeated, parameters, routing_key, shorten, title, workspace};
 
+pub(crate) use agent_prompt::AgentPrompt;
+pub(crate) use changed_mark::mark_changed;
 pub(crate) use changes::name as tool_name;
 pub(crate) use interrupted::{InterruptedTurn, Progress, results};
 pub use retract::Retracted;
+pub(crate) use rewrite::validate_rewrite;
 pub(crate) use snapshot::Snapshot;
 pub(crate) use summary_input::SummaryInput;
-pub(crate) use unsent::{mark_changed, validate_rewrite};
-
-/// Characters of the first message that become the title of the session.
-const MAX_TITLE_CHARS: usize = 60;
 
 /// Maximum attempts to write a message to a store that is busy.
 const MAX_WRITE_ATTEMPTS: u32 = 2;
@@ -53,43 +54,7 @@ const MAX_WRITE_ATTEMPTS: u32 = 2;
 /// The session note that holds the summary of the conversation before it was restarted.
 const SUMMARY_NOTE: &str = "summary";
 
-/// The field that marks a tool result as changed by hooks. It is stored and never sent: no wire format sends
-/// fields that begin with `@`.
-pub(crate) const CHANGED_FIELD: &str = "@changed";
-
-/// The parts of an agent that a model is shown once per session.
-#[derive(Debug, Clone)]
-pub(crate) struct AgentPrompt {
-    pub(crate) tools: Vec<ToolDefinition>,
-    /// System text in tiers, the most stable first: the agent's instruction, then the instructions of its
-    /// toolsets. Content that changes from turn to turn is in no tier, but in the newest message.
-    pub(crate) system: Vec<String>,
-}
-
-impl AgentPrompt {
-    /// Renders tools and system text for this model.
-    fn rendered(&self, model: &Model) -> RenderedPrompt {
-        let wire = model.wire();
-        // Each tier ends with a possible cache breakpoint. Where the system text is one of the messages, many
-        // models accept only one system message.
-        let tiers = match wire.layout().system {
-            Some(_) => self.system.clone(),
-            None if self.system.is_empty() => Vec::new(),
-            None => vec![self.system.join("\n\n")],
-        };
-        RenderedPrompt {
-            tools: self.tools.iter().map(|tool| wire.tool(tool)).collect(),
-            system: tiers.iter().map(|text| wire.system(text)).collect(),
-        }
-    }
-}
-
-/// Rendered tools and system text.
-struct RenderedPrompt {
-    tools: Vec<Rendered>,
-    system: Vec<Rendered>,
-}
-
+/// A conversation with one model.
 pub(crate) struct Conversation {
     session: Session,
     model: Model,
@@ -212,6 +177,56 @@ impl Conversation {
         Ok((this, notices))
     }
 
+    /// Creates a new session that continues from a snapshot, as far as `inherit` covers it. `agent_prompt` are the
+    /// tools that the fork may use and the matching system text.
+    ///
+    /// # Errors
+    /// The model cannot be found or does not accept such a conversation, or the session cannot be stored.
+    pub(crate) async fn fork(
+        dependencies: &Dependencies,
+        agent: &AgentDefinition,
+        from: &Snapshot,
+        inherit: Inherit,
+        agent_prompt: &AgentPrompt,
+        id: String,
+    ) -> Result<Self, Error> {
+        let model = match inherit {
+            Inherit::None => {
+                model(dependencies, agent)?.for_tools(!agent_prompt.tools.is_empty())?
+            }
+            _ => from.model.clone(),
+        };
+        let prompt = snapshot::fork_prompt(from, inherit, agent_prompt, &model);
+        let mut head = head(dependencies, agent, &model, id, Some(from.head.id.clone()));
+        if inherit != Inherit::None {
+            head.origin = Some(from.head.lineage());
+            head.routing_key.clone_from(&from.head.routing_key);
+            // Messages that were not sent count as unsent here, too, and a summary is still to be sent.
+            head.notes.clone_from(&from.head.notes);
+        }
+        if !snapshot::has_tools(&prompt) && changes::needs_tools(&prompt, model.wire().format()) {
+            return Err(Error::new(
+                ErrorKind::Fork,
+                "what was said has tool calls, and the fork is shown no tools: this provider takes no such conversation. Let it inherit everything (`full`), let it use a tool, or let it inherit nothing (`none`)",
+            ));
+        }
+        let is_alone = inherit == Inherit::None;
+        if is_alone {
+            head.routing_key = routing_key(dependencies, &model, &prompt);
+        }
+        let session = dependencies.sessions.create_from(head, prompt).await;
+        let session = session.map_err(|error| Error::session(&error))?;
+        let mut fork = Self::from_session(dependencies, agent, session, model);
+        fork.is_counted = is_alone;
+        // A provider that refused the comparison once is not asked again.
+        fork.is_compared &= is_alone || from.is_compared;
+        if inherit == Inherit::Full {
+            fork.planner.continue_from(from.end);
+            fork.monitor = from.monitor.clone();
+        }
+        Ok(fork)
+    }
+
     fn from_session(
         dependencies: &Dependencies,
         agent: &AgentDefinition,
@@ -252,9 +267,7 @@ impl Conversation {
         // Failures, substitutes for missing results, and results that hooks have changed cannot be referred
         // to.
         let results = message.content.iter().filter_map(|block| match block {
-            Block::ToolResult(result)
-                if !result.is_error && !result.extra.contains_key(CHANGED_FIELD) =>
-            {
+            Block::ToolResult(result) if !result.is_error && !is_marked_changed(result) => {
                 Some(result.id.clone())
             }
             _ => None,
@@ -262,6 +275,19 @@ impl Conversation {
         let mut results = results.peekable();
         if results.peek().is_some() {
             Arc::make_mut(&mut self.results).extend(results);
+        }
+    }
+
+    /// Returns a snapshot.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            prompt: self.session.prompt.clone(),
+            head: self.session.head.clone(),
+            model: self.model.clone(),
+            sent: self.session.namespace.clone(),
+            end: self.planner.end(),
+            monitor: self.monitor.clone(),
+            is_compared: self.is_compared,
         }
     }
 
@@ -368,6 +394,109 @@ impl Conversation {
         Ok(())
     }
 
+    /// Holds the newest message until it is sent.
+    pub(crate) fn hold(&mut self, message: Option<Message>) {
+        self.held = message;
+    }
+
+    /// The held message.
+    pub(crate) fn held(&self) -> Option<&Message> {
+        self.held.as_ref()
+    }
+
+    /// Takes the held message. The caller must append it; otherwise it is lost.
+    fn release(&mut self) -> Option<Message> {
+        self.held.take()
+    }
+
+    /// Returns the messages of the conversation with the held one, and the number of unsent messages at the
+    /// end.
+    pub(crate) fn with_held(&self) -> (Vec<Arc<Message>>, usize) {
+        let mut messages = self.session.prompt.messages();
+        messages.extend(self.held.clone().map(Arc::new));
+        let unsent = self.unsent() + usize::from(self.held.is_some());
+        (messages, unsent)
+    }
+
+    /// The number of unsent messages at the end of the session.
+    fn unsent(&self) -> usize {
+        unsent::unsent(&self.session.head.notes)
+    }
+
+    /// Appends the held message, to be sent now. `rewritten` replaces it and the unsent messages before it.
+    pub(crate) async fn append_held(
+        &mut self,
+        rewritten: Option<Vec<Message>>,
+    ) -> Result<(), Error> {
+        let Some(held) = self.release() else {
+            return Ok(());
+        };
+        let Some(mut rewritten) = rewritten else {
+            return self.append_to_send(held).await;
+        };
+        let unsent = self.unsent();
+        if unsent == 0 {
+            return self.append_to_send(rewritten.pop().unwrap_or(held)).await;
+        }
+        let before = || self.session.prompt.without_last(unsent).messages();
+        let mut rewritten = media::fit_to_limits(rewritten, before, self.model.media()).await;
+        let wire = self.model.wire();
+        if needs_notes(wire.format()) {
+            prepare(wire.format(), &before(), &mut rewritten);
+        }
+        let mut messages = Vec::with_capacity(rewritten.len());
+        for message in rewritten {
+            let pieces = wire.message(&message)?;
+            messages.push((Arc::new(message), pieces));
+        }
+        let mut notes = self.session.head.notes.clone();
+        unsent::all_sent(&mut notes);
+        let amended = self.session.amend(unsent, &messages, notes).await;
+        amended.map_err(|error| Error::session(&error))?;
+        self.rebuild_indexes();
+        Ok(())
+    }
+
+    async fn append_to_send(&mut self, message: Message) -> Result<(), Error> {
+        let mut notes = self.session.head.notes.clone();
+        unsent::all_sent(&mut notes);
+        self.append_all(vec![message], notes).await
+    }
+
+    /// Appends the held message, which is not sent now.
+    pub(crate) async fn append_held_unsent(&mut self) -> Result<(), Error> {
+        match self.release() {
+            Some(held) => self.append_unsent(held).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Appends a message that is not sent now.
+    pub(crate) async fn append_unsent(&mut self, message: Message) -> Result<(), Error> {
+        self.append_all_unsent(vec![message]).await
+    }
+
+    /// Appends messages that are not sent now: all in one write, or none.
+    pub(crate) async fn append_all_unsent(&mut self, messages: Vec<Message>) -> Result<(), Error> {
+        let mut notes = self.session.head.notes.clone();
+        unsent::not_sent(&mut notes, self.unsent() + messages.len());
+        self.append_all(messages, notes).await
+    }
+
+    /// Repairs the conversation after an interrupted turn, so that it can continue: appends the held message,
+    /// adds results to calls without results and an answer to an unanswered message. Uses `interrupted` where it
+    /// has content. Nothing that was sent is changed.
+    pub(crate) async fn repair(&mut self, interrupted: InterruptedTurn) -> Result<(), Error> {
+        self.append_held_unsent().await?;
+        if let Tail::OpenCalls(ids) = self.session.tail() {
+            self.append_unsent(interrupted.results(ids)).await?;
+        }
+        if self.session.tail() == Tail::Unanswered {
+            self.append_unsent(interrupted.answer()).await?;
+        }
+        Ok(())
+    }
+
     /// True if the conversation has no messages: none since it began or was restarted.
     pub(crate) fn is_new(&self) -> bool {
         let last = self.session.prompt.last();
@@ -393,6 +522,79 @@ impl Conversation {
         self.planner.continue_from(None);
         self.monitor = PrefixMonitor::default();
         Ok(())
+    }
+
+    /// Removes the last message of the user and all messages after it, durably. Returns `None` if there is no
+    /// such message. The bytes before it are kept, so that the provider reads them from its cache.
+    ///
+    /// # Errors
+    /// The session cannot be stored; it is unchanged.
+    pub(crate) async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
+        // A held message belongs to an earlier turn whose future was dropped.
+        self.hold(None);
+        let messages = self.session.prompt.messages();
+        let Some(retracted) = Retracted::last_of(&messages) else {
+            return Ok(None);
+        };
+        let removed = retracted.others + 1;
+        let mut notes = self.session.head.notes.clone();
+        unsent::not_sent(&mut notes, self.unsent().saturating_sub(removed));
+        let title = self.session.head.title.clone();
+        if removed == messages.len() {
+            // The next first message sets the title.
+            self.session.head.title = None;
+        }
+        if let Err(error) = self.session.retract(removed, notes).await {
+            self.session.head.title = title;
+            return Err(Error::session(&error));
+        }
+        self.rebuild_indexes();
+        self.planner.continue_from(None);
+        self.monitor = PrefixMonitor::default();
+        Ok(Some(retracted))
+    }
+
+    /// Describes which tools differ from those of the session; `None` if none.
+    pub(crate) fn changed_tools(&self, agent_prompt: &AgentPrompt) -> Option<String> {
+        changes::tools(&self.session.prompt, &agent_prompt.rendered(&self.model))
+    }
+
+    /// Replaces tools and system text. The messages are kept; the provider reads all of them anew.
+    pub(crate) async fn replace_prompt(&mut self, agent_prompt: &AgentPrompt) -> Result<(), Error> {
+        let model = self.model.for_tools(!agent_prompt.tools.is_empty())?;
+        let frozen = agent_prompt.rendered(&model);
+        changes::check_tools(&self.session, &frozen, model.wire().format())?;
+        let target = Target {
+            provider: self.model.provider(),
+            model: self.model.name(),
+            base_url: Some(self.model.base_url()),
+            tools: &frozen.tools,
+            system: &frozen.system,
+        };
+        let rendered = self.session.rerender(model.wire(), target).await;
+        rendered.map_err(|error| Error::session(&error))?;
+        self.model = model;
+        self.has_tools = !frozen.tools.is_empty();
+        Ok(())
+    }
+
+    /// The input of a summary: all messages except the newest ones.
+    pub(crate) fn summary_input(&self, newest: usize) -> SummaryInput {
+        SummaryInput::new(&self.session.prompt, newest)
+    }
+
+    /// Renders a request that ends with `instruction`, an instruction about the material. It does not become part of
+    /// the conversation.
+    pub(crate) fn summary_request_body(
+        &self,
+        summary_input: &SummaryInput,
+        instruction: &str,
+    ) -> Result<Bytes, Error> {
+        let wire = self.model.wire();
+        let prompt = summary_input.prompt(&self.session.prompt, wire, instruction)?;
+        let plan = self.planner.plan_one_off(&prompt, summary_input.is_whole());
+        let tail = wire.tail(&self.parameters(), true);
+        Ok(contiguous(&prompt, wire, &plan, &tail))
     }
 
     /// Returns the diagnosis of the prefix of the last request, which got this reply; `None` for a first
@@ -497,11 +699,6 @@ impl Conversation {
         ))
     }
 
-    fn render_body(&self, prompt: &Prompt, plan: &Plan, parameters: &Parameters) -> Bytes {
-        let wire = self.model.wire();
-        contiguous(prompt, wire, plan, &wire.tail(parameters, true))
-    }
-
     /// Returns the notes on the requests so far that were not returned before, one of each kind.
     pub(crate) fn new_notes(&mut self) -> &[Note] {
         self.planner.new_notes()
@@ -554,57 +751,6 @@ impl Conversation {
     }
 }
 
-/// The routing key of a new session: the same for all sessions with these tools and this system text. `None`
-/// if the provider routes without one.
-fn routing_key(dependencies: &Dependencies, model: &Model, prompt: &Prompt) -> Option<String> {
-    let shared = prompt.tip().filter(|_| is_routed(model.provider()))?;
-    Some(model.rates().assign(shared.0, dependencies.clock.now()))
-}
-
-/// Returns true if the same agent has sent the same tools and system text within the last five minutes: a
-/// request could have read them from the provider's cache, so later ones may, too.
-async fn is_repeated(dependencies: &Dependencies, head: &SessionHead, prompt: &Prompt) -> bool {
-    let found = dependencies
-        .sessions
-        .has_recent(head, prompt, FIVE_MINUTES)
-        .await;
-    // An error affects the price of the request only, not the answer.
-    found.unwrap_or(false)
-}
-
-/// The parameters of a session's requests.
-fn parameters(head: &SessionHead, model: &Model, has_tools: bool) -> Parameters {
-    let mut parameters = head.routed(model.parameters());
-    if !has_tools {
-        // Providers refuse tool parameters in a request without tools.
-        parameters.parallel_tool_calls = None;
-        parameters.tool_choice = None;
-    }
-    parameters
-}
-
-/// The metadata of a new session.
-fn head(
-    dependencies: &Dependencies,
-    agent: &AgentDefinition,
-    model: &Model,
-    id: String,
-    parent: Option<String>,
-) -> SessionHead {
-    SessionHead {
-        workspace: Some(workspace(dependencies)),
-        base_url: Some(model.base_url().to_owned()),
-        parent,
-        ..SessionHead::new(
-            id,
-            &agent.name,
-            model.provider(),
-            model.name(),
-            model.wire().format(),
-        )
-    }
-}
-
 /// A monitor for a session whose last request was sent by another process; that request ends before the last
 /// answer.
 fn resumed_monitor(session: &Session, planner: &BreakpointPlanner) -> PrefixMonitor {
@@ -651,29 +797,7 @@ fn continue_in_format(session: &Session, model: &Model) -> Option<Model> {
     (is_known && same.wire().format() == head.format).then_some(same)
 }
 
-fn workspace(dependencies: &Dependencies) -> String {
-    dependencies.tools.workspace.root().display().to_string()
-}
-
 /// True if the format requires tools in a request that contains tool calls.
 fn needs_tools_for_calls(format: Format) -> bool {
     matches!(format, Format::Messages | Format::Converse)
-}
-
-/// The beginning of a message, with credentials masked.
-fn title(message: &Message) -> String {
-    match message.content.first() {
-        Some(Block::Text { text, .. }) => shorten(text),
-        _ => String::new(),
-    }
-}
-
-fn shorten(text: &str) -> String {
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = mask_credentials(&line);
-    let mut title: String = line.chars().take(MAX_TITLE_CHARS).collect();
-    if title.len() < line.len() {
-        title.push('…');
-    }
-    title
 }

@@ -14,6 +14,7 @@
 //! `delegates-to-itself`, `bad-permission`, `conflicting-keys`, `unreadable-instruction`.
 
 mod agent;
+mod limit;
 mod review;
 
 use std::collections::BTreeMap;
@@ -52,6 +53,9 @@ pub const KEYS: [&str; 7] = [
     "permissions",
     "budget",
 ];
+
+/// The name of the tool by which an agent gives a task to a sub-agent.
+pub(crate) const DELEGATION_TOOL: &str = "transfer_task";
 
 /// A team: agents, and the settings that they share.
 #[derive(Debug, Clone)]
@@ -232,7 +236,7 @@ impl Team {
         let mut tools = cachalot_tools::builtin::signatures();
         tools.extend(further);
         tools.push(ToolSignature {
-            name: crate::delegate::NAME.to_owned(),
+            name: DELEGATION_TOOL.to_owned(),
             arguments: ["agent", "task", "expected_output"]
                 .map(str::to_owned)
                 .into(),

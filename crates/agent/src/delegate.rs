@@ -5,37 +5,67 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::{EffectTargets, Effects};
 use cachalot_hooks::Event as When;
-use cachalot_hooks::input::{Answer, Switch};
+use cachalot_hooks::input::Switch;
 use cachalot_tools::{Arguments, Operation, OperationMetadata, Tool, ToolContext, ToolOutput};
 use serde_json::{Value, json};
 
-use crate::active_session::ActiveSession;
+use crate::Error;
 use crate::chat_state::ChatState;
-use crate::definition::{AgentDefinition, SubAgent};
-use crate::fork::{CurrentForkPoint, Fork, PreparedTurn};
+use crate::definition::{AgentDefinition, DELEGATION_TOOL, SubAgent};
+use crate::fork_point::{CurrentForkPoint, ForkPoint};
 use crate::hook_emitter::HookEmitter;
-use crate::normalized_reply::is_visible;
-use crate::turn::{Turn, TurnInput, TurnOutcome};
-use crate::{Error, ErrorKind};
-
-/// The name of the tool.
-pub(crate) const NAME: &str = "transfer_task";
+use crate::report::Stop;
 
 /// Maximum depth of delegation: an agent, its sub-agent, the sub-agent's sub-agent, …
 const MAX_DEPTH: u32 = 5;
 
-/// True if the tool only delegates a task. Its sub-agent's calls are approved one by one.
-pub(crate) fn is_delegation(tool: &str) -> bool {
-    tool == NAME
+/// A task that an agent gives to a sub-agent.
+pub(crate) struct DelegatedTask<'a> {
+    /// The state of the chat. Its gate is that of the call: the sub-agent may use no tool that the delegating
+    /// agent may not use.
+    pub(crate) struct TransferTask {
+    metadata: OperationMetadata,
+    shared: ChatState,
+    /// The delegating agent.
+    pub(crate) delegator: &'a AgentDefinition,
+    /// Emits events to the hooks of the delegating agent.
+    pub(crate) hook_emitter: &'a HookEmitter,
+    /// The session of the delegating agent.
+    pub(crate) parent: &'a str,
+    /// The sub-agent.
+    pub(crate) agent: &'a AgentDefinition,
+    /// The message for the sub-agent.
+    pub(crate) text: &'a str,
+    /// The state from which the sub-agent continues; `None` for an empty conversation.
+    pub(crate) fork_point: Option<ForkPoint>,
+    /// The depth of the sub-agent.
+    pub(crate) depth: u32,
+}
+
+/// The answer of a sub-agent.
+pub(crate) struct DelegatedAnswer {
+    pub(crate) text: String,
+    pub(crate) stop: Stop,
+}
+
+/// Runs the tasks that agents give to each other.
+#[async_trait]
+pub(crate) trait Delegation: Send + Sync {
+    /// Runs a task to its end. Dropping the future stops the sub-agent.
+    ///
+    /// # Errors
+    /// The sub-agent cannot begin, or its turn failed.
+    async fn run(&self, task: DelegatedTask<'_>) -> Result<DelegatedAnswer, Error>;
 }
 
 /// The tool `transfer_task`.
 pub(crate) struct TransferTask {
-    metadata: OperationMetadata,
+    metadata: OperationMetadata::with_side_effects(NAME,
     shared: ChatState,
     /// The delegating agent.
     delegator: AgentDefinition,
-    hook_emitter: HookEmitter,
+    delegation: Arc<dyn Delegation>,
+    hook_emitter: Arc<HookEmitter>,
     current_fork_point: CurrentForkPoint,
     depth: u32,
 }
@@ -45,7 +75,8 @@ impl TransferTask {
     pub(crate) fn for_agent(
         agent: &AgentDefinition,
         shared: &ChatState,
-        hook_emitter: &HookEmitter,
+        delegation: &Arc<dyn Delegation>,
+        hook_emitter: &Arc<HookEmitter>,
         current_fork_point: &CurrentForkPoint,
         depth: u32,
     ) -> Option<Arc<dyn Tool>> {
@@ -74,10 +105,11 @@ impl TransferTask {
             "additionalProperties": false
         });
         Some(Arc::new(Self {
-            metadata: OperationMetadata::with_side_effects(NAME, description, parameters),
+            metadata: ToolMetadata::with_side_effects(DELEGATION_TOOL, description, parameters),
             shared: shared.clone(),
             delegator: agent.clone(),
-            hook_emitter: hook_emitter.clone(),
+            delegation: Arc::clone(delegation),
+            hook_emitter: Arc::clone(hook_emitter),
             current_fork_point: current_fork_point.clone(),
             depth,
         }))
@@ -87,8 +119,29 @@ impl TransferTask {
     fn sub_agent(&self, arguments: &Arguments) -> Option<(&AgentDefinition, bool)> {
         let name = text(arguments, "agent");
         let mut known = self.delegator.sub_agents.iter();
-        let known = known.find(|known| known.name == name)?;
-        Some((self.shared.team.agent(name)?, known.fork))
+        let known = known.find()
+}
+
+#[async_trait]
+impl Operation for known.name {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn name)?;
+        Some((self.shared.team.agent(name)?, -> &OperationMetadata {
+        &self.fork))
+    }
+
+    /// Emits `on_agent_switch`: another agent continues.
+    async fn emit_agent_switch(&self, from: &str, to: &str, kind: &'static str) {
+        let told = self.hook_emitter.emit(When::OnAgentSwitch, |input| {
+            input.switch = Some(Switch {
+                from_agent: from.to_owned(),
+                to_agent: to.to_owned(),
+                kind,
+            });
+        });
+        told.await;
     }
 }
 
@@ -128,11 +181,8 @@ fn text<'a>(arguments: &'a Arguments, name: &str) -> &'a str {
 }
 
 #[async_trait]
-impl Operation for TransferTask {
-    type Context = ToolContext;
-    type Output = ToolOutput;
-
-    fn metadata(&self) -> &OperationMetadata {
+impl Tool for TransferTask {
+    fn metadata(&self) -> &ToolMetadata {
         &self.metadata
     }
 
@@ -167,8 +217,18 @@ impl Operation for TransferTask {
         };
         self.emit_agent_switch(&self.delegator.name, name, "transfer_task")
             .await;
+        let task = DelegatedTask {
+            shared: self.shared.with_gate(context.gate.as_ref()),
+            delegator: &self.delegator,
+            hook_emitter: &self.hook_emitter,
+            parent: &context.session,
+            agent,
+            text: &task,
+            fork_point: self.current_fork_point.fork_point().filter(|_| is_fork),
+            depth: self.depth + 1,
+        };
         // Cancelling the turn that made this call drops this future and everything within it.
-        let ended = Box::pin(self.run_task(agent, is_fork, &task, context)).await;
+        let ended = self.delegation.run(task).await;
         self.emit_agent_switch(name, &self.delegator.name, "transfer_task_return")
             .await;
         match ended {
@@ -182,113 +242,5 @@ impl Operation for TransferTask {
             },
             Err(error) => ToolOutput::error(error.message),
         }
-    }
-}
-
-impl TransferTask {
-    async fn run_task(
-        &self,
-        agent: &AgentDefinition,
-        is_fork: bool,
-        task: &str,
-        context: &ToolContext,
-    ) -> Result<TurnOutcome, Error> {
-        let failed = |what: &str, error: &Error| {
-            let name = &agent.name;
-            Error::new(ErrorKind::Model, format!("`{name}` {what}: {error}"))
-        };
-        let prepared_turn = Box::pin(self.prepared_turn(agent, is_fork, task, context)).await;
-        let mut prepared_turn = prepared_turn.map_err(|error| failed("cannot begin", &error))?;
-        prepared_turn
-            .active_session
-            .emit_session_start("startup")
-            .await;
-        let input = TurnInput {
-            text: &prepared_turn.text,
-            from_agent: true,
-            fresh: false,
-        };
-        let turn = Turn::new(
-            &prepared_turn.shared,
-            &prepared_turn.agent,
-            &mut prepared_turn.active_session,
-            input,
-        );
-        let ended = Box::pin(turn.run()).await;
-        self.emit_subagent_stop(&prepared_turn.active_session, &ended)
-            .await;
-        prepared_turn
-            .active_session
-            .end(&prepared_turn.shared, "stream_ended")
-            .await;
-        ended.map_err(|error| failed("failed", &error))
-    }
-
-    /// Prepares the agent in a new session, on a fork of the conversation or with an empty one. It may use no
-    /// tool that the delegating agent may not use.
-    async fn prepared_turn(
-        &self,
-        agent: &AgentDefinition,
-        is_fork: bool,
-        task: &str,
-        context: &ToolContext,
-    ) -> Result<PreparedTurn, Error> {
-        if !is_visible(task) {
-            let nothing = "nothing was said: the task is empty";
-            return Err(Error::new(ErrorKind::Input, nothing));
-        }
-        let shared = self.shared.with_gate(context.gate.as_ref());
-        let depth = self.depth + 1;
-        let fork_point = self.current_fork_point.fork_point().filter(|_| is_fork);
-        if let Some(fork_point) = fork_point {
-            let fork = Fork::for_turn(agent, &self.delegator, &shared, fork_point, depth);
-            return fork.prepared_turn(task).await;
-        }
-        let parent = Some(context.session.clone());
-        let active_session = ActiveSession::begin(&shared, agent, parent, depth).await?;
-        Ok(PreparedTurn {
-            shared,
-            agent: agent.clone(),
-            active_session,
-            text: task.to_owned(),
-        })
-    }
-
-    /// Emits `subagent_stop` to the hooks of the delegating agent, with the answer.
-    async fn emit_subagent_stop(
-        &self,
-        active_session: &ActiveSession,
-        ended: &Result<TurnOutcome, Error>,
-    ) {
-        let told = self.hook_emitter.emit(When::SubagentStop, |input| {
-            let session = active_session.conversation.id().to_owned();
-            input.parent_session_id = Some(std::mem::replace(&mut input.session_id, session));
-            active_session
-                .conversation
-                .agent()
-                .clone_into(&mut input.agent_name);
-            input.answer = Some(ended.as_ref().map_or_else(
-                |_| Answer::default(),
-                |ended| Answer {
-                    text: ended.text.clone(),
-                    finish: ended.finish.clone(),
-                    synthetic: ended.synthetic.is_some(),
-                    ..Answer::default()
-                },
-            ));
-        });
-        told.await;
-    }
-
-    /// Emits `on_agent_switch`: another agent continues.
-    async fn emit_agent_switch(&self, from: &str, to: &str, kind: &'static str) {
-        let told = self.hook_emitter.emit(When::OnAgentSwitch, |input| {
-            input.switch = Some(Switch {
-                from_agent: from.to_owned(),
-                to_agent: to.to_owned(),
-                kind,
-            });
-        });
-        told.await;
     }
 }

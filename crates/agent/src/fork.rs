@@ -7,10 +7,7 @@
 
 mod approver;
 mod differences;
-mod fork_point;
-mod limits;
 mod listener;
-mod prefix_warmup;
 
 use std::sync::Arc;
 
@@ -24,36 +21,20 @@ use crate::active_session::{self, ActiveSession};
 use crate::chat_state::ChatState;
 use crate::conversation::{AgentPrompt, Conversation};
 use crate::definition::AgentDefinition;
+use crate::delegate::Delegation;
 use crate::event::Listener;
+use crate::fork_limits::ForkLimits;
+use crate::fork_point::ForkPoint;
 use crate::hook_emitter::HookEmitter;
 use crate::normalized_reply::is_visible;
 use crate::report::{Stop, UsageTotals};
 use crate::turn::{Turn, TurnInput, TurnOutcome};
-use crate::{CancellationToken, Chat, Error, ErrorKind};
+use crate::{CancellationToken, Error, ErrorKind, Inherit};
 
-pub use differences::{ForkDifference, InheritedPart};
-pub(crate) use fork_point::{CurrentForkPoint, ForkPoint};
-pub(crate) use limits::{ForkLimits, ForkReservation};
-pub(crate) use prefix_warmup::{PrefixWarmup, WarmupGuard};
+pub use differences::ForkDifference;
 
 use approver::ForkApprover;
 use listener::ForkListener;
-
-/// The parts that a fork inherits from its parent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Inherit {
-    /// The whole prompt: the provider reads the conversation as it was sent. The gate restricts the use of
-    /// the tools.
-    #[default]
-    Full,
-    /// System text and messages; of the tools, those that the fork may use.
-    Prompt,
-    /// Metadata of the session (its origin and routing key) and the messages. System text and tools are
-    /// rendered anew, with the tools that the fork may use.
-    Session,
-    /// Nothing; the messages are not inherited either.
-    None,
-}
 
 /// The specification of a fork.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +67,8 @@ pub struct Fork {
     shared: ChatState,
     from: ForkPoint,
     owner: ForkOwner,
+    /// Runs the tasks that the fork gives to sub-agents.
+    delegation: Arc<dyn Delegation>,
     /// Depth of delegation.
     depth: u32,
     /// True if another model is called, so that the fork inherits nothing although `spec` requested it.
@@ -149,33 +132,6 @@ impl ForkOutcome {
     }
 }
 
-impl Chat {
-    /// Creates a fork of this chat in its current state. The cost does not depend on the length of the
-    /// conversation; the chat can continue meanwhile. When the chat ends or is dropped, its forks are
-    /// cancelled.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Fork`] if `holder` is empty or `max_iterations` is 0.
-    pub fn fork(&self, spec: ForkSpec) -> Result<Fork, Error> {
-        let refused = |why: &str| Err(Error::new(ErrorKind::Fork, why));
-        if !is_visible(&spec.holder) {
-            return refused("a fork needs a `holder`: who it is, as in `the review`");
-        }
-        if spec.max_iterations == 0 {
-            return refused("a fork with no model call (`max_iterations: 0`) does nothing");
-        }
-        Ok(Fork {
-            spec,
-            agent: self.agent().clone(),
-            shared: self.shared().clone(),
-            from: self.active_session().fork_point(),
-            owner: ForkOwner::Chat(self.end_signal().clone()),
-            inherits_nothing: false,
-            depth: 0,
-        })
-    }
-}
-
 /// A fork that is ready to run its message.
 pub(crate) struct PreparedTurn {
     pub(crate) shared: ChatState,
@@ -186,6 +142,36 @@ pub(crate) struct PreparedTurn {
 }
 
 impl Fork {
+    /// Creates a fork that runs beside the turns of a chat until `chat_ended` is triggered.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Fork`] if `holder` is empty or `max_iterations` is 0.
+    pub(crate) fn for_chat(
+        spec: ForkSpec,
+        agent: &AgentDefinition,
+        shared: &ChatState,
+        parent: &ActiveSession,
+        chat_ended: &CancellationToken,
+    ) -> Result<Self, Error> {
+        let refused = |why: &str| Err(Error::new(ErrorKind::Fork, why));
+        if !is_visible(&spec.holder) {
+            return refused("a fork needs a `holder`: who it is, as in `the review`");
+        }
+        if spec.max_iterations == 0 {
+            return refused("a fork with no model call (`max_iterations: 0`) does nothing");
+        }
+        Ok(Self {
+            spec,
+            agent: agent.clone(),
+            shared: shared.clone(),
+            from: parent.fork_point(),
+            owner: ForkOwner::Chat(chat_ended.clone()),
+            delegation: Arc::clone(&parent.delegation),
+            inherits_nothing: false,
+            depth: 0,
+        })
+    }
+
     /// A fork of a turn in the middle of its calls. It runs as `agent`, in the conversation of `with` and
     /// with that agent's model, and may use its own tools.
     pub(crate) fn for_turn(
@@ -193,6 +179,7 @@ impl Fork {
         with: &AgentDefinition,
         shared: &ChatState,
         from: ForkPoint,
+        delegation: Arc<dyn Delegation>,
         depth: u32,
     ) -> Self {
         Self {
@@ -212,6 +199,7 @@ impl Fork {
             shared: shared.clone(),
             from,
             owner: ForkOwner::Turn,
+            delegation,
             inherits_nothing: false,
             depth,
         }
@@ -261,7 +249,7 @@ impl Fork {
     /// running work is stopped.
     ///
     /// # Errors
-    /// The errors of [`Chat::turn`]. Also [`ErrorKind::Fork`] if forks are strict
+    /// The errors of [`Chat::turn`](crate::Chat::turn). Also [`ErrorKind::Fork`] if forks are strict
     /// ([`crate::Dependencies::strict_forks`]) and this one lacks something that it must inherit, or if it has a
     /// gate and its model is configured with tools that the provider runs
     /// ([`Model::server_tools`](cachalot_model::Model::server_tools)).
@@ -371,7 +359,13 @@ impl Fork {
         };
         let mut shared = self.shared.with_account(account, dependencies);
         if let ForkOwner::Chat(_) = self.owner {
-            shared.limits = Some(ForkLimits::new(&self.spec, shared.account()));
+            shared.limits = Some(ForkLimits::new(
+                &self.spec.holder,
+                self.spec.max_iterations,
+                self.spec.max_input_tokens,
+                self.spec.max_output_tokens,
+                shared.account(),
+            ));
         }
         shared
     }
@@ -390,8 +384,16 @@ impl Fork {
             ..self.agent.clone()
         };
         let hook_emitter = HookEmitter::new(&shared, &agent, &id, Some(&snapshot.head.id))?;
-        let mut agent_tools =
-            active_session::load_tools(&shared, &agent, &hook_emitter, &id, self.depth).await?;
+        let hook_emitter = Arc::new(hook_emitter);
+        let mut agent_tools = active_session::load_tools(
+            &shared,
+            &agent,
+            &self.delegation,
+            &hook_emitter,
+            &id,
+            self.depth,
+        )
+        .await?;
         let gate = self.gate(&agent_tools.agent_prompt);
         active_session::check_server_tools(&shared, &agent, gate.as_ref())?;
         shared.dependencies.tools.gate.clone_from(&gate);

@@ -15,9 +15,7 @@ use crate::definition::AgentDefinition;
 /// Maximum time that hooks may take after a turn was interrupted.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// Emits the hook events of an agent's session, and forwards messages of hooks to the user. Clones belong to
-/// the same turn.
-#[derive(Clone)]
+/// Emits the hook events of an agent's session, and forwards messages of hooks to the user.
 pub(crate) struct HookEmitter {
     shared: ChatState,
     hooks: Hooks,
@@ -25,9 +23,9 @@ pub(crate) struct HookEmitter {
     model: Arc<str>,
     session: Arc<str>,
     parent: Option<Arc<str>>,
-    turn_state: Arc<Mutex<TurnState>>,
+    turn_state: Mutex<TurnState>,
     /// The messages of the session, once it has begun.
-    transcript: Arc<Mutex<Option<Transcript>>>,
+    transcript: Mutex<Option<Transcript>>,
 }
 
 /// The state of the current turn.
@@ -56,8 +54,8 @@ impl HookEmitter {
             model: format!("{}/{}", model.provider(), model.name()).into(),
             session: session.into(),
             parent: parent.map(Into::into),
-            turn_state: Arc::default(),
-            transcript: Arc::default(),
+            turn_state: Mutex::default(),
+            transcript: Mutex::default(),
         })
     }
 

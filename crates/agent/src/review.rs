@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cachalot_model::{Block, Message, Role, Usage};
+use cachalot_model::{Block, Message, Role};
 use cachalot_operation::{AccessRequest, PermissionDecision, ResourceAccess};
 use cachalot_tools::{ToolCall, ToolCallResult};
 use serde_json::Value;
@@ -17,76 +17,16 @@ use tokio::task::JoinHandle;
 use crate::active_session::{self, ActiveSession};
 use crate::chat_state::ChatState;
 use crate::conversation::InterruptedTurn;
-use crate::definition::{Notify, ReviewDefinition, ReviewKind};
+use crate::definition::{AgentDefinition, Notify, ReviewDefinition, ReviewKind};
 use crate::event::{Event, Listener};
-use crate::fork::{Fork, ForkOutcome, ForkSpec, Inherit};
-use crate::report::{Stop, UsageTotals};
-use crate::{CancellationToken, Chat, Error, ErrorKind, Provenance};
+use crate::fork::{Fork, ForkSpec};
+use crate::report::Stop;
+use crate::review_report::ReviewReport;
+use crate::turn::TurnOutcome;
+use crate::{CancellationToken, Error, Inherit, Provenance};
 
 /// Maximum time that a cancelled review may take to end in order.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// The result of a review.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ReviewReport {
-    /// The subject of the review.
-    pub kind: ReviewKind,
-    /// Calls that stored or changed a long-term memory.
-    pub memories: u32,
-    /// Calls that stored or changed a skill.
-    pub skills: u32,
-    /// The final text of the review.
-    pub text: String,
-    /// The reason why it did not complete.
-    pub failure: Option<String>,
-    /// Its usage.
-    pub sum: UsageTotals,
-    /// Usage of its first request, if the provider reported it.
-    pub first: Option<Usage>,
-    /// Usage of the chat's last request before the review; `None` if the review does not inherit all of that
-    /// request.
-    pub parent: Option<Usage>,
-    /// Tools that it called but may not use, without duplicates.
-    pub denied: Vec<String>,
-    /// The ID of its session; empty if it has none.
-    pub session: String,
-    /// Duration of the review.
-    pub elapsed: Duration,
-}
-
-impl ReviewReport {
-    fn take(&mut self, fork: ForkOutcome) {
-        match fork.ended {
-            Ok(ended) => {
-                self.failure = match &ended.stop {
-                    // The review did what its limits allow.
-                    Stop::Iterations(_) | Stop::Repetition(_) => None,
-                    Stop::Interrupted => Some("it was cancelled".to_owned()),
-                    stop => stop.notice(),
-                };
-                self.text = ended.text;
-            }
-            Err(error) => self.failure = Some(error.message),
-        }
-        self.sum = fork.sum;
-        self.first = fork.first;
-        self.parent = fork.parent;
-        self.denied = fork.denied;
-        self.session = fork.session;
-    }
-
-    /// A one-word result: `none`, `memory`, `skill`, `memory+skill` or `error`.
-    #[must_use]
-    pub fn result(&self) -> &'static str {
-        match (&self.failure, self.memories, self.skills) {
-            (Some(_), _, _) => "error",
-            (None, 0, 0) => "none",
-            (None, _, 0) => "memory",
-            (None, 0, _) => "skill",
-            (None, _, _) => "memory+skill",
-        }
-    }
-}
 
 /// The reviews of a chat; at most one runs at a time.
 #[derive(Default)]
@@ -125,7 +65,8 @@ impl Reviews {
         self.completed = 0;
     }
 
-    fn is_running(&self) -> bool {
+    /// True if a review is running.
+    pub(crate) fn is_running(&self) -> bool {
         let running = self.running.as_ref();
         let is_over = |running: &RunningReview| {
             running.task.is_finished() || running.is_over.load(Ordering::Acquire)
@@ -133,8 +74,28 @@ impl Reviews {
         running.is_some_and(|running| !is_over(running))
     }
 
+    /// Runs a review in the background, and begins to count from 0. No review may be running.
+    pub(crate) fn start(&mut self, review: Review) {
+        let cancel = CancellationToken::default();
+        let is_over = Arc::new(AtomicBool::new(false));
+        *self = Self {
+            running: Some(RunningReview {
+                task: tokio::spawn(review.run(cancel.clone(), Arc::clone(&is_over))),
+                cancel,
+                is_over,
+            }),
+            completed: 0,
+        };
+    }
+
+    /// Counts a completed turn. Returns the number of turns since the last review.
+    pub(crate) fn count_turn(&mut self) -> u32 {
+        self.completed = self.completed.saturating_add(1);
+        self.completed
+    }
+
     /// Waits until no review runs.
-    async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         if let Some(running) = &mut self.running {
             // A review that panicked has ended, too.
             let _ = (&mut running.task).await;
@@ -150,95 +111,6 @@ impl Reviews {
         let _ = tokio::time::timeout(GRACE, self.wait()).await;
         if let Some(running) = self.running.take() {
             running.task.abort();
-        }
-    }
-}
-
-impl Chat {
-    /// Starts a review of the current conversation in the background. `focus` is a subject to emphasize. The
-    /// listener receives an event at its end, unless `notify` is off and the review has succeeded. An agent
-    /// without `review` uses the default definition.
-    ///
-    /// # Errors
-    /// A review is running, the conversation is empty, or it cannot be forked.
-    pub fn review(&mut self, focus: Option<&str>) -> Result<(), Error> {
-        let refused = |why: &str| Err(Error::new(ErrorKind::Input, why));
-        if self.reviews.is_running() {
-            return refused("a review is running; wait for its end");
-        }
-        if self.active_session().conversation.is_new() {
-            return refused("nothing was said yet that could be reviewed");
-        }
-        let definition = self.agent().review.clone().unwrap_or_default();
-        let review = Review::new(self, &definition, focus)?;
-        let cancel = CancellationToken::default();
-        let is_over = Arc::new(AtomicBool::new(false));
-        self.reviews = Reviews {
-            running: Some(RunningReview {
-                task: tokio::spawn(review.run(cancel.clone(), Arc::clone(&is_over))),
-                cancel,
-                is_over,
-            }),
-            completed: 0,
-        };
-        Ok(())
-    }
-
-    /// True if a review is running.
-    #[must_use]
-    pub fn is_reviewing(&self) -> bool {
-        self.reviews.is_running()
-    }
-
-    /// Waits until no review is running. Dropping the future does not stop the review.
-    pub async fn wait_for_review(&mut self) {
-        self.reviews.wait().await;
-    }
-
-    /// Counts a completed turn, and starts a review if one is due: at least `every_turns` turns were
-    /// completed since the last one. A review that cannot start stays due; the user receives a warning every
-    /// `every_turns` turns.
-    pub(crate) fn completed_turn(&mut self) {
-        let completed = self.reviews.completed.saturating_add(1);
-        self.reviews.completed = completed;
-        let turns = self
-            .agent()
-            .review
-            .as_ref()
-            .map(|review| review.every_turns);
-        let Some(turns) = turns.filter(|turns| *turns > 0) else {
-            return;
-        };
-        if completed < turns {
-            return;
-        }
-        if let Err(error) = self.review(None)
-            && completed.is_multiple_of(turns)
-        {
-            let warning = format!("no review, although one is due: {error}");
-            self.shared().warn(&self.agent().name, &warning);
-            // The turn is answered, and hooks may be slow: do not wait for them.
-            let hook_emitter = self.active_session().hook_emitter.clone();
-            tokio::spawn(async move { hook_emitter.notify("warning", None, &warning).await });
-        }
-    }
-
-    /// Warns of settings that prevent reviews from working.
-    pub(crate) async fn check_review(&self) {
-        let Some(review) = &self.agent().review else {
-            return;
-        };
-        let model = review.model.as_ref().map(|model| model.name.as_str());
-        let model = model.unwrap_or(&self.agent().model);
-        // A model that does not exist is reported when it is called.
-        let found = self.shared().dependencies.models.find(model);
-        let options = found.map_or_else(|_| Vec::new(), |model| model.server_tools());
-        if !options.is_empty() {
-            let warning = active_session::server_tools_message("the review", model, &options);
-            self.active_session().hook_emitter.warn(&warning).await;
-        }
-        for warning in warnings(review, self.active_session(), self.shared()) {
-            self.active_session().hook_emitter.warn(&warning).await;
         }
     }
 }
@@ -266,23 +138,34 @@ fn is_final_answer(message: &Message) -> bool {
         && !InterruptedTurn::is_placeholder(message)
 }
 
-fn warnings(
-    review: &ReviewDefinition,
+/// Returns warnings of settings that prevent the reviews of an agent from working.
+pub(crate) fn warnings(
+    agent: &AgentDefinition,
     active_session: &ActiveSession,
     shared: &ChatState,
 ) -> Vec<String> {
+    let Some(review) = &agent.review else {
+        return Vec::new();
+    };
+    let model = review.model.as_ref().map(|model| model.name.as_str());
+    let model = model.unwrap_or(&agent.model);
+    // A model that does not exist is reported when it is called.
+    let found = shared.dependencies.models.find(model);
+    let options = found.map_or_else(|_| Vec::new(), |model| model.server_tools());
+    let mut warnings = Vec::new();
+    if !options.is_empty() {
+        let message = active_session::server_tools_message("the review", model, &options);
+        warnings.push(message);
+    }
     let (allowed, missing) = tools(review, active_session);
     let named = if review.tools.is_some() {
         missing
     } else {
         Vec::new()
     };
-    let mut warnings: Vec<String> = named
-        .iter()
-        .map(|tool| {
-            format!("the review may use `{tool}`, which the agent does not have: correct `review.tools`, or give the agent that tool")
-        })
-        .collect();
+    warnings.extend(named.iter().map(|tool| {
+        format!("the review may use `{tool}`, which the agent does not have: correct `review.tools`, or give the agent that tool")
+    }));
     let mut storing = allowed.iter().filter(|tool| stored_kind(tool).is_some());
     if review.tools.is_none() && storing.clone().next().is_some() {
         if storing.all(|tool| needs_approval(tool, shared)) {
@@ -334,8 +217,23 @@ fn stored_kind(tool: &str) -> Option<ReviewKind> {
     }
 }
 
+/// The fork that a review runs on.
+pub(crate) fn fork_spec(review: &ReviewDefinition, active_session: &ActiveSession) -> ForkSpec {
+    let (tools, _) = tools(review, active_session);
+    ForkSpec {
+        holder: "the review".to_owned(),
+        tools: Some(tools),
+        // By default, a review may only make calls that need no approval.
+        approved: review.tools.is_some(),
+        inherit: review.inherit,
+        max_iterations: review.max_iterations,
+        max_input_tokens: review.max_input_tokens,
+        max_output_tokens: None,
+    }
+}
+
 /// A review that is ready to run.
-struct Review {
+pub(crate) struct Review {
     fork: Fork,
     message: String,
     listener: Arc<ReviewListener>,
@@ -346,40 +244,38 @@ struct Review {
 }
 
 impl Review {
-    fn new(chat: &Chat, definition: &ReviewDefinition, focus: Option<&str>) -> Result<Self, Error> {
-        let active_session = chat.active_session();
-        let (tools, _) = tools(definition, active_session);
-        let mut fork = chat.fork(ForkSpec {
-            holder: "the review".to_owned(),
-            tools: Some(tools),
-            // By default, a review may only make calls that need no approval.
-            approved: definition.tools.is_some(),
-            inherit: definition.inherit,
-            max_iterations: definition.max_iterations,
-            max_input_tokens: definition.max_input_tokens,
-            max_output_tokens: None,
-        })?;
+    /// Creates a review of the conversation of `active_session` by `fork`, a fork of it that was created with
+    /// [`fork_spec`]. `focus` is a subject to emphasize.
+    ///
+    /// # Errors
+    /// The model of the review does not exist, or its API key is missing.
+    pub(crate) fn new(
+        mut fork: Fork,
+        definition: &ReviewDefinition,
+        focus: Option<&str>,
+        active_session: &ActiveSession,
+        listener: &Arc<dyn Listener>,
+    ) -> Result<Self, Error> {
         if let Some(model) = &definition.model {
             fork = fork.with_model(&model.name)?;
         }
+        let conversation = &active_session.conversation;
         let instruction = prompt::message(definition.kind, focus);
-        let message = match fork.inherited_parts() {
+        let inherit = fork.inherited_parts();
+        let message = match inherit {
             Inherit::None => {
-                let said = digest::digest(&active_session.conversation.prompt().messages());
+                let said = digest::digest(&conversation.prompt().messages());
                 format!("{said}\n{instruction}")
             }
             Inherit::Full | Inherit::Prompt | Inherit::Session => instruction,
         };
-        let inherit = fork.inherited_parts();
-        let listener = Arc::new(ReviewListener::new(Arc::clone(
-            &chat.shared().dependencies.listener,
-        )));
+        let listener = Arc::new(ReviewListener::new(Arc::clone(listener)));
         Ok(Self {
             inherit,
             fork: fork.with_listener(Arc::clone(&listener) as _),
             message,
             listener,
-            agent: chat.agent().name.clone(),
+            agent: conversation.agent().to_owned(),
             kind: definition.kind,
             notify: definition.notify,
         })
@@ -390,22 +286,21 @@ impl Review {
         let began = Instant::now();
         let outcome = self.fork.outcome(&self.message, &cancel).await;
         let (memories, skills) = self.listener.counts();
-        let mut report = ReviewReport {
+        let (text, failure) = text_and_failure(outcome.ended);
+        let report = ReviewReport {
             kind: self.kind,
             memories,
             skills,
-            text: String::new(),
-            failure: None,
-            sum: UsageTotals::default(),
-            first: None,
-            parent: None,
-            denied: Vec::new(),
-            session: String::new(),
+            text,
+            failure,
+            sum: outcome.sum,
+            first: outcome.first,
+            // The chat's usage is no reference for a review that does not inherit its whole prompt.
+            parent: outcome.parent.filter(|_| self.inherit == Inherit::Full),
+            denied: outcome.denied,
+            session: outcome.session,
             elapsed: began.elapsed(),
         };
-        report.take(outcome);
-        // The chat's usage is no reference for a review that does not inherit its whole prompt.
-        report.parent = report.parent.filter(|_| self.inherit == Inherit::Full);
         is_over.store(true, Ordering::Release);
         if self.notify != Notify::Off || report.failure.is_some() {
             self.listener.outer.on_event(&Event::Reviewed {
@@ -414,6 +309,22 @@ impl Review {
                 notify: self.notify,
             });
         }
+    }
+}
+
+/// The text of a review, and the reason if it did not complete.
+fn text_and_failure(ended: Result<TurnOutcome, Error>) -> (String, Option<String>) {
+    match ended {
+        Ok(ended) => {
+            let failure = match &ended.stop {
+                // The review did what its limits allow.
+                Stop::Iterations(_) | Stop::Repetition(_) => None,
+                Stop::Interrupted => Some("it was cancelled".to_owned()),
+                stop => stop.notice(),
+            };
+            (ended.text, failure)
+        }
+        Err(error) => (String::new(), Some(error.message)),
     }
 }
 

@@ -1,39 +1,55 @@
 //! The turn loop: assemble a request, call the model, run tools, repeat.
+//!
+//! The phases of a turn are functions of the modules below. They receive the [`TurnContext`] and the parts of
+//! the [`Turn`] that they change, and return what happened; the loop here decides what follows.
 
+mod approval;
+mod call_progress;
 mod calls;
 mod cancellation;
+mod candidate;
 mod compact;
+mod context;
 mod end;
+mod message;
 mod model_call;
 mod overflow;
 mod permit;
-mod phases;
-mod prompt;
+mod repair;
+mod reserve;
 mod results;
 mod send;
+mod spend;
+mod synthetic;
 
 use std::sync::Arc;
 
-use cachalot_core::Spend;
-use cachalot_hooks::input::{Prompt, TurnCall};
-use cachalot_model::budget::Reservation;
-use cachalot_model::{Model, Reply, StopReason};
+use cachalot_hooks::input::{Answer, TurnCall};
+use cachalot_hooks::{Event as When, Synthetic};
+use cachalot_model::{Error as ModelError, ErrorKind as ModelErrorKind, Message, StopReason};
 use cachalot_prefix::diagnosis::Diagnosis;
-use parking_lot::Mutex;
 
 use crate::active_session::ActiveSession;
 use crate::chat_state::ChatState;
-use crate::conversation::Progress;
+use crate::conversation::{InterruptedTurn, results as result_message};
 use crate::definition::AgentDefinition;
-use crate::fork::ForkReservation;
+use crate::hook_emitter::HookContext;
 use crate::normalized_reply::{NormalizedReply, is_visible};
 use crate::provenance::Provenance;
 use crate::repetition::Repetition;
 use crate::report::Stop;
 use crate::{CancellationToken, Error, ErrorKind};
+use call_progress::CallProgress;
+use calls::JudgedCall;
 use cancellation::TurnCancellation;
-use prompt::PromptOutcome;
+use compact::Compactor;
+use context::TurnContext;
+use message::{PromptOutcome, TurnMessage};
+use model_call::{AnswerReport, ModelAnswer};
+use overflow::Recovery;
+use reserve::{CallReservation, reserve};
 use send::SendOutcome;
+use spend::TurnSpend;
 
 /// Maximum consecutive answers that are cut off in the middle of a call; then the turn ends.
 const MAX_CUT_OFF_ANSWERS: u32 = 3;
@@ -51,24 +67,17 @@ pub(crate) struct TurnInput<'a> {
 
 /// State of one turn: from the user's message to the final answer, over any number of model calls.
 pub(crate) struct Turn<'a> {
-    shared: &'a ChatState,
-    agent: &'a AgentDefinition,
+    context: TurnContext<'a>,
     session: &'a mut ActiveSession,
     input: TurnInput<'a>,
-    cancellation: TurnCancellation,
+    message: TurnMessage<'a>,
+    spend: TurnSpend,
     /// Last complete text shown to the user.
     last_text: String,
     /// Text of the answer that is streaming, as far as it was shown.
     partial_text: String,
     /// Progress of the running calls.
-    progress: Arc<Mutex<Option<Progress>>>,
-    /// `prompt` field of hook events in this turn.
-    hook_prompt: Prompt,
-    /// Paragraphs that follow the user's text in the message.
-    appended: Vec<String>,
-    /// Names of hooks and sources that added something to this turn's messages, other than through
-    /// [`Prompt::context`].
-    appended_by: Vec<String>,
+    progress: CallProgress,
     /// Calls of this turn, in the form used in hook events.
     hook_calls: Vec<TurnCall>,
     /// Stop reason of the last model answer.
@@ -77,18 +86,10 @@ pub(crate) struct Turn<'a> {
     synthetic: Option<Provenance>,
     /// Prefix breaks of this turn, oldest first.
     breaks: Vec<Diagnosis>,
-    /// Prefix break of the last answer, until it is reported.
-    unreported_break: Option<Diagnosis>,
     /// Number of answers that stop hooks rejected, so that the turn continued.
     continuations: u32,
     /// Set when the model refused the conversation as too long, and it was to be compacted.
     overflowed: bool,
-    /// Spend before the turn, and spend within it that is not part of answering.
-    baseline: Spend,
-    /// Model calls answered by fallbacks before the turn.
-    fallback_calls_before: u32,
-    /// The fallback model that gave the last answer, if it was not the agent's own model.
-    fallback: Option<Model>,
 }
 
 /// The outcome of a turn.
@@ -132,25 +133,23 @@ impl<'a> Turn<'a> {
         input: TurnInput<'a>,
     ) -> Self {
         Self {
-            baseline: end::spent(shared),
-            fallback_calls_before: shared.totals().fallback_calls,
-            fallback: None,
-            shared,
-            agent,
+            context: TurnContext {
+                shared,
+                agent,
+                hook_emitter: Arc::clone(&session.hook_emitter),
+                cancellation: TurnCancellation::default(),
+            },
             session,
             input,
-            cancellation: TurnCancellation::default(),
+            message: TurnMessage::new(input.text),
+            spend: TurnSpend::begin(shared),
             last_text: String::new(),
             partial_text: String::new(),
-            progress: Arc::default(),
-            hook_prompt: Prompt::default(),
-            appended: Vec::new(),
-            appended_by: Vec::new(),
+            progress: CallProgress::default(),
             hook_calls: Vec::new(),
             stop_reason: None,
             synthetic: None,
             breaks: Vec::new(),
-            unreported_break: None,
             continuations: 0,
             overflowed: false,
         }
@@ -162,7 +161,7 @@ impl<'a> Turn<'a> {
         mut self,
         cancel: &CancellationToken,
     ) -> Result<TurnOutcome, Error> {
-        self.cancellation = TurnCancellation::new(cancel, &self.shared.meter);
+        self.context.cancellation = TurnCancellation::new(cancel, &self.context.shared.meter);
         self.run().await
     }
 
@@ -172,31 +171,40 @@ impl<'a> Turn<'a> {
             let nothing = "nothing was said: the message is empty";
             return Err(Error::new(ErrorKind::Input, nothing));
         }
-        self.session.hook_emitter.begin_turn(self.input.text);
+        self.context.hook_emitter.begin_turn(self.input.text);
         let ended = match Box::pin(self.rounds()).await {
             Ok(RoundOutcome::Finished(ended)) => Ok(ended),
             Ok(RoundOutcome::Stopped(stop)) => Box::pin(self.stop_turn(stop)).await,
             Err(error) => Err(error),
         };
-        Box::pin(self.emit_turn_end(&ended)).await;
+        Box::pin(end::emit_turn_end(&self.context, &ended)).await;
         ended
+    }
+
+    /// Compacts the conversation at the user's request, instead of running a turn. Returns true if it did.
+    pub(crate) async fn compact(mut self, cancel: &CancellationToken) -> Result<bool, Error> {
+        self.context.cancellation = TurnCancellation::new(cancel, &self.context.shared.meter);
+        repair::repair_conversation(&self.context, self.session).await?;
+        self.compactor().compact_on_request().await
     }
 
     async fn rounds(&mut self) -> Result<RoundOutcome, Error> {
         if let Err(over) = self.reserve() {
             return Ok(RoundOutcome::Finished(self.outcome(over)));
         }
-        self.repair_conversation().await?;
-        if let Err(stop) = self.compact_if_full().await? {
+        repair::repair_conversation(&self.context, self.session).await?;
+        if let Err(stop) = self.compactor().compact_if_full().await? {
             return Ok(RoundOutcome::Stopped(stop));
         }
-        match Box::pin(self.submit_prompt()).await? {
+        let submitted = self.message.submit(&self.context, self.session, self.input);
+        match Box::pin(submitted).await {
             PromptOutcome::Held => {}
             PromptOutcome::Denied(why) => {
                 return Ok(RoundOutcome::Finished(self.outcome(Stop::Hook(why))));
             }
             PromptOutcome::Stopped(stop) => return Ok(RoundOutcome::Stopped(stop)),
-            PromptOutcome::Answered => {
+            PromptOutcome::Answered(synthetic) => {
+                Box::pin(self.answer_message(&synthetic)).await?;
                 if let Next::End(round) = self.end_unless_continued(Stop::End).await {
                     return Ok(*round);
                 }
@@ -204,16 +212,16 @@ impl<'a> Turn<'a> {
         }
         let mut repetition = Repetition::default();
         let mut cut_off = 0;
-        for iteration in 1..=self.agent.max_iterations {
-            self.session.hook_emitter.iterate(iteration);
+        for iteration in 1..=self.context.agent.max_iterations {
+            self.context.hook_emitter.iterate(iteration);
             let round = self.round(iteration, &mut repetition, &mut cut_off);
             let next = Box::pin(round).await?;
             if let Next::End(round) = next {
                 return Ok(*round);
             }
         }
-        let most = self.agent.max_iterations;
-        self.emit_max_iterations(most).await;
+        let most = self.context.agent.max_iterations;
+        end::emit_max_iterations(&self.context, most).await;
         Ok(RoundOutcome::Stopped(Stop::Iterations(most)))
     }
 
@@ -225,15 +233,24 @@ impl<'a> Turn<'a> {
         cut_off: &mut u32,
     ) -> Result<Next, Error> {
         let stopped = |stop| Ok(Next::end(RoundOutcome::Stopped(stop)));
-        let reply = match Box::pin(self.reply(iteration)).await? {
-            Ok(reply) => reply,
+        let ModelAnswer {
+            reply,
+            cost,
+            prefix_break,
+        } = match Box::pin(self.reply(iteration)).await? {
+            Ok(answer) => answer,
             Err(next) => return Ok(next),
         };
-        let (reason, mut heard) = (reply.stop.clone(), self.answer_report(&reply));
+        let (reason, usage) = (reply.stop.clone(), reply.usage);
         let conversation = &self.session.conversation;
         let said =
             NormalizedReply::from_reply(reply, conversation.calls(), conversation.accepts_calls());
-        heard.text.clone_from(&said.text);
+        let report = AnswerReport {
+            usage,
+            cost,
+            finish: reason.clone(),
+            text: said.text.clone(),
+        };
         if is_visible(&said.text) {
             self.last_text = said.text;
         }
@@ -241,11 +258,14 @@ impl<'a> Turn<'a> {
         self.partial_text.clear();
         self.stop_reason = Some(reason.clone());
         self.synthetic = None;
-        self.report_break().await;
-        let heard = self.emit_after_llm_call(&heard).await;
+        if let Some(prefix_break) = prefix_break {
+            model_call::report_break(&self.context, &prefix_break).await;
+            self.breaks.push(prefix_break);
+        }
+        let heard = model_call::emit_after_llm_call(&self.context, self.session, &report).await;
         if said.calls.is_empty() {
-            let stop = self
-                .stop_of_answer(&reason, said.is_empty, iteration)
+            let model = self.session.conversation.model();
+            let stop = end::stop_of_answer(&self.context, model, &reason, said.is_empty, iteration)
                 .await?;
             return Ok(match heard {
                 Ok(()) => self.end_unless_continued(stop).await,
@@ -262,7 +282,7 @@ impl<'a> Turn<'a> {
         let is_cut_off = reason == StopReason::Length;
         *cut_off = if is_cut_off { *cut_off + 1 } else { 0 };
         let times = repetition.count(&said.calls);
-        let is_stuck = times >= self.agent.max_repetitions;
+        let is_stuck = times >= self.context.agent.max_repetitions;
         let calls = match is_stuck {
             true => calls::reject_repeated(said.calls, times),
             false => calls::accept_complete(said.calls, is_cut_off),
@@ -280,65 +300,210 @@ impl<'a> Turn<'a> {
     }
 
     /// Sends the held message and returns the model's answer, or the next step if there is none.
-    async fn reply(&mut self, iteration: u32) -> Result<Result<Reply, Next>, Error> {
+    async fn reply(&mut self, iteration: u32) -> Result<Result<ModelAnswer, Next>, Error> {
         let stopped = |stop| Ok(Err(Next::end(RoundOutcome::Stopped(stop))));
         loop {
             let reserved = match self.reserve() {
                 Ok(reserved) => reserved,
                 Err(over) => {
                     if let Stop::Iterations(most) = over {
-                        self.emit_max_iterations(most).await;
+                        end::emit_max_iterations(&self.context, most).await;
                     }
                     return stopped(over);
                 }
             };
-            match self.send(iteration).await? {
+            match send::send(&self.context, self.session, &mut self.message, iteration).await? {
                 SendOutcome::Ready => {}
-                SendOutcome::Answered => {
+                SendOutcome::Answered(synthetic) => {
+                    self.answer(None, &synthetic).await?;
                     return Ok(Err(self.end_unless_continued(Stop::End).await));
                 }
                 SendOutcome::Stopped(stop) => return stopped(stop),
             }
-            let asked = self
-                .cancellation
-                .clone()
-                .run_until_cancelled(self.call_model(iteration))
-                .await;
+            let asked = model_call::call_model(
+                &self.context,
+                self.session,
+                &mut self.partial_text,
+                iteration,
+            );
+            let asked = self.context.cancellation.run_until_cancelled(asked).await;
             drop(reserved);
             let error = match asked {
-                Ok(Ok(reply)) => return Ok(Ok(reply)),
+                Ok(Ok(answer)) => return Ok(Ok(answer)),
                 Ok(Err(error)) => error,
                 Err(stop) => return stopped(stop),
             };
-            if let Err(stop) = self.compact_after_overflow(error).await? {
+            if let Err(stop) = self.recover(error).await? {
                 return stopped(stop);
             }
         }
     }
 
+    /// Compacts the conversation if the model refused it as too long, at most once per turn. The user's
+    /// message is then held, to be sent again.
+    ///
+    /// # Errors
+    /// The model's error, if it is another one or compaction does not help.
+    async fn recover(&mut self, error: ModelError) -> Result<Result<(), Stop>, Error> {
+        if error.kind != ModelErrorKind::TooLong || is_visible(&self.partial_text) {
+            return Err(self.keep_partial_answer(error).await);
+        }
+        let is_repeated = std::mem::replace(&mut self.overflowed, true);
+        let why = match overflow::recover(self.compactor(), is_repeated).await? {
+            Recovery::Compacted => return Ok(Ok(())),
+            Recovery::Stopped(stop) => return Ok(Err(stop)),
+            Recovery::Failed(why) => why,
+        };
+        let length = overflow::describe_length(&self.session.conversation);
+        let mut error = self.keep_partial_answer(error).await;
+        error.message.push_str(&format!(
+            "; the conversation has {length}, and {why}. Say less at once, begin a new session, or go on with a model that takes more"
+        ));
+        Err(error)
+    }
+
+    /// Makes the permitted calls and holds the results of all calls, unless the turn must end.
+    async fn run_calls(&mut self, calls: Vec<JudgedCall>) -> Result<(), Stop> {
+        self.progress.begin();
+        let ids: Vec<String> = calls.iter().map(|(call, _)| call.id.clone()).collect();
+        let made = calls::execute(&self.context, self.session, &self.progress, calls);
+        let made = self
+            .context
+            .cancellation
+            .run_until_cancelled(Box::pin(made))
+            .await?;
+        let changed = self
+            .progress
+            .with(|progress| std::mem::take(&mut progress.changed));
+        let message = result_message(&ids, &made.answers, &changed.unwrap_or_default());
+        self.session.conversation.hold(Some(message));
+        self.context.shared.count_answers(&made.answers);
+        drop(self.progress.take());
+        self.hook_calls.extend(made.calls);
+        self.message.record_appended_by(made.added_by);
+        match made.denial {
+            Some(why) => Err(Stop::Hook(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Answers the user's message with a hook's answer: stores both, without a model call.
+    async fn answer_message(&mut self, synthetic: &Synthetic) -> Result<(), Error> {
+        let said = self.message.build(self.session, HookContext::default());
+        match self.answer(Some(said.clone()), synthetic).await {
+            Err(error) if error.kind == ErrorKind::Conflict => {
+                repair::reopen(&self.context, self.session).await?;
+                self.message.record_conflict(&self.session.conversation);
+                self.answer(Some(said), synthetic).await
+            }
+            done => done,
+        }
+    }
+
+    /// Appends a hook's answer in place of a model's, after the message that it answers.
+    async fn answer(&mut self, said: Option<Message>, synthetic: &Synthetic) -> Result<(), Error> {
+        let conversation = &mut self.session.conversation;
+        let provenance =
+            synthetic::append_answer(&self.context, conversation, said, synthetic).await?;
+        self.last_text.clone_from(&synthetic.content);
+        self.synthetic = Some(provenance);
+        self.stop_reason = None;
+        Ok(())
+    }
+
     /// Ends a turn whose last answer is complete, unless a stop hook continues it.
     async fn end_unless_continued(&mut self, stop: Stop) -> Next {
-        match self.emit_stop(&stop).await {
+        match self.continue_by_hook(&stop).await {
             Ok(true) => Next::Call,
             Ok(false) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
             Err(stop) => Next::end(RoundOutcome::Finished(self.outcome(stop))),
         }
     }
 
-    /// Reserves the estimated input of the next model call, so that concurrent calls do not spend it: in the
-    /// chat's budget, and in the limits of a fork. The caller holds the reservation until the call is
-    /// counted.
+    /// Emits `stop`. Returns true if a hook continues the turn; the hook's reason is then held as the next
+    /// message.
     ///
     /// # Errors
-    /// The limit that prevents another model call.
-    fn reserve(&self) -> Result<(Reservation, Option<ForkReservation>), Stop> {
-        let next = self.estimate_next_input();
-        let model = self.session.conversation.model();
-        let reserved = self.shared.meter.reserve(model, next);
-        let of_chat = reserved.map_err(|over| Stop::Budget(over.message))?;
-        let limits = self.shared.limits.as_ref();
-        let of_fork = limits.map(|it| it.reserve(next)).transpose()?;
-        Ok((of_chat, of_fork))
+    /// The turn must end before the hooks have completed, or although they reject the answer.
+    async fn continue_by_hook(&mut self, stop: &Stop) -> Result<bool, Stop> {
+        if !self.context.hook_emitter.wants(When::Stop) {
+            return Ok(false);
+        }
+        let (prompt, answer) = (self.message.prompt().clone(), self.hook_answer());
+        let continued =
+            end::emit_stop(&self.context, stop, prompt, answer, self.continuations).await?;
+        let Some(why) = continued else {
+            return Ok(false);
+        };
+        self.session.conversation.hold(Some(Message::user(why)));
+        self.continuations += 1;
+        Ok(true)
+    }
+
+    /// `answer` field of hook events for the answer of the turn.
+    fn hook_answer(&self) -> Answer {
+        let mut added_by = self.message.appended_by().to_vec();
+        added_by.extend(self.context.hook_emitter.rewritten_by());
+        let shared = self.context.shared;
+        Answer {
+            text: self.last_text.clone(),
+            finish: self.stop_reason.clone(),
+            synthetic: self.synthetic.is_some(),
+            stop_hook_active: self.continuations > 0,
+            calls: self.hook_calls.clone(),
+            worth: self.spend.worth(shared),
+            added_by,
+            by_fallback: self.spend.used_fallback(shared),
+            rejected: None,
+        }
+    }
+
+    /// Ends a turn whose last answer is missing or incomplete, and repairs the conversation.
+    async fn stop_turn(&mut self, stop: Stop) -> Result<TurnOutcome, Error> {
+        if is_visible(&self.partial_text) {
+            self.last_text = self.partial_text.clone();
+            self.synthetic = None;
+        }
+        let mut interrupted = self.interrupted();
+        if let Some(progress) = &mut interrupted.progress {
+            self.context.shared.count_answers(&progress.ended);
+            let toolbox = &*self.session.toolbox;
+            results::run_hooks_on_unseen(&self.context, toolbox, progress).await;
+        }
+        self.session.conversation.repair(interrupted).await?;
+        Ok(self.outcome(stop))
+    }
+
+    /// Handles an error of the model: keeps the part of the answer that was shown, and returns the error.
+    async fn keep_partial_answer(&mut self, error: ModelError) -> Error {
+        let interrupted = self.interrupted();
+        if is_visible(&interrupted.text) {
+            // An error of this repair is less important than the model's error.
+            let _ = self.session.conversation.repair(interrupted).await;
+        }
+        Error::from(error)
+    }
+
+    fn interrupted(&mut self) -> InterruptedTurn {
+        InterruptedTurn {
+            text: std::mem::take(&mut self.partial_text),
+            progress: self.progress.take(),
+        }
+    }
+
+    /// Reserves the estimated input of the next model call; see [`reserve()`].
+    fn reserve(&self) -> Result<CallReservation, Stop> {
+        reserve(&self.context, self.session, self.input.text)
+    }
+
+    fn compactor(&mut self) -> Compactor<'_, 'a> {
+        Compactor {
+            context: &self.context,
+            session: self.session,
+            message: &mut self.message,
+            spend: &mut self.spend,
+            has_begun: self.stop_reason.is_some() || self.synthetic.is_some(),
+        }
     }
 
     fn outcome(&mut self, stop: Stop) -> TurnOutcome {

@@ -8,7 +8,8 @@ use cachalot_model::wire::Rendered;
 use cachalot_prompt::{Level, Prompt, Session, SessionHead};
 use serde_json::Value;
 
-use super::{RenderedPrompt, needs_tools_for_calls};
+use super::agent_prompt::RenderedPrompt;
+use super::needs_tools_for_calls;
 use crate::{Error, ErrorKind};
 
 /// Returns a notice if the working directory has changed.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cachalot_model::{Block, Extra, Message, Role, ToolResult};
 use cachalot_tools::{ToolCallResult, ToolOutput};
 
-use super::mark_changed;
+use super::changed_mark::mark_changed;
 use crate::normalized_reply::is_visible;
 
 /// Replaces an answer that never arrived, so that user and model keep alternating.

@@ -1,10 +1,8 @@
 //! Removal of the end of a conversation.
 
-use cachalot_model::{Block, Message, Role};
-use cachalot_prefix::PrefixMonitor;
+use std::sync::Arc;
 
-use super::{Conversation, unsent};
-use crate::Error;
+use cachalot_model::{Block, Message, Role};
 
 /// The removed end of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,42 +13,15 @@ pub struct Retracted {
     pub others: usize,
 }
 
-impl Conversation {
-    /// Removes the last message of the user and all messages after it, durably. Returns `None` if there is no
-    /// such message. The bytes before it are kept, so that the provider reads them from its cache.
-    ///
-    /// # Errors
-    /// The session cannot be stored; it is unchanged.
-    pub(crate) async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
-        // A held message belongs to an earlier turn whose future was dropped.
-        self.hold(None);
-        let messages = self.session.prompt.messages();
-        let Some(at) = messages
-            .iter()
-            .rposition(|message| is_user_message(message))
-        else {
-            return Ok(None);
-        };
-        let retracted = Retracted {
+impl Retracted {
+    /// The end of these messages from the last message of the user on; `None` if there is none.
+    pub(super) fn last_of(messages: &[Arc<Message>]) -> Option<Self> {
+        let mut last = messages.iter();
+        let at = last.rposition(|message| is_user_message(message))?;
+        Some(Self {
             text: user_text(&messages[at]),
             others: messages.len() - at - 1,
-        };
-        let removed = messages.len() - at;
-        let mut notes = self.session.head.notes.clone();
-        unsent::not_sent(&mut notes, self.unsent().saturating_sub(removed));
-        let title = self.session.head.title.clone();
-        if at == 0 {
-            // The next first message sets the title.
-            self.session.head.title = None;
-        }
-        if let Err(error) = self.session.retract(removed, notes).await {
-            self.session.head.title = title;
-            return Err(Error::session(&error));
-        }
-        self.rebuild_indexes();
-        self.planner.continue_from(None);
-        self.monitor = PrefixMonitor::default();
-        Ok(Some(retracted))
+        })
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use cachalot_model::wire::Wire;
 use cachalot_model::{Block, Message, Role, needs_notes, prepare};
+use cachalot_prompt::Prompt;
 
-use super::{Conversation, InterruptedTurn};
+use super::interrupted::InterruptedTurn;
 use crate::Error;
 
 /// Replaces messages that were left out.
@@ -29,37 +30,38 @@ pub(crate) struct SummaryInput {
     is_whole: bool,
 }
 
-impl Conversation {
-    /// All messages except the newest ones.
-    pub(crate) fn summary_input(&self, newest: usize) -> SummaryInput {
-        SummaryInput {
-            messages: self.session.prompt.without_last(newest).messages(),
+impl SummaryInput {
+    /// All messages of the conversation except the newest ones.
+    pub(super) fn new(conversation: &Prompt, newest: usize) -> Self {
+        Self {
+            messages: conversation.without_last(newest).messages(),
             newest,
             is_whole: true,
         }
     }
 
-    /// Renders a request that ends with `instruction`, an instruction about the material. It does not become part of
-    /// the conversation.
-    pub(crate) fn summary_request_body(
+    /// True if nothing is left out: the provider can read it from its cache.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Renders the prompt of a request that ends with `instruction`, an instruction about the material.
+    pub(super) fn prompt(
         &self,
-        summary_input: &SummaryInput,
+        conversation: &Prompt,
+        wire: &dyn Wire,
         instruction: &str,
-    ) -> Result<Bytes, Error> {
-        let wire = self.model.wire();
+    ) -> Result<Prompt, Error> {
         let mut said = Vec::new();
-        let mut prompt = match summary_input.is_whole {
-            true => self.session.prompt.without_last(summary_input.newest),
+        let mut prompt = match self.is_whole {
+            true => conversation.without_last(self.newest),
             false => {
-                let messages = summary_input
-                    .messages
-                    .iter()
-                    .map(|message| (**message).clone());
-                said.extend(summary_input.beginning().into_iter().chain(messages));
-                self.session.prompt.frozen()
+                let messages = self.messages.iter().map(|message| (**message).clone());
+                said.extend(self.beginning().into_iter().chain(messages));
+                conversation.frozen()
             }
         };
-        said.extend(summary_input.end());
+        said.extend(self.end());
         said.push(Message::user(instruction));
         if needs_notes(wire.format()) {
             prepare(wire.format(), &prompt.messages(), &mut said);
@@ -67,12 +69,9 @@ impl Conversation {
         for message in said {
             prompt = prompt.append(&wire.message(&message)?, Arc::new(message));
         }
-        let plan = self.planner.plan_one_off(&prompt, summary_input.is_whole);
-        Ok(self.render_body(&prompt, &plan, &self.parameters()))
+        Ok(prompt)
     }
-}
 
-impl SummaryInput {
     /// True if there is nothing to summarize.
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()

@@ -13,6 +13,7 @@ use cachalot_hooks::{Builtins, HookEntry};
 use cachalot_prompt::{PREFIX, PrefixSettings};
 use serde_json::json;
 
+use super::limit::limit;
 use super::review::{self, REVIEW, ReviewDefinition};
 
 /// Default of `max_iterations`: model calls per turn.

@@ -4,8 +4,8 @@ use cachalot_core::spec::{Literal, ParameterKind as Kind, Table, Values, key, wo
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 
-use super::agent::limit;
-use crate::fork::Inherit;
+use super::limit::limit;
+use crate::Inherit;
 
 /// Default number of turns after which a review is due.
 pub const DEFAULT_REVIEW_TURNS: u32 = 10;

@@ -9,7 +9,7 @@ use cachalot_model::Parameters;
 use cachalot_prompt::{Level, Namespace, Prompt};
 use serde_json::{Map, Value};
 
-use super::Inherit;
+use crate::InheritedPart;
 use crate::conversation::{Snapshot, tool_name};
 
 /// Characters of each side that a [`ForkDifference`] shows.
@@ -34,61 +34,6 @@ impl fmt::Display for ForkDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { part, parent, fork } = self;
         write!(f, "{part} (`{parent}` became `{fork}`)")
-    }
-}
-
-/// The parts that a fork can inherit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum InheritedPart {
-    /// The system text.
-    System,
-    /// The tools, and the parameters that control tool calls.
-    Tools,
-    /// The time when the session began.
-    SessionStart,
-    /// The ID of the session.
-    SessionId,
-    /// The reasoning effort or budget.
-    Reasoning,
-    /// The output format: providers turn it into text of their own that precedes the conversation.
-    Prefill,
-    /// The base URL, and the request fields that are sent verbatim.
-    ProviderPins,
-    /// Parameters that select the provider's cache, such as the routing key, and all parameters without an
-    /// entry of their own.
-    Scope,
-    /// The model, its provider, and the wire format.
-    Model,
-    /// The messages.
-    History,
-}
-
-impl fmt::Display for InheritedPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::System => "system",
-            Self::Tools => "tools",
-            Self::SessionStart => "session start",
-            Self::SessionId => "session id",
-            Self::Reasoning => "reasoning",
-            Self::Prefill => "prefill",
-            Self::ProviderPins => "provider pins",
-            Self::Scope => "scope",
-            Self::Model => "model",
-            Self::History => "history",
-        })
-    }
-}
-
-impl Inherit {
-    /// True if a fork with this setting must inherit `part`.
-    pub(super) fn covers(self, part: InheritedPart) -> bool {
-        match self {
-            Self::Full => true,
-            Self::Prompt => part != InheritedPart::Tools,
-            Self::Session => !matches!(part, InheritedPart::Tools | InheritedPart::System),
-            Self::None => false,
-        }
     }
 }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::TurnCall;
 use cachalot_tools::{BatchContext, CallObserver, CallOutcome, ToolCall, ToolCallResult};
-use parking_lot::Mutex;
 
-use super::Turn;
-use super::phases::Candidate;
-use crate::chat_state::ChatState;
-use crate::conversation::{Progress, results};
-use crate::event::Event;
+use super::call_progress::CallProgress;
+use super::candidate::Candidate;
+use super::context::TurnContext;
+use super::permit::permit;
+use super::results::run_result_hooks;
+use crate::active_session::ActiveSession;
+use crate::event::{Event, Listener};
 use crate::hook_emitter::HookEmitter;
-use crate::report::Stop;
 
 /// A call, with the reason if it must not be made.
 pub(super) type JudgedCall = (ToolCall, Option<String>);
@@ -51,90 +51,61 @@ pub(super) fn reject_after_turn_end(calls: Vec<ToolCall>) -> Vec<JudgedCall> {
 }
 
 /// The outcome of the calls of an answer.
-struct CallsOutcome {
-    answers: Vec<ToolCallResult>,
+pub(super) struct CallsOutcome {
+    pub(super) answers: Vec<ToolCallResult>,
     /// The calls, in the form used in hook events.
-    calls: Vec<TurnCall>,
+    pub(super) calls: Vec<TurnCall>,
     /// Names of hooks that added something to the results.
-    added_by: Vec<String>,
+    pub(super) added_by: Vec<String>,
     /// The reason of a hook that ends the turn.
-    denial: Option<String>,
+    pub(super) denial: Option<String>,
 }
 
-impl Turn<'_> {
-    /// Makes the permitted calls and holds the results of all calls, unless the turn must end.
-    pub(super) async fn run_calls(&mut self, calls: Vec<JudgedCall>) -> Result<(), Stop> {
-        self.set_progress(Some(Progress::default()));
-        let ids: Vec<String> = calls.iter().map(|(call, _)| call.id.clone()).collect();
-        let made = self
-            .cancellation
-            .run_until_cancelled(Box::pin(self.execute(calls)))
-            .await?;
-        let changed = self.with_progress(|progress| std::mem::take(&mut progress.changed));
-        let message = results(&ids, &made.answers, &changed.unwrap_or_default());
-        self.session.conversation.hold(Some(message));
-        self.shared.count_answers(&made.answers);
-        self.set_progress(None);
-        self.hook_calls.extend(made.calls);
-        self.appended_by.extend(made.added_by);
-        match made.denial {
-            Some(why) => Err(Stop::Hook(why)),
-            None => Ok(()),
-        }
-    }
-
-    async fn execute(&self, calls: Vec<JudgedCall>) -> CallsOutcome {
-        let mut prepared = Vec::with_capacity(calls.len());
-        let mut permitted = Vec::with_capacity(calls.len());
-        let mut ends_turn: Option<String> = None;
-        for (call, why) in calls {
-            let ended = ends_turn.as_ref().map(|_| TURN_ENDED_BY_HOOK.to_owned());
-            let candidate = match why.or(ended) {
-                Some(why) => Candidate::refused(call, why),
-                None => Box::pin(self.permit(call)).await,
-            };
-            ends_turn = ends_turn.or_else(|| candidate.ends_turn.clone());
-            prepared.push(candidate.prepared.clone());
-            permitted.push(candidate);
-        }
-        if self.agent.sub_agents.iter().any(|agent| agent.fork) {
-            self.session
-                .current_fork_point
-                .set(self.session.fork_point());
-        }
-        let context = self.session.context(&self.shared.dependencies.tools);
-        let batch = BatchContext {
-            context,
-            verbatim: self.session.conversation.results(),
-            observer: Arc::new(ProgressWatcher {
-                shared: self.shared.clone(),
-                hook_emitter: self.session.hook_emitter.clone(),
-                agent: self.agent.name.clone(),
-                progress: Arc::clone(&self.progress),
-            }),
+/// Makes the permitted calls of an answer. `progress` records how far they are.
+pub(super) async fn execute(
+    context: &TurnContext<'_>,
+    session: &ActiveSession,
+    progress: &CallProgress,
+    calls: Vec<JudgedCall>,
+) -> CallsOutcome {
+    let mut prepared = Vec::with_capacity(calls.len());
+    let mut permitted = Vec::with_capacity(calls.len());
+    let mut ends_turn: Option<String> = None;
+    for (call, why) in calls {
+        let ended = ends_turn.as_ref().map(|_| TURN_ENDED_BY_HOOK.to_owned());
+        let candidate = match why.or(ended) {
+            Some(why) => Candidate::refused(call, why),
+            None => Box::pin(permit(context, &*session.toolbox, call)).await,
         };
-        let mut answers = self.session.toolbox.run(prepared, &batch).await;
-        let shown = Box::pin(self.run_result_hooks(&mut answers, permitted)).await;
-        CallsOutcome {
-            calls: answers
-                .iter()
-                .zip(&shown.read_only)
-                .map(turn_call)
-                .collect(),
-            answers,
-            added_by: shown.added_by,
-            denial: ends_turn.or(shown.denial),
-        }
+        ends_turn = ends_turn.or_else(|| candidate.ends_turn.clone());
+        prepared.push(candidate.prepared.clone());
+        permitted.push(candidate);
     }
-
-    fn set_progress(&self, progress: Option<Progress>) {
-        *self.progress.lock() = progress;
+    if context.agent.sub_agents.iter().any(|agent| agent.fork) {
+        session.current_fork_point.set(session.fork_point());
     }
-
-    /// Accesses the progress of the calls; `None` if no calls are running.
-    pub(super) fn with_progress<T>(&self, look: impl FnOnce(&mut Progress) -> T) -> Option<T> {
-        let mut progress = self.progress.lock();
-        progress.as_mut().map(look)
+    let batch = BatchContext {
+        context: session.context(&context.shared.dependencies.tools),
+        verbatim: session.conversation.results(),
+        observer: Arc::new(ProgressWatcher {
+            listener: Arc::clone(&context.shared.dependencies.listener),
+            hook_emitter: Arc::clone(&context.hook_emitter),
+            agent: context.agent.name.clone(),
+            progress: progress.clone(),
+        }),
+    };
+    let mut answers = session.toolbox.run(prepared, &batch).await;
+    let shown = run_result_hooks(context, progress, &mut answers, permitted);
+    let shown = Box::pin(shown).await;
+    CallsOutcome {
+        calls: answers
+            .iter()
+            .zip(&shown.read_only)
+            .map(turn_call)
+            .collect(),
+        answers,
+        added_by: shown.added_by,
+        denial: ends_turn.or(shown.denial),
     }
 }
 
@@ -151,33 +122,21 @@ fn turn_call((answer, read_only): (&ToolCallResult, &bool)) -> TurnCall {
 
 /// Records the progress of the calls, and reports it to the listener.
 struct ProgressWatcher {
-    shared: ChatState,
-    hook_emitter: HookEmitter,
+    listener: Arc<dyn Listener>,
+    hook_emitter: Arc<HookEmitter>,
     agent: String,
-    progress: Arc<Mutex<Option<Progress>>>,
-}
-
-impl ProgressWatcher {
-    fn update(&self, update: impl FnOnce(&mut Progress)) {
-        let mut progress = self.progress.lock();
-        if let Some(progress) = progress.as_mut() {
-            update(progress);
-        }
-    }
+    progress: CallProgress,
 }
 
 impl CallObserver for ProgressWatcher {
     fn call_started(&self, call: &ToolCall) {
-        self.update(|progress| {
+        self.progress.with(|progress| {
             progress.started.insert(call.id.clone());
         });
-        self.shared
-            .dependencies
-            .listener
-            .on_event(&Event::ToolStarted {
-                agent: &self.agent,
-                call,
-            });
+        self.listener.on_event(&Event::ToolStarted {
+            agent: &self.agent,
+            call,
+        });
     }
 
     fn call_finished(&self, answer: &ToolCallResult) {
@@ -186,7 +145,7 @@ impl CallObserver for ProgressWatcher {
             && self
                 .hook_emitter
                 .wants_tool(When::ToolResponseTransform, tool);
-        self.update(|progress| {
+        self.progress.with(|progress| {
             progress.ended.push(answer.clone());
             if is_unseen {
                 progress.unseen.insert(answer.call.id.clone());
@@ -196,12 +155,9 @@ impl CallObserver for ProgressWatcher {
             // The result is reported after hooks have seen it.
             return;
         }
-        self.shared
-            .dependencies
-            .listener
-            .on_event(&Event::ToolEnded {
-                agent: &self.agent,
-                answer,
-            });
+        self.listener.on_event(&Event::ToolEnded {
+            agent: &self.agent,
+            answer,
+        });
     }
 }

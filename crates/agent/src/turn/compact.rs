@@ -4,13 +4,17 @@ use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Compaction;
 use cachalot_model::{ErrorKind as ModelErrorKind, StopReason};
 
-use super::Turn;
-use super::end::spent;
+use super::context::TurnContext;
+use super::message::TurnMessage;
+use super::model_call::call_model_aside;
+use super::reserve::reserve;
+use super::spend::{TurnSpend, spent};
+use crate::Error;
+use crate::active_session::ActiveSession;
 use crate::conversation::SummaryInput;
 use crate::event::Event;
 use crate::normalized_reply::is_visible;
 use crate::report::Stop;
-use crate::{CancellationToken, Error};
 
 /// The instruction that asks the model for a summary. It follows the conversation, so that the provider reads
 /// that from its cache.
@@ -58,26 +62,35 @@ pub(super) enum CompactionOutcome {
     Failed(String),
 }
 
-impl Turn<'_> {
+/// Compacts the conversation of a turn.
+pub(super) struct Compactor<'t, 'a> {
+    pub(super) context: &'t TurnContext<'a>,
+    pub(super) session: &'t mut ActiveSession,
+    /// The user's message. After a compaction in the middle of the turn, it is sent again.
+    pub(super) message: &'t mut TurnMessage<'a>,
+    pub(super) spend: &'t mut TurnSpend,
+    /// True if something was answered in this turn.
+    pub(super) has_begun: bool,
+}
+
+impl Compactor<'_, '_> {
     /// Compacts the conversation at the user's request. Returns true if it did.
-    pub(crate) async fn compact(mut self, cancel: &CancellationToken) -> Result<bool, Error> {
-        self.cancellation = super::TurnCancellation::new(cancel, &self.shared.meter);
-        self.repair_conversation().await?;
+    pub(super) async fn compact_on_request(&mut self) -> Result<bool, Error> {
         if self.session.conversation.is_new() {
             let nothing = "nothing was said yet that could be summarized";
-            self.warn(nothing).await;
+            self.context.warn(nothing).await;
             return Ok(false);
         }
-        let compacted = match self.reserve().err() {
+        let compacted = match reserve(self.context, self.session, self.message.text()).err() {
             Some(over) => Err(over),
-            None => self.compact_now(CompactionTrigger::Manual).await?,
+            None => self.compact(CompactionTrigger::Manual).await?,
         };
         match compacted {
-            Ok(compacted) => Ok(self.report_compaction(compacted).await),
+            Ok(compacted) => Ok(self.report(compacted).await),
             Err(stop) => {
                 let notice = stop.notice().unwrap_or_default();
-                self.warn(&format!("nothing was summarized: {notice}"))
-                    .await;
+                let warning = format!("nothing was summarized: {notice}");
+                self.context.warn(&warning).await;
                 Ok(false)
             }
         }
@@ -85,7 +98,7 @@ impl Turn<'_> {
 
     /// Compacts the conversation if it has reached the agent's threshold.
     pub(super) async fn compact_if_full(&mut self) -> Result<Result<(), Stop>, Error> {
-        let threshold = self.agent.compaction_threshold;
+        let threshold = self.context.agent.compaction_threshold;
         let context_window = self.session.conversation.model().limits().context;
         let (Some(usage), Some(context_window)) = (self.session.usage, context_window) else {
             return Ok(Ok(()));
@@ -97,34 +110,34 @@ impl Turn<'_> {
         {
             return Ok(Ok(()));
         }
-        match Box::pin(self.compact_now(CompactionTrigger::Threshold)).await? {
-            Ok(compacted) => self.report_compaction(compacted).await,
+        match Box::pin(self.compact(CompactionTrigger::Threshold)).await? {
+            Ok(compacted) => self.report(compacted).await,
             Err(stop) => return Ok(Err(stop)),
         };
         Ok(Ok(()))
     }
 
     /// Returns true if the conversation was compacted; otherwise warns the user with the reason.
-    async fn report_compaction(&mut self, compacted: CompactionOutcome) -> bool {
+    async fn report(&mut self, compacted: CompactionOutcome) -> bool {
         let CompactionOutcome::Failed(reason) = compacted else {
             return true;
         };
         self.session.compaction_failed = true;
         let warning =
             format!("the conversation was not summarized, and goes on as it was: {reason}");
-        self.warn(&warning).await;
+        self.context.warn(&warning).await;
         false
     }
 
     /// Summarizes the conversation, and restarts it with the summary if there is one.
-    pub(super) async fn compact_now(
+    pub(super) async fn compact(
         &mut self,
         trigger: CompactionTrigger,
     ) -> Result<Result<CompactionOutcome, Stop>, Error> {
-        let before = spent(self.shared);
+        let before = spent(self.context.shared);
         let summary = self.summarize(trigger).await;
         // Replaying this turn's answer later does not save this spend.
-        self.exclude_from_worth(before);
+        self.spend.exclude_since(before, self.context.shared);
         match summary {
             Ok(SummaryOutcome::Done(summary)) => self.restart_with_summary(trigger, summary).await,
             Ok(SummaryOutcome::Failed(reason)) => Ok(Ok(CompactionOutcome::Failed(reason))),
@@ -137,56 +150,54 @@ impl Turn<'_> {
         trigger: CompactionTrigger,
         summary: String,
     ) -> Result<Result<CompactionOutcome, Stop>, Error> {
-        let before = spent(self.shared);
-        let mut compaction = self.compaction(trigger);
+        let before = spent(self.context.shared);
+        let mut compaction = self.hook_input(trigger);
         self.session.conversation.restart(&summary).await?;
         self.session.reset_usage();
         if trigger == CompactionTrigger::Overflow {
-            self.hold_message_after_summary();
+            self.message
+                .hold_after_summary(self.session, self.has_begun);
         }
-        self.shared
-            .dependencies
-            .listener
-            .on_event(&Event::Compacted {
-                agent: &self.agent.name,
-                tokens: compaction
-                    .input_tokens
-                    .saturating_add(compaction.output_tokens),
-                summary: &summary,
-            });
+        self.context.report(&Event::Compacted {
+            agent: &self.context.agent.name,
+            tokens: compaction
+                .input_tokens
+                .saturating_add(compaction.output_tokens),
+            summary: &summary,
+        });
         compaction.summary = Some(summary);
-        let told = self.emit(When::AfterCompaction, |input| {
+        let emitted = self.context.emit(When::AfterCompaction, |input| {
             input.compaction = Some(compaction);
         });
         // The compaction is complete; the verdict of hooks has no effect.
-        let _ = told.await;
+        let _ = emitted.await;
         let started = self
+            .context
             .cancellation
-            .clone()
             .run_until_cancelled(self.session.emit_session_start("compact"))
             .await;
         if trigger == CompactionTrigger::Overflow {
-            self.hold_message();
+            self.message.hold(self.session);
         }
-        self.exclude_from_worth(before);
+        self.spend.exclude_since(before, self.context.shared);
         Ok(started.map(|()| CompactionOutcome::Done))
     }
 
     /// Returns a summary by a hook or by the model.
     async fn summarize(&mut self, trigger: CompactionTrigger) -> Result<SummaryOutcome, Stop> {
-        let compaction = self.compaction(trigger);
-        let told = self.emit(When::PreCompact, |input| {
+        let compaction = self.hook_input(trigger);
+        let emitted = self.context.emit(When::PreCompact, |input| {
             input.source = Some(trigger.source().to_owned());
             input.compaction = Some(compaction.clone());
         });
-        let first = told.await?;
+        let first = emitted.await?;
         if let Some(reason) = first.denial() {
             return Ok(denied_by_hook(reason));
         }
-        let told = self.emit(When::BeforeCompaction, |input| {
+        let emitted = self.context.emit(When::BeforeCompaction, |input| {
             input.compaction = Some(compaction);
         });
-        let second = told.await?;
+        let second = emitted.await?;
         if let Some(reason) = second.denial() {
             return Ok(denied_by_hook(reason));
         }
@@ -204,7 +215,7 @@ impl Turn<'_> {
                 conversation.summary_input(0)
             }
             // The current message is sent again after the summary.
-            CompactionTrigger::Overflow if !self.has_begun() => conversation.summary_input(1),
+            CompactionTrigger::Overflow if !self.has_begun => conversation.summary_input(1),
             CompactionTrigger::Overflow => {
                 let mut summary_input = conversation.summary_input(0);
                 // The unshortened material is known to be too long.
@@ -232,12 +243,9 @@ impl Turn<'_> {
                 Ok(body) => body,
                 Err(error) => return Ok(SummaryOutcome::Failed(error.message)),
             };
-            let reserved = self.reserve()?;
-            let asked = self
-                .cancellation
-                .clone()
-                .run_until_cancelled(self.call_model_aside(body))
-                .await?;
+            let reserved = reserve(self.context, self.session, self.message.text())?;
+            let asked = call_model_aside(self.context, self.session, body);
+            let asked = self.context.cancellation.run_until_cancelled(asked).await?;
             drop(reserved);
             match asked {
                 Ok(reply) => break reply,
@@ -254,7 +262,8 @@ impl Turn<'_> {
         })
     }
 
-    fn compaction(&self, trigger: CompactionTrigger) -> Compaction {
+    /// `compaction` field of hook events.
+    fn hook_input(&self, trigger: CompactionTrigger) -> Compaction {
         let usage = self.session.usage.unwrap_or_default();
         let context_window = self.session.conversation.model().limits().context;
         Compaction {

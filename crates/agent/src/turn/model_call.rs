@@ -10,256 +10,254 @@ use cachalot_hooks::input::Answer;
 use cachalot_model::{Delta, Model, Reply, StopReason, Usage};
 use cachalot_prefix::diagnosis::Diagnosis;
 
-use super::Turn;
+use super::context::TurnContext;
+use crate::active_session::ActiveSession;
 use crate::event::{AnsweredRequest, Event};
 use crate::report::{Stop, UsageTotals};
 
 /// Percentage of the context window at which the user receives a warning.
 const WARN_ABOVE_PERCENT: u64 = 80;
 
-impl Turn<'_> {
-    /// Calls the model with the next request. The answer is shown while it streams.
-    pub(super) async fn call_model(
-        &mut self,
-        iteration: u32,
-    ) -> Result<Reply, cachalot_model::Error> {
-        let mut warmup_guard = self.session.wait_for_warmup().await;
-        let Self {
-            shared,
-            agent,
-            session,
-            partial_text: partial,
-            ..
-        } = self;
-        let (agent, listener) = (agent.name.as_str(), &shared.dependencies.listener);
-        listener.on_event(&Event::ModelCallStarted { agent, iteration });
-        let sent_at = shared.dependencies.clock.now();
-        let body = session.conversation.body(sent_at);
-        for note in session.conversation.new_notes() {
-            let message = &note.to_string();
-            listener.on_event(&Event::Note { agent, message });
-        }
-        let model = session.conversation.model().clone();
-        partial.clear();
-        let began = Instant::now();
-        let is_shown = AtomicBool::new(false);
-        let mut on = |delta: Delta| {
-            is_shown.store(true, Ordering::Relaxed);
-            // The response has begun: requests that wait for this prefix may be sent.
-            drop(warmup_guard.take());
-            match &delta {
-                Delta::Text(text) => {
-                    partial.push_str(text);
-                    listener.on_event(&Event::Text { agent, text });
-                }
-                Delta::Reasoning(text) => listener.on_event(&Event::Reasoning { agent, text }),
-                Delta::ToolUse { .. } | Delta::Arguments { .. } => {}
+/// The answer of a model call.
+pub(super) struct ModelAnswer {
+    pub(super) reply: Reply,
+    pub(super) cost: Cost,
+    /// The prefix break that the answer revealed, if there was one.
+    pub(super) prefix_break: Option<Diagnosis>,
+}
+
+/// Calls the model with the next request. The answer is shown while it streams; `partial_text` is its text, as
+/// far as it was shown.
+pub(super) async fn call_model(
+    context: &TurnContext<'_>,
+    session: &mut ActiveSession,
+    partial_text: &mut String,
+    iteration: u32,
+) -> Result<ModelAnswer, cachalot_model::Error> {
+    let mut warmup_guard = session.wait_for_warmup().await;
+    let (shared, agent) = (context.shared, context.agent.name.as_str());
+    context.report(&Event::ModelCallStarted { agent, iteration });
+    let sent_at = shared.dependencies.clock.now();
+    let body = session.conversation.body(sent_at);
+    for note in session.conversation.new_notes() {
+        let message = &note.to_string();
+        context.report(&Event::Note { agent, message });
+    }
+    let model = session.conversation.model().clone();
+    partial_text.clear();
+    let began = Instant::now();
+    let is_shown = AtomicBool::new(false);
+    let mut on = |delta: Delta| {
+        is_shown.store(true, Ordering::Relaxed);
+        // The response has begun: requests that wait for this prefix may be sent.
+        drop(warmup_guard.take());
+        match &delta {
+            Delta::Text(text) => {
+                partial_text.push_str(text);
+                context.report(&Event::Text { agent, text });
             }
-        };
-        let mut asked_last = None;
-        let mut answered = model.stream(body, &mut on).await;
-        if let Err(error) = &answered
-            && let Some(body) = session.conversation.body_without_comparison(error)
-        {
-            let message = format!("{error}; going on without `prefix.diagnostics`");
-            shared.warn(agent, &message);
-            answered = model.stream(body, &mut on).await;
+            Delta::Reasoning(text) => context.report(&Event::Reasoning { agent, text }),
+            Delta::ToolUse { .. } | Delta::Arguments { .. } => {}
         }
-        for (name, fallback) in model.fallbacks() {
-            let Some(error) = answered.as_ref().err() else {
-                break;
-            };
-            if is_shown.load(Ordering::Relaxed) || !error.retryable() {
-                break;
+    };
+    let mut answered_last = None;
+    let mut answered = model.stream(body, &mut on).await;
+    if let Err(error) = &answered
+        && let Some(body) = session.conversation.body_without_comparison(error)
+    {
+        let message = format!("{error}; going on without `prefix.diagnostics`");
+        shared.warn(agent, &message);
+        answered = model.stream(body, &mut on).await;
+    }
+    for (name, fallback) in model.fallbacks() {
+        let Some(error) = answered.as_ref().err() else {
+            break;
+        };
+        if is_shown.load(Ordering::Relaxed) || !error.retryable() {
+            break;
+        }
+        let message = format!("{error}; asking the fallback `{name}`");
+        shared.warn(agent, &message);
+        let asked = match shared.meter.check_for(fallback) {
+            Ok(()) => match session.body_for(fallback).await {
+                Ok(body) => fallback.stream(body, &mut on).await,
+                Err(error) => Err(error),
+            },
+            Err(over) => Err(over),
+        };
+        answered = match asked {
+            Ok(reply) => {
+                answered_last = Some(fallback);
+                Ok(reply)
             }
-            let message = format!("{error}; asking the fallback `{name}`");
-            shared.warn(agent, &message);
-            let asked = match shared.meter.check_for(fallback) {
-                Ok(()) => match session.body_for(fallback).await {
-                    Ok(body) => fallback.stream(body, &mut on).await,
-                    Err(error) => Err(error),
-                },
-                Err(over) => Err(over),
-            };
-            answered = match asked {
-                Ok(reply) => {
-                    asked_last = Some(fallback.clone());
-                    Ok(reply)
-                }
-                Err(of_fallback) => {
-                    answered.map_err(|error| error.and_of_fallback(name, &of_fallback))
-                }
-            };
-        }
-        let reply = answered?;
-        self.fallback = asked_last;
-        let diagnosis = match self.fallback {
-            // The agent's provider has not answered, so its cache usage is unknown.
-            Some(_) => None,
-            None => {
-                let secret_set = &self.shared.dependencies.tools.secret_set;
-                self.session.conversation.diagnose(&reply, secret_set)
-            }
+            Err(of_fallback) => answered.map_err(|error| error.and_of_fallback(name, &of_fallback)),
         };
-        self.record_reply(&reply, sent_at, began.elapsed(), diagnosis.as_ref());
-        self.session.record_answer(reply.usage);
-        self.unreported_break = diagnosis.filter(Diagnosis::is_break);
-        Ok(reply)
     }
-
-    /// The model that gave the last answer.
-    fn answered_by(&self) -> &Model {
-        let own = self.session.conversation.model();
-        self.fallback.as_ref().unwrap_or(own)
-    }
-
-    /// Calls the model with a request beside the conversation. The answer is not shown.
-    pub(super) async fn call_model_aside(
-        &mut self,
-        body: Bytes,
-    ) -> Result<Reply, cachalot_model::Error> {
-        let agent = self.agent.name.as_str();
-        let iteration = 0;
-        let listener = &self.shared.dependencies.listener;
-        listener.on_event(&Event::ModelCallStarted { agent, iteration });
-        let model = self.session.conversation.model().clone();
-        let (sent_at, began) = (self.shared.dependencies.clock.now(), Instant::now());
-        let reply = model.stream(body, &mut |_| {}).await?;
-        self.fallback = None;
-        self.record_reply(&reply, sent_at, began.elapsed(), None);
-        Ok(reply)
-    }
-
-    /// Records the usage and cost of an answer, and reports it to the listener.
-    fn record_reply(
-        &mut self,
-        reply: &Reply,
-        at: Millis,
-        elapsed: Duration,
-        diagnosis: Option<&Diagnosis>,
-    ) {
-        let usage = reply.usage.unwrap_or_default();
-        let cost = self.answered_by().cost_of(reply);
-        let paid = Spend {
-            input_tokens: usage.total_input(),
-            output_tokens: usage.output,
-            cost,
-            ..Spend::for_call(elapsed)
-        };
-        self.session.conversation.add_usage(usage, paid);
-        self.shared.meter.record(reply.usage.as_ref(), cost);
-        self.shared.add(UsageTotals {
-            model_calls: 1,
-            fallback_calls: u32::from(self.fallback.is_some()),
-            usage,
-            paid,
-            ..UsageTotals::default()
-        });
-        let conversation = &self.session.conversation;
-        let model = self.answered_by();
-        self.shared
-            .dependencies
-            .listener
-            .on_event(&Event::ModelCallEnded {
-                agent: &self.agent.name,
-                usage: reply.usage.as_ref(),
-                cost,
-                elapsed,
-                request: AnsweredRequest {
-                    session: conversation.id(),
-                    provider: model.provider(),
-                    model: model.name(),
-                    prefix: conversation.prefix(),
-                    at,
-                    spared: model.spared(&usage),
-                    diagnosis,
-                },
-            });
-    }
-
-    /// Reports the prefix break of the last answer as a note, or as a warning if it was expensive. It is
-    /// called after the answer was added to the session, so that the answer is not lost if the turn must end.
-    pub(super) async fn report_break(&mut self) {
-        let Some(unreported_break) = self.unreported_break.take() else {
-            return;
-        };
-        let message = &unreported_break.to_string();
-        if unreported_break.is_worth_warning(self.agent.prefix.warn_above) {
-            self.warn(message).await;
-        } else {
-            let agent = &self.agent.name;
-            let listener = &self.shared.dependencies.listener;
-            listener.on_event(&Event::Note { agent, message });
+    let reply = answered?;
+    let diagnosis = match answered_last {
+        // The agent's provider has not answered, so its cache usage is unknown.
+        Some(_) => None,
+        None => {
+            let secret_set = &shared.dependencies.tools.secret_set;
+            session.conversation.diagnose(&reply, secret_set)
         }
-        self.breaks.push(unreported_break);
-    }
+    };
+    let call = AnsweredCall {
+        reply: &reply,
+        model: answered_last.unwrap_or(&model),
+        is_fallback: answered_last.is_some(),
+        sent_at,
+        elapsed: began.elapsed(),
+        diagnosis: diagnosis.as_ref(),
+    };
+    let cost = record(context, session, &call);
+    session.record_answer(reply.usage);
+    Ok(ModelAnswer {
+        cost,
+        prefix_break: diagnosis.filter(Diagnosis::is_break),
+        reply,
+    })
+}
 
-    /// Emits `after_llm_call` to hooks, and warns the user of a conversation that is almost too long. The
-    /// answer is part of the session already.
-    ///
-    /// # Errors
-    /// The turn must end, before its hooks have completed or because a hook ended it.
-    pub(super) async fn emit_after_llm_call(&mut self, answer: &AnswerReport) -> Result<(), Stop> {
-        let AnswerReport { usage, cost, .. } = *answer;
-        let told = self
-            .emit(When::AfterLlmCall, |input| {
-                input.usage = usage;
-                input.cost = (cost.unpriced == 0).then_some(cost);
-                input.answer = Some(Answer {
-                    text: answer.text.clone(),
-                    finish: Some(answer.finish.clone()),
-                    ..Answer::default()
-                });
-                // The messages of the request: the conversation without the answer.
-                input.messages = self.session.conversation.prompt().messages();
-                input.messages.pop();
-            })
-            .await;
-        let context_window = self.session.conversation.model().limits().context;
-        let usage = usage.unwrap_or_default();
-        let is_summarized = self.agent.compaction_threshold > 0.0;
-        if let Some(warning) = nearly_full(
-            usage,
-            context_window,
-            is_summarized,
-            self.session.nearly_full_warned(),
-        ) {
-            self.warn(&warning).await;
-        }
-        match told {
-            Ok(verdict) => verdict.ends_turn.map_or(Ok(()), |why| Err(Stop::Hook(why))),
-            Err(cut) => Err(self.warn_of_cut_off_hooks(When::AfterLlmCall, cut)),
-        }
-    }
+/// Calls the model with a request beside the conversation. The answer is not shown.
+pub(super) async fn call_model_aside(
+    context: &TurnContext<'_>,
+    session: &mut ActiveSession,
+    body: Bytes,
+) -> Result<Reply, cachalot_model::Error> {
+    let agent = context.agent.name.as_str();
+    let iteration = 0;
+    context.report(&Event::ModelCallStarted { agent, iteration });
+    let model = session.conversation.model().clone();
+    let (sent_at, began) = (context.shared.dependencies.clock.now(), Instant::now());
+    let reply = model.stream(body, &mut |_| {}).await?;
+    let call = AnsweredCall {
+        reply: &reply,
+        model: &model,
+        is_fallback: false,
+        sent_at,
+        elapsed: began.elapsed(),
+        diagnosis: None,
+    };
+    record(context, session, &call);
+    Ok(reply)
+}
 
-    /// Warns the user, and notifies hooks of the warning, unless the turn must end before.
-    pub(super) async fn warn(&self, message: &str) {
-        self.shared.warn(&self.agent.name, message);
-        let hook_emitter = &self.session.hook_emitter;
-        let _ = self
-            .cancellation
-            .run_until_cancelled(hook_emitter.notify("warning", None, message))
-            .await;
-    }
+/// A call that a model has answered.
+struct AnsweredCall<'a> {
+    reply: &'a Reply,
+    /// The model that gave the answer.
+    model: &'a Model,
+    /// True if that is not the conversation's own model.
+    is_fallback: bool,
+    sent_at: Millis,
+    elapsed: Duration,
+    /// The diagnosis of the prefix of the request.
+    diagnosis: Option<&'a Diagnosis>,
+}
 
-    /// The data of an answer for hook events.
-    pub(super) fn answer_report(&self, reply: &Reply) -> AnswerReport {
-        AnswerReport {
-            usage: reply.usage,
-            cost: self.answered_by().cost_of(reply),
-            finish: reply.stop.clone(),
-            text: String::new(),
-        }
+/// Records the usage and cost of an answer, and reports it to the listener. Returns the cost.
+fn record(context: &TurnContext<'_>, session: &mut ActiveSession, call: &AnsweredCall<'_>) -> Cost {
+    let (reply, model) = (call.reply, call.model);
+    let usage = reply.usage.unwrap_or_default();
+    let cost = model.cost_of(reply);
+    let paid = Spend {
+        input_tokens: usage.total_input(),
+        output_tokens: usage.output,
+        cost,
+        ..Spend::for_call(call.elapsed)
+    };
+    session.conversation.add_usage(usage, paid);
+    context.shared.meter.record(reply.usage.as_ref(), cost);
+    context.shared.add(UsageTotals {
+        model_calls: 1,
+        fallback_calls: u32::from(call.is_fallback),
+        usage,
+        paid,
+        ..UsageTotals::default()
+    });
+    context.report(&Event::ModelCallEnded {
+        agent: &context.agent.name,
+        usage: reply.usage.as_ref(),
+        cost,
+        elapsed: call.elapsed,
+        request: AnsweredRequest {
+            session: session.conversation.id(),
+            provider: model.provider(),
+            model: model.name(),
+            prefix: session.conversation.prefix(),
+            at: call.sent_at,
+            spared: model.spared(&usage),
+            diagnosis: call.diagnosis,
+        },
+    });
+    cost
+}
+
+/// Reports a prefix break as a note, or as a warning if it was expensive. It is called after the answer was
+/// added to the session, so that the answer is not lost if the turn must end.
+pub(super) async fn report_break(context: &TurnContext<'_>, prefix_break: &Diagnosis) {
+    let message = &prefix_break.to_string();
+    if prefix_break.is_worth_warning(context.agent.prefix.warn_above) {
+        context.warn(message).await;
+    } else {
+        let agent = &context.agent.name;
+        context.report(&Event::Note { agent, message });
     }
 }
 
 /// The data of an answer for hook events.
 pub(super) struct AnswerReport {
-    usage: Option<Usage>,
-    cost: Cost,
-    finish: StopReason,
+    pub(super) usage: Option<Usage>,
+    pub(super) cost: Cost,
+    pub(super) finish: StopReason,
     /// The complete text.
     pub(super) text: String,
+}
+
+/// Emits `after_llm_call` to hooks, and warns the user of a conversation that is almost too long. The answer
+/// is part of the session already.
+///
+/// # Errors
+/// The turn must end, before its hooks have completed or because a hook ended it.
+pub(super) async fn emit_after_llm_call(
+    context: &TurnContext<'_>,
+    session: &mut ActiveSession,
+    answer: &AnswerReport,
+) -> Result<(), Stop> {
+    let AnswerReport { usage, cost, .. } = *answer;
+    let emitted = context
+        .emit(When::AfterLlmCall, |input| {
+            input.usage = usage;
+            input.cost = (cost.unpriced == 0).then_some(cost);
+            input.answer = Some(Answer {
+                text: answer.text.clone(),
+                finish: Some(answer.finish.clone()),
+                ..Answer::default()
+            });
+            // The messages of the request: the conversation without the answer.
+            input.messages = session.conversation.prompt().messages();
+            input.messages.pop();
+        })
+        .await;
+    let context_window = session.conversation.model().limits().context;
+    let usage = usage.unwrap_or_default();
+    let is_summarized = context.agent.compaction_threshold > 0.0;
+    if let Some(warning) = nearly_full(
+        usage,
+        context_window,
+        is_summarized,
+        session.nearly_full_warned(),
+    ) {
+        context.warn(&warning).await;
+    }
+    match emitted {
+        Ok(verdict) => verdict.ends_turn.map_or(Ok(()), |why| Err(Stop::Hook(why))),
+        Err(cut) => {
+            context.warn_of_cut_off_hooks(When::AfterLlmCall, &cut);
+            Err(cut)
+        }
+    }
 }
 
 /// Returns a warning when a conversation approaches the context window of its model; once per session.

@@ -1,248 +1,159 @@
-//! Permission of a call: by the rules, the hooks' decisions, and the user.
+//! Permission of a call: hooks rewrite and guard it, and hooks, rules and the user judge it.
 
-use cachalot_hooks::{Decision as HookDecision, Event as When};
+use cachalot_hooks::{Decision, Event as When, Verdict};
+use cachalot_model::Block;
+use cachalot_tools::{Preparation, PreparedCall, ToolCall, ToolOutput, Toolbox};
+use serde_json::Value;
 
-use cachalot_operation::permissions::PermissionGrant;
-use cachalot_operation::{AccessRequest, PermissionDecision, Permissions};
-use cachalot_tools::{Origin, Preparation};
+use super::approval::{approval_reason, approve};
+use super::candidate::Candidate;
+use super::context::TurnContext;
 
-use super::Turn;
-use super::phases::Candidate;
-use crate::chat_state::ChatPermission;
-use crate::delegate::is_delegation;
-use crate::event::{Approval, ApprovalRequest, Concern, ConcernKind};
-use crate::protected;
-
-/// The reason why the user must be asked.
-struct Reason {
-    /// The rule that requires an approval, or may deny the call.
-    rule: Option<String>,
-    /// The reason why it is unclear if the rule denies the call.
-    doubt: Option<String>,
-    /// The possible effect of the call that requires an approval unless a rule names it.
-    concern: Option<Concern>,
-}
-
-impl Reason {
-    fn new(rule: Option<String>, concern: Option<Concern>) -> Self {
-        Self {
-            rule,
-            doubt: None,
-            concern,
-        }
-    }
-
-    /// The scope of an "always" approval: calls for which the same rule, or else the same concern, requires
-    /// an approval.
-    fn grant_scope(&self) -> Option<String> {
-        let concern = self.concern.as_ref().map(ToString::to_string);
-        self.rule.clone().or(concern)
-    }
-}
-
-impl Turn<'_> {
-    /// Permits a call by the rules and the hooks' decisions. A rule that denies or asks takes precedence over
-    /// a hook that allows; a hook that asks takes precedence over a rule that allows.
-    ///
-    /// # Errors
-    /// The reason why the call must not be made.
-    pub(super) async fn judge(&self, candidate: &mut Candidate) -> Result<(), String> {
-        let Some(reason) = self.approval_reason(candidate)? else {
-            return Ok(());
-        };
-        let preparation = self
-            .emit_tool_event(When::PermissionRequest, candidate)
-            .await;
-        let is_allowed = matches!(preparation.decision, Some((HookDecision::Allow, _)));
-        candidate.decide(&preparation)?;
-        if self.rewrite(candidate, &preparation) {
-            self.guard_anew(candidate).await?;
-            // The rewritten call may be denied or invalid.
-            self.approval_reason(candidate)?;
-        }
-        match is_allowed || candidate.ready().is_none() {
-            true => Ok(()),
-            false => self.approve(candidate, reason).await,
-        }
-    }
-
-    /// Returns the reason why the user must be asked; `None` if that is not necessary.
-    ///
-    /// # Errors
-    /// The reason why the call must not be made.
-    fn approval_reason(&self, candidate: &Candidate) -> Result<Option<Reason>, String> {
-        let Some(operation) = candidate.ready() else {
-            return Ok(None);
-        };
-        let name = operation.tool;
-        let workspace = &self.shared.dependencies.tools.workspace;
-        let permissions = &self.shared.team.permissions;
-        let concern = self.concern(candidate);
-        let kind = concern.as_ref().map(|concern| concern.kind);
-        let is_harmless = operation.read_only && kind.is_none();
-        let operation = AccessRequest {
-            read_only: is_harmless || is_delegation(name),
-            ..operation
-        };
-        let reason = match permissions.judge(&operation, workspace) {
-            PermissionDecision::Deny(rule) => {
-                return Err(format!(
-                    "The call of `{name}` is denied by the rule `{rule}`. Do not try it again; find another way or tell the user."
-                ));
-            }
-            PermissionDecision::Unclear { rule, why } => {
-                return Ok(Some(Reason {
-                    rule: Some(rule),
-                    doubt: Some(why),
-                    concern,
-                }));
-            }
-            PermissionDecision::Ask(rule) if candidate.is(HookDecision::Ask) => {
-                return Ok(Some(Reason::new(rule, concern)));
-            }
-            PermissionDecision::Allow if candidate.is(HookDecision::Ask) => {
-                return Ok(Some(Reason::new(None, concern)));
-            }
-            PermissionDecision::Ask(Some(rule)) => Reason::new(Some(rule), concern),
-            _ if kind == Some(ConcernKind::WritesProtected) => Reason::new(None, concern),
-            PermissionDecision::Allow => return Ok(None),
-            PermissionDecision::Ask(None) if candidate.is(HookDecision::Allow) => return Ok(None),
-            PermissionDecision::Ask(None) => Reason::new(None, concern),
-        };
-        let agent = &self.agent.name;
-        let is_granted = self
-            .shared
-            .is_granted(agent, reason.grant_scope().as_deref(), &operation);
-        Ok((!is_granted).then_some(reason))
-    }
-
-    /// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
-    fn concern(&self, candidate: &Candidate) -> Option<Concern> {
-        let operation = candidate.ready()?;
-        let dependencies = &self.shared.dependencies;
-        let workspace = &dependencies.tools.workspace;
-        if let Some(named) =
-            protected::find_protected(&operation, workspace, &dependencies.protected)
-        {
-            let permissions = &self.shared.team.permissions;
-            // A rule for the tool `skill_manage` covers the files that it writes.
-            let names = [named.name.as_str(), "skill_manage"];
-            let is_named = names
-                .iter()
-                .take(if operation.tool == "skill_manage" {
-                    2
-                } else {
-                    1
-                })
-                .any(|name| permissions.allows_by_name(&operation, workspace, name));
-            if !is_named {
-                return Some(Concern {
-                    kind: ConcernKind::WritesProtected,
-                    text: format!(
-                        "names `{}`, which decides what agents, hooks or git do",
-                        named.path
-                    ),
-                });
-            }
-        }
-        if !operation.resource_access.sends_data() || self.sends_only_typed_urls(candidate) {
-            return None;
-        }
-        let mut hosts: Vec<String> = operation
-            .resource_access
-            .urls
-            .iter()
-            .filter_map(|url| Some(url::Url::parse(url).ok()?.host_str()?.to_owned()))
-            .collect();
-        hosts.sort();
-        hosts.dedup();
-        Some(Concern {
-            kind: ConcernKind::SendsData,
-            text: match (hosts.as_slice(), &candidate.prepared.preparation) {
-                (
-                    _,
-                    Preparation::Ready {
-                        origin: Origin::Mcp(server),
-                        ..
-                    },
-                ) => {
-                    format!("sends its arguments to the server `{server}`")
-                }
-                ([], _) => "sends its arguments to another machine".to_owned(),
-                (hosts, _) => format!("can carry data to `{}`", hosts.join("`, `")),
-            },
-        })
-    }
-
-    /// True if the call sends only URLs that the user typed. Calls of MCP tools never qualify, because the
-    /// server receives all arguments.
-    fn sends_only_typed_urls(&self, candidate: &Candidate) -> bool {
-        let Preparation::Ready {
-            origin: Origin::BuiltIn,
-            resource_access,
-            ..
-        } = &candidate.prepared.preparation
-        else {
-            return false;
-        };
-        let mut urls = resource_access.urls.iter();
-        !resource_access.urls.is_empty() && urls.all(|url| self.shared.typed_urls.contains(url))
-    }
-
-    /// Requests the user's approval.
-    ///
-    /// # Errors
-    /// The reason why the call must not be made.
-    async fn approve(&self, candidate: &Candidate, reason: Reason) -> Result<(), String> {
-        let Some(operation) = candidate.ready() else {
-            return Ok(());
-        };
-        let call = &candidate.prepared.call;
-        let why = candidate.decision.as_ref();
-        let workspace = &self.shared.dependencies.tools.workspace;
-        // Approvals for doubtful denials and for hooks that ask cannot be remembered.
-        let calls = match reason.doubt.is_none() && !candidate.is(HookDecision::Ask) {
-            true => Permissions::derive_grant(&operation, workspace),
-            false => None,
-        };
-        let request = ApprovalRequest {
-            agent: &self.agent.name,
+/// Permits a call, or builds an error result with the reason. Calls that the gate denies reach no hook,
+/// rule or approver. Hooks can rewrite the arguments of other calls, but not the name of the tool.
+pub(super) async fn permit(
+    context: &TurnContext<'_>,
+    toolbox: &dyn Toolbox,
+    call: ToolCall,
+) -> Candidate {
+    if let Some(denial) = context.shared.dependencies.tools.denial(&call.name) {
+        return Candidate::new(PreparedCall {
             call,
-            arguments: operation.arguments,
-            rule: reason.rule.as_deref(),
-            doubt: reason.doubt.as_deref(),
-            pattern: calls.as_ref().map(PermissionGrant::rule),
-            why: why
-                .filter(|(is, _)| *is == HookDecision::Ask)
-                .map(|(_, why)| why.as_str()),
-            concern: reason.concern.as_ref(),
-            notes: &candidate.notes,
-        };
-        let hook_emitter = &self.session.hook_emitter;
-        let notice = format!("`{}` wants to call `{}`", self.agent.name, call.name);
-        hook_emitter
-            .notify("info", Some("permission_prompt"), &notice)
-            .await;
-        hook_emitter.emit(When::OnUserInput, |_| {}).await;
-        match self.shared.dependencies.approver.approve(&request).await {
-            Approval::Yes => Ok(()),
-            Approval::Always => {
-                if let Some(calls) = calls {
-                    self.shared.grant(ChatPermission {
-                        agent: self.agent.name.clone(),
-                        rule: reason.grant_scope(),
-                        calls,
-                    });
-                }
-                Ok(())
-            }
-            Approval::No(why) => {
-                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                Err(format!(
-                    "The user did not allow this call of `{}`{why}.",
-                    call.name
-                ))
-            }
-        }
+            preparation: Preparation::Refused(denial),
+        });
+    }
+    let mut candidate = Candidate::new(toolbox.prepare(call));
+    if let Err(why) = run_phases(context, toolbox, &mut candidate).await {
+        candidate.prepared.preparation = Preparation::Refused(ToolOutput::error(why));
+    }
+    candidate
+}
+
+/// Runs the phases of a call.
+///
+/// # Errors
+/// The reason why the call must not be made.
+async fn run_phases(
+    context: &TurnContext<'_>,
+    toolbox: &dyn Toolbox,
+    candidate: &mut Candidate,
+) -> Result<(), String> {
+    transform(context, toolbox, candidate).await?;
+    guard(context, candidate).await?;
+    before_use(context, toolbox, candidate).await?;
+    judge(context, toolbox, candidate).await
+}
+
+/// Lets hooks rewrite the arguments, including invalid ones.
+async fn transform(
+    context: &TurnContext<'_>,
+    toolbox: &dyn Toolbox,
+    candidate: &mut Candidate,
+) -> Result<(), String> {
+    let verdict = emit_tool_event(context, When::ToolInputTransform, candidate).await;
+    candidate.decide(&verdict)?;
+    rewrite(toolbox, candidate, &verdict);
+    Ok(())
+}
+
+/// Lets guard hooks check the current arguments.
+async fn guard(context: &TurnContext<'_>, candidate: &mut Candidate) -> Result<(), String> {
+    if candidate.ready().is_none() {
+        return Ok(());
+    }
+    let verdict = emit_tool_event(context, When::ToolGuard, candidate).await;
+    // A guard's "allow" has no effect: later phases still decide.
+    let verdict = Verdict {
+        decision: verdict.decision.filter(|(is, _)| *is != Decision::Allow),
+        ..verdict
+    };
+    candidate.decide(&verdict)
+}
+
+async fn before_use(
+    context: &TurnContext<'_>,
+    toolbox: &dyn Toolbox,
+    candidate: &mut Candidate,
+) -> Result<(), String> {
+    if candidate.ready().is_none() {
+        return Ok(());
+    }
+    let verdict = emit_tool_event(context, When::PreToolUse, candidate).await;
+    candidate.decide(&verdict)?;
+    let is_rewritten = rewrite(toolbox, candidate, &verdict);
+    candidate.added.add(verdict);
+    match is_rewritten {
+        true => guard_anew(context, candidate).await,
+        false => Ok(()),
+    }
+}
+
+/// Lets hooks check rewritten arguments, including hooks that guard in `pre_tool_use`, as in other
+/// runtimes. Further rewrites are ignored, which guarantees termination.
+async fn guard_anew(context: &TurnContext<'_>, candidate: &mut Candidate) -> Result<(), String> {
+    guard(context, candidate).await?;
+    if candidate.ready().is_none() {
+        return Ok(());
+    }
+    let verdict = emit_tool_event(context, When::PreToolUse, candidate).await;
+    candidate.decide(&verdict)
+}
+
+/// Emits an event about a call.
+async fn emit_tool_event(context: &TurnContext<'_>, when: When, candidate: &Candidate) -> Verdict {
+    let hook_emitter = &context.hook_emitter;
+    if !hook_emitter.wants_tool(when, &candidate.prepared.call.name) {
+        return Verdict::default();
+    }
+    match candidate.hook_tool_use() {
+        Some(tool) => hook_emitter.emit_tool_event(when, &tool, |_| {}).await,
+        None => Verdict::default(),
+    }
+}
+
+/// Rewrites the arguments as hooks request, and validates them again. Returns true if they changed.
+fn rewrite(toolbox: &dyn Toolbox, candidate: &mut Candidate, verdict: &Verdict) -> bool {
+    let Some(mut tool) = candidate.hook_tool_use() else {
+        return false;
+    };
+    if !verdict.rewrite(&mut tool) {
+        return false;
+    }
+    let call = ToolCall {
+        arguments: Value::Object(tool.input).to_string(),
+        ..candidate.prepared.call.clone()
+    };
+    candidate.prepared = toolbox.prepare(call);
+    if let Preparation::Refused(output) = &mut candidate.prepared.preparation {
+        let note = "(The arguments were rewritten by a hook before they were checked.)";
+        output.content.push(Block::text(note));
+    }
+    true
+}
+
+/// Permits a call by the rules and the hooks' decisions. A rule that denies or asks takes precedence over
+/// a hook that allows; a hook that asks takes precedence over a rule that allows.
+///
+/// # Errors
+/// The reason why the call must not be made.
+async fn judge(
+    context: &TurnContext<'_>,
+    toolbox: &dyn Toolbox,
+    candidate: &mut Candidate,
+) -> Result<(), String> {
+    let Some(reason) = approval_reason(context, candidate)? else {
+        return Ok(());
+    };
+    let verdict = emit_tool_event(context, When::PermissionRequest, candidate).await;
+    let is_allowed = matches!(verdict.decision, Some((Decision::Allow, _)));
+    candidate.decide(&verdict)?;
+    if rewrite(toolbox, candidate, &verdict) {
+        guard_anew(context, candidate).await?;
+        // The rewritten call may be denied or invalid.
+        approval_reason(context, candidate)?;
+    }
+    match is_allowed || candidate.ready().is_none() {
+        true => Ok(()),
+        false => approve(context, candidate, reason).await,
     }
 }

@@ -3,11 +3,11 @@
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::{ToolResponse, ToolUse};
 use cachalot_model::Block;
-use cachalot_tools::{CallOutcome, ToolCallResult, ToolOutput};
+use cachalot_tools::{CallOutcome, ToolCallResult, ToolOutput, Toolbox};
 
-use super::Turn;
-use super::phases::Candidate;
-use crate::context;
+use super::call_progress::CallProgress;
+use super::candidate::Candidate;
+use super::context::TurnContext;
 use crate::conversation::Progress;
 use crate::event::Event;
 use crate::hook_emitter::HookContext;
@@ -23,118 +23,116 @@ pub(super) struct ResultsOutcome {
     pub(super) denial: Option<String>,
 }
 
-impl Turn<'_> {
-    /// Passes the results of calls to hooks, one at a time. Results of refused calls are not passed, because
-    /// the runtime itself made them.
-    pub(super) async fn run_result_hooks(
-        &self,
-        answers: &mut [ToolCallResult],
-        calls: Vec<Candidate>,
-    ) -> ResultsOutcome {
-        let mut outcome = ResultsOutcome::default();
-        for (answer, mut call) in answers.iter_mut().zip(calls) {
-            let read_only = call.ready().is_some_and(|operation| operation.read_only);
-            outcome.read_only.push(read_only);
-            let mut added = std::mem::take(&mut call.added);
-            let before = answer.output.content.clone();
-            if answer.outcome != CallOutcome::Refused {
-                self.run_hooks_on_result(answer, &call, &mut added, &mut outcome.denial)
-                    .await;
-            }
-            answer
-                .output
-                .content
-                .extend(context::block(&added.paragraphs));
-            outcome.added_by.extend(added.by);
-            let is_changed = answer.output.content != before;
-            self.with_progress(|progress| progress.record_seen(answer, is_changed));
+/// Passes the results of calls to hooks, one at a time. Results of refused calls are not passed, because
+/// the runtime itself made them.
+pub(super) async fn run_result_hooks(
+    context: &TurnContext<'_>,
+    progress: &CallProgress,
+    answers: &mut [ToolCallResult],
+    calls: Vec<Candidate>,
+) -> ResultsOutcome {
+    let mut outcome = ResultsOutcome::default();
+    for (answer, mut call) in answers.iter_mut().zip(calls) {
+        let read_only = call.ready().is_some_and(|operation| operation.read_only);
+        outcome.read_only.push(read_only);
+        let mut added = std::mem::take(&mut call.added);
+        let before = answer.output.content.clone();
+        if answer.outcome != CallOutcome::Refused {
+            run_hooks_on_result(context, answer, &call, &mut added, &mut outcome.denial).await;
         }
-        outcome
+        answer
+            .output
+            .content
+            .extend(crate::context::block(&added.paragraphs));
+        outcome.added_by.extend(added.by);
+        let is_changed = answer.output.content != before;
+        progress.with(|progress| progress.record_seen(answer, is_changed));
     }
+    outcome
+}
 
-    async fn run_hooks_on_result(
-        &self,
-        answer: &mut ToolCallResult,
-        call: &Candidate,
-        added: &mut HookContext,
-        denial: &mut Option<String>,
-    ) {
-        let hook_emitter = &self.session.hook_emitter;
-        let wants = |when| hook_emitter.wants_tool(when, &answer.call.name);
-        let is_transformed = wants(When::ToolResponseTransform);
-        if !is_transformed && !wants(When::PostToolUse) {
-            return;
-        }
-        let Some(tool) = call.hook_tool_use() else {
-            return;
-        };
-        if is_transformed {
-            self.transform_result(answer, &tool).await;
-            self.report_ended(answer);
-        }
-        let response = response(&answer.output);
-        let told = hook_emitter.emit_tool_event(When::PostToolUse, &tool, |input| {
-            input.tool_response = Some(response);
-        });
-        let verdict = told.await;
-        if let Some(text) = &verdict.updated_tool_response {
-            replace_text(&mut answer.output, text);
-        }
-        if let Some(why) = verdict.denial() {
-            denial.get_or_insert_with(|| why.to_owned());
-        }
-        added.add(verdict);
+async fn run_hooks_on_result(
+    context: &TurnContext<'_>,
+    answer: &mut ToolCallResult,
+    call: &Candidate,
+    added: &mut HookContext,
+    denial: &mut Option<String>,
+) {
+    let hook_emitter = &context.hook_emitter;
+    let wants = |when| hook_emitter.wants_tool(when, &answer.call.name);
+    let is_transformed = wants(When::ToolResponseTransform);
+    if !is_transformed && !wants(When::PostToolUse) {
+        return;
     }
+    let Some(tool) = call.hook_tool_use() else {
+        return;
+    };
+    if is_transformed {
+        transform_result(context, answer, &tool).await;
+        report_ended(context, answer);
+    }
+    let response = response(&answer.output);
+    let emitted = hook_emitter.emit_tool_event(When::PostToolUse, &tool, |input| {
+        input.tool_response = Some(response);
+    });
+    let verdict = emitted.await;
+    if let Some(text) = &verdict.updated_tool_response {
+        replace_text(&mut answer.output, text);
+    }
+    if let Some(why) = verdict.denial() {
+        denial.get_or_insert_with(|| why.to_owned());
+    }
+    added.add(verdict);
+}
 
-    async fn transform_result(&self, answer: &mut ToolCallResult, tool: &ToolUse) {
-        let response = response(&answer.output);
-        let told = (self.session.hook_emitter).emit_tool_event(
-            When::ToolResponseTransform,
-            tool,
-            |input| {
+async fn transform_result(context: &TurnContext<'_>, answer: &mut ToolCallResult, tool: &ToolUse) {
+    let response = response(&answer.output);
+    let emitted =
+        context
+            .hook_emitter
+            .emit_tool_event(When::ToolResponseTransform, tool, |input| {
                 input.tool_response = Some(response);
-            },
-        );
-        if let Some(text) = told.await.updated_tool_response {
-            replace_text(&mut answer.output, &text);
-        }
-    }
-
-    fn report_ended(&self, answer: &ToolCallResult) {
-        self.shared
-            .dependencies
-            .listener
-            .on_event(&Event::ToolEnded {
-                agent: &self.agent.name,
-                answer,
             });
+    if let Some(text) = emitted.await.updated_tool_response {
+        replace_text(&mut answer.output, &text);
     }
+}
 
-    /// Passes to hooks the results that arrived before the turn had to end, within the grace period.
-    pub(super) async fn run_hooks_on_unseen(&self, progress: &mut Progress) {
-        if progress.unseen.is_empty() {
-            return;
-        }
-        let ended = progress.ended.clone();
-        let showing = async {
-            for mut answer in ended {
-                if !progress.unseen.contains(&answer.call.id) {
-                    continue;
-                }
-                let call = answer.call.clone();
-                let candidate = Candidate::new(self.session.toolbox.prepare(call));
-                let Some(tool) = candidate.hook_tool_use() else {
-                    continue;
-                };
-                let before = answer.output.content.clone();
-                self.transform_result(&mut answer, &tool).await;
-                self.report_ended(&answer);
-                let is_changed = answer.output.content != before;
-                progress.record_seen(&answer, is_changed);
-            }
-        };
-        let _ = self.cancellation.run_with_grace(showing).await;
+fn report_ended(context: &TurnContext<'_>, answer: &ToolCallResult) {
+    context.report(&Event::ToolEnded {
+        agent: &context.agent.name,
+        answer,
+    });
+}
+
+/// Passes to hooks the results that arrived before the turn had to end, within the grace period.
+pub(super) async fn run_hooks_on_unseen(
+    context: &TurnContext<'_>,
+    toolbox: &dyn Toolbox,
+    progress: &mut Progress,
+) {
+    if progress.unseen.is_empty() {
+        return;
     }
+    let ended = progress.ended.clone();
+    let showing = async {
+        for mut answer in ended {
+            if !progress.unseen.contains(&answer.call.id) {
+                continue;
+            }
+            let call = answer.call.clone();
+            let candidate = Candidate::new(toolbox.prepare(call));
+            let Some(tool) = candidate.hook_tool_use() else {
+                continue;
+            };
+            let before = answer.output.content.clone();
+            transform_result(context, &mut answer, &tool).await;
+            report_ended(context, &answer);
+            let is_changed = answer.output.content != before;
+            progress.record_seen(&answer, is_changed);
+        }
+    };
+    let _ = context.cancellation.run_with_grace(showing).await;
 }
 
 /// A result in the form used in hook events.

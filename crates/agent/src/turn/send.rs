@@ -1,11 +1,15 @@
 //! Sending of the next request: hooks receive the new messages, and may rewrite them, before they become part
 //! of the session.
 
-use cachalot_hooks::Event as When;
+use cachalot_hooks::{Event as When, Synthetic};
 use cachalot_model::Message;
 
-use super::Turn;
-use crate::conversation::validate_rewrite;
+use super::context::TurnContext;
+use super::message::TurnMessage;
+use super::repair::reopen;
+use super::synthetic::usable_answer;
+use crate::active_session::ActiveSession;
+use crate::conversation::{Conversation, validate_rewrite};
 use crate::report::Stop;
 use crate::{Error, ErrorKind};
 
@@ -13,75 +17,87 @@ use crate::{Error, ErrorKind};
 pub(super) enum SendOutcome {
     /// They are part of the session, and the model is called.
     Ready,
-    /// A hook has answered.
-    Answered,
+    /// They are part of the session, and a hook has answered them.
+    Answered(Synthetic),
     /// The turn must end.
     Stopped(Stop),
 }
 
-impl Turn<'_> {
-    /// Emits `before_llm_call`, and adds the held message to the session as hooks have rewritten it.
-    pub(super) async fn send(&mut self, iteration: u32) -> Result<SendOutcome, Error> {
-        match self.send_once().await {
-            // Only the user's message can follow another writer's messages.
-            Err((error, Some(held))) if error.kind == ErrorKind::Conflict && iteration == 1 => {
-                self.reopen_after_conflict().await?;
-                self.session.conversation.hold(Some(held));
-                self.send_once().await.map_err(|(error, _)| error)
+/// Emits `before_llm_call`, and adds the held message to the session as hooks have rewritten it.
+pub(super) async fn send(
+    context: &TurnContext<'_>,
+    session: &mut ActiveSession,
+    message: &mut TurnMessage<'_>,
+    iteration: u32,
+) -> Result<SendOutcome, Error> {
+    match send_once(context, session).await {
+        // Only the user's message can follow another writer's messages.
+        Err((error, Some(held))) if error.kind == ErrorKind::Conflict && iteration == 1 => {
+            reopen(context, session).await?;
+            message.record_conflict(&session.conversation);
+            session.conversation.hold(Some(held));
+            let sent = send_once(context, session).await;
+            sent.map_err(|(error, _)| error)
+        }
+        sent => sent.map_err(|(error, _)| error),
+    }
+}
+
+/// Sends once. An error carries the held message.
+async fn send_once(
+    context: &TurnContext<'_>,
+    session: &mut ActiveSession,
+) -> Result<SendOutcome, (Error, Option<Message>)> {
+    let conversation = &mut session.conversation;
+    match context.hook_emitter.wants(When::BeforeLlmCall) {
+        true => Box::pin(send_through_hooks(context, conversation)).await,
+        false => {
+            let appended = append_held(conversation, None).await;
+            appended.map(|()| SendOutcome::Ready)
+        }
+    }
+}
+
+async fn send_through_hooks(
+    context: &TurnContext<'_>,
+    conversation: &mut Conversation,
+) -> Result<SendOutcome, (Error, Option<Message>)> {
+    let (messages, unsent) = conversation.with_held();
+    let last = messages[messages.len() - unsent..].to_vec();
+    let emitted = context.emit(When::BeforeLlmCall, |input| {
+        input.messages = messages;
+        input.unsent = unsent;
+    });
+    let verdict = match emitted.await {
+        Ok(verdict) => verdict,
+        Err(stop) => return Ok(SendOutcome::Stopped(stop)),
+    };
+    let denial = verdict.denial().map(str::to_owned);
+    let mut rewritten = None;
+    if let Some(messages) = verdict.updated_messages {
+        match validate_rewrite(&last, messages) {
+            Ok(messages) => rewritten = Some(messages),
+            Err(why) => {
+                let warning = format!("what a hook made of the messages is left out: {why}");
+                context.hook_emitter.warn(&warning).await;
             }
-            sent => sent.map_err(|(error, _)| error),
         }
     }
+    append_held(conversation, rewritten).await?;
+    if let Some(why) = denial {
+        return Ok(SendOutcome::Stopped(Stop::Hook(why)));
+    }
+    Ok(match usable_answer(context, verdict.synthetic).await {
+        Some(synthetic) => SendOutcome::Answered(synthetic),
+        None => SendOutcome::Ready,
+    })
+}
 
-    /// Sends once. An error carries the held message.
-    async fn send_once(&mut self) -> Result<SendOutcome, (Error, Option<Message>)> {
-        match self.session.hook_emitter.wants(When::BeforeLlmCall) {
-            true => Box::pin(self.send_through_hooks()).await,
-            false => self.append_held(None).await.map(|()| SendOutcome::Ready),
-        }
-    }
-
-    async fn send_through_hooks(&mut self) -> Result<SendOutcome, (Error, Option<Message>)> {
-        let (messages, unsent) = self.session.conversation.with_held();
-        let last = messages[messages.len() - unsent..].to_vec();
-        let told = self.emit(When::BeforeLlmCall, |input| {
-            input.messages = messages;
-            input.unsent = unsent;
-        });
-        let verdict = match told.await {
-            Ok(verdict) => verdict,
-            Err(stop) => return Ok(SendOutcome::Stopped(stop)),
-        };
-        let denial = verdict.denial().map(str::to_owned);
-        let mut rewritten = None;
-        if let Some(messages) = verdict.updated_messages {
-            match validate_rewrite(&last, messages) {
-                Ok(messages) => rewritten = Some(messages),
-                Err(why) => {
-                    let warning = format!("what a hook made of the messages is left out: {why}");
-                    self.session.hook_emitter.warn(&warning).await;
-                }
-            }
-        }
-        self.append_held(rewritten).await?;
-        if let Some(why) = denial {
-            return Ok(SendOutcome::Stopped(Stop::Hook(why)));
-        }
-        if let Some(synthetic) = self.usable_answer(verdict.synthetic).await {
-            let answered = self.answer(None, &synthetic).await;
-            answered.map_err(|error| (error, None))?;
-            return Ok(SendOutcome::Answered);
-        }
-        Ok(SendOutcome::Ready)
-    }
-
-    async fn append_held(
-        &mut self,
-        rewritten: Option<Vec<Message>>,
-    ) -> Result<(), (Error, Option<Message>)> {
-        let conversation = &mut self.session.conversation;
-        let held = conversation.held().cloned();
-        let said = conversation.append_held(rewritten).await;
-        said.map_err(|error| (error, held))
-    }
+async fn append_held(
+    conversation: &mut Conversation,
+    rewritten: Option<Vec<Message>>,
+) -> Result<(), (Error, Option<Message>)> {
+    let held = conversation.held().cloned();
+    let appended = conversation.append_held(rewritten).await;
+    appended.map_err(|error| (error, held))
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cachalot_model::{Block, Extra, ToolResult, Usage};
 use parking_lot::Mutex;
 
-use super::PrefixWarmup;
 use crate::conversation::{Snapshot, mark_changed};
+use crate::prefix_warmup::PrefixWarmup;
 
 /// Replaces the result of a call whose result the fork does not see.
 const OPEN_CALL_RESULT: &str =

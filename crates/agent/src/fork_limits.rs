@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::ForkSpec;
 use crate::account::Account;
 use crate::report::Stop;
 use parking_lot::Mutex;
@@ -44,12 +43,18 @@ impl Drop for ForkReservation {
 
 impl ForkLimits {
     /// Creates the limits of a fork whose usage is counted in `account`.
-    pub(super) fn new(spec: &ForkSpec, account: &Account) -> Self {
+    pub(crate) fn new(
+        holder: &str,
+        max_iterations: u32,
+        max_input_tokens: Option<u64>,
+        max_output_tokens: Option<u64>,
+        account: &Account,
+    ) -> Self {
         Self {
-            holder: spec.holder.as_str().into(),
-            calls: spec.max_iterations,
-            input: spec.max_input_tokens,
-            output: spec.max_output_tokens,
+            holder: holder.into(),
+            calls: max_iterations,
+            input: max_input_tokens,
+            output: max_output_tokens,
             account: account.clone(),
             in_flight: Arc::default(),
         }

@@ -1,0 +1,226 @@
+//! Approval of a call: the rules decide if the user must be asked, and the user decides.
+
+use cachalot_hooks::{Decision as HookDecision, Event as When};
+use cachalot_operation::permissions::PermissionGrant;
+use cachalot_operation::{AccessRequest, PermissionDecision, Permissions};
+use cachalot_tools::{Origin, Preparation};
+
+use super::candidate::Candidate;
+use super::context::TurnContext;
+use crate::chat_state::ChatPermission;
+use crate::definition::DELEGATION_TOOL;
+use crate::event::{Approval, ApprovalRequest, Concern, ConcernKind};
+use crate::protected;
+
+/// The reason why the user must be asked.
+pub(super) struct Reason {
+    /// The rule that requires an approval, or may deny the call.
+    rule: Option<String>,
+    /// The reason why it is unclear if the rule denies the call.
+    doubt: Option<String>,
+    /// The possible effect of the call that requires an approval unless a rule names it.
+    concern: Option<Concern>,
+}
+
+impl Reason {
+    fn new(rule: Option<String>, concern: Option<Concern>) -> Self {
+        Self {
+            rule,
+            doubt: None,
+            concern,
+        }
+    }
+
+    /// The scope of an "always" approval: calls for which the same rule, or else the same concern, requires
+    /// an approval.
+    fn grant_scope(&self) -> Option<String> {
+        let concern = self.concern.as_ref().map(ToString::to_string);
+        self.rule.clone().or(concern)
+    }
+}
+
+/// Returns the reason why the user must be asked; `None` if that is not necessary.
+///
+/// # Errors
+/// The reason why the call must not be made.
+pub(super) fn approval_reason(
+    context: &TurnContext<'_>,
+    candidate: &Candidate,
+) -> Result<Option<Reason>, String> {
+    let Some(operation) = candidate.ready() else {
+        return Ok(None);
+    };
+    let name = operation.tool;
+    let workspace = &context.shared.dependencies.tools.workspace;
+    let permissions = &context.shared.team.permissions;
+    let concern = concern(context, candidate);
+    let kind = concern.as_ref().map(|concern| concern.kind);
+    let is_harmless = operation.read_only && kind.is_none();
+    let operation = AccessRequest {
+        // A delegation only gives a task: the sub-agent's calls are approved one by one.
+        read_only: is_harmless || name == DELEGATION_TOOL,
+        ..operation
+    };
+    let reason = match permissions.judge(&operation, workspace) {
+        PermissionDecision::Deny(rule) => {
+            return Err(format!(
+                "The call of `{name}` is denied by the rule `{rule}`. Do not try it again; find another way or tell the user."
+            ));
+        }
+        PermissionDecision::Unclear { rule, why } => {
+            return Ok(Some(Reason {
+                rule: Some(rule),
+                doubt: Some(why),
+                concern,
+            }));
+        }
+        PermissionDecision::Ask(rule) if candidate.is(HookDecision::Ask) => {
+            return Ok(Some(Reason::new(rule, concern)));
+        }
+        PermissionDecision::Allow if candidate.is(HookDecision::Ask) => {
+            return Ok(Some(Reason::new(None, concern)));
+        }
+        PermissionDecision::Ask(Some(rule)) => Reason::new(Some(rule), concern),
+        _ if kind == Some(ConcernKind::WritesProtected) => Reason::new(None, concern),
+        PermissionDecision::Allow => return Ok(None),
+        PermissionDecision::Ask(None) if candidate.is(HookDecision::Allow) => return Ok(None),
+        PermissionDecision::Ask(None) => Reason::new(None, concern),
+    };
+    let agent = &context.agent.name;
+    let is_granted = context
+        .shared
+        .is_granted(agent, reason.grant_scope().as_deref(), &operation);
+    Ok((!is_granted).then_some(reason))
+}
+
+/// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
+fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> {
+    let operation = candidate.ready()?;
+    let dependencies = &context.shared.dependencies;
+    let workspace = &dependencies.tools.workspace;
+    if let Some(named) = protected::find_protected(&operation, workspace, &dependencies.protected) {
+        let permissions = &context.shared.team.permissions;
+        // A rule for the tool `skill_manage` covers the files that it writes.
+        let names = [named.name.as_str(), "skill_manage"];
+        let is_named = names
+            .iter()
+            .take(if operation.tool == "skill_manage" {
+                2
+            } else {
+                1
+            })
+            .any(|name| permissions.allows_by_name(&operation, workspace, name));
+        if !is_named {
+            return Some(Concern {
+                kind: ConcernKind::WritesProtected,
+                text: format!(
+                    "names `{}`, which decides what agents, hooks or git do",
+                    named.path
+                ),
+            });
+        }
+    }
+    if !operation.resource_access.sends_data() || sends_only_typed_urls(context, candidate) {
+        return None;
+    }
+    let mut hosts: Vec<String> = operation
+        .resource_access
+        .urls
+        .iter()
+        .filter_map(|url| Some(url::Url::parse(url).ok()?.host_str()?.to_owned()))
+        .collect();
+    hosts.sort();
+    hosts.dedup();
+    Some(Concern {
+        kind: ConcernKind::SendsData,
+        text: match (hosts.as_slice(), &candidate.prepared.preparation) {
+            (
+                _,
+                Preparation::Ready {
+                    origin: Origin::Mcp(server),
+                    ..
+                },
+            ) => {
+                format!("sends its arguments to the server `{server}`")
+            }
+            ([], _) => "sends its arguments to another machine".to_owned(),
+            (hosts, _) => format!("can carry data to `{}`", hosts.join("`, `")),
+        },
+    })
+}
+
+/// True if the call sends only URLs that the user typed. Calls of MCP tools never qualify, because the
+/// server receives all arguments.
+fn sends_only_typed_urls(context: &TurnContext<'_>, candidate: &Candidate) -> bool {
+    let Preparation::Ready {
+        origin: Origin::BuiltIn,
+        resource_access,
+        ..
+    } = &candidate.prepared.preparation
+    else {
+        return false;
+    };
+    let mut urls = resource_access.urls.iter();
+    !resource_access.urls.is_empty() && urls.all(|url| context.shared.typed_urls.contains(url))
+}
+
+/// Requests the user's approval.
+///
+/// # Errors
+/// The reason why the call must not be made.
+pub(super) async fn approve(
+    context: &TurnContext<'_>,
+    candidate: &Candidate,
+    reason: Reason,
+) -> Result<(), String> {
+    let Some(operation) = candidate.ready() else {
+        return Ok(());
+    };
+    let call = &candidate.prepared.call;
+    let why = candidate.decision.as_ref();
+    let workspace = &context.shared.dependencies.tools.workspace;
+    // Approvals for doubtful denials and for hooks that ask cannot be remembered.
+    let calls = match reason.doubt.is_none() && !candidate.is(HookDecision::Ask) {
+        true => Permissions::derive_grant(&operation, workspace),
+        false => None,
+    };
+    let request = ApprovalRequest {
+        agent: &context.agent.name,
+        call,
+        arguments: operation.arguments,
+        rule: reason.rule.as_deref(),
+        doubt: reason.doubt.as_deref(),
+        pattern: calls.as_ref().map(PermissionGrant::rule),
+        why: why
+            .filter(|(is, _)| *is == HookDecision::Ask)
+            .map(|(_, why)| why.as_str()),
+        concern: reason.concern.as_ref(),
+        notes: &candidate.notes,
+    };
+    let hook_emitter = &context.hook_emitter;
+    let notice = format!("`{}` wants to call `{}`", context.agent.name, call.name);
+    hook_emitter
+        .notify("info", Some("permission_prompt"), &notice)
+        .await;
+    hook_emitter.emit(When::OnUserInput, |_| {}).await;
+    match context.shared.dependencies.approver.approve(&request).await {
+        Approval::Yes => Ok(()),
+        Approval::Always => {
+            if let Some(calls) = calls {
+                context.shared.grant(ChatPermission {
+                    agent: context.agent.name.clone(),
+                    rule: reason.grant_scope(),
+                    calls,
+                });
+            }
+            Ok(())
+        }
+        Approval::No(why) => {
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            Err(format!(
+                "The user did not allow this call of `{}`{why}.",
+                call.name
+            ))
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The user's message of a turn, the hooks that handle it, and the added context.
+
+use cachalot_hooks::input::Prompt;
+use cachalot_hooks::{Event as When, Synthetic, Verdict};
+use cachalot_model::{Block, Message};
+
+use super::TurnInput;
+use super::context::TurnContext;
+use super::synthetic::usable_answer;
+use crate::active_session::ActiveSession;
+use crate::context;
+use crate::conversation::Conversation;
+use crate::hook_emitter::HookContext;
+use crate::report::Stop;
+
+/// A note for the model on a message that it had begun to answer before the compaction.
+const RESUMED_MESSAGE_NOTE: &str = "This message was said before the summary above was written: what was done for it until then stands in the summary, and need not be done again.";
+
+/// The name under which hook events report the added summary.
+const SUMMARY_SOURCE: &str = "a summary of a conversation that was too long";
+
+/// The outcome of the user's message.
+pub(super) enum PromptOutcome {
+    /// The message is held, to be sent to the model.
+    Held,
+    /// A hook has answered the message.
+    Answered(Synthetic),
+    /// A hook has rejected the message.
+    Denied(String),
+    /// The turn must end.
+    Stopped(Stop),
+}
+
+/// The user's message of a turn, with the paragraphs that hooks and context sources add to it.
+pub(super) struct TurnMessage<'a> {
+    /// The user's text.
+    text: &'a str,
+    /// `prompt` field of hook events in this turn.
+    prompt: Prompt,
+    /// Paragraphs that follow the user's text in the message.
+    appended: Vec<String>,
+    /// Names of hooks and sources that added something to this turn's messages, other than through
+    /// [`Prompt::context`].
+    appended_by: Vec<String>,
+}
+
+impl<'a> TurnMessage<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            prompt: Prompt::default(),
+            appended: Vec::new(),
+            appended_by: Vec::new(),
+        }
+    }
+
+    /// The user's text.
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// `prompt` field of hook events in this turn.
+    pub(super) fn prompt(&self) -> &Prompt {
+        &self.prompt
+    }
+
+    /// Names of hooks and sources that added something to this turn's messages, other than through
+    /// [`Prompt::context`].
+    pub(super) fn appended_by(&self) -> &[String] {
+        &self.appended_by
+    }
+
+    /// Records hooks that added something to other messages of the turn.
+    pub(super) fn record_appended_by(&mut self, names: Vec<String>) {
+        self.appended_by.extend(names);
+    }
+
+    /// Emits the events of the user's message, and holds the message that is to be sent.
+    pub(super) async fn submit(
+        &mut self,
+        context: &TurnContext<'_>,
+        session: &mut ActiveSession,
+        input: TurnInput<'_>,
+    ) -> PromptOutcome {
+        self.prompt = prompt_of_input(session, input);
+        for when in [When::UserPromptSubmit, When::PreUserTurn] {
+            if when == When::UserPromptSubmit && input.from_agent {
+                continue;
+            }
+            let verdict = match self.emit(when, context, session).await {
+                Ok(verdict) => verdict,
+                Err(stop) => return PromptOutcome::Stopped(stop),
+            };
+            if let Some(why) = verdict.denial() {
+                return PromptOutcome::Denied(why.to_owned());
+            }
+            self.prompt.context.extend(verdict.context);
+            if let Some(synthetic) = usable_answer(context, verdict.synthetic).await {
+                return PromptOutcome::Answered(synthetic);
+            }
+        }
+        let mut added = HookContext::default();
+        match self.emit(When::TurnStart, context, session).await {
+            Ok(verdict) => added.add(verdict),
+            Err(stop) => return PromptOutcome::Stopped(stop),
+        }
+        let collected = collect_context(context, self.text);
+        match context.cancellation.run_until_cancelled(collected).await {
+            Ok(further) => {
+                added.paragraphs.extend(further.paragraphs);
+                added.by.extend(further.by);
+            }
+            Err(stop) => return PromptOutcome::Stopped(stop),
+        }
+        let message = self.build(session, added);
+        session.conversation.hold(Some(message));
+        PromptOutcome::Held
+    }
+
+    async fn emit(
+        &self,
+        when: When,
+        context: &TurnContext<'_>,
+        session: &ActiveSession,
+    ) -> Result<Verdict, Stop> {
+        let emitted = context.emit(when, |input| {
+            input.prompt = Some(self.prompt.clone());
+            if when == When::TurnStart {
+                // Hooks that add context can check whether it was sent already.
+                input.messages = session.conversation.prompt().messages();
+            }
+        });
+        emitted.await
+    }
+
+    /// Builds the user's message: the summary before the restart if there is one, the user's text, and the
+    /// paragraphs that change from turn to turn.
+    pub(super) fn build(&mut self, session: &mut ActiveSession, added: HookContext) -> Message {
+        // The opening paragraphs are part of `prompt.context`.
+        session.session_start_output = HookContext::default();
+        self.appended.clone_from(&self.prompt.context);
+        self.appended.extend(added.paragraphs);
+        self.appended_by.extend(added.by);
+        let mut message = self.after_summary(&session.conversation);
+        let open_call_results = std::mem::take(&mut session.open_call_results);
+        message.content.splice(0..0, open_call_results);
+        message
+    }
+
+    /// Holds the user's message again, with the paragraphs that hooks added at the restart of the session.
+    pub(super) fn hold(&mut self, session: &mut ActiveSession) {
+        let session_start_output = std::mem::take(&mut session.session_start_output);
+        self.appended.splice(0..0, session_start_output.paragraphs);
+        self.appended_by.extend(session_start_output.by);
+        let message = self.after_summary(&session.conversation);
+        session.conversation.hold(Some(message));
+    }
+
+    /// Holds the user's message again, after the summary. `has_begun` is true if something was answered in
+    /// this turn.
+    pub(super) fn hold_after_summary(&mut self, session: &mut ActiveSession, has_begun: bool) {
+        if has_begun {
+            self.appended.push(RESUMED_MESSAGE_NOTE.to_owned());
+        }
+        self.prompt.prefix = Some(session.conversation.prefix());
+        self.appended_by.push(SUMMARY_SOURCE.to_owned());
+        self.hold(session);
+    }
+
+    /// Records that another writer has changed the session since hooks received its prefix.
+    pub(super) fn record_conflict(&mut self, conversation: &Conversation) {
+        self.prompt.prefix = Some(conversation.prefix());
+        let somebody = "somebody who continued the session elsewhere";
+        self.appended_by.push(somebody.to_owned());
+    }
+
+    fn after_summary(&self, conversation: &Conversation) -> Message {
+        let mut message = context::message(self.text, &self.appended);
+        if let Some(summary) = conversation.summary() {
+            let block = Block::text(format!("<summary>\n{summary}\n</summary>"));
+            message.content.insert(0, block);
+        }
+        message
+    }
+}
+
+fn prompt_of_input(session: &ActiveSession, input: TurnInput<'_>) -> Prompt {
+    let conversation = &session.conversation;
+    Prompt {
+        text: input.text.to_owned(),
+        prefix: Some(conversation.prefix()),
+        implicit: input.from_agent,
+        fresh: input.fresh,
+        form: conversation.output_format(),
+        context: session.session_start_output.paragraphs.clone(),
+        after_results: !conversation.results().is_empty() || conversation.summary().is_some(),
+        ..Prompt::default()
+    }
+}
+
+/// Collects the paragraphs of the context sources.
+async fn collect_context(context: &TurnContext<'_>, text: &str) -> HookContext {
+    let mut added = HookContext::default();
+    for source in &context.shared.dependencies.context {
+        if let Some(paragraph) = source.paragraph(context.agent, text).await {
+            added.paragraphs.push(paragraph);
+            added.by.push(source.name().to_owned());
+        }
+    }
+    added
+}

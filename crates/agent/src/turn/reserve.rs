@@ -1,0 +1,48 @@
+//! Reservation of the input of the next model call.
+
+use cachalot_model::budget::Reservation;
+
+use super::context::TurnContext;
+use crate::active_session::ActiveSession;
+use crate::fork_limits::ForkReservation;
+use crate::report::Stop;
+
+/// Estimated bytes per token.
+pub(super) const BYTES_PER_TOKEN: u64 = 4;
+
+/// A reservation in the chat's budget, and in the limits of a fork.
+pub(super) type CallReservation = (Reservation, Option<ForkReservation>);
+
+/// Reserves the estimated input of the next model call, so that concurrent calls do not spend it. The caller
+/// holds the reservation until the call is counted. `text` is the user's message.
+///
+/// # Errors
+/// The limit that prevents another model call.
+pub(super) fn reserve(
+    context: &TurnContext<'_>,
+    session: &ActiveSession,
+    text: &str,
+) -> Result<CallReservation, Stop> {
+    let next = estimate_next_input(session, text);
+    let model = session.conversation.model();
+    let reserved = context.shared.meter.reserve(model, next);
+    let of_chat = reserved.map_err(|over| Stop::Budget(over.message))?;
+    let limits = context.shared.limits.as_ref();
+    let of_fork = limits.map(|it| it.reserve(next)).transpose()?;
+    Ok((of_chat, of_fork))
+}
+
+/// Estimated input tokens of the next request: those of the last request, or an estimate from its bytes if
+/// that is unknown.
+fn estimate_next_input(session: &ActiveSession, text: &str) -> u64 {
+    if let Some(last) = session.last_input() {
+        return last;
+    }
+    let conversation = &session.conversation;
+    let said = match conversation.held() {
+        Some(message) => serde_json::to_vec(message).map_or(0, |bytes| bytes.len()),
+        None => text.len(),
+    };
+    let said = u64::try_from(said).unwrap_or(u64::MAX);
+    conversation.prompt().bytes().saturating_add(said) / BYTES_PER_TOKEN
+}
