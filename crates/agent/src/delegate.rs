@@ -23,9 +23,7 @@ const MAX_DEPTH: u32 = 5;
 pub(crate) struct DelegatedTask<'a> {
     /// The state of the chat. Its gate is that of the call: the sub-agent may use no tool that the delegating
     /// agent may not use.
-    pub(crate) struct TransferTask {
-    metadata: OperationMetadata,
-    shared: ChatState,
+    pub(crate) shared: ChatState,
     /// The delegating agent.
     pub(crate) delegator: &'a AgentDefinition,
     /// Emits events to the hooks of the delegating agent.
@@ -60,7 +58,7 @@ pub(crate) trait Delegation: Send + Sync {
 
 /// The tool `transfer_task`.
 pub(crate) struct TransferTask {
-    metadata: OperationMetadata::with_side_effects(NAME,
+    metadata: OperationMetadata,
     shared: ChatState,
     /// The delegating agent.
     delegator: AgentDefinition,
@@ -105,7 +103,11 @@ impl TransferTask {
             "additionalProperties": false
         });
         Some(Arc::new(Self {
-            metadata: ToolMetadata::with_side_effects(DELEGATION_TOOL, description, parameters),
+            metadata: OperationMetadata::with_side_effects(
+                DELEGATION_TOOL,
+                description,
+                parameters,
+            ),
             shared: shared.clone(),
             delegator: agent.clone(),
             delegation: Arc::clone(delegation),
@@ -119,17 +121,8 @@ impl TransferTask {
     fn sub_agent(&self, arguments: &Arguments) -> Option<(&AgentDefinition, bool)> {
         let name = text(arguments, "agent");
         let mut known = self.delegator.sub_agents.iter();
-        let known = known.find()
-}
-
-#[async_trait]
-impl Operation for known.name {
-    type Context = ToolContext;
-    type Output = ToolOutput;
-
-    fn name)?;
-        Some((self.shared.team.agent(name)?, -> &OperationMetadata {
-        &self.fork))
+        let known = known.find(|known| known.name == name)?;
+        Some((self.shared.team.agent(name)?, known.fork))
     }
 
     /// Emits `on_agent_switch`: another agent continues.
@@ -181,8 +174,11 @@ fn text<'a>(arguments: &'a Arguments, name: &str) -> &'a str {
 }
 
 #[async_trait]
-impl Tool for TransferTask {
-    fn metadata(&self) -> &ToolMetadata {
+impl Operation for TransferTask {
+    type Context = ToolContext;
+    type Output = ToolOutput;
+
+    fn metadata(&self) -> &OperationMetadata {
         &self.metadata
     }
 
