@@ -228,7 +228,7 @@ impl World {
                 environment: Arc::new(environment),
                 clock: Arc::clone(&clock),
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
-                memory: None,
+                store: None,
                 secret_set: Arc::clone(&secret_set),
                 gate: None,
                 rules: Arc::default(),

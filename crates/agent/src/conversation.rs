@@ -616,7 +616,7 @@ impl Conversation {
         {
             self.model.rates().count(key, now);
         }
-        let namespace = Namespace::of(wire.format(), &parameters);
+        let namespace = Namespace::new(wire.format(), &parameters);
         self.session.namespace = Some(namespace.clone());
         let prompt = self.session.prompt.clone();
         let plan = self.planner.next(&prompt, now);
@@ -654,13 +654,16 @@ impl Conversation {
         error: &cachalot_model::Error,
     ) -> Option<Bytes> {
         let comparison = self.model.comparison().filter(|_| self.is_compared)?;
-        let asked = self.monitor.asked()?.clone();
+        let last_request = self.monitor.last_request()?.clone();
         if !comparison.is_refused_by(error) {
             return None;
         }
         self.is_compared = false;
         let tail = self.tail(self.parameters());
-        Some(self.send(SentRequest { tail, ..asked }))
+        Some(self.send(SentRequest {
+            tail,
+            ..last_request
+        }))
     }
 
     /// Renders the next request for another model. The session keeps its own model.
@@ -712,7 +715,7 @@ impl Conversation {
     /// provider's cache miss.
     fn changed_parameter(&self) -> Option<String> {
         let before = self.session.namespace.as_ref()?;
-        let now = Namespace::of(self.model.wire().format(), &self.parameters());
+        let now = Namespace::new(self.model.wire().format(), &self.parameters());
         let field = before.difference(&now)?;
         Some(format!(
             "`{}` is not what it was in the last request of this session: the provider reads what was sent before as if it were new",

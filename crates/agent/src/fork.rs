@@ -482,7 +482,9 @@ impl Fork {
         let bytes = active_session.conversation.prompt().bytes() + text.len() as u64;
         let tokens = bytes.div_ceil(BYTES);
         let price = model.price();
-        let cost = price.map_or(Cost::UNPRICED, |price| price.cost(&Usage::of(tokens, 0)));
+        let cost = price.map_or(Cost::UNPRICED, |price| {
+            price.cost(&Usage::uncached(tokens, 0))
+        });
         format!(
             "the model `{}` has not read the session `{}`: the fork inherits nothing, and its first request sends about {tokens} tokens anew ({cost})",
             self.agent.model, self.from.snapshot.head.id,
@@ -534,7 +536,7 @@ fn share_prefix(one: &Model, other: &Model) -> bool {
         // The thinking budget may be reduced to the output limit: compare it as it is sent.
         let sent: Value = serde_json::from_slice(&tail).unwrap_or_default();
         let thinking = ["thinking", "additionalModelRequestFields"].map(|it| sent.get(it).cloned());
-        (place, Namespace::of(wire.format(), parameters), thinking)
+        (place, Namespace::new(wire.format(), parameters), thinking)
     };
     one.has_same_key_as(other) && of(one) == of(other)
 }

@@ -221,7 +221,7 @@ mod tests {
             is_error: false,
             extra: Extra::new(),
         };
-        Message::of(Role::User, vec![Block::ToolResult(result)])
+        Message::new(Role::User, vec![Block::ToolResult(result)])
     }
 
     fn shown(message: &Message) -> Vec<String> {

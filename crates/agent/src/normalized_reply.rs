@@ -135,7 +135,7 @@ mod tests {
 
     fn reply(content: Vec<Block>, stop: StopReason) -> Reply {
         Reply {
-            message: Message::of(Role::Assistant, content),
+            message: Message::new(Role::Assistant, content),
             stop,
             usage: None,
             model: "m".to_owned(),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_up_waiting_holds_nobody_up() {
+    fn a_waiter_that_gives_up_blocks_no_other() {
         let prefix_warmup = PrefixWarmup::default();
         let Poll::Ready(Some(lead)) = poll(pin!(prefix_warmup.join())) else {
             panic!("the first waits");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_never_went_leads_nobody() {
+    fn a_warmup_that_never_ran_does_not_lead() {
         let prefix_warmup = PrefixWarmup::default();
         // The future was never polled, so it is not the first request.
         drop(prefix_warmup.join());

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_only_read_are_told_from_others() {
+    fn read_only_commands_are_recognized() {
         let reads = |line: &str| is_read_only(&CommandText::Line(line.to_owned()));
         for line in [
             "cat .git/config",

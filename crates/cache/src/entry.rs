@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_told_apart() {
+    fn scopes_have_different_keys() {
         assert!(scope_matches("agent:a", &Scope::Agent("a".into())));
         assert!(!scope_matches("agent:a", &Scope::User("a".into())));
         assert!(!scope_matches("agent:ab", &Scope::Agent("a".into())));

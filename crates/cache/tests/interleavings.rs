@@ -278,7 +278,7 @@ fn of_callers_at_the_same_time_one_leads_and_all_get_its_answer() {
 }
 
 #[test]
-fn whoever_waits_for_a_leader_that_gives_up_leads_or_follows_the_next() {
+fn a_follower_of_an_abandoned_flight_leads_or_joins_the_next() {
     explore_uses(|uses| {
         block_on(async move {
             let cache = uses.cache();
@@ -377,7 +377,7 @@ async fn ask(cache: &Cache, policy: &Policy, world: &AtomicU64) -> (u64, CacheSt
 }
 
 #[test]
-fn who_asks_after_a_write_gets_nothing_older_than_it() {
+fn a_call_after_a_write_gets_no_older_result() {
     explore_uses(|uses| {
         block_on(async move {
             let cache = uses.cache();
@@ -418,7 +418,7 @@ fn who_asks_after_a_write_gets_nothing_older_than_it() {
 }
 
 #[test]
-fn who_asks_any_engine_after_a_write_that_all_were_told_of_gets_nothing_older_than_it() {
+fn a_call_on_any_engine_after_an_announced_write_gets_no_older_result() {
     explore_uses(|uses| {
         block_on(async move {
             let caches = [uses.cache(), uses.cache()];
@@ -686,7 +686,7 @@ async fn decode(cache: &Cache, of: u64) -> Arc<Number> {
 }
 
 #[test]
-fn an_answer_in_the_front_is_decoded_once_whoever_else_makes_room() {
+fn a_front_entry_is_decoded_once_despite_concurrent_evictions() {
     explore(|| {
         block_on(async {
             DECODED.store(0, std::sync::atomic::Ordering::SeqCst);
@@ -754,7 +754,7 @@ fn after_an_erase_nothing_older_is_served_or_stored() {
 }
 
 #[test]
-fn a_run_whose_readers_leave_is_told_so_whoever_came_in_between() {
+fn a_run_is_notified_when_all_readers_have_left() {
     explore_uses(|uses| {
         block_on(async move {
             let cache = uses.cache();

@@ -137,7 +137,7 @@ pub(crate) struct Python {
 impl Python {
     /// Returns the language of blocks that name none, if the flag is set.
     pub(crate) fn language(&self) -> Option<Language> {
-        self.runner.as_deref().and_then(Language::of_runner)
+        self.runner.as_deref().and_then(Language::from_runner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Selection of the store backend that an agent file configures.
 
 use cachalot_core::{Problem, suggest};
-use cachalot_workflow::format::{BACKENDS_OF_OTHERS, MemorySettings};
+use cachalot_workflow::format::{MemorySettings, UNSUPPORTED_BACKENDS};
 
 /// Store backends of this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Backend {
             Some("in-process") => return Ok(Self::InProcess),
             Some(name) => name,
         };
-        let problem = if BACKENDS_OF_OTHERS.contains(&name) {
+        let problem = if UNSUPPORTED_BACKENDS.contains(&name) {
             Problem::new(
                 "backend-not-built",
                 format!("the memory backend `{name}` is not part of this build"),

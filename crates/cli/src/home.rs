@@ -16,7 +16,7 @@ use crate::command_error::{CommandError, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Home {
     /// Database of the store.
-    pub(crate) memory: PathBuf,
+    pub(crate) database: PathBuf,
     /// Database of the ledger.
     pub(crate) ledger: PathBuf,
     /// Key for the digests of secrets.
@@ -37,17 +37,17 @@ impl Home {
         let from_environment = environment
             .get("CACHALOT_DB")
             .filter(|path| !path.is_empty());
-        let memory = match (given, from_environment, configured) {
+        let database = match (given, from_environment, configured) {
             (Some(path), _, _) | (None, None, Some(path)) => directory.join(path),
             (None, Some(path), _) => directory.join(path),
-            (None, None, None) => default_memory(environment)?,
+            (None, None, None) => default_database(environment)?,
         };
-        let memory = resolved(&memory);
+        let database = resolved(&database);
         Ok(Self {
-            ledger: beside(&memory, ".ledger"),
-            digest_key: beside(&memory, ".digest-key"),
-            history: beside(&memory, ".history"),
-            memory,
+            ledger: companion_path(&database, ".ledger"),
+            digest_key: companion_path(&database, ".digest-key"),
+            history: companion_path(&database, ".history"),
+            database,
         })
     }
 
@@ -55,7 +55,7 @@ impl Home {
     pub(crate) fn holds(&self, file: &Path) -> bool {
         let own = [&self.digest_key, &self.history].into_iter().cloned();
         let mut own = own
-            .chain(files_of(&self.memory))
+            .chain(files_of(&self.database))
             .chain(files_of(&self.ledger));
         own.any(|own| own == file || is_same_file(&own, file))
     }
@@ -99,14 +99,14 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     follow(path, MAX_LINKS)
 }
 
-fn beside(memory: &Path, suffix: &str) -> PathBuf {
-    let mut name = memory.file_name().unwrap_or_default().to_owned();
+fn companion_path(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
-    memory.with_file_name(name)
+    database.with_file_name(name)
 }
 
 /// Returns `$XDG_DATA_HOME/cachalot/cachalot.db`, or the equivalent path of the platform.
-fn default_memory(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
+fn default_database(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
     let directory = |name: &str| {
         environment
             .get(name)
@@ -146,14 +146,14 @@ mod tests {
             .collect()
     }
 
-    fn memory(given: Option<&str>, pairs: &[(&str, &str)], configured: Option<&str>) -> PathBuf {
+    fn database(given: Option<&str>, pairs: &[(&str, &str)], configured: Option<&str>) -> PathBuf {
         let home = Home::find(
             given.map(Path::new),
             &environment(pairs),
             configured.map(Path::new),
             Path::new("/here"),
         );
-        home.ok().unwrap().memory
+        home.ok().unwrap().database
     }
 
     #[test]
@@ -164,28 +164,28 @@ mod tests {
             ("HOME", "/me"),
         ];
         assert_eq!(
-            memory(Some("given.db"), &all, Some("file.db")),
+            database(Some("given.db"), &all, Some("file.db")),
             Path::new("/here/given.db")
         );
         assert_eq!(
-            memory(None, &all, Some("file.db")),
+            database(None, &all, Some("file.db")),
             Path::new("/here/env.db")
         );
         assert_eq!(
-            memory(None, &all[1..], Some("/abs/file.db")),
+            database(None, &all[1..], Some("/abs/file.db")),
             Path::new("/abs/file.db")
         );
         #[cfg(target_os = "linux")]
         {
             assert_eq!(
-                memory(None, &all[1..], None),
+                database(None, &all[1..], None),
                 Path::new("/data/cachalot/cachalot.db")
             );
             let home = Path::new("/me/.local/share/cachalot/cachalot.db");
-            assert_eq!(memory(None, &all[2..], None), home);
+            assert_eq!(database(None, &all[2..], None), home);
             // A relative XDG_DATA_HOME is to be ignored (XDG base directory specification).
             assert_eq!(
-                memory(None, &[("XDG_DATA_HOME", "x"), ("HOME", "/me")], None),
+                database(None, &[("XDG_DATA_HOME", "x"), ("HOME", "/me")], None),
                 home
             );
         }
@@ -202,7 +202,7 @@ mod tests {
         symlink("real", root.join("folder")).unwrap();
         symlink("../folder/memory.db", root.join("real/link.db")).unwrap();
         symlink("circle.db", root.join("circle.db")).unwrap();
-        let memory = root.join("real/memory.db");
+        let database = root.join("real/memory.db");
         let names = [
             "real/memory.db",
             "folder/memory.db",
@@ -211,9 +211,13 @@ mod tests {
         ];
         for there in [false, true] {
             for name in names {
-                assert_eq!(resolved(&root.join(name)), memory, "{name}, there: {there}");
+                assert_eq!(
+                    resolved(&root.join(name)),
+                    database,
+                    "{name}, there: {there}"
+                );
             }
-            std::fs::write(&memory, "").unwrap();
+            std::fs::write(&database, "").unwrap();
         }
         assert_eq!(
             resolved(&root.join("folder/new/x.db")),
@@ -229,6 +233,6 @@ mod tests {
             ("HOME", "/me"),
             ("LOCALAPPDATA", "/me"),
         ];
-        assert_ne!(memory(None, &set, None), Path::new("/here"));
+        assert_ne!(database(None, &set, None), Path::new("/here"));
     }
 }

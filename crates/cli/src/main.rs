@@ -132,7 +132,7 @@ fn tell(command_error: &CommandError) {
             problem: None,
         } => {
             let message = render::visible::visible(message);
-            render::err(&format!("{} {message}", style.bad("error:")));
+            render::err(&format!("{} {message}", style.error("error:")));
         }
         CommandError::Failed {
             message: _,

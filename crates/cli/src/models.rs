@@ -8,7 +8,7 @@ use cachalot_model::{
     Catalog, ErrorKind, ModelConfiguration, ModelDependencies, ModelSettings, Models,
 };
 use cachalot_storage::HttpOptions;
-use cachalot_workflow::actions::WrittenEffort;
+use cachalot_workflow::actions::RequestedEffort;
 
 use crate::command_error::{CommandError, Result, Sources};
 use crate::wiring::ProcessEnvironment;
@@ -45,7 +45,7 @@ pub(crate) fn models(
 /// The user's own catalog cannot be read.
 pub(crate) fn refusals(
     configured: &ModelConfiguration,
-    efforts: &[WrittenEffort],
+    efforts: &[RequestedEffort],
     process_environment: &ProcessEnvironment,
 ) -> Result<Vec<Problem>> {
     // No request is sent, so the key for the digests of headers has no effect.

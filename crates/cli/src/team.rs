@@ -12,7 +12,7 @@ use cachalot_core::{Problem, SecretSet};
 use cachalot_mcp::settings::{ToolsetSettings, names, read_servers, read_toolsets};
 use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_workflow::action_tool;
-use cachalot_workflow::format::read_of_team;
+use cachalot_workflow::format::read_team_settings;
 
 use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::agent_names::DELEGATION;
@@ -160,7 +160,7 @@ pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> To
 /// Returns the retention of calls in the ledger from `settings`.
 pub(crate) fn limits(team: &Team, problems: &mut Vec<Problem>) -> LedgerLimits {
     let settings = team.settings.as_ref();
-    let ledger = settings.map(|node| read_of_team(node, problems));
+    let ledger = settings.map(|node| read_team_settings(node, problems));
     ledger.unwrap_or_default().limits()
 }
 

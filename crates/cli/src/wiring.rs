@@ -94,7 +94,7 @@ fn user_number() -> String {
 
 /// A store and the cache engine over it.
 pub(crate) struct Engine {
-    pub(crate) memory: Option<Arc<dyn Store>>,
+    pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) cache: Cache,
     pub(crate) secret_set: Arc<SecretSet>,
 }
@@ -119,8 +119,8 @@ impl EngineOptions<'_> {
     /// # Errors
     /// The store was written by a newer version.
     pub(crate) fn for_run(self) -> Result<Engine> {
-        let memory = match self.open() {
-            Ok(memory) => Some(memory),
+        let store = match self.open() {
+            Ok(store) => Some(store),
             Err(error) if error.kind == ErrorKind::TooNew => {
                 return Err(CommandError::failed(error));
             }
@@ -137,7 +137,7 @@ impl EngineOptions<'_> {
         };
         let (key, lasting) = self.key()?;
         // Entries under a key that ends with the run are never found again.
-        self.engine(memory.filter(|_| lasting), key)
+        self.engine(store.filter(|_| lasting), key)
     }
 
     /// Opens the engine of a command that inspects the store, which must exist and be usable.
@@ -145,14 +145,14 @@ impl EngineOptions<'_> {
     /// # Errors
     /// The store does not exist or cannot be used.
     pub(crate) fn for_inspection(self) -> Result<Engine> {
-        if !self.home.memory.exists() {
+        if !self.home.database.exists() {
             return Err(CommandError::failed(format!(
                 "there is no memory at {}: nothing was kept there yet, or it is elsewhere (--db)",
-                self.home.memory.display()
+                self.home.database.display()
             )));
         }
-        let memory = self.open().map_err(CommandError::failed)?;
-        self.engine(Some(memory), DigestKey::ephemeral()?)
+        let store = self.open().map_err(CommandError::failed)?;
+        self.engine(Some(store), DigestKey::ephemeral()?)
     }
 
     /// Opens the engine of a command that may create the store.
@@ -160,8 +160,8 @@ impl EngineOptions<'_> {
     /// # Errors
     /// The store cannot be created or used.
     pub(crate) fn for_import(self) -> Result<Engine> {
-        let memory = self.open().map_err(CommandError::failed)?;
-        self.engine(Some(memory), DigestKey::ephemeral()?)
+        let store = self.open().map_err(CommandError::failed)?;
+        self.engine(Some(store), DigestKey::ephemeral()?)
     }
 
     /// Opens the engine of a run whose file configures a store that ends with the run. A digest key that ends
@@ -177,13 +177,13 @@ impl EngineOptions<'_> {
 
     fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         let options = sqlite::SqliteOptions::new(Arc::clone(&self.process_environment.clock));
-        let memory = SqliteStore::open(&self.home.memory, options)?;
-        Ok(Arc::new(memory))
+        let store = SqliteStore::open(&self.home.database, options)?;
+        Ok(Arc::new(store))
     }
 
     fn warn_store_failed(&self, error: &cachalot_store::Error) {
         let now = self.process_environment.clock.now();
-        let kept = match sqlite::set_aside(&self.home.memory, now) {
+        let kept = match sqlite::set_aside(&self.home.database, now) {
             Ok(path) => format!("it was set aside as {}", path.display()),
             Err(error) => format!("it could not be set aside: {error}"),
         };
@@ -207,10 +207,10 @@ impl EngineOptions<'_> {
         }
     }
 
-    fn engine(self, memory: Option<Arc<dyn Store>>, key: DigestKey) -> Result<Engine> {
+    fn engine(self, store: Option<Arc<dyn Store>>, key: DigestKey) -> Result<Engine> {
         let secret_set = Arc::new(SecretSet::with_key(key));
         let cache = Cache::new(CacheOptions {
-            store: memory.clone(),
+            store: store.clone(),
             ledger: Ledger::with_limits(
                 &self.home.ledger,
                 self.run,
@@ -223,7 +223,7 @@ impl EngineOptions<'_> {
             warn: self.warn,
         });
         Ok(Engine {
-            memory,
+            store,
             cache,
             secret_set,
         })

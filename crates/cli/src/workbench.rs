@@ -41,7 +41,7 @@ pub(crate) struct WorkbenchParts<'a> {
     pub(crate) home: &'a Home,
     /// Working directory of the tools.
     pub(crate) workspace: &'a Path,
-    pub(crate) memory: Option<Arc<dyn Store>>,
+    pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) cache: Cache,
     pub(crate) secret_set: Arc<SecretSet>,
     /// Cache mode of the command line, which overrides files.
@@ -64,7 +64,7 @@ pub(crate) struct Workbench(Arc<WorkbenchInner>);
 struct WorkbenchInner {
     process_environment: ProcessEnvironment,
     context: ToolContext,
-    memory: Option<Arc<dyn Store>>,
+    store: Option<Arc<dyn Store>>,
     sessions: Sessions,
     cache: Cache,
     secret_set: Arc<SecretSet>,
@@ -104,8 +104,8 @@ fn protected(
         .map(|file| process_environment.directory.join(file))
         .collect();
     protected.extend(process_environment.configuration());
-    protected.extend([&home.memory, &home.ledger, &home.digest_key].map(Clone::clone));
-    protected.extend(home.memory.parent().map(|data| data.join("skills")));
+    protected.extend([&home.database, &home.ledger, &home.digest_key].map(Clone::clone));
+    protected.extend(home.database.parent().map(|data| data.join("skills")));
     protected
 }
 
@@ -119,7 +119,7 @@ impl Workbench {
             process_environment,
             home,
             workspace,
-            memory,
+            store,
             cache,
             secret_set,
             mode,
@@ -141,7 +141,7 @@ impl Workbench {
         });
         let place = place.with_variables(known.collect());
         // Without a store, sessions end with the process.
-        let shelf = memory
+        let shelf = store
             .clone()
             .unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
         let context = ToolContext {
@@ -150,7 +150,7 @@ impl Workbench {
             environment: Arc::new(process_environment.environment.clone()),
             clock: Arc::clone(&clock),
             http: process_environment.storage()?.http().clone(),
-            memory: memory.clone(),
+            store: store.clone(),
             secret_set: Arc::clone(&secret_set),
             gate: None,
             rules: Arc::default(),
@@ -159,9 +159,9 @@ impl Workbench {
         Ok(Self(Arc::new(WorkbenchInner {
             sessions: Sessions::new(shelf, clock, Arc::clone(&secret_set)),
             process_environment: process_environment.clone(),
-            data: home.memory.parent().map(Path::to_owned),
+            data: home.database.parent().map(Path::to_owned),
             context,
-            memory,
+            store,
             cache,
             secret_set,
             mode,
@@ -191,9 +191,9 @@ impl Workbench {
     ) -> Result<Dependencies> {
         let inner = &self.0;
         let mut context: Vec<Arc<dyn ContextSource>> = Vec::new();
-        if let Some(memory) = &inner.memory {
+        if let Some(store) = &inner.store {
             context.push(Arc::new(recall::MemoryRecall {
-                memory: Arc::clone(memory),
+                store: Arc::clone(store),
                 clock: Arc::clone(&inner.context.clock),
             }));
         }
@@ -292,7 +292,7 @@ impl Workbench {
 
     /// Returns true if sessions outlive the process.
     pub(crate) fn keeps_sessions(&self) -> bool {
-        self.0.memory.is_some()
+        self.0.store.is_some()
     }
 
     /// Removes a session without messages.
@@ -335,7 +335,7 @@ impl Workbench {
 
 #[async_trait]
 impl AgentHost for Workbench {
-    async fn house(
+    async fn dependencies(
         &self,
         team: &Arc<Team>,
         listener: Arc<dyn Listener>,

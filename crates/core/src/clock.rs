@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_only_when_told() {
+    fn a_manual_clock_advances_only_explicitly() {
         let clock = ManualClock::at(5);
         assert_eq!(clock.now(), 5);
         clock.advance(Duration::from_secs(1));

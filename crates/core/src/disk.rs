@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_from_other_faults() {
+    fn a_full_disk_is_distinguished_from_other_faults() {
         for kind in [
             ErrorKind::StorageFull,
             ErrorKind::QuotaExceeded,

@@ -247,8 +247,7 @@ impl Table {
     /// Returns the key that has this name or alias.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
-        self.parameters()
-            .find(|parameter| parameter.is_called(name))
+        self.parameters().find(|parameter| parameter.has_name(name))
     }
 
     /// Returns the documented keys, each with `prefix`. With `nested`, the keys of a nested table take the
@@ -297,7 +296,7 @@ impl Parameter {
 
     /// Adds aliases.
     #[must_use]
-    pub const fn or(self, aliases: &'static [&'static str]) -> Self {
+    pub const fn with_aliases(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
 
@@ -327,7 +326,7 @@ impl Parameter {
 
     /// True if `name` is the parameter's name or one of its aliases.
     #[must_use]
-    pub fn is_called(&self, name: &str) -> bool {
+    pub fn has_name(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }
 

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_that_was_said_of_a_thing_holds() {
+    fn the_last_paragraph_with_a_label_applies() {
         let said = |texts: &[&str]| -> Vec<Arc<Message>> {
             texts
                 .iter()

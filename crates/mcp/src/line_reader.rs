@@ -123,7 +123,7 @@ impl IdScanner {
         for byte in bytes {
             match self.in_text {
                 true => self.within_text(*byte),
-                false => self.outside(*byte),
+                false => self.scan_outside(*byte),
             }
         }
     }
@@ -158,7 +158,7 @@ impl IdScanner {
         }
     }
 
-    fn outside(&mut self, byte: u8) {
+    fn scan_outside(&mut self, byte: u8) {
         match byte {
             b'"' => {
                 self.in_text = true;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_told_once_and_the_next_is_read() {
+    async fn an_overlong_line_is_reported_once_and_the_next_is_read() {
         let long = "x".repeat(300_000);
         let first = format!("{{\"id\":1,\"result\":\"{long}\"}}");
         let last = format!("{{\"result\":\"{long}\",\"id\":2}}");

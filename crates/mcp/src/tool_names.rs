@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_meet_are_told_apart_and_stay() {
+    fn colliding_names_are_made_unique_and_stay_stable() {
         let mut names = ToolNames::new();
         let first = tool(&mut names, "a_b", "c");
         let second = tool(&mut names, "a", "b_c");

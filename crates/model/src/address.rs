@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base_url_is_told_without_its_secrets() {
+    fn an_invalid_base_url_is_reported_without_secrets() {
         for wrong in [
             "",
             "api.example.com",

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn snapshots_are_told_from_other_models() {
+    fn snapshots_are_distinguished_from_other_models() {
         for yes in [
             "-latest",
             "-2024-07-18",

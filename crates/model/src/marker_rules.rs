@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_style_that_nobody_knows_is_told() {
+    fn an_unknown_style_is_reported() {
         let (rows, problems) = parse("rows: [{style: cache-control}]");
         assert!(rows.is_empty());
         assert_eq!(problems.len(), 1);

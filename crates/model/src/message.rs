@@ -40,17 +40,17 @@ pub struct Message {
 impl Message {
     /// Creates a message of the user with one text block.
     pub fn user(text: impl Into<String>) -> Self {
-        Self::of(Role::User, vec![Block::text(text)])
+        Self::new(Role::User, vec![Block::text(text)])
     }
 
     /// Creates a message of the model with one text block.
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self::of(Role::Assistant, vec![Block::text(text)])
+        Self::new(Role::Assistant, vec![Block::text(text)])
     }
 
     /// Creates a message of several blocks.
     #[must_use]
-    pub fn of(role: Role, content: Vec<Block>) -> Self {
+    pub fn new(role: Role, content: Vec<Block>) -> Self {
         Self {
             role,
             content,

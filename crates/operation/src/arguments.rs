@@ -12,4 +12,4 @@ mod types;
 mod violations;
 
 pub use schema::Schema;
-pub use table::{excerpt, expected, given_twice, noun};
+pub use table::{duplicate_argument, excerpt, expected, kind_name};

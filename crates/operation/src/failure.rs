@@ -15,7 +15,7 @@ pub struct Failure {
     pub retryable: bool,
     /// Set when an alternative of the call may run instead: an external service or program failed, and
     /// none of its output has been shown.
-    pub elsewhere: bool,
+    pub allows_alternatives: bool,
 }
 
 impl Failure {
@@ -25,17 +25,17 @@ impl Failure {
             kind,
             message: message.into(),
             retryable: false,
-            elsewhere: false,
+            allows_alternatives: false,
         }
     }
 
     /// Creates a transient failure; a retry may help.
-    pub fn passing(kind: &'static str, message: impl Into<String>) -> Self {
+    pub fn transient(kind: &'static str, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
             retryable: true,
-            elsewhere: false,
+            allows_alternatives: false,
         }
     }
 
@@ -43,7 +43,7 @@ impl Failure {
     /// first call, because a permanent failure of the alternative does not make the first call's
     /// failure permanent.
     #[must_use]
-    pub fn and_of(self, alternative: Self) -> Self {
+    pub fn with_alternative(self, alternative: Self) -> Self {
         Self {
             message: format!("{}; in its place, {}", self.message, alternative.message),
             ..self

@@ -133,7 +133,7 @@ impl OperationMetadata {
 
     /// True if it is the name or an alias.
     #[must_use]
-    pub fn is_called(&self, name: &str) -> bool {
+    pub fn has_name(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
     }
 
@@ -143,7 +143,7 @@ impl OperationMetadata {
         self.parameters
             .table()
             .iter()
-            .find(|parameter| parameter.is_called(name))
+            .find(|parameter| parameter.has_name(name))
     }
 
     /// True if it may run concurrently with other such operations.

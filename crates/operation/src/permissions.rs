@@ -149,7 +149,7 @@ impl Permissions {
     ) -> bool {
         let call = AnalyzedRequest::new(request, workspace);
         self.allow.iter().any(|rule| {
-            rule.text().to_lowercase().contains(name) && rule.certainly_matches(&call, &|_| false)
+            rule.text().to_lowercase().contains(name) && rule.always_matches(&call, &|_| false)
         })
     }
 
@@ -218,7 +218,7 @@ impl Permissions {
             || self
                 .allow
                 .iter()
-                .any(|rule| rule.certainly_matches(&call, &others))
+                .any(|rule| rule.always_matches(&call, &others))
         {
             PermissionDecision::Allow
         } else {

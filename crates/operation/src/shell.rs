@@ -119,7 +119,7 @@ impl ParsedScript {
     /// Analyzes a command line.
     fn line(&mut self, line: &str, depth: usize, nested: bool) {
         if depth > MAX_DEPTH {
-            self.unclear("commands within commands are nested too deeply");
+            self.mark_unclear("commands within commands are nested too deeply");
             return;
         }
         let parsed = parse::parse(line, depth);
@@ -136,7 +136,7 @@ impl ParsedScript {
         } = parsed;
         self.has_syntax |= has_syntax;
         for why in unclear {
-            self.unclear(&why);
+            self.mark_unclear(&why);
         }
         let mut known: BTreeMap<String, Vec<Word>> = BTreeMap::new();
         for (name, value) in variables {
@@ -147,7 +147,7 @@ impl ParsedScript {
             declared(simple, &mut known);
         }
         for name in known.keys().filter(|name| is_special(name)) {
-            self.unclear(&format!("it sets `{name}`"));
+            self.mark_unclear(&format!("it sets `{name}`"));
         }
         let moves = |simple: &SimpleCommand| {
             let program = simple.words.first().and_then(Word::text);
@@ -206,7 +206,7 @@ impl ParsedScript {
         self.text += words.iter().map(|word| word.0.len() + 1).sum::<usize>();
         if depth > MAX_DEPTH || self.invocations.len() >= MAX_COMMANDS || self.text > MAX_TEXT_CHARS
         {
-            self.unclear("it runs too many commands, or commands within commands");
+            self.mark_unclear("it runs too many commands, or commands within commands");
             return;
         }
         self.invocations.push(Invocation {
@@ -215,7 +215,7 @@ impl ParsedScript {
         });
         match words[0].text() {
             Some(program) => wrappers::analyze(self, &program, &words, here, depth),
-            None => self.unclear("the name of a program is not known before it runs"),
+            None => self.mark_unclear("the name of a program is not known before it runs"),
         }
     }
 
@@ -225,7 +225,7 @@ impl ParsedScript {
         if value.is_known() {
             arguments::guess(self, std::slice::from_ref(value), depth);
         } else if names_a_command(name) {
-            self.unclear(&format!("the value of `{name}`"));
+            self.mark_unclear(&format!("the value of `{name}`"));
         }
     }
 
@@ -246,7 +246,7 @@ impl ParsedScript {
     }
 
     /// Records a reason why not everything that runs is known.
-    fn unclear(&mut self, why: &str) {
+    fn mark_unclear(&mut self, why: &str) {
         self.only_code = false;
         self.note(why);
     }

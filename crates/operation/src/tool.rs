@@ -34,7 +34,7 @@ pub struct ToolContext {
     /// The HTTP client. URLs chosen by a model must use its guarded half.
     pub http: HttpClient,
     /// Long-term memory, if there is one.
-    pub memory: Option<Arc<dyn Store>>,
+    pub store: Option<Arc<dyn Store>>,
     /// The secrets that must be redacted.
     pub secret_set: Arc<SecretSet>,
     /// The allow-list of tools; `None`: all tools. Code that runs a call or passes it on must check it first,

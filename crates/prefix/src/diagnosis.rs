@@ -473,7 +473,7 @@ fn diagnose_difference(
     reach: &reach::ReadEstimator<'_>,
     secret_set: &SecretSet,
 ) -> Diagnosis {
-    let site = site::DifferenceSite::of(broken, reach.previous.prompt, reach.next.prompt);
+    let site = site::DifferenceSite::new(broken, reach.previous.prompt, reach.next.prompt);
     let read = reach.up_to(&site);
     let found = PartialDiagnosis {
         reason: match broken.level {

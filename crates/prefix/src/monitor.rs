@@ -64,7 +64,7 @@ pub struct PrefixMonitor {
     /// The ID of its answer.
     answer: Option<String>,
     /// The request in flight.
-    asked: Option<SentRequest>,
+    last_request: Option<SentRequest>,
     /// Prefixes whose tokens the provider has counted.
     counted: CountedPrefixes,
     /// Indexes of the pieces that were marked by the last request and by those that it continued.
@@ -81,7 +81,7 @@ impl PrefixMonitor {
         Self {
             last: Some((last, None)),
             answer: None,
-            asked: None,
+            last_request: None,
             counted: CountedPrefixes::default(),
             written,
             reports_cache_reads: false,
@@ -96,13 +96,13 @@ impl PrefixMonitor {
 
     /// Returns the request in flight.
     #[must_use]
-    pub fn asked(&self) -> Option<&SentRequest> {
-        self.asked.as_ref()
+    pub fn last_request(&self) -> Option<&SentRequest> {
+        self.last_request.as_ref()
     }
 
     /// Records that a request is sent.
     pub fn ask(&mut self, request: SentRequest) {
-        self.asked = Some(request);
+        self.last_request = Some(request);
     }
 
     /// Diagnoses the request in flight by its answer. Returns `None` for a first request, which continues
@@ -115,17 +115,18 @@ impl PrefixMonitor {
         rules: &Rules,
         secret_set: &SecretSet,
     ) -> Option<Diagnosis> {
-        let asked = self.asked.take()?;
+        let last_request = self.last_request.take()?;
         let usage = reply.usage;
         let before = std::mem::replace(&mut self.answer, reply.id.clone());
         let is_named = |_: &ProviderVerdict| {
-            before.is_some() && ComparisonParameter::previous_id_in_tail(&asked.tail) == before
+            before.is_some()
+                && ComparisonParameter::previous_id_in_tail(&last_request.tail) == before
         };
         let verdict = ProviderVerdict::read(&reply.extra).filter(is_named);
         self.reports_cache_reads |=
             usage.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
         let diagnosis = self.last.as_ref().map(|(last, used)| {
-            let elapsed = last.at.zip(asked.at).map(|(before, now)| {
+            let elapsed = last.at.zip(last_request.at).map(|(before, now)| {
                 Duration::from_millis(now.saturating_sub(before).max(0).unsigned_abs())
             });
             let observed = Observations {
@@ -137,18 +138,18 @@ impl PrefixMonitor {
                 reports_cache_reads: self.reports_cache_reads,
                 elapsed,
             };
-            let rules = &rules.clone().with_request_options(&asked.tail);
-            if divergence(&last.prompt, &asked.prompt).is_none() {
+            let rules = &rules.clone().with_request_options(&last_request.tail);
+            if divergence(&last.prompt, &last_request.prompt).is_none() {
                 return diagnose(
                     &last.sending(),
-                    &asked.sending(),
+                    &last_request.sending(),
                     &observed,
                     rules,
                     secret_set,
                 );
             }
             // The bytes differ, but the provider may not see the difference: compare the normal forms.
-            let (before, now) = (last.normal(), asked.normal());
+            let (before, now) = (last.normal(), last_request.normal());
             diagnose(
                 &before.sending(),
                 &now.sending(),
@@ -163,13 +164,13 @@ impl PrefixMonitor {
             self.counted = CountedPrefixes::default();
         }
         if let Some(usage) = usage {
-            self.counted.add(&asked.sending(), usage);
+            self.counted.add(&last_request.sending(), usage);
         }
-        let marked = asked.plan.marks().iter().map(|mark| mark.node);
+        let marked = last_request.plan.marks().iter().map(|mark| mark.node);
         self.written.extend(marked);
         self.written.sort_unstable();
         self.written.dedup();
-        self.last = Some((asked, usage));
+        self.last = Some((last_request, usage));
         diagnosis
     }
 }

@@ -156,7 +156,7 @@ impl ComparedRequest {
             Some(Mark { node, ..*mark })
         });
         Self {
-            plan: Plan::of(marks),
+            plan: Plan::from_marks(marks),
             prompt: compared,
         }
     }
@@ -356,7 +356,7 @@ impl<'a> Body<'a> {
         }
         let proper = chain.markers.iter();
         let proper = proper.filter(|marker| marker.place == MarkerPlace::Proper);
-        let plan = Plan::of(proper.map(|marker| Mark {
+        let plan = Plan::from_marks(proper.map(|marker| Mark {
             node: marker.node,
             time: marker.time,
         }));
@@ -412,13 +412,13 @@ fn fingerprints(prompt: &Prompt) -> Vec<u64> {
 
 /// Scans a message for strings. Skips roles and types, which do not distinguish messages.
 fn pass_words(scanner: &mut Scanner<'_>, depth: u32) -> JsonResult<()> {
-    const DEEPEST: u32 = 2;
+    const MAX_DEPTH: u32 = 2;
     if scanner.peek() != Some(b'{') {
         return scanner.value().map(drop);
     }
     scanner.members(|name, scanner| match (name, scanner.peek()) {
         (b"role" | b"type", Some(b'"')) => scanner.string().map(drop),
-        (b"content", Some(b'[')) if depth < DEEPEST => {
+        (b"content", Some(b'[')) if depth < MAX_DEPTH => {
             scanner.elements(|scanner| pass_words(scanner, depth + 1))
         }
         _ => scanner.value().map(drop),

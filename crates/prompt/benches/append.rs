@@ -161,7 +161,7 @@ fn watched(messages: usize) {
         ..Parameters::default()
     };
     let prompt = conversation(messages);
-    let namespace = Namespace::of(Format::Messages, &parameters);
+    let namespace = Namespace::new(Format::Messages, &parameters);
     let asked = |prompt: &Prompt| SentRequest {
         prompt: prompt.clone(),
         namespace: namespace.clone(),
@@ -239,7 +239,7 @@ fn saved(prompt: &Prompt) {
             open(&id)
         })
         .collect();
-    let next = Arc::new(Message::of(Role::User, message(MESSAGES).content.clone()));
+    let next = Arc::new(Message::new(Role::User, message(MESSAGES).content.clone()));
     let rendered = pieces(&next);
     let one = Record {
         key: "one".to_owned(),

@@ -18,7 +18,7 @@ use crate::marker_positions::{MarkerPosition, MarkerPositions};
 pub struct NodeId(pub Digest);
 
 impl NodeId {
-    pub(crate) fn of(parent: Option<Self>, level: Level, bytes: &[u8]) -> Self {
+    pub(crate) fn new(parent: Option<Self>, level: Level, bytes: &[u8]) -> Self {
         let mut hasher = sha2::Sha256::new();
         hasher.update(parent.map_or([0; 32], |parent| *parent.0.as_bytes()));
         hasher.update([level as u8]);
@@ -177,7 +177,7 @@ impl Prompt {
                 bytes: with_comma.slice(1..),
                 mark_at,
                 source,
-                id: NodeId::of(self.tip(), level, bytes),
+                id: NodeId::new(self.tip(), level, bytes),
                 depth,
                 total,
                 marker_positions,

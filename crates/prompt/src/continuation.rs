@@ -116,7 +116,7 @@ pub fn divergence(previous: &Prompt, next: &Prompt) -> Option<PrefixBreak> {
         return None;
     }
     let (previous, next) = (sent_pieces(previous), sent_pieces(next));
-    let at = (0..previous.len()).find(|&at| !alike(previous.get(at), next.get(at)))?;
+    let at = (0..previous.len()).find(|&at| !are_equal(previous.get(at), next.get(at)))?;
     let ours = previous.get(at)?;
     let (level, cause) = match next.get(at) {
         None => (ours.level, BreakCause::Missing),
@@ -146,7 +146,7 @@ pub fn sent_pieces(prompt: &Prompt) -> Vec<&Node> {
     nodes
 }
 
-fn alike(ours: Option<&&Node>, theirs: Option<&&Node>) -> bool {
+fn are_equal(ours: Option<&&Node>, theirs: Option<&&Node>) -> bool {
     match (ours, theirs) {
         (Some(ours), Some(theirs)) => ours.level == theirs.level && ours.bytes == theirs.bytes,
         _ => false,

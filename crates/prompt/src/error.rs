@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn memory(session: &str, doing: &str, error: cachalot_store::Error) -> Self {
+    pub(crate) fn store(session: &str, doing: &str, error: cachalot_store::Error) -> Self {
         let kind = match error.kind {
             cachalot_store::ErrorKind::TooLarge => ErrorKind::TooLarge,
             cachalot_store::ErrorKind::TooNew => ErrorKind::TooNew,

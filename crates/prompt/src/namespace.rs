@@ -49,7 +49,7 @@ pub struct Namespace {
 impl Namespace {
     /// Creates the namespace of a request with these parameters in this format.
     #[must_use]
-    pub fn of(format: Format, parameters: &Parameters) -> Self {
+    pub fn new(format: Format, parameters: &Parameters) -> Self {
         // Destructured exhaustively, so that a new parameter cannot be forgotten.
         let Parameters {
             model,
@@ -77,7 +77,9 @@ impl Namespace {
             .into_iter()
             // An omitted parameter and its default value are equivalent: no field for either.
             .filter(|(name, value)| !is_default_value(name, value, format, model))
-            .filter_map(|(name, value)| Some((our_level(name, format)?, name.to_owned(), value)));
+            .filter_map(|(name, value)| {
+                Some((client_side_level(name, format)?, name.to_owned(), value))
+            });
         let theirs = extra.iter().filter_map(|(name, value)| {
             let level = extra_level(name, format)?;
             let value = normal::member(format, model, name, value.clone())?;
@@ -174,7 +176,7 @@ fn is_default_value(name: &str, value: &Value, format: Format, model: &str) -> b
 }
 
 /// The level of one of our parameters; `None` if the provider's cache does not depend on it.
-fn our_level(name: &str, format: Format) -> Option<Level> {
+fn client_side_level(name: &str, format: Format) -> Option<Level> {
     match (name, format) {
         ("tool_choice" | "parallel_tool_calls", Format::Messages | Format::Converse) => {
             Some(Level::Message)

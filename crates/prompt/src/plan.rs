@@ -47,7 +47,7 @@ impl Plan {
     /// Creates a plan, sorted by piece. Of several markers in one piece, the first given stays. Of too
     /// many markers, those of the last pieces stay: reading a longer prefix saves more.
     #[must_use]
-    pub fn of(marks: impl IntoIterator<Item = Mark>) -> Self {
+    pub fn from_marks(marks: impl IntoIterator<Item = Mark>) -> Self {
         let mut marks: Vec<Mark> = marks.into_iter().collect();
         marks.sort_by_key(|mark| mark.node);
         marks.dedup_by_key(|mark| mark.node);

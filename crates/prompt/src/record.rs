@@ -49,7 +49,7 @@ pub(crate) struct EncodedPiece {
 
 impl EncodedPiece {
     /// Encodes a piece whose parent's key is known, and caches its key in the piece.
-    pub(crate) fn of(node: &Node) -> Result<Self, serde_json::Error> {
+    pub(crate) fn from_node(node: &Node) -> Result<Self, serde_json::Error> {
         let parent = node.parent.as_ref().and_then(|node| node.record.get());
         let value = encode(node, parent)?;
         Ok(Self {
@@ -256,8 +256,8 @@ mod tests {
             Some(6),
             Some(Arc::new(message)),
         );
-        EncodedPiece::of(first.last().unwrap()).unwrap();
-        EncodedPiece::of(second.last().unwrap()).unwrap()
+        EncodedPiece::from_node(first.last().unwrap()).unwrap();
+        EncodedPiece::from_node(second.last().unwrap()).unwrap()
     }
 
     #[test]

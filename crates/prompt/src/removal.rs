@@ -60,7 +60,7 @@ impl Removal<'_> {
             },
         };
         let mut pins = self.0.pins(id, PageRequest::first(u32::MAX)).await?;
-        let renewed = self.0.memory.renew(lease, LEASE_DURATION);
+        let renewed = self.0.backend.renew(lease, LEASE_DURATION);
         if !self.0.ask(id, "writing", renewed).await? {
             return Ok(Vec::new());
         }
@@ -79,7 +79,7 @@ impl Removal<'_> {
                 break;
             }
             let key = format!("{PIECE}{target}");
-            let found = self.0.memory.get(PIECES, &key, &[]);
+            let found = self.0.backend.get(PIECES, &key, &[]);
             let Some(mut record) = self.0.ask(id, "removing", found).await?.record else {
                 break;
             };
@@ -93,7 +93,7 @@ impl Removal<'_> {
             );
             record.labels.retain(|label| label.name != DOOMED);
             record.labels.push(Label::new(DOOMED, removal));
-            let marked = self.0.memory.put(PIECES, record, None, &[]);
+            let marked = self.0.backend.put(PIECES, record, None, &[]);
             self.0.ask(id, "removing", marked).await?;
             if self.needed(id, &target, void).await? {
                 break;
@@ -125,7 +125,7 @@ impl Removal<'_> {
         };
         let limit = u32::try_from(void.len()).unwrap_or(u32::MAX);
         let page = PageRequest::keys(limit.saturating_add(1));
-        let found = self.0.memory.find(PIECES, &filter, page);
+        let found = self.0.backend.find(PIECES, &filter, page);
         let found = self.0.ask(id, "removing", found).await?.records;
         Ok(found.iter().any(|by| !void.contains(&by.key.as_str())))
     }
@@ -143,7 +143,7 @@ impl Removal<'_> {
             labels,
             ..RecordFilter::default()
         };
-        let erased = self.0.memory.erase(PIECES, &filter, PageRequest::keys(1));
+        let erased = self.0.backend.erase(PIECES, &filter, PageRequest::keys(1));
         let erased = self.0.ask(id, "removing", erased).await?;
         Ok(!erased.records.is_empty())
     }
@@ -159,7 +159,10 @@ impl Removal<'_> {
             labels: &exactly,
             ..RecordFilter::default()
         };
-        let erased = self.0.memory.erase(SESSIONS, &filter, PageRequest::keys(1));
+        let erased = self
+            .0
+            .backend
+            .erase(SESSIONS, &filter, PageRequest::keys(1));
         let erased = self.0.ask(id, "removing", erased).await?;
         Ok(!erased.records.is_empty())
     }
@@ -192,13 +195,13 @@ impl Removal<'_> {
             prefix,
             ..RecordFilter::default()
         };
-        let pages = Pages::new(&*self.0.memory, PIECES, filter, PageRequest::keys(512));
+        let pages = Pages::new(&*self.0.backend, PIECES, filter, PageRequest::keys(512));
         let mut pages = pages.within(OPERATION_TIMEOUT);
         let mut keys: Vec<String> = Vec::new();
         while let Some(page) = pages
             .next()
             .await
-            .map_err(|error| Error::memory("", "sweeping the sessions", error))?
+            .map_err(|error| Error::store("", "sweeping the sessions", error))?
         {
             keys.extend(page.records.into_iter().map(|record| record.key));
         }

@@ -151,7 +151,7 @@ impl Session {
     /// The end of the conversation: shows what has to be appended before it can be sent.
     #[must_use]
     pub fn tail(&self) -> Tail {
-        Tail::of(&self.prompt)
+        Tail::from_prompt(&self.prompt)
     }
 
     /// The time of the last save, by any process.
@@ -366,7 +366,7 @@ impl Session {
     fn encoded(&self, nodes: Vec<&Arc<Node>>) -> Result<Vec<EncodedPiece>, Error> {
         let pieces: Result<_, _> = nodes
             .into_iter()
-            .map(|node| EncodedPiece::of(node))
+            .map(|node| EncodedPiece::from_node(node))
             .collect();
         pieces.map_err(|error| self.unwritable(error))
     }

@@ -81,11 +81,11 @@ pub struct SessionOverview {
 }
 
 impl Sessions {
-    /// Opens the sessions in `memory`. `secret_set` only serve to record which sessions contain secrets.
+    /// Opens the sessions in `backend`. `secret_set` only serve to record which sessions contain secrets.
     #[must_use]
-    pub fn new(memory: Arc<dyn Store>, clock: Arc<dyn Clock>, secret_set: Arc<SecretSet>) -> Self {
+    pub fn new(backend: Arc<dyn Store>, clock: Arc<dyn Clock>, secret_set: Arc<SecretSet>) -> Self {
         let store = SessionStore {
-            memory,
+            backend,
             clock,
             secret_set,
         };
@@ -268,7 +268,7 @@ impl Sessions {
             ..RecordFilter::default()
         };
         let page = PageRequest::keys(MAX_CANDIDATES + 1);
-        let found = self.store.memory.find(SESSIONS, &filter, page);
+        let found = self.store.backend.find(SESSIONS, &filter, page);
         let found = self.store.ask(id, "looking for", found).await?.records;
         let mut names = found.into_iter().map(|record| record.key);
         match (names.next(), names.len()) {
@@ -302,7 +302,7 @@ impl Sessions {
             ..RecordFilter::default()
         };
         let pages = Pages::new(
-            &*self.store.memory,
+            &*self.store.backend,
             SESSIONS,
             filter,
             PageRequest::first(256),
@@ -312,7 +312,7 @@ impl Sessions {
         while let Some(page) = pages
             .next()
             .await
-            .map_err(|error| Error::memory("", "listing the sessions", error))?
+            .map_err(|error| Error::store("", "listing the sessions", error))?
         {
             summaries.extend(page.records.into_iter().map(|record| self.summary(record)));
         }
@@ -343,7 +343,7 @@ impl Sessions {
         };
         let found = self
             .store
-            .memory
+            .backend
             .find(SESSIONS, &filter, PageRequest::first(1));
         let found = self.store.ask("", "listing the sessions", found).await?;
         let Some(last) = found.records.into_iter().next() else {
@@ -442,7 +442,7 @@ impl Sessions {
         let mut ids = Vec::with_capacity(pieces.len());
         let mut tip = before.map(|before| before.id);
         for piece in &pieces {
-            let id = NodeId::of(tip, piece.level, &piece.bytes);
+            let id = NodeId::new(tip, piece.level, &piece.bytes);
             ids.push(id);
             tip = Some(id);
         }

@@ -62,7 +62,7 @@ pub(crate) const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A store with sessions.
 pub(crate) struct SessionStore {
-    pub(crate) memory: Arc<dyn Store>,
+    pub(crate) backend: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) secret_set: Arc<SecretSet>,
 }
@@ -81,11 +81,11 @@ impl SessionStore {
         answer
             .within(OPERATION_TIMEOUT)
             .await
-            .map_err(|error| Error::memory(id, doing, error))
+            .map_err(|error| Error::store(id, doing, error))
     }
 
     pub(crate) fn location(&self) -> &str {
-        &self.memory.about().location
+        &self.backend.about().location
     }
 
     /// The error for a record that cannot be read.
@@ -105,13 +105,13 @@ impl SessionStore {
 
     /// Reads the session's own record.
     pub(crate) async fn head(&self, id: &str) -> Result<Found, Error> {
-        let found = self.memory.get(SESSIONS, id, &[]);
+        let found = self.backend.get(SESSIONS, id, &[]);
         Ok(self.ask(id, "reading", found).await?.record)
     }
 
     /// Returns a number that is unique across all processes.
     pub(crate) async fn number(&self, id: &str) -> Result<u64, Error> {
-        let raised = self.memory.add(PIECES, &[(NUMBERS, 1)]);
+        let raised = self.backend.add(PIECES, &[(NUMBERS, 1)]);
         let raised = self.ask(id, "writing", raised).await?;
         Ok(raised[0])
     }
@@ -126,7 +126,7 @@ impl SessionStore {
         let labels = [id_label(id)];
         let mut wait = LeaseWait::begin();
         loop {
-            let reserving = self.memory.reserve(SESSIONS, id, &labels, LEASE_DURATION);
+            let reserving = self.backend.reserve(SESSIONS, id, &labels, LEASE_DURATION);
             match self.ask(id, "writing", reserving).await? {
                 ReserveResult::Held(lease) => return Ok(lease),
                 ReserveResult::Busy { left, .. } => wait.pause(id, left).await?,
@@ -136,7 +136,7 @@ impl SessionStore {
 
     pub(crate) async fn release(&self, lease: Lease) -> Result<(), Error> {
         let id = lease.key.clone();
-        self.ask(&id, "writing", self.memory.release(lease)).await
+        self.ask(&id, "writing", self.backend.release(lease)).await
     }
 
     /// Stores new pieces, the pin of the last one, and the session's own record in one step, if the record
@@ -173,14 +173,14 @@ impl SessionStore {
             key: &head.id,
             value: expected,
         };
-        let stored = self.memory.put_all(condition, records);
+        let stored = self.backend.put_all(condition, records);
         self.ask(&head.id, "writing", stored).await
     }
 
     /// Reads a piece.
     pub(crate) async fn piece(&self, id: &str, key: Digest) -> Result<Option<StoredPiece>, Error> {
         let text = piece_key(key);
-        let found = self.memory.get(PIECES, &text, &[]);
+        let found = self.backend.get(PIECES, &text, &[]);
         let Some(record) = self.ask(id, "reading", found).await?.record else {
             return Ok(None);
         };
@@ -195,7 +195,7 @@ impl SessionStore {
             prefix: &prefix,
             ..RecordFilter::default()
         };
-        let found = self.memory.find(PIECES, &filter, page);
+        let found = self.backend.find(PIECES, &filter, page);
         Ok(self.ask(id, "reading", found).await?.records)
     }
 

@@ -19,7 +19,7 @@ pub enum Tail {
 impl Tail {
     /// Returns the end of a prompt.
     #[must_use]
-    pub fn of(prompt: &Prompt) -> Self {
+    pub fn from_prompt(prompt: &Prompt) -> Self {
         let messages = prompt.messages();
         let answer = messages
             .iter()

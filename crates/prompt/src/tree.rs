@@ -154,7 +154,7 @@ impl PrefixTreeBuilder {
     /// Builds the tree. Siblings are in the order of insertion.
     #[must_use]
     pub fn tree(&self) -> PrefixTree {
-        let behind = Children::of(&self.pieces);
+        let behind = Children::from_pieces(&self.pieces);
         let mut runs: Vec<TreeRun> = Vec::new();
         let mut waiting: Vec<(usize, Option<usize>)> = Vec::new();
         let wait = |waiting: &mut Vec<(usize, Option<usize>)>, before, run| {
@@ -255,7 +255,7 @@ struct Children {
 }
 
 impl Children {
-    fn of(pieces: &[Piece]) -> Self {
+    fn from_pieces(pieces: &[Piece]) -> Self {
         let mut this = Self {
             root: None,
             first: vec![None; pieces.len()],

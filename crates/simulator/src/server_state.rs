@@ -31,7 +31,7 @@ use crate::wire::{
 };
 
 /// Maximum size of a body, in bytes: 32 MB, as at Anthropic.
-const LARGEST_BODY: usize = 32 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
 /// State of the server, independent of its listener.
 pub(crate) struct ServerState {
@@ -77,7 +77,7 @@ impl ServerState {
     pub(crate) async fn answer(self: Arc<Self>, request: axum::extract::Request) -> Response {
         let (parts, body) = request.into_parts();
         let at = self.clock.now();
-        let body = to_bytes(body, LARGEST_BODY).await;
+        let body = to_bytes(body, MAX_BODY_BYTES).await;
         let path = parts.uri.path().to_owned();
         let number = self.record.add_request(ReceivedRequest {
             at,

@@ -24,7 +24,7 @@ use crate::http::{HttpClient, HttpOptions};
 use crate::location::{Bucket, Cloud, Object};
 use crate::mask::{masked, masked_text};
 use crate::stat::Stat;
-use crate::transfer::broken_off;
+use crate::transfer::truncated;
 
 /// The cloud stores: one client per bucket, created when the bucket is first used.
 pub(crate) struct Clouds {
@@ -71,7 +71,7 @@ impl Clouds {
                     let seen = seen + chunk.len() as u64;
                     Ok(Some((chunk, (chunks, seen, complaint))))
                 }
-                Ok(None) if seen < size => Err(broken_off(&complaint.uri, seen, size)),
+                Ok(None) if seen < size => Err(truncated(&complaint.uri, seen, size)),
                 Ok(None) => Ok(None),
                 Err(error) => Err(complaint.about(&error)),
             }

@@ -75,13 +75,13 @@ pub fn chunks(response: Response) -> BoxStream<'static, Result<Bytes, Error>> {
                 Ok(Some((chunk, (response, seen))))
             }
             Ok(None) => match expected {
-                Some(expected) if seen < expected => Err(broken_off(&url, seen, expected)),
+                Some(expected) if seen < expected => Err(truncated(&url, seen, expected)),
                 _ => Ok(None),
             },
             Err(error) if error.is_timeout() => Err(fault(&url, error)),
             Err(error) => match expected {
                 Some(expected) => {
-                    Err(broken_off(&url, seen, expected).with_source(error.without_url()))
+                    Err(truncated(&url, seen, expected).with_source(error.without_url()))
                 }
                 None => Err(fault(&url, error)),
             },
@@ -122,7 +122,7 @@ pub(crate) async fn read_limited(
     Ok(whole.freeze())
 }
 
-pub(crate) fn broken_off(url: &str, seen: u64, expected: u64) -> Error {
+pub(crate) fn truncated(url: &str, seen: u64, expected: u64) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         format!(

@@ -201,7 +201,7 @@ fn batch(root: &Path) -> BatchContext {
             environment: Arc::new(BTreeMap::new()),
             clock: Arc::new(SystemClock),
             http: HttpClient::new(HttpOptions::default()).unwrap(),
-            memory: None,
+            store: None,
             secret_set: Arc::new(SecretSet::empty()),
             gate: None,
             rules: Arc::default(),

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_is_told_when_nobody_waits_any_more() {
+    async fn work_is_notified_when_its_waiter_is_gone() {
         let (started, wait_for_start) = mpsc::channel();
         let (stopped, wait_for_stop) = mpsc::channel();
         let mut waiting = Box::pin(run_blocking(move |abandoned| {

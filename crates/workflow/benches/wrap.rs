@@ -96,10 +96,10 @@ fn measure(name: &str, place: &Path, result: &Value) {
         assert_eq!(wrap(&warm, arguments()).await["_cache_hit"], true);
         assert_eq!(wrap(&cold, arguments()).await["_cache_hit"], true);
     });
-    let memory = warm.memory.as_ref().unwrap();
+    let store = warm.store.as_ref().unwrap();
     let key = runtime.block_on(async {
         let every = RecordFilter::default();
-        let found = memory.find(space::CACHE, &every, PageRequest::keys(1));
+        let found = store.find(space::CACHE, &every, PageRequest::keys(1));
         found.settle().await.unwrap().records.remove(0).key
     });
     let bare = bare(&path);
@@ -225,17 +225,17 @@ impl Operation for Answer {
 impl Action for Answer {}
 
 /// Listens to what it is told and forgets it.
-struct Quiet;
+struct NullReporter;
 
-impl Reporter for Quiet {
+impl Reporter for NullReporter {
     fn report(&self, event: Event) {
         std::hint::black_box(event);
     }
 }
 
-struct Half;
+struct HalfRandom;
 
-impl Random for Half {
+impl Random for HalfRandom {
     fn unit(&self) -> f64 {
         0.5
     }
@@ -243,12 +243,12 @@ impl Random for Half {
 
 fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime {
     let clock = Arc::new(SystemClock);
-    let memory: Arc<dyn Store> =
+    let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(path, sqlite::SqliteOptions::new(clock.clone())).unwrap());
     let secret_set = Arc::new(SecretSet::empty());
     let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|text: &str| println!("{text}"));
     let cache = Cache::new(CacheOptions {
-        store: Some(Arc::clone(&memory)),
+        store: Some(Arc::clone(&store)),
         ledger: Ledger::at(ledger, "run", Arc::clone(&warn)),
         clock: clock.clone(),
         secret_set: Arc::clone(&secret_set),
@@ -288,15 +288,15 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
         environment: BTreeMap::new(),
         settings: json!({}),
         clock,
-        random: Arc::new(Half),
+        random: Arc::new(HalfRandom),
         storage,
-        memory: Some(memory),
+        store: Some(store),
         cache,
         mode: CacheMode::On,
         secret_set,
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
         tools: cachalot_workflow::runtime::ToolServices::default(),
-        reporter: Arc::new(Quiet),
+        reporter: Arc::new(NullReporter),
     }
 }

@@ -24,7 +24,7 @@ pub enum Planned {
         handle: String,
     },
     /// The action would run, and its result would be stored if that is permitted.
-    Pays {
+    Miss {
         /// The handle, if the call has one.
         handle: Option<String>,
         /// The reason why the cache does not answer.
@@ -74,7 +74,7 @@ pub trait Action: Operation<Context = Runtime, Output = Result<Value, Failure>> 
     }
 
     /// Returns arguments for alternative calls of this action, in order. Each may run in place of a
-    /// call that failed with [`Failure::elsewhere`]. Each is a separate call with its own cache key.
+    /// call that failed with [`Failure::allows_alternatives`]. Each is a separate call with its own cache key.
     /// Defaults to none.
     fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
         let _ = (arguments, runtime);
@@ -86,7 +86,7 @@ pub trait Action: Operation<Context = Runtime, Output = Result<Value, Failure>> 
     ///
     /// # Errors
     /// The same as those of [`Operation::run`].
-    async fn run_alone(
+    async fn run_without_alternatives(
         &self,
         arguments: Arguments,
         runtime: &Runtime,

@@ -1,16 +1,17 @@
 //! The action registry. Each file registers one namespace.
 
 mod agent;
-mod answer;
+mod argument_checker;
 mod arguments;
 pub mod cache;
-mod configured;
 mod csv;
 mod document;
 mod exact_json;
 mod file;
 mod http;
+mod http_response;
 mod json;
+mod json_object;
 mod llamaextract;
 mod llm;
 mod location;
@@ -20,18 +21,17 @@ mod model_error;
 mod order;
 mod reason;
 pub(crate) mod reflection;
-mod reply;
+mod run_settings;
 mod schema;
 mod shell;
 mod storage;
 pub(crate) mod tool;
-pub(crate) mod truth;
+pub(crate) mod truthiness;
 pub(crate) mod validate;
 mod web;
-mod written;
 
 pub(crate) use llm::unknown_programs;
-pub use llm::{WrittenEffort, written_efforts};
+pub use llm::{RequestedEffort, requested_efforts};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ const SETTING: &str = "/http/allowed_hosts";
 
 /// True if the author or the user named the host of the URL.
 fn names(origin: &Origin, url: &Url) -> bool {
-    let inputs = origin.inputs.whole();
+    let inputs = origin.inputs.to_map();
     origin.texts().iter().any(|text| names_host(text, url))
         || inputs.values().any(|value| gives_host(value, url))
 }
@@ -102,8 +102,8 @@ pub(crate) fn check(
         );
         return Err(Failure::new(NOT_ALLOWED, message));
     }
-    let is_whole = !by_model && origin.is_some_and(|origin| origin.is_whole());
-    Ok(match is_whole {
+    let is_trusted = !by_model && origin.is_some_and(|origin| origin.is_trusted());
+    Ok(match is_trusted {
         true => None,
         false => AllowedHosts::from_url(url),
     })

@@ -10,12 +10,12 @@ pub mod codes;
 mod config;
 mod cycles;
 mod extraction;
+mod fan_in;
 mod file_keys;
 mod flow;
+mod indentation;
 mod interrupts;
 mod llm_settings;
-mod meeting;
-mod misplaced;
 mod node_keys;
 mod nodes;
 mod reflection;
@@ -38,21 +38,21 @@ use cachalot_model::budget::Budget;
 use cachalot_operation::Permissions;
 use serde_json::{Map, Value};
 
-use crate::actions::{Registry, tool, unknown_programs, written_efforts};
+use crate::actions::{Registry, requested_efforts, tool, unknown_programs};
 use crate::template::Templates;
-use nodes::{END, Rank, Reader, START};
-use subgraph::Outer;
+use nodes::{END, NodeLevel, NodeReader, START};
+use subgraph::OuterFile;
 
 pub use agent::{Agent, Block, Language};
 pub(crate) use agent::{
-    Branch, Evaluator, FanOut, Flow, Mode, Node, OnError, Output, Reflection, Retries, Rule,
+    Branch, ErrorMode, Evaluator, FanOut, Flow, Node, OnError, Output, Reflection, Retries, Rule,
     Subgraph, Target, Work,
 };
 pub use arguments::check_arguments;
 pub use schema::{ReferenceTable, reference, schema};
 pub use settings::{
-    BACKENDS_OF_OTHERS, CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings,
-    read_of_team,
+    CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings, UNSUPPORTED_BACKENDS,
+    read_team_settings,
 };
 
 /// Loads an agent file from its text.
@@ -72,7 +72,7 @@ pub fn load(
     environment: &BTreeMap<String, String>,
     builtins: &Builtins,
 ) -> Result<Agent, Vec<Problem>> {
-    load_for(file, text, registry, environment, builtins, None)
+    load_with_runner(file, text, registry, environment, builtins, None)
 }
 
 /// Loads an agent file like [`load`]. If `runner` is set, it runs the Python code that has no `language`
@@ -80,7 +80,7 @@ pub fn load(
 ///
 /// # Errors
 /// The same as those of [`load`].
-pub fn load_for(
+pub fn load_with_runner(
     file: &str,
     text: &str,
     registry: &Registry,
@@ -88,7 +88,7 @@ pub fn load_for(
     builtins: &Builtins,
     runner: Option<Language>,
 ) -> Result<Agent, Vec<Problem>> {
-    let surroundings = Surroundings {
+    let context = LoadContext {
         registry,
         environment,
         builtins,
@@ -96,13 +96,17 @@ pub fn load_for(
         outer: None,
         loaded: &Cell::new(0),
     };
-    load_in(file, text, surroundings)
+    load_with_context(file, text, context)
 }
 
-fn load_in(file: &str, text: &str, surroundings: Surroundings<'_>) -> Result<Agent, Vec<Problem>> {
+fn load_with_context(
+    file: &str,
+    text: &str,
+    context: LoadContext<'_>,
+) -> Result<Agent, Vec<Problem>> {
     let tree = tree::parse(file, text)?;
     let mut found = Vec::new();
-    let agent = read(&tree, text, surroundings, &mut found);
+    let agent = read(&tree, text, context, &mut found);
     let mut problems: Vec<Problem> = Vec::new();
     for problem in found {
         // Settings that a subgraph shares are read with each file.
@@ -133,14 +137,14 @@ pub fn sort(problems: &mut [Problem], file: &str) {
 
 /// Inputs of reading a file besides its text.
 #[derive(Clone, Copy)]
-struct Surroundings<'a> {
+struct LoadContext<'a> {
     registry: &'a Registry,
     environment: &'a BTreeMap<String, String>,
     builtins: &'a Builtins,
     /// The runner of the command.
     runner: Option<Language>,
     /// The file that runs this one as a subgraph.
-    outer: Option<&'a Outer<'a>>,
+    outer: Option<&'a OuterFile<'a>>,
     /// The number of subgraph files that were loaded so far.
     loaded: &'a Cell<usize>,
 }
@@ -148,17 +152,17 @@ struct Surroundings<'a> {
 fn read(
     tree: &tree::Node,
     text: &str,
-    surroundings: Surroundings<'_>,
+    context: LoadContext<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Agent> {
-    let Surroundings {
+    let LoadContext {
         registry,
         environment,
         builtins,
         runner,
         outer,
         loaded: _,
-    } = surroundings;
+    } = context;
     let mut section = Section::from_node(tree, "an agent file", problems)?;
     let name = section.text("name", problems).map(str::to_owned);
     let description = section.text("description", problems).map(str::to_owned);
@@ -179,7 +183,7 @@ fn read(
     let effective_settings = match outer {
         Some(outer) => {
             outer.check(&mut section, own_settings.as_ref(), problems);
-            outer.settings_of(own_settings)
+            outer.merged_settings(own_settings)
         }
         None => own_settings,
     };
@@ -234,14 +238,18 @@ fn read(
             .memory
             .leave_out_unused(section.node("nodes"), problems);
     }
-    let extraction_schema = extraction::of_file(&mut section, problems);
+    let extraction_schema = extraction::read_sections(&mut section, problems);
     let edges = section.node("edges");
-    approvals.extend(interrupts::of_list(&mut section, "an agent file", problems));
+    approvals.extend(interrupts::read_list(
+        &mut section,
+        "an agent file",
+        problems,
+    ));
     file_keys::FILE.finish(section, problems);
 
     let templates = Templates::new(text, variables.keys().map(String::as_str));
     let names = names(nodes, problems);
-    let here = Outer {
+    let file = OuterFile {
         name: &tree.place.file,
         settings: effective_settings.as_ref(),
         models: &models,
@@ -249,10 +257,10 @@ fn read(
         rules: &rules,
         outer,
     };
-    let mut reader = Reader {
+    let mut reader = NodeReader {
         source: text,
-        surroundings,
-        here: &here,
+        context,
+        file: &file,
         registry,
         templates: &templates,
         names: &names,
@@ -267,14 +275,14 @@ fn read(
     };
     let read: Vec<Option<Node>> = nodes
         .iter()
-        .map(|node| reader.node(node, Rank::Node, None))
+        .map(|node| reader.node(node, NodeLevel::Node, None))
         .collect();
     let (start, flows) = reader.flows(nodes, edges);
     *problems = reader.problems;
     let mut approvals = interrupts::resolve(reader.approvals, &names, problems);
     approvals.extend(reader.approvals_inside);
     problems.extend(interrupts::warning(&approvals));
-    misplaced::explain(nodes, problems);
+    indentation::explain_indentation(nodes, problems);
     let nodes = read
         .into_iter()
         .zip(flows)
@@ -291,7 +299,7 @@ fn read(
         version,
         variables,
         models,
-        efforts: written_efforts(tree),
+        efforts: requested_efforts(tree),
         budget: budget.unwrap_or_default(),
         team,
         settings,
@@ -317,7 +325,7 @@ fn nodes_of<'a>(
             true => missing("an agent file needs `nodes` to be run")
                 .at(section.place())
                 .help("to talk to its agents, use `cachalot chat`; to run them, add a node with `uses: agent.run`"),
-            false => missing("an agent file needs `nodes`").at(section.place()).help(A_NODE),
+            false => missing("an agent file needs `nodes`").at(section.place()).help(NODES_HELP),
         });
         return &[];
     };
@@ -327,7 +335,7 @@ fn nodes_of<'a>(
             problems.push(
                 missing("`nodes` is empty")
                     .at(&entry.key_place)
-                    .help(A_NODE),
+                    .help(NODES_HELP),
             );
             &[]
         }
@@ -335,20 +343,20 @@ fn nodes_of<'a>(
             problems.push(
                 missing("`nodes` is empty")
                     .at(&entry.value.place)
-                    .help(A_NODE),
+                    .help(NODES_HELP),
             );
             &[]
         }
         _ => {
             let problem = entry.value.wrong_type("`nodes`", "a list");
-            problems.push(problem.help(A_NODE));
+            problems.push(problem.help(NODES_HELP));
             &[]
         }
     }
 }
 
 /// Help text for a file without nodes.
-const A_NODE: &str = "write the nodes below `nodes:` as a list, each with a name and what it does: `- {name: greet, run: 'return {\"text\": 1}'}`";
+const NODES_HELP: &str = "write the nodes below `nodes:` as a list, each with a name and what it does: `- {name: greet, run: 'return {\"text\": 1}'}`";
 
 /// Reports sections that only agents use as problems if the file has no agents. Steps that are tools use
 /// `mcps` and `permissions`, too.
@@ -379,7 +387,7 @@ fn without_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
 fn rules_of(
     section: &mut Section<'_>,
     team: Option<&Option<Team>>,
-    outer: Option<&Outer<'_>>,
+    outer: Option<&OuterFile<'_>>,
     problems: &mut Vec<Problem>,
 ) -> Arc<Permissions> {
     let mut rules = match (team, section.node("permissions")) {

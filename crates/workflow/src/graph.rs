@@ -15,9 +15,9 @@
 
 mod branches;
 mod failure;
+mod loops;
 mod node;
 mod plan;
-mod rounds;
 mod subgraph;
 mod walk;
 mod work;
@@ -30,10 +30,10 @@ use crate::Runtime;
 use crate::format::Agent;
 use crate::report::Event;
 use crate::script::ScriptRunner;
-use crate::template::{State, Surroundings};
+use crate::template::{State, TemplateContext};
 
 pub use failure::RunFailure;
-pub use plan::{Plan, PlannedNode, What, plan};
+pub use plan::{Plan, PlannedNode, PlannedOutcome, plan};
 
 /// The runners of inline code.
 #[derive(Clone)]
@@ -47,10 +47,10 @@ pub struct Scripts {
 }
 
 /// The maximum number of nodes that a run executes in sequence, so that an endless `goto` cycle stops.
-pub const MOST_NODES: usize = 10_000;
+pub const MAX_NODES: usize = 10_000;
 
 /// The maximum number of concurrent branches if the file sets no limit.
-pub const BRANCHES_AT_A_TIME: usize = 16;
+pub const DEFAULT_CONCURRENCY: usize = 16;
 
 /// Runs an agent file from its start. Returns the final state.
 ///
@@ -66,13 +66,13 @@ pub async fn run(
     if let Some(failure) = unapproved(agent) {
         return Err(failure);
     }
-    let surroundings = Surroundings::of(runtime, &agent.variables);
+    let context = TemplateContext::for_run(runtime, &agent.variables);
     let state = initial_state(agent, input);
     let runner = Runner {
         agent,
         runtime,
         scripts,
-        surroundings,
+        context,
         inputs: state.clone(),
         prefix: String::new(),
     };
@@ -102,7 +102,7 @@ struct Runner<'r> {
     agent: &'r Agent,
     runtime: &'r Arc<Runtime>,
     scripts: &'r Scripts,
-    surroundings: Surroundings,
+    context: TemplateContext,
     /// The state at the beginning of the run; in a subgraph, the part of it that the run did not change.
     inputs: State,
     /// The beginning of the paths of all nodes: empty, or the branch that runs this subgraph and `/`.
@@ -115,7 +115,7 @@ impl Runner<'_> {
         format!("{}{name}", self.prefix)
     }
 
-    fn tell(&self, event: Event) {
+    fn emit(&self, event: Event) {
         self.runtime.reporter.report(event);
     }
 

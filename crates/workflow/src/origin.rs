@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::template::{Prepared, Scope, State, Surroundings, TemplateFailure, Templates};
+use crate::template::{Prepared, Scope, State, TemplateContext, TemplateFailure, Templates};
 
 tokio::task_local! {
     /// Origin of the call that the current task makes. Unset when the program itself supplies the
@@ -21,20 +21,20 @@ pub(crate) struct Origin {
     pub(crate) with: Prepared,
     /// The scope that the call's templates are rendered with.
     pub(crate) scope: Scope,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) context: TemplateContext,
     /// The state at the beginning of the run: `initial_state` of the file and the user's input.
     pub(crate) inputs: State,
 }
 
 impl Origin {
     /// Runs the call with this origin.
-    pub(crate) async fn within<T>(self, call: impl Future<Output = T>) -> T {
+    pub(crate) async fn run_call<T>(self, call: impl Future<Output = T>) -> T {
         ORIGIN.scope(Arc::new(self), call).await
     }
 
     /// Returns a scope with the initial state, without changes made by the run.
     fn trusted(&self) -> Scope {
-        Scope::new(&self.surroundings, &self.inputs)
+        Scope::new(&self.context, &self.inputs)
     }
 
     /// Returns the texts in the arguments, without values that the run set in the state.
@@ -43,13 +43,13 @@ impl Origin {
     }
 
     /// True if no argument depends on changes that the run made to the state.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_trusted(&self) -> bool {
         self.templates
             .renders_alike(&self.with, &self.scope, &self.trusted())
     }
 
     /// Returns the field of the state that the call sees.
-    pub(crate) fn field(&self, key: &str) -> Option<&Value> {
+    pub(crate) fn state_field(&self, key: &str) -> Option<&Value> {
         self.scope.json("state", key)
     }
 

@@ -37,7 +37,7 @@ pub trait AgentHost: Send + Sync {
     ///
     /// # Errors
     /// The reason why the team cannot be prepared, and what to do.
-    async fn house(
+    async fn dependencies(
         &self,
         team: &Arc<Team>,
         listener: Arc<dyn Listener>,
@@ -104,7 +104,7 @@ pub struct Runtime {
     pub storage: Storage,
     /// The store of long-term memory, for `ltm.*`; `None` if it could not be opened (a warning was
     /// reported).
-    pub memory: Option<Arc<dyn Store>>,
+    pub store: Option<Arc<dyn Store>>,
     /// The memory of the run, for `memory.*`.
     pub session: SessionMemory,
     /// The cache, on the same store. Without a store it keeps nothing.
@@ -134,7 +134,7 @@ pub struct Runtime {
 impl Runtime {
     /// Returns the dependencies of a subgraph of this run: the same, with the agent's name, the settings,
     /// the models and the actions of the other file, and without agents. Budget, cache, secrets and permissions are shared.
-    pub(crate) fn of_subgraph(
+    pub(crate) fn for_subgraph(
         &self,
         agent: &str,
         settings: &Value,
@@ -150,7 +150,7 @@ impl Runtime {
             clock: Arc::clone(&self.clock),
             random: Arc::clone(&self.random),
             storage: self.storage.clone(),
-            memory: self.memory.clone(),
+            store: self.store.clone(),
             cache: self.cache.clone(),
             mode: self.mode,
             secret_set: Arc::clone(&self.secret_set),

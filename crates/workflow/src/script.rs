@@ -13,8 +13,8 @@ mod limits;
 pub mod lua;
 mod nans;
 mod options;
+mod output_buffer;
 mod pool;
-mod printed;
 mod process;
 mod programs;
 pub mod python;
@@ -47,7 +47,7 @@ pub struct Script {
 
 /// Result of a block that ended without an error.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ended {
+pub struct ScriptResult {
     /// The value that the block returned; null if it returned nothing.
     pub returned: Value,
     /// The output of the block.
@@ -91,5 +91,5 @@ pub trait ScriptRunner: Send + Sync {
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
-    ) -> Result<Ended, ScriptFailure>;
+    ) -> Result<ScriptResult, ScriptFailure>;
 }

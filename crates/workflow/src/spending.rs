@@ -15,12 +15,12 @@ use crate::report::{self, Event, Memoized};
 use crate::{Failure, Planned, Runtime};
 
 tokio::task_local! {
-    static INSIDE: Arc<Mutex<Inside>>;
+    static WRAP_SPEND: Arc<Mutex<WrapSpend>>;
 }
 
 /// Spend within a wrap.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Inside {
+pub(crate) struct WrapSpend {
     /// All charged tokens and money.
     pub(crate) charged: Spend,
     /// The part of time, tokens and money that nested wraps have already accounted for.
@@ -34,29 +34,29 @@ pub(crate) struct Inside {
 }
 
 /// Runs the action of a wrap and returns its result with the spend inside it.
-pub(crate) async fn within<T>(work: impl Future<Output = T>) -> (T, Inside) {
-    let inside = Arc::new(Mutex::new(Inside::default()));
-    let ended = INSIDE.scope(Arc::clone(&inside), work).await;
-    let inside = std::mem::take(&mut *inside.lock());
-    (ended, inside)
+pub(crate) async fn run_metered<T>(work: impl Future<Output = T>) -> (T, WrapSpend) {
+    let wrap_spend = Arc::new(Mutex::new(WrapSpend::default()));
+    let ended = WRAP_SPEND.scope(Arc::clone(&wrap_spend), work).await;
+    let wrap_spend = std::mem::take(&mut *wrap_spend.lock());
+    (ended, wrap_spend)
 }
 
 /// Adds a charge to the enclosing wrap. Returns false if there is none; the action then has to account
 /// for the charge itself.
 pub(crate) fn charge(spent: Spend) -> bool {
-    note(|inside| inside.charged += spent)
+    update(|wrap_spend| wrap_spend.charged += spent)
 }
 
 /// Keeps the enclosing wrap, if any, from storing the result although the action succeeds.
-pub(crate) fn decline(why: impl Into<String>) {
-    note(|inside| inside.declined = Some(why.into()));
+pub(crate) fn decline_storing(why: impl Into<String>) {
+    update(|wrap_spend| wrap_spend.declined = Some(why.into()));
 }
 
 /// Limits the time for which the enclosing wrap, if any, may serve the result.
 pub(crate) fn limit_lifetime(lifetime: Duration) {
-    note(|inside| {
-        inside.lifetime = Some(
-            inside
+    update(|wrap_spend| {
+        wrap_spend.lifetime = Some(
+            wrap_spend
                 .lifetime
                 .map_or(lifetime, |known| known.min(lifetime)),
         );
@@ -65,19 +65,21 @@ pub(crate) fn limit_lifetime(lifetime: Duration) {
 
 /// Keeps the enclosing wrap, if any, from sharing the result with other users.
 pub(crate) fn keep_private() {
-    note(|inside| inside.private = true);
+    update(|wrap_spend| wrap_spend.private = true);
 }
 
 /// Reports to the wrap around this one, if any, that this spend is charged and already accounted for.
-pub(crate) fn account_outside(spent: Spend) {
-    note(|inside| {
-        inside.charged += spent;
-        inside.accounted += spent;
+pub(crate) fn add_accounted(spent: Spend) {
+    update(|wrap_spend| {
+        wrap_spend.charged += spent;
+        wrap_spend.accounted += spent;
     });
 }
 
-fn note(change: impl FnOnce(&mut Inside)) -> bool {
-    INSIDE.try_with(|inside| change(&mut inside.lock())).is_ok()
+fn update(change: impl FnOnce(&mut WrapSpend)) -> bool {
+    WRAP_SPEND
+        .try_with(|wrap_spend| change(&mut wrap_spend.lock()))
+        .is_ok()
 }
 
 /// Accounts for the charge of an action: in the enclosing wrap, or, without one, as a call of its own
@@ -106,7 +108,7 @@ pub(crate) async fn account(
         &Policy::default(),
         Reason::Declined(UNWRAPPED.to_owned()),
     );
-    let settled = ticket
+    let summary = ticket
         .finish(RunResult {
             value: Some(Bytes::new()),
             storable: Err(Reason::Off),
@@ -114,14 +116,14 @@ pub(crate) async fn account(
             labels: Vec::new(),
         })
         .await;
-    saved += settled.saved;
-    tell(
+    saved += summary.saved;
+    report_memoized(
         runtime,
         Memoized {
             outcome: "bypass".to_owned(),
             handle: None,
             reason: Some(UNWRAPPED.to_owned()),
-            paid: settled.paid,
+            paid: summary.paid,
             saved,
         },
     );
@@ -129,8 +131,8 @@ pub(crate) async fn account(
 
 /// Reports an action that cost nothing because the cache answered the calls inside it. Those calls have
 /// already accounted for the savings.
-pub(crate) fn tell_saved(runtime: &Runtime, saved: Spend) {
-    tell(
+pub(crate) fn report_saved(runtime: &Runtime, saved: Spend) {
+    report_memoized(
         runtime,
         Memoized {
             outcome: "hit".to_owned(),
@@ -142,7 +144,7 @@ pub(crate) fn tell_saved(runtime: &Runtime, saved: Spend) {
     );
 }
 
-fn tell(runtime: &Runtime, memoized: Memoized) {
+fn report_memoized(runtime: &Runtime, memoized: Memoized) {
     runtime.reporter.report(Event::Answered {
         node: report::current_node(),
         memoized,
@@ -150,8 +152,8 @@ fn tell(runtime: &Runtime, memoized: Memoized) {
 }
 
 /// The plan of an action that accounts for itself because no wrap is around it.
-pub(crate) fn planned() -> Planned {
-    Planned::Pays {
+pub(crate) fn unwrapped_plan() -> Planned {
+    Planned::Miss {
         handle: None,
         reason: UNWRAPPED.to_owned(),
     }
@@ -161,7 +163,7 @@ pub(crate) fn planned() -> Planned {
 ///
 /// # Errors
 /// `over_budget` if the time limit passed.
-pub(crate) async fn in_time<T>(
+pub(crate) async fn with_time_limit<T>(
     runtime: &Runtime,
     work: impl Future<Output = T>,
 ) -> Result<T, Failure> {
@@ -169,19 +171,19 @@ pub(crate) async fn in_time<T>(
         // Work that has finished counts even if the time limit passes at the same moment.
         biased;
         ended = work => Ok(ended),
-        over = time_over(runtime) => Err(over),
+        over_budget = wait_for_time_limit(runtime) => Err(over_budget),
     }
 }
 
 /// Resolves when the budget's time limit passes; never if there is no limit.
-async fn time_over(runtime: &Runtime) -> Failure {
+async fn wait_for_time_limit(runtime: &Runtime) -> Failure {
     loop {
         match runtime.meter.time_left() {
             None => std::future::pending().await,
             Some(left) => tokio::time::sleep(left).await,
         }
-        if let Err(over) = runtime.meter.check() {
-            return Failure::new("over_budget", over.to_string());
+        if let Err(over_budget) = runtime.meter.check() {
+            return Failure::new("over_budget", over_budget.to_string());
         }
         // The budget's clock differs from the timer's and may need a little longer.
         tokio::time::sleep(Duration::from_millis(1)).await;

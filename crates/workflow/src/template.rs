@@ -19,11 +19,11 @@ mod convert;
 mod engine;
 mod literal;
 mod path;
-mod place;
 mod prepared;
 mod render;
 mod scan;
 mod scope;
+mod source_place;
 mod state;
 
 use std::collections::BTreeSet;
@@ -37,8 +37,8 @@ pub(crate) use convert::printed;
 pub use engine::{FILTERS, TESTS};
 pub use literal::is_literal;
 pub(crate) use prepared::LateArgument;
-pub use prepared::{Prepared, Use};
-pub use scope::{NAMES, Scope, Surroundings};
+pub use prepared::{Prepared, TemplateUse};
+pub use scope::{NAMES, Scope, TemplateContext};
 pub use state::State;
 
 /// The templates of one agent file. Cheap to clone.
@@ -81,6 +81,6 @@ impl Templates {
 
     /// Returns the place of a line of the file that contains `place`.
     pub(crate) fn line(&self, place: &SourceSpan, line: u32) -> Option<SourceSpan> {
-        place::of_line(&self.shared.file, &place.file, line)
+        source_place::span_of_line(&self.shared.file, &place.file, line)
     }
 }

@@ -16,7 +16,7 @@ use cachalot_workflow::format;
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::{Random, Runtime};
-use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
+use cachalot_workflow::script::{ScriptResult, Script, ScriptFailure, ScriptRunner};
 use serde_json::{Map, Value, json};
 use third_party::{JournalMemory, WordCount};
 
@@ -55,7 +55,7 @@ impl ScriptRunner for NoCode {
         _script: &Script,
         _state: &Map<String, Value>,
         _variables: &Map<String, Value>,
-    ) -> Result<Ended, ScriptFailure> {
+    ) -> Result<ScriptResult, ScriptFailure> {
         unreachable!("there is no code to run")
     }
 }
@@ -120,7 +120,7 @@ fn runtime(directory: &Path, memory: Arc<dyn Store>, actions: Registry) -> Arc<R
         clock,
         random: Arc::new(Never),
         storage,
-        memory: Some(memory),
+        store: Some(memory),
         cache,
         mode: CacheMode::On,
         secret_set,

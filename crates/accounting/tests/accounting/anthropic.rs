@@ -183,7 +183,7 @@ fn runs_of_tool_blocks_are_one_position() {
 }
 
 #[test]
-fn below_the_minimum_nothing_is_cached_and_nothing_is_said() {
+fn below_the_minimum_nothing_is_cached_or_reported() {
     let mut cache = Cache::new();
     let short = conversation(10, &[(10, SHORT)]);
     assert_eq!(cache.send(&short), usage(0, 0, 0, 1_000));

@@ -72,7 +72,7 @@ impl InterruptedTurn {
             let is_changed = progress.is_some_and(|progress| progress.changed.contains(&id));
             block(id, output, is_changed)
         });
-        Message::of(Role::User, results.collect())
+        Message::new(Role::User, results.collect())
     }
 
     fn output(&self, id: &str) -> ToolOutput {
@@ -119,7 +119,7 @@ pub(crate) fn results(
             changed.contains(id),
         )
     });
-    Message::of(Role::User, results.collect())
+    Message::new(Role::User, results.collect())
 }
 
 fn block(id: String, output: ToolOutput, is_changed: bool) -> Block {

@@ -37,7 +37,7 @@ impl Snapshot {
 
     /// IDs of the calls without results.
     pub(crate) fn open_calls(&self) -> Vec<String> {
-        match Tail::of(&self.prompt) {
+        match Tail::from_prompt(&self.prompt) {
             Tail::OpenCalls(ids) => ids,
             Tail::Complete | Tail::Unanswered => Vec::new(),
         }

@@ -153,7 +153,7 @@ fn history(parent: &Prompt, fork: &Prompt) -> Option<ForkDifference> {
 fn settings(parent: &Snapshot, fork: &Snapshot) -> Vec<ForkDifference> {
     let [ours, theirs] = [parent.parameters(), fork.parameters()];
     let namespace =
-        |tip: &Snapshot, parameters| Namespace::of(tip.model.wire().format(), parameters);
+        |tip: &Snapshot, parameters| Namespace::new(tip.model.wire().format(), parameters);
     let now = namespace(fork, &theirs);
     let would_be = namespace(parent, &ours);
     let before = parent.sent.as_ref().unwrap_or(&would_be);

@@ -111,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn a_short_conversation_is_told_whole_and_nobody_speaks_for_others() {
+    fn a_short_conversation_is_complete_and_roles_cannot_be_forged() {
         let told = digest(&said(1));
         assert!(told.ends_with("\nThe user:\n  | question 1\n  | The tool answers:\n\nThe assistant:\n  | answer 1\n"), "{told}");
         assert!(!told.contains("in short") && !told.contains("\nThe tool answers:"));
     }
 
     #[test]
-    fn of_a_long_one_the_newest_is_told_whole_and_of_the_rest_what_the_user_said() {
+    fn a_long_conversation_keeps_the_newest_turns_and_earlier_user_messages() {
         let messages: Vec<_> = (0..20).flat_map(said).collect();
         let told = digest(&messages);
         assert!(
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn much_that_was_said_earlier_is_cut_from_its_beginning() {
+    fn long_earlier_messages_are_truncated_at_the_beginning() {
         let long = |number: usize| Arc::new(Message::user(format!("{number} {}", "ä".repeat(500))));
         let messages: Vec<_> = (0..100).map(long).collect();
         let told = digest(&messages);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_told_what_it_looks_for_and_the_focus_stands_last() {
+    fn each_kind_has_its_instruction_and_the_focus_is_last() {
         let of = |kind| message(kind, Some(" units "));
         for (kind, memory, skill) in [
             (ReviewKind::Memory, true, false),

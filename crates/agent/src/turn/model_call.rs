@@ -187,7 +187,7 @@ fn record(context: &TurnContext<'_>, session: &mut ActiveSession, call: &Answere
             model: model.name(),
             prefix: session.conversation.prefix(),
             at: call.sent_at,
-            spared: model.spared(&usage),
+            spared: model.saved_cost(&usage),
             diagnosis: call.diagnosis,
         },
     });

@@ -83,14 +83,17 @@ async fn before_use(
     let is_rewritten = rewrite(toolbox, candidate, &verdict);
     candidate.added.add(verdict);
     match is_rewritten {
-        true => guard_anew(context, candidate).await,
+        true => check_gate_again(context, candidate).await,
         false => Ok(()),
     }
 }
 
 /// Lets hooks check rewritten arguments, including hooks that guard in `pre_tool_use`, as in other
 /// runtimes. Further rewrites are ignored, which guarantees termination.
-async fn guard_anew(context: &TurnContext<'_>, candidate: &mut Candidate) -> Result<(), String> {
+async fn check_gate_again(
+    context: &TurnContext<'_>,
+    candidate: &mut Candidate,
+) -> Result<(), String> {
     guard(context, candidate).await?;
     if candidate.ready().is_none() {
         return Ok(());
@@ -148,7 +151,7 @@ async fn judge(
     let is_allowed = matches!(verdict.decision, Some((Decision::Allow, _)));
     candidate.decide(&verdict)?;
     if rewrite(toolbox, candidate, &verdict) {
-        guard_anew(context, candidate).await?;
+        check_gate_again(context, candidate).await?;
         // The rewritten call may be denied or invalid.
         approval_reason(context, candidate)?;
     }

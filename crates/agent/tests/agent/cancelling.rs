@@ -181,7 +181,7 @@ async fn in_a_tool_with_one_done_and_one_to_come() {
 }
 
 #[tokio::test]
-async fn while_somebody_is_asked() {
+async fn while_approval_is_pending() {
     for wire in WIRES {
         let calls = ScriptedReply::call("list_dir", json!({}))
             .and_call("apply_patch", json!({"patch": "x"}));

@@ -66,7 +66,7 @@ fn a_small_file_has_defaults() {
 }
 
 #[test]
-fn everything_can_be_said() {
+fn all_keys_are_read() {
     let text = "
 version: 1
 name: team
@@ -225,7 +225,7 @@ fn every_problem_has_its_code_and_its_place() {
 }
 
 #[test]
-fn rules_that_make_no_sense_are_told() {
+fn invalid_rules_are_reported() {
     for rule in [
         "''",
         "':path=x'",
@@ -245,7 +245,7 @@ fn rules_that_make_no_sense_are_told() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_in_their_order() {
+fn all_problems_are_reported_at_once_in_order() {
     let text = "
 agents:
   root: {model: gpt-4o, sub_agents: [helpr], instruction: a, instruction_file: b}
@@ -273,7 +273,7 @@ bugdet: {max_cost: 1}
 }
 
 #[test]
-fn models_that_are_not_there_are_told() {
+fn unknown_models_are_reported() {
     let text = "models: {fast: gpt-4o-mini}\nagents: {root: {model: fats}, other: {model: fast, review: {model: fasst}}, third: {model: nobody/x}}";
     let team = load(text, std::path::Path::new(".")).unwrap();
     let models = Models::new(
@@ -364,7 +364,7 @@ fn the_documents_files_are_teams() {
 }
 
 #[test]
-fn a_review_has_defaults_and_everything_about_it_can_be_said() {
+fn a_review_has_defaults_and_all_its_keys_are_read() {
     let team = |review: &str| {
         let text = format!("agents: {{a: {{model: gpt-4o, review: {review}}}}}");
         load(&text, std::path::Path::new(".")).unwrap()
@@ -409,7 +409,7 @@ fn a_review_has_defaults_and_everything_about_it_can_be_said() {
 }
 
 #[test]
-fn what_is_wrong_with_a_review_is_told_with_its_place() {
+fn problems_of_a_review_are_reported_with_their_place() {
     let of = |review: &str| {
         one(&format!(
             "agents: {{a: {{model: gpt-4o, review: {review}}}}}"

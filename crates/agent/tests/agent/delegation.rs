@@ -90,7 +90,7 @@ async fn a_task_is_given_away_done_and_its_answer_returned() {
 }
 
 #[tokio::test]
-async fn the_tool_tells_who_can_do_what() {
+async fn the_tool_describes_the_agents() {
     let world = World::new(Wire::Chat, TEAM, vec![ScriptedReply::text("yes")]).await;
     let mut chat = world.chat().await;
     world.turn(&mut chat, "hello").await;
@@ -107,7 +107,7 @@ async fn the_tool_tells_who_can_do_what() {
 }
 
 #[tokio::test]
-async fn expected_output_is_told_and_nonsense_is_refused() {
+async fn expected_output_is_sent_and_invalid_arguments_are_refused() {
     let replies = vec![
         ScriptedReply::call("transfer_task", json!({"agent": "nobody", "task": "x"})),
         ScriptedReply::call("transfer_task", json!({"agent": "reader", "task": " "})),
@@ -308,7 +308,7 @@ agents:
 }
 
 #[tokio::test]
-async fn what_stops_a_sub_agent_is_told_to_whoever_asked() {
+async fn the_stop_reason_of_a_sub_agent_is_returned_to_its_caller() {
     let file = TEAM.replace(
         "instruction: You read.",
         "instruction: You read.\n    max_iterations: 1",

@@ -150,7 +150,7 @@ async fn what_another_model_cannot_help_with_is_not_asked_of_it() {
 }
 
 #[tokio::test]
-async fn the_error_is_that_of_the_first_model_and_names_what_its_fallbacks_said() {
+async fn the_error_is_that_of_the_first_model_with_those_of_its_fallbacks() {
     let other = other(vec![ScriptedReply::error(401)]).await;
     let world = falling_back(
         TALKER,

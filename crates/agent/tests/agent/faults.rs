@@ -50,7 +50,7 @@ async fn what_is_over_after_a_while_is_not_even_seen() {
 }
 
 #[tokio::test]
-async fn what_is_not_over_is_told_and_the_chat_goes_on() {
+async fn transient_errors_are_reported_and_the_chat_continues() {
     for wire in WIRES {
         for (status, expected) in [
             (429, ModelErrorKind::Limited),
@@ -135,7 +135,7 @@ async fn slow_is_no_fault() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_told_and_what_came_is_kept() {
+async fn a_truncated_answer_is_reported_and_kept() {
     for wire in WIRES {
         let faults: [(Fault, &[ModelErrorKind]); 3] = [
             (Fault::cut(12), &[ModelErrorKind::CutOff]),
@@ -217,7 +217,7 @@ async fn a_failure_in_the_middle_of_a_turn_keeps_what_was_done() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told() {
+async fn a_refused_connection_is_reported() {
     let mut world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
     world.rewrite(
         "agents: {root: {model: none/m}}\nproviders: {none: {base_url: 'http://127.0.0.1:1/v1'}}",

@@ -243,7 +243,7 @@ async fn a_dropped_turn_keeps_what_was_held() {
 
 /// Hooks are told of the conversation that is really sent.
 #[tokio::test]
-async fn what_was_said_elsewhere_is_seen_before_the_message_is_sent() {
+async fn messages_of_other_processes_are_read_before_sending() {
     let replies = ["1", "2", "3"].map(ScriptedReply::text).into();
     let world = World::new(Wire::Chat, TALKER, replies).await;
     world.ear.listen([Event::Stop]);

@@ -34,7 +34,7 @@ fn reasons(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_turn_with_a_tool_tells_of_everything_in_order() {
+async fn a_turn_with_a_tool_emits_all_events_in_order() {
     for wire in WIRES {
         let replies = vec![
             read("a"),
@@ -95,7 +95,7 @@ async fn a_turn_with_a_tool_tells_of_everything_in_order() {
 
 /// after_llm_call: model id, usage and cost · before_llm_call once per iteration.
 #[tokio::test]
-async fn a_model_call_tells_what_is_sent_and_what_it_cost() {
+async fn model_call_events_contain_request_and_cost() {
     let replies = vec![read("a"), ScriptedReply::text("It says A.")];
     let world = World::new(Wire::Messages, CODER, replies).await;
     world.ear.listen_to_all();
@@ -228,7 +228,7 @@ async fn the_name_of_the_prefix_is_another_for_each_turn_and_the_same_elsewhere(
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_denied_is_not_said() {
+async fn a_denied_prompt_is_not_sent() {
     for event in [Event::UserPromptSubmit, Event::PreUserTurn] {
         let world = World::new(Wire::Messages, TALKER, vec![ScriptedReply::text("yes")]).await;
         world.ear.listen_to_all();
@@ -254,7 +254,7 @@ async fn a_prompt_that_is_denied_is_not_said() {
 
 /// turn_end: error, cancel, every way to end.
 #[tokio::test]
-async fn a_turn_tells_why_it_ended() {
+async fn a_turn_emits_its_stop_reason() {
     let file = CODER.replace(
         "toolsets:",
         "max_iterations: 4\n    max_consecutive_tool_calls: 3\n    toolsets:",
@@ -313,7 +313,7 @@ async fn a_turn_tells_why_it_ended() {
 }
 
 #[tokio::test]
-async fn a_used_up_budget_is_told_of() {
+async fn an_exhausted_budget_is_emitted() {
     let file = format!("{TALKER}budget: {{max_tokens: 1}}\n");
     let world = World::new(Wire::Chat, &file, vec![ScriptedReply::text("one")]).await;
     world.ear.listen([Event::TurnEnd]);
@@ -576,7 +576,7 @@ async fn a_handler_that_fails_ends_no_turn_unless_it_guards() {
 }
 
 #[tokio::test]
-async fn sessions_tell_how_they_begin_and_why_they_end() {
+async fn session_events_contain_start_and_end_reasons() {
     let replies = vec![ScriptedReply::text("a"), ScriptedReply::text("b")];
     let world = World::new(Wire::Messages, TALKER, replies).await;
     world.ear.listen([Event::SessionStart, Event::SessionEnd]);
@@ -625,7 +625,7 @@ agents:
 /// user_prompt_submit is skipped for sub-sessions · on_agent_switch fields · subagent_stop on the
 /// caller's hooks.
 #[tokio::test]
-async fn a_task_for_another_agent_is_told_of() {
+async fn a_delegated_task_is_emitted() {
     for wire in WIRES {
         let transfer =
             ScriptedReply::call("transfer_task", json!({"agent": "helper", "task": "Help."}));
@@ -696,7 +696,7 @@ async fn a_task_for_another_agent_is_told_of() {
 }
 
 #[tokio::test]
-async fn hooks_that_nobody_could_run_are_refused() {
+async fn hooks_without_a_runner_are_refused() {
     let file = TALKER.replace("{model: test,", "{model: test, add_date: true,");
     let world = World::new(Wire::Chat, &file, Vec::new()).await;
     let mut house = world.house();

@@ -76,7 +76,7 @@ async fn an_answer_that_was_cut_off_says_so() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_cut_off_is_not_made_and_the_model_is_told() {
+async fn a_truncated_call_is_not_made_and_the_model_is_informed() {
     for wire in WIRES {
         let half = Value::from(r#"{"path": "a", "content": "half of it"#);
         let replies = vec![
@@ -126,7 +126,7 @@ async fn a_model_that_never_completes_a_call_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_and_calls_in_it_are_not_made() {
+async fn a_refusal_is_reported_and_its_calls_are_not_made() {
     for wire in WIRES {
         let refused = |reply: ScriptedReply| reply.with_stop(ScriptedStop::Refusal);
         let replies = vec![

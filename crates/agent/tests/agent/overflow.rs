@@ -174,7 +174,7 @@ async fn the_oldest_is_left_out_of_what_is_summarized_if_that_is_too_long() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_by_itself_is_told_and_the_chat_goes_on() {
+async fn a_message_that_is_too_long_is_reported_and_the_chat_continues() {
     for wire in WIRES {
         let replies = said(&[
             text("First", 1_000),
@@ -248,7 +248,7 @@ async fn without_a_summary_the_error_says_why() {
 }
 
 #[tokio::test]
-async fn a_turn_that_ends_behind_the_summary_keeps_what_the_user_said() {
+async fn a_turn_that_ends_after_the_summary_keeps_the_user_message() {
     for event in [Event::AfterCompaction, Event::SessionStart] {
         let replies = said(&[text("First", 1_000), "SUM".to_owned(), "on".to_owned()]);
         let world = world(Wire::Messages, TALKER, 1_500, replies).await;

@@ -345,7 +345,7 @@ permissions:
 }
 
 #[tokio::test]
-async fn nobody_there_means_no() {
+async fn without_a_user_approval_is_denied() {
     use cachalot_agent::event::DenyAll;
 
     let replies = vec![

@@ -175,7 +175,7 @@ async fn a_single_turn_that_was_not_marked_breaks_nothing_when_its_session_goes_
 }
 
 #[tokio::test]
-async fn what_is_worth_knowing_is_told_once() {
+async fn a_prefix_break_is_reported_once() {
     let replies = ["One.", "Two."].map(ScriptedReply::text);
     let file = "agents:\n  root: {model: test, instruction: Be brief.}\n";
     let world = World::new(Wire::Messages, file, replies.into()).await;

@@ -106,7 +106,7 @@ async fn the_beginning_of_a_name_is_enough() {
 }
 
 #[tokio::test]
-async fn other_tools_and_another_instruction_are_told_and_change_nothing() {
+async fn changed_tools_and_instructions_are_reported_and_ignored() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::text("one"),
@@ -139,7 +139,7 @@ async fn other_tools_and_another_instruction_are_told_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn another_directory_and_another_parameter_are_told() {
+async fn a_changed_directory_and_parameter_are_reported() {
     let mut world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")])
         .await
         .in_file();
@@ -162,7 +162,7 @@ async fn another_directory_and_another_parameter_are_told() {
 }
 
 #[tokio::test]
-async fn another_model_goes_on_with_all_that_was_said() {
+async fn another_model_continues_the_whole_conversation() {
     for from in WIRES {
         for to in WIRES {
             if from == to || from.is_anthropic() && to.is_anthropic() {

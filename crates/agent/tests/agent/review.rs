@@ -210,7 +210,7 @@ async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
 }
 
 #[tokio::test]
-async fn a_review_that_inherits_nothing_reads_everything_anew_and_is_told_what_was_said() {
+async fn a_review_without_inheritance_gets_a_digest_and_reads_uncached() {
     for wire in WIRES {
         let replies = vec![text("2 km."), text("Nothing to keep.")];
         let file = wait_for_review("every_turns: 1, inherit: none");
@@ -367,7 +367,7 @@ async fn a_review_is_dropped_with_its_chat() {
 }
 
 #[tokio::test]
-async fn a_review_that_fails_is_told_of_even_where_others_are_not() {
+async fn a_failed_review_is_always_reported() {
     let refused = ScriptedReply::error(400);
     let replies = vec![
         text("2 km."),
@@ -436,7 +436,7 @@ async fn what_a_review_cannot_do_is_warned_of_at_the_start() {
 }
 
 #[tokio::test]
-async fn nothing_that_was_said_is_nothing_to_review() {
+async fn an_empty_conversation_is_not_reviewed() {
     let desk = desk(Wire::Chat, &wait_for_review("every_turns: 1"), vec![]).await;
     let mut chat = desk.world.chat().await;
     let error = chat.review(None).unwrap_err();
@@ -482,7 +482,7 @@ async fn a_rule_of_the_file_stands_above_what_a_review_may_use() {
 }
 
 #[tokio::test]
-async fn a_side_question_is_answered_on_what_was_said_and_leaves_nothing_behind() {
+async fn a_side_question_uses_the_conversation_and_does_not_change_it() {
     for wire in WIRES {
         let replies = vec![
             text("2 km."),

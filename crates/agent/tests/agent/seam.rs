@@ -175,7 +175,7 @@ async fn whatever_decides_the_answer_is_in_the_fingerprint() {
 }
 
 #[test]
-fn a_key_that_nobody_claims_is_unknown() {
+fn an_unclaimed_key_is_unknown() {
     let file = "agents: {root: {model: gpt-4o, ad_date: true}}";
     let problems = load(file, std::path::Path::new(".")).unwrap_err();
     assert_eq!(problems.len(), 1);

@@ -43,7 +43,7 @@ async fn turns_in_turns_go_on_from_each_other() {
 }
 
 #[tokio::test]
-async fn who_comes_second_in_the_middle_of_a_turn_ends_and_can_go_on() {
+async fn a_concurrent_turn_ends_with_a_conflict_and_can_continue() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::text("one"),
@@ -99,7 +99,7 @@ impl cachalot_operation::Operation for Gated {
 }
 
 #[tokio::test]
-async fn a_session_that_was_removed_is_told_and_a_new_one_can_begin() {
+async fn a_removed_session_is_reported_and_a_new_one_can_begin() {
     let replies = ["one", "two"].map(ScriptedReply::text);
     let world = World::new(Wire::Chat, TALKER, replies.to_vec())
         .await

@@ -43,7 +43,7 @@ fn if_asked(output: &Output) -> impl Fn(&cachalot_hooks::Input) -> Option<Says> 
 }
 
 #[tokio::test]
-async fn a_hook_answers_the_whole_turn_and_nobody_is_asked() {
+async fn a_hook_answers_the_turn_without_a_model_call() {
     for event in [Event::UserPromptSubmit, Event::PreUserTurn] {
         for wire in WIRES {
             let world = World::new(wire, TALKER, vec![ScriptedReply::text("Hello.")]).await;

@@ -296,7 +296,7 @@ async fn a_hook_answers_instead_of_the_user() {
 }
 
 #[tokio::test]
-async fn a_question_is_told_of_before_it_is_asked() {
+async fn an_approval_request_is_emitted_before_the_user_is_asked() {
     let (world, _) = world(Wire::Chat, "", &["a"], false).await;
     world.ear.listen([
         Event::PermissionRequest,

@@ -124,7 +124,7 @@ async fn parallel_calls_have_results_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_in_order() {
+async fn events_are_emitted_in_order() {
     for wire in WIRES {
         let read = ScriptedReply::call("read_file", json!({"path": "a"}))
             .with_reasoning("I should look into the file.");
@@ -204,7 +204,7 @@ async fn a_tool_that_fails_is_a_result() {
 }
 
 #[tokio::test]
-async fn unknown_tools_and_wrong_arguments_are_told_to_the_model() {
+async fn unknown_tools_and_wrong_arguments_become_tool_results() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::call("red_file", json!({"path": "a"})),
@@ -299,7 +299,7 @@ async fn nothing_is_no_message() {
 }
 
 #[tokio::test]
-async fn the_entry_is_root_or_the_first_or_who_is_named() {
+async fn the_entry_agent_is_root_the_first_or_the_named_one() {
     let file = "
 agents:
   first: {model: test, instruction: I am the first.}

@@ -212,17 +212,17 @@ fn file_system_time(directory: &Path) -> Option<i128> {
             .and_then(|m| m.modified())
             .ok()
             .map(since_epoch),
-        None => cautious_time(),
+        None => clock_precision_margin(),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn file_system_time(_directory: &Path) -> Option<i128> {
-    cautious_time()
+    clock_precision_margin()
 }
 
 /// The machine's time minus one hour: a substitute where the file system's time cannot be read (a directory
 /// without write permission), with a margin for the clock of a file server.
-fn cautious_time() -> Option<i128> {
+fn clock_precision_margin() -> Option<i128> {
     Some(since_epoch(SystemTime::now()).saturating_sub(nanoseconds(Duration::from_secs(3_600))))
 }

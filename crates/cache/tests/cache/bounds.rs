@@ -38,7 +38,7 @@ async fn is_there(here: &Setting, number: usize) -> bool {
 }
 
 #[tokio::test]
-async fn no_more_entries_than_told_the_oldest_go_first() {
+async fn the_entry_limit_evicts_the_oldest_first() {
     let here = bounded(CacheBounds {
         entries: 20,
         ..CacheBounds::default()
@@ -52,7 +52,7 @@ async fn no_more_entries_than_told_the_oldest_go_first() {
 }
 
 #[tokio::test]
-async fn no_more_bytes_than_told() {
+async fn the_byte_limit_is_enforced() {
     let here = bounded(CacheBounds {
         bytes: 100_000,
         ..CacheBounds::default()
@@ -109,7 +109,7 @@ async fn what_is_used_stays() {
 }
 
 #[tokio::test]
-async fn hits_alone_are_told_to_the_memory_too() {
+async fn hits_are_recorded_in_the_store() {
     let clock = clock();
     let memory = Arc::new(Double::over(in_process(&clock)));
     let here = Making::over(memory.clone(), &clock).make();
@@ -132,7 +132,7 @@ async fn hits_alone_are_told_to_the_memory_too() {
 }
 
 #[tokio::test]
-async fn close_tells_what_was_used() {
+async fn close_records_uses() {
     let clock = clock();
     let memory = Arc::new(Double::over(in_process(&clock)));
     let here = Making::over(memory.clone(), &clock).make();
@@ -365,7 +365,7 @@ async fn an_exact_engine_keeps_to_its_bytes() {
 }
 
 #[tokio::test]
-async fn who_has_to_go_is_told_by_name() {
+async fn the_eviction_listener_receives_names() {
     for exact in [true, false] {
         let clock = clock();
         let making = Making::over(in_process(&clock), &clock).bounds(CacheBounds {

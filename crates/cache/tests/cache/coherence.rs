@@ -112,7 +112,7 @@ async fn what_another_swept_or_evicted_is_gone_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_load_nobody_gets_less_than_what_was_stored_before_it_asked() {
+async fn under_load_no_call_gets_an_older_value_than_stored_before_it() {
     let home = tempfile::tempdir().unwrap();
     for (here, there, _) in pairs(home.path()) {
         let stored = Arc::new(AtomicU64::new(0));

@@ -373,7 +373,7 @@ async fn a_run_in_another_process_is_revoked_through_its_reservation() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_run_in_another_process_that_is_revoked_runs_anew() {
+async fn a_follower_of_a_revoked_run_in_another_process_runs_again() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
@@ -400,7 +400,7 @@ async fn who_waits_for_a_run_in_another_process_that_is_revoked_runs_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_another_process_revoked_is_soon_joined_by_nobody() {
+async fn a_run_revoked_by_another_process_is_soon_not_joined() {
     let clock = clock();
     let memory = in_process(&clock);
     let here = Making::over(memory.clone(), &clock).make();
@@ -485,7 +485,7 @@ async fn only_entries_whose_time_was_over_then() {
 }
 
 #[tokio::test]
-async fn a_sweep_erases_what_is_expired_the_oldest_first_and_no_more_than_told() {
+async fn a_sweep_erases_the_oldest_expired_entries_up_to_its_limit() {
     let here = setting();
     for number in 0..10 {
         let ttl = (number < 8).then(|| Duration::from_secs(10 - number as u64));

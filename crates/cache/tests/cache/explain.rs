@@ -187,7 +187,7 @@ async fn a_hit_is_explained_by_the_call_that_paid() {
 }
 
 #[tokio::test]
-async fn the_last_call_is_the_last_one_whoever_was_hit_before() {
+async fn the_last_call_is_the_newest_row_despite_hits() {
     let place = Place::new();
     place.ask(json!({"n": 1})).await;
     place.ask(json!({"n": 1})).await;

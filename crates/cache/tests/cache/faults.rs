@@ -304,7 +304,7 @@ async fn a_store_that_fails_each_time_is_warned_of_once() {
 }
 
 #[tokio::test]
-async fn who_asks_the_memory_itself_is_told_of_its_fault() {
+async fn direct_store_requests_return_its_fault() {
     let (here, double) = over(true);
     double.now(|_| Fate::Fail);
     assert!(

@@ -84,7 +84,7 @@ async fn every_payment_is_a_row_with_all_that_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn each_way_to_be_answered_is_told_apart() {
+async fn each_outcome_is_recorded_separately() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::number(1);
@@ -505,7 +505,7 @@ async fn a_file_of_a_newer_version_is_left_alone_and_calls_go_on() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_set_aside_and_told_of() {
+async fn a_damaged_file_is_set_aside_and_reported() {
     let garbage = b"this is no database, it is a shopping list: milk, eggs, bread".repeat(200);
     let mut torn = {
         let home = tempfile::tempdir().unwrap();
@@ -582,7 +582,7 @@ async fn a_ledger_that_is_locked_for_a_moment_loses_nothing() {
 }
 
 #[tokio::test]
-async fn long_inputs_are_cut_and_still_told_apart() {
+async fn long_inputs_are_truncated_and_stay_distinguishable() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let long = |end: &str| Question::of(json!({"text": "é".repeat(5_000) + end, "n": 1}));
@@ -723,7 +723,7 @@ async fn tokens_and_money_are_paid_once_and_saved_by_every_hit() {
 }
 
 #[tokio::test]
-async fn a_failed_run_tells_what_it_was_charged() {
+async fn a_failed_run_records_its_charge() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let ticket = here.lead(&Question::number(1), &Policy::default()).await;

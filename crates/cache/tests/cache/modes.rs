@@ -225,7 +225,7 @@ async fn frozen_without_a_memory_says_so() {
 }
 
 #[tokio::test]
-async fn who_made_an_answer_can_shorten_its_time() {
+async fn the_producer_can_shorten_the_time_to_live() {
     let here = setting();
     for (number, (ttl, lifetimes, expected)) in [
         (None, &[5][..], 5),

@@ -227,7 +227,7 @@ async fn the_while_begins_anew_each_time_the_last_reader_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_that_is_driven_by_its_owner_is_told_when_nobody_reads() {
+async fn an_owner_driven_ticket_is_notified_when_all_readers_left() {
     let here = setting();
     let ticket = here.lead(&Question::number(1), &Policy::default()).await;
     let never_read = tokio::time::timeout(60 * SECOND, ticket.abandoned()).await;

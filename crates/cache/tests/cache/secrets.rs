@@ -240,7 +240,7 @@ async fn the_ledger_masks_what_looks_like_a_credential() {
 }
 
 #[tokio::test]
-async fn two_secrets_are_two_keys_and_the_difference_is_hidden_but_told() {
+async fn two_secrets_have_two_keys_and_the_difference_is_reported_without_values() {
     let home = tempfile::tempdir().unwrap();
     let (here, secret_set) = in_a_home(home.path());
     secret_set.learn("another secret");

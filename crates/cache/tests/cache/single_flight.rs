@@ -126,7 +126,7 @@ async fn different_keys_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn who_joins_alone_joins_nobody_and_nobody_joins_it() {
+async fn an_isolated_call_neither_joins_nor_is_joined() {
     let here = setting();
     let question = Question::number(1);
     let alone = Policy {
@@ -238,7 +238,7 @@ async fn a_call_right_after_one_that_failed_or_gave_up_is_stored() {
 }
 
 #[tokio::test]
-async fn who_reads_the_answer_and_leaves_at_once_still_leaves_it_stored() {
+async fn a_reader_that_leaves_early_does_not_prevent_storing() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
     let here = Making::over(sqlite(&home.path().join("cachalot.db"), &clock), &clock).make();
@@ -254,7 +254,7 @@ async fn who_reads_the_answer_and_leaves_at_once_still_leaves_it_stored() {
 }
 
 #[tokio::test]
-async fn a_follower_that_is_cancelled_harms_nobody() {
+async fn a_canceled_follower_does_not_affect_others() {
     let here = setting();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
@@ -286,7 +286,7 @@ async fn without_reservations_a_process_is_still_one_flight() {
 }
 
 #[tokio::test]
-async fn who_waits_for_its_process_only_runs_beside_another_process_and_stores_nothing() {
+async fn with_process_join_a_concurrent_run_of_another_process_is_not_awaited() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
@@ -308,7 +308,7 @@ async fn who_waits_for_its_process_only_runs_beside_another_process_and_stores_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_other_processes_waits_no_longer_than_said() {
+async fn waiting_for_other_processes_is_limited() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
@@ -338,7 +338,7 @@ async fn who_waits_for_other_processes_waits_no_longer_than_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_another_process_gets_its_answer() {
+async fn a_follower_gets_the_result_of_another_process() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
@@ -366,7 +366,7 @@ async fn who_waits_for_another_process_gets_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn if_the_other_process_fails_one_of_those_who_wait_runs() {
+async fn if_the_other_process_fails_one_follower_runs() {
     let clock = clock();
     let memory = in_process(&clock);
     let (here, there) = (
@@ -534,7 +534,7 @@ async fn an_end_that_is_cut_short_is_an_end_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flight_is_never_stuck_whoever_leaves_when() {
+async fn a_flight_always_completes_despite_leaving_participants() {
     let here = setting();
     let stop = Arc::new(AtomicBool::new(false));
     let asking: Vec<_> = (0..8_u64)

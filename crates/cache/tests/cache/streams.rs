@@ -46,7 +46,7 @@ async fn follow(here: &Setting, question: &Question) -> Outcome {
 }
 
 #[tokio::test]
-async fn whoever_comes_late_reads_from_the_first_byte() {
+async fn a_late_reader_reads_from_the_first_byte() {
     let here = setting();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
@@ -159,7 +159,7 @@ async fn a_failure_after_a_chunk_reaches_every_reader() {
 }
 
 #[tokio::test]
-async fn a_failure_before_any_chunk_reaches_those_who_wait() {
+async fn a_failure_before_the_first_chunk_reaches_followers() {
     let here = setting();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
@@ -211,7 +211,7 @@ async fn past_the_limit_the_run_goes_on_unstored_and_closed_to_newcomers() {
 }
 
 #[tokio::test]
-async fn leader_follower_and_hit_are_told_what_was_paid_and_saved() {
+async fn leader_follower_and_hit_receive_payments_and_savings() {
     let here = setting();
     let question = Question::number(1);
     let ticket = here.lead(&question, &Policy::default()).await;
@@ -330,7 +330,7 @@ async fn told_failure<T: Decoded>(
 }
 
 #[tokio::test]
-async fn whoever_does_not_ask_does_not_wait_for_the_store() {
+async fn readers_do_not_wait_for_the_store_by_default() {
     use crate::doubles::{Double, Fate, Op};
     let clock = crate::setting::clock();
     let double = Arc::new(Double::over(crate::setting::in_process(&clock)));

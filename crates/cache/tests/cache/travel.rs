@@ -119,7 +119,7 @@ async fn a_hit_carries_what_its_entry_was_built_from() {
 }
 
 #[tokio::test]
-async fn who_joins_a_run_carries_what_the_run_noted() {
+async fn a_follower_inherits_the_witness_of_the_run() {
     let (here, place) = (setting(), Place::holding("one"));
     let question = Question::number(1);
     let leader = here.lead(&question, &Policy::default()).await;
@@ -148,7 +148,7 @@ async fn who_joins_a_run_carries_what_the_run_noted() {
 }
 
 #[tokio::test]
-async fn who_joins_a_run_that_another_process_answered_carries_what_that_one_noted() {
+async fn a_follower_inherits_the_witness_of_another_process() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory");
     let clock = clock();

@@ -457,7 +457,7 @@ async fn a_path_through_what_is_not_a_directory_is_absent() {
 }
 
 #[tokio::test]
-async fn a_listing_tells_names_and_kinds_and_no_contents() {
+async fn a_listing_contains_names_and_kinds_without_contents() {
     let place = Place::new();
     fs::create_dir(place.path("d")).unwrap();
     place.write("d/a", "1");
@@ -724,7 +724,7 @@ async fn frozen_looks_at_contents_only() {
 }
 
 #[tokio::test]
-async fn who_asks_after_a_file_changed_does_not_join_a_flight_that_read_it_before() {
+async fn a_call_after_a_file_change_does_not_join_an_earlier_flight() {
     let place = Place::new();
     place.write("a", "old");
     let question = Question::number(1);
@@ -740,7 +740,7 @@ async fn who_asks_after_a_file_changed_does_not_join_a_flight_that_read_it_befor
 }
 
 #[tokio::test]
-async fn many_who_ask_after_a_file_changed_run_once() {
+async fn concurrent_calls_after_a_file_change_run_once() {
     let place = Place::new();
     place.write("a", "old");
     let question = Question::number(1);
@@ -768,7 +768,7 @@ async fn many_who_ask_after_a_file_changed_run_once() {
 }
 
 #[tokio::test]
-async fn who_asks_while_a_flight_is_looking_waits_for_what_it_sees() {
+async fn a_call_during_observation_waits_for_its_result() {
     // A look that takes long: the file is large, and read on another thread.
     let place = Place::new();
     place.write("a", &"old ".repeat(4_000_000));

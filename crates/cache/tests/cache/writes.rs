@@ -182,7 +182,7 @@ async fn a_run_that_saw_a_write_of_another_process_is_not_stored() {
 }
 
 #[tokio::test]
-async fn who_asks_after_a_write_never_joins_a_flight_that_began_before_it() {
+async fn a_call_after_a_write_never_joins_an_earlier_flight() {
     let (here, there) = two_processes();
     let policy = in_domains(&["d"]);
     for (number, writer) in [&here, &there].into_iter().enumerate() {
@@ -422,7 +422,7 @@ async fn a_guard_that_is_dropped_ends_the_write_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_domain_stays_blocked_until_the_memory_has_been_told() {
+async fn a_domain_stays_blocked_until_the_store_has_the_write() {
     let clock = clock();
     let memory = Arc::new(Double::over(in_process(&clock)));
     let here = Making::over(memory.clone(), &clock).make();
@@ -541,7 +541,7 @@ async fn a_guard_that_fails_while_others_wait_is_tried_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_tells_of_writes_that_have_ended() {
+async fn close_announces_ended_writes() {
     let (here, double, memory) = raising_fails();
     drop(here.cache.write_guard(&domains(&["d"])).await);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -580,7 +580,7 @@ fn a_guard_that_is_dropped_without_a_runtime_is_ended_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_whose_beginning_the_memory_missed_is_told_at_its_end() {
+async fn a_write_with_a_failed_announcement_is_announced_at_its_end() {
     let clock = clock();
     let memory = Arc::new(Double::over(in_process(&clock)));
     let here = Making::over(memory.clone(), &clock).make();

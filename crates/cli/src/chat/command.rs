@@ -132,7 +132,7 @@ mod tests {
     use super::Command;
 
     #[test]
-    fn commands_are_told_from_messages() {
+    fn commands_are_distinguished_from_messages() {
         assert_eq!(Command::parse("/quit"), Some(Command::Quit));
         assert_eq!(Command::parse("/new "), Some(Command::New));
         assert_eq!(Command::parse("/retract"), Some(Command::Retract));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_is_told_in_a_line() {
+    fn a_review_is_summarized_in_a_line() {
         let mut report = report();
         assert_eq!(
             line(&report),

@@ -40,8 +40,8 @@ impl ChatSetup<'_> {
     pub(crate) fn resume_command(&self, session: &str) -> String {
         let file = self.arguments.file.display();
         let mut command = format!("cachalot chat {file} --session {session}");
-        if let Some(memory) = &self.arguments.place.db {
-            command += &format!(" --db {}", memory.display());
+        if let Some(store) = &self.arguments.place.db {
+            command += &format!(" --db {}", store.display());
         }
         command
     }
@@ -78,7 +78,7 @@ impl ChatSetup<'_> {
         let (warn, tell) = (Arc::clone(show), Arc::clone(show));
         let warn: Warn = Arc::new(move |message| warn.warn(message));
         let Engine {
-            memory,
+            store,
             cache,
             secret_set,
         } = EngineOptions {
@@ -91,14 +91,14 @@ impl ChatSetup<'_> {
             warn: Arc::clone(&warn),
         }
         .for_run()?;
-        if memory.is_none() {
+        if store.is_none() {
             warn("this chat is not kept: there is no going on with it later");
         }
         Workbench::new(WorkbenchParts {
             process_environment: self.process_environment,
             home: &self.home,
             workspace: &workspace,
-            memory,
+            store,
             cache,
             secret_set,
             mode: self.mode(),

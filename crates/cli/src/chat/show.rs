@@ -206,7 +206,7 @@ impl Show {
     /// Prints an informational line, unless only the answer is shown.
     pub(crate) fn note(&self, message: &str) {
         if self.level != Level::Quiet {
-            self.line(&mut self.state(), &self.style.faint(&visible(message)));
+            self.line(&mut self.state(), &self.style.dim(&visible(message)));
         }
     }
 
@@ -234,13 +234,13 @@ impl Show {
         }
         let told = format!("review: {}", review::line(report));
         let mut state = self.state();
-        self.line(&mut state, &self.style.faint(&self.owned(agent, &told)));
+        self.line(&mut state, &self.style.dim(&self.owned(agent, &told)));
         if self.level == Level::Verbose || notify == Notify::Verbose {
             let said = report.text.lines().filter(|line| !line.trim().is_empty());
             let said = said.map(|line| format!("  review | {}", on_one_line(line)));
             let details = format!("  review | {}", review::details(report));
             for line in said.chain([details]) {
-                self.line(&mut state, &self.style.faint(&line));
+                self.line(&mut state, &self.style.dim(&line));
             }
         }
     }
@@ -311,7 +311,7 @@ impl Show {
         if !line.trim().is_empty() {
             let who = on_one_line(&state.line_buffer.who);
             let line = format!("  {who} | {}", on_one_line(line.trim_end()));
-            self.line(state, &self.style.faint(&line));
+            self.line(state, &self.style.dim(&line));
         }
     }
 
@@ -375,7 +375,7 @@ impl Show {
         state.running.push((call.id.clone(), label.clone()));
         // Output of the other agent appears between this line and the line for the end of the call.
         if call.name == DELEGATION && self.level != Level::Quiet {
-            let begun = self.style.faint("begun");
+            let begun = self.style.dim("begun");
             let column = self.column();
             self.line(&mut state, &format!("  {label:<column$} {begun}"));
         }
@@ -403,11 +403,11 @@ impl Show {
     /// Formats the result of a call: `  read_file notes.md    hit    12 ms`.
     fn outcome(&self, agent: &str, answer: &ToolCallResult) -> String {
         let outcome = match (&answer.outcome, answer.output.is_error) {
-            (CallOutcome::Ran(_), true) => self.style.bad(&format!("{:<9}", "failed")),
-            (CallOutcome::Refused, _) => self.style.bad(&format!("{:<9}", "refused")),
+            (CallOutcome::Ran(_), true) => self.style.error(&format!("{:<9}", "failed")),
+            (CallOutcome::Refused, _) => self.style.error(&format!("{:<9}", "refused")),
             (CallOutcome::Hit | CallOutcome::Coalesced, _) => self
                 .style
-                .good(&format!("{:<9}", answer.outcome.to_string())),
+                .success(&format!("{:<9}", answer.outcome.to_string())),
             (CallOutcome::Ran(_), false) => self.style.notable(&format!("{:<9}", "ran")),
         };
         let label = self.label(agent, &answer.call);
@@ -423,9 +423,9 @@ impl Show {
             // A reason that does not fit is printed on the next line.
             Some(room) if why.chars().count() > room => {
                 let width = self.width().unwrap_or_default().saturating_sub(6);
-                format!("{line}\n    {}", self.style.faint(&cut(&why, width)))
+                format!("{line}\n    {}", self.style.dim(&cut(&why, width)))
             }
-            _ => format!("{line}  {}", self.style.faint(&why)),
+            _ => format!("{line}  {}", self.style.dim(&why)),
         }
     }
 }
@@ -454,7 +454,7 @@ impl Reporter for Show {
     fn server_output(&self, server: &str, line: &str) {
         if self.level == Level::Verbose {
             let line = format!("  {} | {}", on_one_line(server), on_one_line(line));
-            self.line(&mut self.state(), &self.style.faint(&line));
+            self.line(&mut self.state(), &self.style.dim(&line));
         }
     }
 
@@ -463,7 +463,7 @@ impl Reporter for Show {
         let text = on_one_line(text);
         if self.level == Level::Verbose {
             let line = format!("  {} | {text}", on_one_line(tool));
-            self.line(&mut state, &self.style.faint(&line));
+            self.line(&mut state, &self.style.dim(&line));
         }
         let running = state.running.iter().rev();
         let label = running.map(|(_, label)| label).find(|it| it.contains(tool));

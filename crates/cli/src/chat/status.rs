@@ -72,7 +72,7 @@ impl Status {
             elapsed.as_secs()
         );
         let mut stderr = std::io::stderr().lock();
-        let _ = write!(stderr, "\r\x1b[K{}", self.style.faint(&line));
+        let _ = write!(stderr, "\r\x1b[K{}", self.style.dim(&line));
         let _ = stderr.flush();
         self.drawn = true;
     }

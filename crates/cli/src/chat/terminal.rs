@@ -12,7 +12,7 @@ use super::prompt::{InputLine, Prompt};
 use super::setup::{ChatSetup, close, told};
 use super::show::{Level, Show};
 use super::sum;
-use super::turn::{TurnEnd, UserMessage, broke_off, end, turn};
+use super::turn::{TurnEnd, UserMessage, end, is_truncated, turn};
 use crate::agent_names::ASIDE;
 use crate::command_error::Result;
 use crate::interrupts::{Interrupts, Signal};
@@ -54,7 +54,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
             return Err(trouble);
         }
     };
-    let talk = ChatLoop {
+    let chat_loop = ChatLoop {
         setup,
         show,
         prompt,
@@ -64,7 +64,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         is_fresh: false,
         chat,
     };
-    talk.run_to_end(&mut interrupts).await
+    chat_loop.run_to_end(&mut interrupts).await
 }
 
 /// The maximum number of characters that are shown of a message that is taken back.
@@ -95,7 +95,7 @@ enum NextStep {
 impl ChatLoop<'_> {
     async fn run_to_end(mut self, interrupts: &mut Interrupts) -> Result<()> {
         self.greet();
-        let ended = self.talk(interrupts).await;
+        let ended = self.run_loop(interrupts).await;
         self.prompt.restore();
         let session = self.chat.session().to_owned();
         let is_kept = self.bench.keeps_sessions() && !self.is_empty;
@@ -144,7 +144,7 @@ impl ChatLoop<'_> {
     }
 
     /// Runs turns until the chat ends.
-    async fn talk(&mut self, interrupts: &mut Interrupts) -> Result<()> {
+    async fn run_loop(&mut self, interrupts: &mut Interrupts) -> Result<()> {
         let mut was_interrupted = false;
         loop {
             let told = tokio::select! {
@@ -267,7 +267,7 @@ impl ChatLoop<'_> {
         .await;
         let under_way = match &answered {
             Ok(report) => report.stop == Stop::Interrupted,
-            Err(error) => cancel.is_cancelled() || broke_off(error),
+            Err(error) => cancel.is_cancelled() || is_truncated(error),
         };
         let cut_off = self.show.end_fork(ASIDE, under_way);
         self.show.pause();
@@ -404,7 +404,7 @@ impl ChatLoop<'_> {
     fn account(&self, what: &str, sum: &UsageTotals, cut_off: u32) {
         if self.setup.level() != Level::Quiet {
             let line = format!("{what}{}", sum::line(sum, cut_off));
-            render::err(&Style::of_stderr().faint(&line));
+            render::err(&Style::of_stderr().dim(&line));
         }
     }
 }
@@ -467,7 +467,7 @@ fn advise(error: &cachalot_agent::Error) {
 }
 
 fn complain(error: &cachalot_agent::Error) {
-    let error_word = Style::of_stderr().bad("error:");
+    let error_word = Style::of_stderr().error("error:");
     render::err(&format!("{error_word} {}", visible(&told(error))));
 }
 

@@ -71,7 +71,7 @@ pub(super) async fn turn(
     let under_way = match &ended {
         // Also set by Ctrl-C as the answer to a question.
         TurnEnd::Report(report) => report.stop == Stop::Interrupted,
-        TurnEnd::Failed(error) => interrupted || broke_off(error),
+        TurnEnd::Failed(error) => interrupted || is_truncated(error),
         TurnEnd::Left => true,
     };
     TurnResult {
@@ -113,7 +113,7 @@ fn session_conflict(error: Error) -> Error {
 }
 
 /// Returns true if a model had begun to answer, or may have.
-pub(super) fn broke_off(error: &Error) -> bool {
+pub(super) fn is_truncated(error: &Error) -> bool {
     let kind = error.model.as_ref().map(|error| error.kind);
     matches!(
         kind,

@@ -82,7 +82,7 @@ pub(crate) fn why(answer: &ToolCallResult, all: bool, workspace: &str) -> Option
     match &answer.outcome {
         CallOutcome::Refused => Some(first_sentence(answer)),
         CallOutcome::Ran(_) if answer.output.is_error => Some(first_sentence(answer)),
-        CallOutcome::Ran(Some(why)) if all || is_news(why) => {
+        CallOutcome::Ran(Some(why)) if all || is_worth_showing(why) => {
             Some(on_one_line(&readable(why, workspace)))
         }
         _ => None,
@@ -91,7 +91,7 @@ pub(crate) fn why(answer: &ToolCallResult, all: bool, workspace: &str) -> Option
 }
 
 /// Returns true unless the reason is an absent entry, a disabled cache or a refresh.
-fn is_news(why: &str) -> bool {
+fn is_worth_showing(why: &str) -> bool {
     [Reason::Absent, Reason::Off, Reason::Refresh]
         .iter()
         .all(|usual| *why != usual.to_string())
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn short_calls_are_told_in_a_line() {
+    fn short_calls_are_shown_in_a_line() {
         let (short, arguments_) = of(r#"{"path": "a b.md", "lines": 3}"#);
         assert_eq!(call(&short), "tool a b.md 3");
         assert_eq!(arguments(&short, &arguments_), "");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_told_in_the_words_of_the_user() {
+    fn reasons_use_the_terms_of_the_user() {
         for (why, told) in [
             (
                 "entries:/w/a/b.md was written to since",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_to_allow_a_call_sees_all_of_it() {
+    fn approval_requests_show_the_whole_call() {
         let long = "x".repeat(80);
         let text = format!(r#"{{"command": "{long}; rm -rf .", "text": "a\nb\u001b[2J"}}"#);
         let (call_, arguments_) = of(&text);

@@ -143,11 +143,16 @@ fn assemble(
         );
         view = agent_directory.agent(&agent.name).unwrap_or(view);
     }
-    let beside = match arguments.file.is_none() && arguments.hooks.is_empty() {
-        true => beside(&arguments.input, process_environment),
+    let settings_beside = match arguments.file.is_none() && arguments.hooks.is_empty() {
+        true => settings_beside(&arguments.input, process_environment),
         false => Vec::new(),
     };
-    let read = hooks::read_files(&beside, arguments.dialect, process_environment, &builtins)?;
+    let read = hooks::read_files(
+        &settings_beside,
+        arguments.dialect,
+        process_environment,
+        &builtins,
+    )?;
     read.warnings
         .iter()
         .for_each(|warning| warn(&warning.to_string()));
@@ -210,7 +215,7 @@ fn unknown_agent(name: &str, team: &cachalot_agent::Team) -> CommandError {
 }
 
 /// Returns the files with hooks in the directory of the input.
-fn beside(input: &Path, process_environment: &ProcessEnvironment) -> Vec<PathBuf> {
+fn settings_beside(input: &Path, process_environment: &ProcessEnvironment) -> Vec<PathBuf> {
     let folder = input.parent().unwrap_or(Path::new(""));
     let files = USUAL_FILES.iter().map(|name| folder.join(name));
     files

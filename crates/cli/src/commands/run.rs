@@ -220,7 +220,7 @@ fn wire(
         warn: Arc::clone(&warn),
     };
     let Engine {
-        memory,
+        store,
         cache,
         secret_set,
     } = match backend {
@@ -235,7 +235,7 @@ fn wire(
         process_environment,
         home: &home,
         workspace: &process_environment.directory,
-        memory: memory.clone(),
+        store: store.clone(),
         cache: cache.clone(),
         secret_set: Arc::clone(&secret_set),
         mode: mode(arguments),
@@ -267,7 +267,7 @@ fn wire(
         clock: Arc::clone(&process_environment.clock),
         random: Arc::new(RandomNumbers::default()),
         storage: process_environment.storage()?,
-        memory,
+        store,
         cache,
         mode: mode(arguments),
         secret_set,

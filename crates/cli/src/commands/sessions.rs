@@ -109,11 +109,11 @@ pub(crate) fn open(
         warn,
     }
     .for_inspection()?;
-    let memory = engine
-        .memory
+    let store = engine
+        .store
         .ok_or_else(|| CommandError::failed("there is no memory"))?;
     Ok(Sessions::new(
-        memory,
+        store,
         Arc::clone(&process_environment.clock),
         engine.secret_set,
     ))

@@ -60,7 +60,7 @@ fn workflow(
 ) -> Result<std::result::Result<(format::Agent, Backend), Vec<Problem>>> {
     let environment = &process_environment.environment;
     let builtins = hooks::for_reading(process_environment)?;
-    let loaded = format::load_for(
+    let loaded = format::load_with_runner(
         &source.name,
         &source.text,
         registry,

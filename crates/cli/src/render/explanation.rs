@@ -26,7 +26,7 @@ pub(crate) fn render(explanation: &Explanation) -> String {
     lines.extend(details(&explanation.call));
     lines.extend(explanation.payment.as_ref().map(paid));
     if is_payment(&explanation.call) {
-        lines.extend(known(&explanation.call));
+        lines.extend(known_fields(&explanation.call));
         return lines.join("\n") + "\n";
     }
     match (&explanation.same, &explanation.nearest) {
@@ -62,7 +62,7 @@ fn is_payment(row: &LedgerRow) -> bool {
 }
 
 /// Returns the details of a payment, one per line.
-fn known(call: &LedgerRow) -> Vec<String> {
+fn known_fields(call: &LedgerRow) -> Vec<String> {
     let fields = call.input.as_ref().and_then(Value::as_object);
     let tokens = |name| {
         let tokens = call.input.as_ref().and_then(|input| input.get(name));

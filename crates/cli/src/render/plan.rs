@@ -1,6 +1,6 @@
 //! Plans of `--plan`, as text and as JSON.
 
-use cachalot_workflow::graph::{Plan, PlannedNode, What};
+use cachalot_workflow::graph::{Plan, PlannedNode, PlannedOutcome};
 use serde_json::{Value, json};
 
 use super::count;
@@ -12,15 +12,15 @@ pub(crate) fn render(plan: &Plan) -> String {
     if let Some(ends) = &plan.ends {
         text.push_str(&format!("the plan ends here: {ends}\n"));
     }
-    let of = |wanted: fn(&What) -> bool| {
+    let of = |wanted: fn(&PlannedOutcome) -> bool| {
         plan.nodes
             .iter()
-            .filter(|planned| wanted(&planned.what))
+            .filter(|planned| wanted(&planned.outcome))
             .count() as u64
     };
-    let hits = of(|what| matches!(what, What::Hit { .. }));
-    let pays = of(|what| matches!(what, What::Pays { .. }));
-    let open = of(|what| matches!(what, What::Unknown { .. }));
+    let hits = of(|outcome| matches!(outcome, PlannedOutcome::Hit { .. }));
+    let pays = of(|outcome| matches!(outcome, PlannedOutcome::Miss { .. }));
+    let open = of(|outcome| matches!(outcome, PlannedOutcome::Unknown { .. }));
     text.push_str(&format!(
         "would pay {} · {}",
         count(pays, "call", "calls"),
@@ -37,15 +37,17 @@ pub(crate) fn render(plan: &Plan) -> String {
 }
 
 fn row(planned: &PlannedNode) -> Vec<String> {
-    let (outcome, detail) = match &planned.what {
-        What::Runs { work } => ("runs", work.clone()),
-        What::Hit { handle } => ("hit", handle.clone()),
-        What::Pays { handle, reason } => (
+    let (outcome, detail) = match &planned.outcome {
+        PlannedOutcome::Runs { work } => ("runs", work.clone()),
+        PlannedOutcome::Hit { handle } => ("hit", handle.clone()),
+        PlannedOutcome::Miss { handle, reason } => (
             "pays",
             format!("{}  ({reason})", handle.as_deref().unwrap_or("-")),
         ),
-        What::Unknown { until } => ("unknown", format!("until {until} has run")),
-        What::Fails { message } => ("fails", message.clone()),
+        PlannedOutcome::Unknown { node_to_run } => {
+            ("unknown", format!("until {node_to_run} has run"))
+        }
+        PlannedOutcome::Fails { message } => ("fails", message.clone()),
     };
     vec![planned.node.clone(), outcome.to_owned(), detail]
 }
@@ -55,18 +57,20 @@ pub(crate) fn json(plan: &Plan) -> Value {
     let nodes: Vec<Value> = plan
         .nodes
         .iter()
-        .map(|planned| match &planned.what {
-            What::Runs { work } => json!({"node": planned.node, "outcome": "runs", "work": work}),
-            What::Hit { handle } => {
+        .map(|planned| match &planned.outcome {
+            PlannedOutcome::Runs { work } => {
+                json!({"node": planned.node, "outcome": "runs", "work": work})
+            }
+            PlannedOutcome::Hit { handle } => {
                 json!({"node": planned.node, "outcome": "hit", "key": handle})
             }
-            What::Pays { handle, reason } => json!({
+            PlannedOutcome::Miss { handle, reason } => json!({
                 "node": planned.node, "outcome": "pays", "key": handle, "reason": reason
             }),
-            What::Unknown { until } => {
-                json!({"node": planned.node, "outcome": "unknown", "until": until})
+            PlannedOutcome::Unknown { node_to_run } => {
+                json!({"node": planned.node, "outcome": "unknown", "until": node_to_run})
             }
-            What::Fails { message } => {
+            PlannedOutcome::Fails { message } => {
                 json!({"node": planned.node, "outcome": "fails", "error": message})
             }
         })

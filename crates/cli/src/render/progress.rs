@@ -173,7 +173,7 @@ impl Progress {
             if times <= MAX_PLAIN_LINES || self.level == Level::Verbose {
                 self.line(&self.plain_line(node, "ran", took));
             } else if times == MAX_PLAIN_LINES + 1 {
-                let more = self.style.faint("runs again; --verbose shows every time");
+                let more = self.style.dim("runs again; --verbose shows every time");
                 self.line(&format!("{node:<24} {more}"));
             }
             self.state().steps.push(step(node, took, None));
@@ -183,7 +183,7 @@ impl Progress {
     fn plain_line(&self, node: &str, outcome: &str, took: Duration) -> String {
         format!(
             "{node:<24} {} {:>9}",
-            self.style.faint(&format!("{outcome:<9}")),
+            self.style.dim(&format!("{outcome:<9}")),
             time(took)
         )
     }
@@ -191,15 +191,15 @@ impl Progress {
     fn memoized_line(&self, node: &str, took: Duration, memoized: &Memoized) -> String {
         let outcome = format!("{:<9}", memoized.outcome);
         let outcome = match memoized.outcome.as_str() {
-            "hit" | "coalesced" => self.style.good(&outcome),
-            FAILED => self.style.bad(&outcome),
+            "hit" | "coalesced" => self.style.success(&outcome),
+            FAILED => self.style.error(&outcome),
             _ => self.style.notable(&outcome),
         };
         let handle = memoized.handle.as_deref().unwrap_or("-");
         let mut line = format!(
             "{node:<24} {outcome} {:>9}  {}",
             time(took),
-            self.style.faint(handle)
+            self.style.dim(handle)
         );
         if let (Level::Verbose, Some(reason)) = (self.level, &memoized.reason) {
             line.push_str(&format!("  ({reason})"));
@@ -298,7 +298,7 @@ impl Reporter for Progress {
                 message,
             } => {
                 self.ended(&node);
-                let failed = self.style.bad(&format!("{:<9}", "failed"));
+                let failed = self.style.error(&format!("{:<9}", "failed"));
                 self.line(&format!(
                     "{node:<24} {failed} {:>9}  {message}",
                     super::time(time)
@@ -321,10 +321,7 @@ impl Reporter for Progress {
             }
             Event::Printed { node, text } => {
                 for line in text.lines() {
-                    self.line(&format!(
-                        "{} {line}",
-                        self.style.faint(&format!("{node} |"))
-                    ));
+                    self.line(&format!("{} {line}", self.style.dim(&format!("{node} |"))));
                 }
             }
             Event::Warning { message } => {
@@ -346,7 +343,7 @@ impl cachalot_mcp::Reporter for Progress {
     fn server_output(&self, server: &str, line: &str) {
         if self.level == Level::Verbose {
             let server = on_one_line(server);
-            let said = self.style.faint(&format!("{server} |"));
+            let said = self.style.dim(&format!("{server} |"));
             self.line(&format!("{said} {}", on_one_line(line)));
         }
     }

@@ -35,11 +35,11 @@ impl Style {
         }
     }
 
-    pub(crate) fn good(self, text: &str) -> String {
+    pub(crate) fn success(self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    pub(crate) fn bad(self, text: &str) -> String {
+    pub(crate) fn error(self, text: &str) -> String {
         self.paint("31", text)
     }
 
@@ -47,7 +47,7 @@ impl Style {
         self.paint("33", text)
     }
 
-    pub(crate) fn faint(self, text: &str) -> String {
+    pub(crate) fn dim(self, text: &str) -> String {
         self.paint("2", text)
     }
 

@@ -24,11 +24,11 @@ pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
         vec![
             on_one_line(&report.handler),
             super::time(report.elapsed),
-            on_one_line(&alone(event, report, verdict)),
+            on_one_line(&format_handler_verdict(event, report, verdict)),
         ]
     });
     text += &columns(&rows.collect::<Vec<_>>());
-    let _ = writeln!(text, "{event}: {}", visible(&together(verdict)));
+    let _ = writeln!(text, "{event}: {}", visible(&format_verdict(verdict)));
     let is_news = |message: &&String| !faults(verdict).any(|fault| message.ends_with(fault));
     for message in verdict.messages.iter().filter(is_news) {
         let _ = writeln!(text, "  message: {}", visible(message));
@@ -40,7 +40,7 @@ pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
     {
         let _ = writeln!(text, "  ends the turn: {}", visible(reason));
     }
-    for (key, value) in said(verdict) {
+    for (key, value) in verdict_fields(verdict) {
         match &verdict.updated_messages {
             Some(messages) if key == UPDATED_MESSAGES => {
                 let _ = write!(text, "  {key}:\n{}", dialogue(messages));
@@ -54,7 +54,7 @@ pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
 }
 
 /// Describes the result of one handler, as far as it counts at this event.
-fn alone(event: Event, report: &HandlerReport, verdict: &Verdict) -> String {
+fn format_handler_verdict(event: Event, report: &HandlerReport, verdict: &Verdict) -> String {
     let output = match &report.result {
         Ok(output) => output,
         Err(fault) => return format!("failed: {fault}"),
@@ -69,14 +69,14 @@ fn alone(event: Event, report: &HandlerReport, verdict: &Verdict) -> String {
             }
             BlockEffect::Continue | BlockEffect::Nothing => "wanted to block",
         };
-        return because(did, reason);
+        return with_reason(did, reason);
     }
     match &output.permission {
         Some((decision, reason)) => {
             let reason = reason.as_deref().unwrap_or_default();
             match contract.honours(SpecificOutput::PermissionDecision) {
-                true => because(decision.name(), reason),
-                false => because(&format!("said `{}`", decision.name()), reason),
+                true => with_reason(decision.name(), reason),
+                false => with_reason(&format!("said `{}`", decision.name()), reason),
             }
         }
         None if *output == Output::default() => "nothing to say".to_owned(),
@@ -85,7 +85,7 @@ fn alone(event: Event, report: &HandlerReport, verdict: &Verdict) -> String {
 }
 
 /// Describes the combined verdict. The error of a failed handler is only in its row.
-fn together(verdict: &Verdict) -> String {
+fn format_verdict(verdict: &Verdict) -> String {
     match (
         &verdict.decision,
         &verdict.synthetic,
@@ -94,15 +94,15 @@ fn together(verdict: &Verdict) -> String {
         (Some((decision, reason)), _, _) => {
             let told = faults(verdict).find_map(|fault| reason.strip_suffix(fault));
             let reason = told.map_or(reason.as_str(), |before| before.trim_end_matches(": "));
-            because(decision.name(), reason)
+            with_reason(decision.name(), reason)
         }
         (None, Some(_), _) => "answered without a model".to_owned(),
-        (None, None, Some(reason)) => because("goes on", reason),
+        (None, None, Some(reason)) => with_reason("goes on", reason),
         (None, None, None) => "goes ahead".to_owned(),
     }
 }
 
-fn because(what: &str, why: &str) -> String {
+fn with_reason(what: &str, why: &str) -> String {
     match why {
         "" => what.to_owned(),
         why => format!("{what}: {why}"),
@@ -132,9 +132,9 @@ fn conversation(messages: &[Message]) -> impl Iterator<Item = (&'static str, Str
 
 /// Formats messages as lines; the lines of one text stay together.
 fn dialogue(messages: &[Message]) -> String {
-    let lines = conversation(messages).map(|(who, said)| {
-        let said = visible(&said).replace('\n', "\n      ");
-        format!("    {who}: {said}\n")
+    let lines = conversation(messages).map(|(who, text)| {
+        let text = visible(&text).replace('\n', "\n      ");
+        format!("    {who}: {text}\n")
     });
     lines.collect()
 }
@@ -154,7 +154,7 @@ fn in_words(block: &Block) -> String {
 }
 
 /// Returns everything besides the decision, by the keys that handlers use.
-fn said(verdict: &Verdict) -> Map<String, Value> {
+fn verdict_fields(verdict: &Verdict) -> Map<String, Value> {
     let Verdict {
         decision: _,
         continue_reason: _,
@@ -174,7 +174,7 @@ fn said(verdict: &Verdict) -> Map<String, Value> {
     } = verdict;
     // Values of variables may be secret.
     let variables: Vec<&str> = environment.keys().map(String::as_str).collect();
-    let said = [
+    let fields = [
         (
             "additional_context",
             (!context.is_empty()).then(|| json!(context.join("\n"))),
@@ -191,7 +191,7 @@ fn said(verdict: &Verdict) -> Map<String, Value> {
             UPDATED_MESSAGES,
             updated_messages.as_ref().map(|messages| {
                 conversation(messages)
-                    .map(|(who, said)| json!({"role": who, "content": said}))
+                    .map(|(who, text)| json!({"role": who, "content": text}))
                     .collect()
             }),
         ),
@@ -210,7 +210,8 @@ fn said(verdict: &Verdict) -> Map<String, Value> {
             (!variables.is_empty()).then(|| json!(variables.join(", "))),
         ),
     ];
-    said.into_iter()
+    fields
+        .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
         .collect()
 }
@@ -227,14 +228,17 @@ pub(crate) fn as_json(event: Event, verdict: &Verdict) -> Value {
         .reports
         .iter()
         .map(|report| {
-            let (said, fault) = match &report.result {
-                Ok(_) => (json!(alone(event, report, verdict)), Value::Null),
+            let (output, fault) = match &report.result {
+                Ok(_) => (
+                    json!(format_handler_verdict(event, report, verdict)),
+                    Value::Null,
+                ),
                 Err(fault) => (Value::Null, json!(fault.message)),
             };
             json!({
                 "handler": report.handler,
                 "ms": report.elapsed.as_secs_f64() * 1_000.0,
-                "said": said,
+                "said": output,
                 "fault": fault,
             })
         })
@@ -247,6 +251,6 @@ pub(crate) fn as_json(event: Event, verdict: &Verdict) -> Value {
         "reason": decision.map(|(_, reason)| reason),
         "goes_on": verdict.continue_reason,
         "messages": verdict.messages,
-        "said": said(verdict),
+        "said": verdict_fields(verdict),
     })
 }

@@ -184,7 +184,7 @@ fn source(bytes: &[u8]) -> Message {
         None if is_result => vec![result()],
         None => vec![Block::text("")],
     };
-    Message::of(role, content)
+    Message::new(role, content)
 }
 
 fn kind(kind: Option<&str>) -> Block {

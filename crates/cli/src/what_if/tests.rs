@@ -52,7 +52,7 @@ fn reads(previous: &LoggedRequest, next: &LoggedRequest) -> Option<bool> {
             node,
             time: MarkerTime::FiveMinutes,
         });
-        let body = asking.body(&Plan::of(marks));
+        let body = asking.body(&Plan::from_marks(marks));
         let format = api(step.format);
         let charged = accountant.account_in_namespace(format, &body, at, step.settings);
         charged.ok()

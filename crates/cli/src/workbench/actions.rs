@@ -130,7 +130,7 @@ impl Workbench {
             clock: Arc::clone(&inner.context.clock),
             random: Arc::new(RandomNumbers::default()),
             storage: inner.process_environment.storage()?,
-            memory: inner.memory.clone(),
+            store: inner.store.clone(),
             cache: inner.cache.clone(),
             mode: inner.mode,
             secret_set: Arc::clone(&inner.secret_set),

@@ -22,7 +22,7 @@ const MAX_ENTRY_CHARS: usize = 1_000;
 
 /// Searches long-term memory for the words of the user's message.
 pub(crate) struct MemoryRecall {
-    pub(crate) memory: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -41,7 +41,7 @@ impl ContextSource for MemoryRecall {
         let found = self.find(message, agent.recall).await;
         let lines: Vec<String> = found
             .iter()
-            .filter_map(|found| told(&found.record))
+            .filter_map(|found| format_record(&found.record))
             .take(agent.recall as usize)
             .collect();
         (!lines.is_empty())
@@ -52,7 +52,7 @@ impl ContextSource for MemoryRecall {
 impl MemoryRecall {
     /// Returns entries that contain words of the message, those with the most words first.
     async fn find(&self, message: &str, most: u32) -> Vec<FoundEntry> {
-        let Some(recall) = self.memory.recall() else {
+        let Some(recall) = self.store.recall() else {
             return Vec::new();
         };
         let (began, now) = (Instant::now(), self.clock.now());
@@ -82,7 +82,7 @@ impl MemoryRecall {
 
 /// Formats an entry: `- whale: it dived 1,200 m in May`. Returns `None` for a record that is not a user's
 /// entry.
-fn told(record: &Record) -> Option<String> {
+fn format_record(record: &Record) -> Option<String> {
     let entry: Value = serde_json::from_slice(&record.value).ok()?;
     let value = match entry.get("value")? {
         Value::String(text) => text.clone(),

@@ -61,7 +61,7 @@ impl Toolboxes for Workbench {
                     clock: Arc::clone(&inner.context.clock),
                     secret_set: Arc::clone(&inner.secret_set),
                     log: self.labeled_output(agent, session),
-                    persistent: inner.memory.as_ref().map(|_| inner.cache.clone()),
+                    persistent: inner.store.as_ref().map(|_| inner.cache.clone()),
                     // User with whom `scope: user` shares results.
                     user: inner.process_environment.user(),
                     write_notifier: inner.write_notifier.clone(),

@@ -1,39 +1,39 @@
-//! The table of rooms, and what breaks it.
+//! The allowed dependencies between crates, and their violations.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// A room: a folder under `crates/`, and the rooms that it may use.
-pub(super) struct Room {
+/// A crate: its folder under `crates/`, and the crates that it may use.
+pub(super) struct CrateRule {
     pub(super) folder: &'static str,
     pub(super) may_use: &'static [&'static str],
 }
 
-const fn room(folder: &'static str, may_use: &'static [&'static str]) -> Room {
-    Room { folder, may_use }
+const fn crate_rule(folder: &'static str, may_use: &'static [&'static str]) -> CrateRule {
+    CrateRule { folder, may_use }
 }
 
-/// All rooms of the house, also those that are still to be built.
-pub(super) const TABLE: &[Room] = &[
-    room("core", &[]),
-    room("storage", &["core"]),
-    room("accounting", &["core"]),
-    room("store", &["core"]),
-    room("backends", &["core", "storage", "store"]),
-    room("cache", &["core", "storage", "store"]),
-    room("model", &["core", "storage"]),
-    room("simulator", &["core", "accounting"]),
-    room("prompt", &["core", "store", "model"]),
-    room("prefix", &["core", "model", "accounting", "prompt"]),
-    room("operation", &["core", "storage", "store", "cache", "model"]),
-    room(
+/// All crates, including planned ones.
+pub(super) const TABLE: &[CrateRule] = &[
+    crate_rule("core", &[]),
+    crate_rule("storage", &["core"]),
+    crate_rule("accounting", &["core"]),
+    crate_rule("store", &["core"]),
+    crate_rule("backends", &["core", "storage", "store"]),
+    crate_rule("cache", &["core", "storage", "store"]),
+    crate_rule("model", &["core", "storage"]),
+    crate_rule("simulator", &["core", "accounting"]),
+    crate_rule("prompt", &["core", "store", "model"]),
+    crate_rule("prefix", &["core", "model", "accounting", "prompt"]),
+    crate_rule("operation", &["core", "storage", "store", "cache", "model"]),
+    crate_rule(
         "tools",
         &["core", "storage", "store", "cache", "model", "operation"],
     ),
-    room("mcp", &["core", "storage", "model", "operation", "tools"]),
-    room("hooks", &["core", "storage", "cache", "model", "operation"]),
-    room(
+    crate_rule("mcp", &["core", "storage", "model", "operation", "tools"]),
+    crate_rule("hooks", &["core", "storage", "cache", "model", "operation"]),
+    crate_rule(
         "agent",
         &[
             "core",
@@ -45,7 +45,7 @@ pub(super) const TABLE: &[Room] = &[
             "hooks",
         ],
     ),
-    room(
+    crate_rule(
         "workflow",
         &[
             "core",
@@ -59,11 +59,11 @@ pub(super) const TABLE: &[Room] = &[
             "agent",
         ],
     ),
-    room(
+    crate_rule(
         "gateway",
         &["core", "store", "cache", "model", "prompt", "tools"],
     ),
-    room(
+    crate_rule(
         "cli",
         &[
             "core",
@@ -87,7 +87,7 @@ pub(super) const TABLE: &[Room] = &[
     ),
 ];
 
-/// The name of a room's package.
+/// The name of a crate's package.
 fn package_name(folder: &str) -> String {
     match folder {
         "cli" => "cachalot".to_owned(),
@@ -95,11 +95,11 @@ fn package_name(folder: &str) -> String {
     }
 }
 
-/// The room whose package has this name.
-fn room_of(package: &str) -> Option<&'static Room> {
+/// The rule of the crate with this package name.
+fn crate_rule_of(package: &str) -> Option<&'static CrateRule> {
     TABLE
         .iter()
-        .find(|room| package_name(room.folder) == package)
+        .find(|crate_rule| package_name(crate_rule.folder) == package)
 }
 
 /// Everything that `metadata` (of `cargo metadata --no-deps`) and the folders under `crates/` do
@@ -107,7 +107,7 @@ fn room_of(package: &str) -> Option<&'static Room> {
 pub(super) fn violations(metadata: &Value, folders: &[String]) -> Vec<String> {
     let mut found = Vec::new();
     for folder in folders {
-        if !TABLE.iter().any(|room| room.folder == folder) {
+        if !TABLE.iter().any(|crate_rule| crate_rule.folder == folder) {
             found.push(format!(
                 "crates/{folder} is not in the table: say there what it may use"
             ));
@@ -118,7 +118,8 @@ pub(super) fn violations(metadata: &Value, folders: &[String]) -> Vec<String> {
         .as_array()
         .map_or(&[][..], Vec::as_slice);
     let is_ours = |name: &str| {
-        packages.iter().any(|package| text(package, "name") == name) || room_of(name).is_some()
+        packages.iter().any(|package| text(package, "name") == name)
+            || crate_rule_of(name).is_some()
     };
     for package in packages {
         let name = text(package, "name");
@@ -130,19 +131,23 @@ pub(super) fn violations(metadata: &Value, folders: &[String]) -> Vec<String> {
             ));
             continue;
         };
-        let Some(room) = TABLE.iter().find(|room| room.folder == folder) else {
+        let Some(crate_rule) = TABLE.iter().find(|crate_rule| crate_rule.folder == folder) else {
             continue;
         };
-        if package_name(room.folder) != name {
-            let expected = package_name(room.folder);
+        if package_name(crate_rule.folder) != name {
+            let expected = package_name(crate_rule.folder);
             found.push(format!(
                 "the package in crates/{folder} is called `{name}`: it must be `{expected}`"
             ));
         }
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = text(dependency, "name");
-            if dependency["kind"] != "dev" && is_ours(used) && !allows(room, used) {
-                found.push(forbidden(&package_name(room.folder), room, used));
+            if dependency["kind"] != "dev" && is_ours(used) && !allows(crate_rule, used) {
+                found.push(forbidden(
+                    &package_name(crate_rule.folder),
+                    crate_rule,
+                    used,
+                ));
             }
         }
     }
@@ -163,14 +168,15 @@ fn folder_of<'a>(manifest: &'a Path, crates: &Path) -> Option<&'a str> {
     }
 }
 
-fn allows(room: &Room, used: &str) -> bool {
-    room.may_use
+fn allows(crate_rule: &CrateRule, used: &str) -> bool {
+    crate_rule
+        .may_use
         .iter()
         .any(|folder| package_name(folder) == used)
 }
 
-fn forbidden(package: &str, room: &Room, used: &str) -> String {
-    let allowed: Vec<String> = room
+fn forbidden(package: &str, crate_rule: &CrateRule, used: &str) -> String {
+    let allowed: Vec<String> = crate_rule
         .may_use
         .iter()
         .map(|folder| package_name(folder))

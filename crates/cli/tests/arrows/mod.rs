@@ -67,20 +67,20 @@ fn every_arrow_points_up() {
     let found = violations(&metadata(), &folders());
     assert!(
         found.is_empty(),
-        "the table of rooms in crates/cli/tests/arrows/check.rs is broken:\n{}",
+        "the table of crates in crates/cli/tests/arrows/check.rs is broken:\n{}",
         found.join("\n")
     );
 }
 
 #[test]
 fn the_table_itself_points_up() {
-    for (row, room) in TABLE.iter().enumerate() {
-        for used in room.may_use {
+    for (row, crate_rule) in TABLE.iter().enumerate() {
+        for used in crate_rule.may_use {
             let above = TABLE[..row].iter().any(|other| other.folder == *used);
             assert!(
                 above,
                 "`{}` may use `{used}`, which is not further up",
-                room.folder
+                crate_rule.folder
             );
         }
     }

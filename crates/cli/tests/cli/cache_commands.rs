@@ -177,6 +177,6 @@ fn commands_about_a_memory_that_is_not_there_say_so() {
     ] {
         let ran = home.run(command).fails(1);
         assert!(ran.stderr.contains("there is no memory at"), "{ran}");
-        assert!(!home.memory().exists());
+        assert!(!home.database().exists());
     }
 }

@@ -190,7 +190,7 @@ fn what_a_toolset_says_of_itself_is_in_the_text_of_the_system() {
 }
 
 #[test]
-fn nobody_can_be_asked_through_a_pipe() {
+fn approval_is_denied_through_a_pipe() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     let run = "run touch made; echo done";
     home.write("agent.yaml", SHELL);
@@ -262,7 +262,7 @@ fn yes_does_not_allow_writes_of_protected_files() {
 }
 
 #[test]
-fn what_a_sub_agent_does_is_told_as_its_own() {
+fn events_of_a_sub_agent_are_labeled_with_its_name() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     home.write(
         "team.yaml",
@@ -404,7 +404,7 @@ fn a_very_long_question_arrives() {
 }
 
 #[test]
-fn what_is_remembered_is_told_with_the_question_and_stays_out_of_the_system() {
+fn recalled_memories_are_added_to_the_message_and_not_to_the_system_prompt() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     home.write(
         "remember.yaml",

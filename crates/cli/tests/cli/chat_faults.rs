@@ -9,7 +9,7 @@ use crate::support::{Home, Ran};
 const PLAIN: &str = "agents: {root: {model: openai/gpt-4o}}\n";
 
 #[test]
-fn every_fault_of_a_provider_is_told_with_what_to_do() {
+fn every_provider_error_is_reported_with_a_remedy() {
     let (home, provider) = (Home::new(), Provider::built_in());
     home.write("agent.yaml", PLAIN);
     let with_key = |command: &mut Command| {
@@ -92,7 +92,7 @@ fn an_answer_that_is_cut_off_is_accounted_for_as_such() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_told_in_every_format() {
+fn a_truncated_answer_is_reported_in_every_format() {
     let script = "
 rules:
   - {user: event, steps: [{text: a b c d, fault: {error_event: {after_events: 2}}}]}
@@ -221,7 +221,7 @@ fn what_is_no_question_is_refused_before_anything_is_opened() {
     }
     let ran = home.run(&["chat", "agent.yaml"]).fails(2);
     assert!(ran.stderr.contains("echo"), "{ran}");
-    assert!(!home.memory().exists());
+    assert!(!home.database().exists());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn without_a_memory_the_question_is_answered_and_nothing_is_promised() {
 }
 
 #[test]
-fn of_two_chats_at_once_on_a_session_both_are_told_their_answers() {
+fn two_concurrent_chats_on_a_session_both_get_their_answers() {
     const SLOW: &str = "
 rules:
   - user: 'slow'
@@ -328,7 +328,7 @@ otherwise: {text: 'I was told: {{user}}'}
 
 #[cfg(unix)]
 #[test]
-fn an_answer_that_cannot_be_written_is_told_with_its_session() {
+fn an_answer_that_cannot_be_written_is_reported_with_its_session() {
     use std::fs::File;
     use std::process::Stdio;
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
@@ -372,7 +372,7 @@ fn an_answer_that_cannot_be_written_is_told_with_its_session() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_a_question_and_tells_how_to_go_on() {
+fn ctrl_c_ends_a_turn_and_prints_how_to_continue() {
     use rustix::process::{Pid, Signal, kill_process};
     use std::io::Write as _;
     use std::process::Stdio;

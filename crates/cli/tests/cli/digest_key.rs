@@ -81,7 +81,7 @@ fn a_key_in_the_way_of_which_something_is_costs_no_run() {
 
 #[cfg(unix)]
 #[test]
-fn a_key_that_others_can_read_is_told_of_once() {
+fn a_key_readable_by_others_is_reported_once() {
     use std::os::unix::fs::PermissionsExt as _;
     let (home, key) = home();
     let told = |ran: &Ran| ran.stderr.matches("is open to others").count();

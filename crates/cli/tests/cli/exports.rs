@@ -135,8 +135,8 @@ fn symbolic_links_are_followed_and_stay() {
 #[test]
 fn the_files_of_the_memory_itself_are_refused_by_every_name() {
     let home = home();
-    let memory = home.memory();
-    let folder = memory.parent().unwrap();
+    let database = home.database();
+    let folder = database.parent().unwrap();
     let name = "cachalot.db";
     let beside: Vec<_> = [
         "",
@@ -153,9 +153,9 @@ fn the_files_of_the_memory_itself_are_refused_by_every_name() {
     .iter()
     .map(|ending| folder.join(format!("{name}{ending}")))
     .collect();
-    symlink(&memory, home.join("link")).unwrap();
+    symlink(&database, home.join("link")).unwrap();
     symlink(folder, home.join("folder")).unwrap();
-    fs::hard_link(&memory, home.join("other-name")).unwrap();
+    fs::hard_link(&database, home.join("other-name")).unwrap();
     let others = [
         "link",
         "other-name",

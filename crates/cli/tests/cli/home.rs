@@ -14,7 +14,7 @@ fn the_default_is_in_the_data_directory_and_private() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
-    assert!(home.memory().exists());
+    assert!(home.database().exists());
     #[cfg(unix)]
     for (path, _) in home.files() {
         use std::os::unix::fs::PermissionsExt as _;
@@ -46,7 +46,7 @@ fn the_order_of_precedence() {
     run(&[], Some("from-environment.db"));
     assert!(home.join("from-environment.db").exists() && !home.join("from-file.db").exists());
     run(&[], None);
-    assert!(home.join("from-file.db").exists() && !home.memory().exists());
+    assert!(home.join("from-file.db").exists() && !home.database().exists());
 }
 
 #[test]

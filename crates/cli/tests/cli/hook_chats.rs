@@ -124,7 +124,7 @@ otherwise: {text: Done.}
 }
 
 #[test]
-fn a_stop_hook_of_docker_agent_is_told_of_the_answer() {
+fn a_stop_hook_of_docker_agent_receives_the_answer() {
     let (home, provider) = obedient(project("docker-agent"));
     let ran = ask(&home, &provider, "hooks.yml", "hello").ok();
     assert_eq!(ran.stdout, "I was told: hello\n");
@@ -221,7 +221,7 @@ fn the_flags_of_the_command_line_are_hooks() {
 }
 
 #[test]
-fn what_a_hook_is_told_is_what_happens() {
+fn hook_inputs_match_the_events() {
     let (home, provider) = obedient(Home::new());
     let flags = [
         "agent.yaml",
@@ -380,7 +380,7 @@ fn variables_that_a_session_start_hook_sets_reach_the_commands_of_the_session() 
 }
 
 #[test]
-fn hooks_are_told_how_much_is_asked() {
+fn hooks_receive_the_approval_mode() {
     let (home, provider) = obedient(Home::new());
     let hook = r#"{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "grep -o '\"permission_mode\":\"[a-zA-Z]*\"' >> modes"}]}]}}"#;
     home.write(".claude/settings.json", hook);

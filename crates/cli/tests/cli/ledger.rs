@@ -5,7 +5,7 @@ use crate::provider::{OBEDIENT, Provider, SHELL, session};
 use crate::support::{Home, MARKING};
 
 fn ledger(home: &Home) -> rusqlite::Connection {
-    let mut path = home.memory().into_os_string();
+    let mut path = home.database().into_os_string();
     path.push(".ledger");
     rusqlite::Connection::open(path).unwrap()
 }

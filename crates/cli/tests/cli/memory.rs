@@ -29,7 +29,7 @@ fn a_memory_of_a_newer_version_is_refused() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
-    let newer = rusqlite::Connection::open(home.memory()).unwrap();
+    let newer = rusqlite::Connection::open(home.database()).unwrap();
     newer.pragma_update(None, "user_version", 999).unwrap();
     drop(newer);
     let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(1);
@@ -41,7 +41,7 @@ fn a_memory_of_a_newer_version_is_refused() {
 fn a_memory_that_cannot_be_opened_costs_a_warning() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
-    std::fs::create_dir_all(home.memory()).unwrap();
+    std::fs::create_dir_all(home.database()).unwrap();
     let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
     assert!(ran.stderr.contains("warning:"), "{ran}");
     assert_eq!(ran.json()["answer"]["result"]["stdout"], "x");

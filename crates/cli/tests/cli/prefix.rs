@@ -99,7 +99,7 @@ fn people_see_what_became_of_what_and_what_to_do() {
 }
 
 #[test]
-fn a_log_may_come_from_stdin_and_lines_that_are_no_requests_are_told() {
+fn a_log_is_read_from_stdin_and_invalid_lines_are_reported() {
     let home = Home::new();
     let body = json!({"model": "gpt-4.1", "messages": [{"role": "user", "content": "hi"}]});
     let log = format!("{body}\nnonsense\n");
@@ -219,7 +219,7 @@ fn long_agent(model: &str, more: &str) -> String {
 }
 
 #[test]
-fn why_tells_of_a_session_what_its_last_answer_cost_and_what_became_of_the_prefix() {
+fn why_shows_cost_and_prefix_of_the_last_answer_of_a_session() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     home.write("agent.yaml", long_agent("openai/gpt-4o", ""));
     let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());

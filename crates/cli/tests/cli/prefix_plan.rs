@@ -109,7 +109,7 @@ fn anthropics_worked_prices_come_out() {
 }
 
 #[test]
-fn who_comes_back_after_ten_minutes_wants_an_hour() {
+fn requests_after_ten_minutes_need_an_hour_lifetime() {
     let home = Home::new();
     let plans = plans(&home, &conversation(4, 600), &[]);
     assert!(about(cost(&plans, "5m"), 0.3 * 5.0), "{plans:?}");
@@ -164,7 +164,7 @@ fn the_same_log_is_priced_for_another_model() {
 }
 
 #[test]
-fn a_session_and_the_example_are_told_in_words() {
+fn a_session_and_the_example_are_described() {
     let home = Home::new();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/requests.jsonl");
     let told = home
@@ -225,7 +225,7 @@ fn whatever_is_there_and_no_directory_is_a_log() {
 }
 
 #[test]
-fn a_name_of_a_file_that_is_not_there_is_told_as_such() {
+fn a_missing_file_is_reported() {
     let home = Home::new();
     home.write("folder/log.jsonl", "");
     for wrong in ["loog.jsonl", "folder/log"] {
@@ -306,7 +306,7 @@ fn what_a_real_model_has_thought_is_charged_like_anything_else() {
 }
 
 #[test]
-fn markers_are_charged_by_the_rules_of_whoever_takes_them() {
+fn markers_are_charged_by_the_rules_of_their_provider() {
     let home = Home::new();
     let part = |text: &str, marker: Value| {
         let mut part = json!({"type": "text", "text": text});
@@ -340,7 +340,7 @@ fn markers_are_charged_by_the_rules_of_whoever_takes_them() {
 }
 
 #[test]
-fn what_cannot_be_charged_is_not_told_to_cost_nothing() {
+fn requests_without_a_price_are_not_free() {
     let home = Home::new();
     home.write("log.jsonl", log(&[json!({"model": "claude-sonnet-4-5", "max_tokens": "many", "messages": [{"role": "user", "content": "x"}]})]));
     let told = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;

@@ -169,7 +169,7 @@ fn answers_are_listed_explained_and_removed() {
 }
 
 #[test]
-fn an_answer_that_was_given_before_is_told_to_programs() {
+fn replayed_answers_are_marked_in_json_output() {
     let world = World::of(PLAIN, &agent(""));
     let first = world.ask(&["--json"], "one").ok().json();
     assert!(first["answered_by"].is_null(), "{first}");
@@ -197,7 +197,7 @@ fn an_answer_that_was_given_before_is_told_to_programs() {
 }
 
 #[test]
-fn whoever_wants_a_new_answer_gets_one() {
+fn the_response_cache_can_be_bypassed() {
     let world = World::of(PLAIN, &agent(""));
     assert!(world.is_asked(&[], "one"));
     assert!(world.is_asked(&["--no-cache"], "one"));
@@ -237,7 +237,7 @@ fn whatever_the_answer_depends_on_is_in_the_key() {
 }
 
 #[test]
-fn a_changed_instruction_is_told_by_why() {
+fn why_reports_a_changed_instruction() {
     let world = World::of(PLAIN, &agent(""));
     assert!(world.is_asked(&[], "one"));
     world
@@ -368,7 +368,7 @@ fn so_many_answers_are_kept_as_the_section_says() {
 }
 
 #[test]
-fn a_question_through_two_sections_of_a_team_is_told_apart() {
+fn questions_of_two_sections_of_a_team_have_different_keys() {
     let file = "
 agents:
   one: {model: openai/gpt-4o, instruction: A., cache: {enabled: true, scope: global}}
@@ -386,7 +386,7 @@ agents:
 }
 
 #[test]
-fn what_is_wrong_with_the_section_is_told_with_its_place() {
+fn problems_of_the_section_are_reported_with_their_place() {
     let world = World::of(PLAIN, "");
     for (section, expected) in [
         (", path: ../answers.json", "leads out of the directory"),
@@ -454,7 +454,7 @@ fn the_agent_of_a_workflow_is_answered_again() {
 }
 
 #[test]
-fn a_workflow_tells_what_the_answers_of_its_agents_saved() {
+fn a_workflow_reports_savings_of_its_agents() {
     let file = agent("")
         + "nodes: [{name: ask, uses: agent.run, with: {input: '{{ state.q }}'}, output: answer}]\n";
     let world = World::of(PLAIN, &file);

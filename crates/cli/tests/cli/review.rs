@@ -117,7 +117,7 @@ fn what_it_would_cost_otherwise_can_be_tried() {
 }
 
 #[test]
-fn more_is_told_to_those_who_want_it_and_nothing_to_those_who_do_not() {
+fn notify_controls_the_detail_of_the_report() {
     let (home, provider) = (with_the_example(|text| text), Provider::built_in());
     let ran = home.ask(&provider, &[EXAMPLE, "-v"], QUESTION).ok();
     for expected in [
@@ -140,7 +140,7 @@ fn more_is_told_to_those_who_want_it_and_nothing_to_those_who_do_not() {
 }
 
 #[test]
-fn programs_are_told_of_the_review_and_of_what_all_of_the_chat_cost() {
+fn json_output_contains_the_review_and_the_total_cost() {
     let (home, provider) = (with_the_example(|text| text), Provider::built_in());
     let ran = home.ask(&provider, &[EXAMPLE, "--json"], QUESTION).ok();
     let told = ran.json();
@@ -169,7 +169,7 @@ fn programs_are_told_of_the_review_and_of_what_all_of_the_chat_cost() {
 }
 
 #[test]
-fn what_a_review_is_not_to_inherit_is_not_said_to_be_of_the_chat() {
+fn parts_that_a_review_does_not_inherit_are_not_counted_as_the_chats() {
     let none = |text: String| text.replace("kind: memory", "kind: memory\n      inherit: none");
     let (home, provider) = (with_the_example(none), Provider::built_in());
     home.ask(&provider, &[EXAMPLE], QUESTION).ok();
@@ -183,7 +183,7 @@ fn what_a_review_is_not_to_inherit_is_not_said_to_be_of_the_chat() {
 }
 
 #[test]
-fn the_figures_of_a_review_are_not_told_as_the_chats() {
+fn usage_of_a_review_is_separate_from_the_chats() {
     const READING: &str = "
 rules:
   - user: 'Look back over'
@@ -216,7 +216,7 @@ otherwise: {text: 'I was told: {{user}}'}
 }
 
 #[test]
-fn why_tells_what_was_paid_for_a_review() {
+fn why_shows_the_cost_of_a_review() {
     let (home, provider) = (with_the_example(|text| text), Provider::built_in());
     let ran = home.ask(&provider, &[EXAMPLE, "--json"], QUESTION).ok();
     let told = ran.json();
@@ -285,7 +285,7 @@ mod on_a_terminal {
     use crate::terminal::{CTRL_C, CTRL_D, Terminal};
 
     #[test]
-    fn a_review_is_told_of_while_the_user_types() {
+    fn a_review_is_reported_while_the_user_types() {
         let (home, provider) = (with_the_example(|text| text), Provider::built_in());
         let mut command = home.command(&["chat", EXAMPLE]);
         provider.known_to(&mut command);
@@ -347,7 +347,7 @@ otherwise: {text: 'I was told: {{user}}'}
 ";
 
     #[test]
-    fn who_leaves_may_wait_for_a_review_or_end_it() {
+    fn the_chat_waits_for_a_review_at_its_end_or_cancels_it() {
         let (home, provider) = (with_the_example(|text| text), Provider::scripted(SLOW));
         let mut command = home.command(&["chat", EXAMPLE]);
         provider.known_to(&mut command);

@@ -52,7 +52,7 @@ fn stdout_holds_the_state_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_coloured_where_nobody_looks() {
+fn output_is_not_colored_without_a_terminal() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
@@ -90,7 +90,7 @@ fn the_modes_of_the_command_line_win_over_the_file() {
 }
 
 #[test]
-fn a_plan_tells_what_would_be_paid_and_runs_nothing() {
+fn a_plan_reports_misses_and_runs_nothing() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);
     let before = home

@@ -158,7 +158,7 @@ fn a_broken_file_of_secrets_is_refused_without_showing_it() {
 }
 
 #[test]
-fn what_looks_like_a_credential_is_not_kept_even_if_nobody_said_that_it_is_one() {
+fn undeclared_credentials_are_not_stored() {
     let home = Home::new();
     let server = Server::start("{\"fine\": true}");
     let address = server.url().replace("http://", "http://bob:s3cr3t-0@");

@@ -148,7 +148,7 @@ fn those_of_sub_agents_are_listed_on_demand_and_go_with_their_parents() {
 }
 
 #[test]
-fn what_is_not_there_is_said_before_anything_is_removed() {
+fn missing_sessions_are_reported_before_any_removal() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     home.write("agent.yaml", SHELL);
     let nothing = home.run(&["sessions", "ls"]).fails(1);

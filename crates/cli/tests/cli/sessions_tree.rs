@@ -89,7 +89,7 @@ fn a_tree_shows_what_sessions_share() {
 }
 
 #[test]
-fn those_of_sub_agents_tell_whose_they_are() {
+fn sessions_of_sub_agents_name_their_parent() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     home.write(
         "team.yaml",
@@ -225,8 +225,8 @@ fn holding(home: &Home, secret: &str) -> String {
     let secret_set = SecretSet::with_key(DigestKey::ephemeral().unwrap());
     secret_set.learn(secret);
     let clock = Arc::new(SystemClock);
-    let memory = SqliteStore::open(&home.memory(), SqliteOptions::new(clock.clone())).unwrap();
-    let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(secret_set));
+    let store = SqliteStore::open(&home.database(), SqliteOptions::new(clock.clone())).unwrap();
+    let sessions = Sessions::new(Arc::new(store), clock, Arc::new(secret_set));
     let message = Arc::new(Message::user(format!("my key is {secret}")));
     let prompt = Prompt::default().append(&Chat.message(&message).unwrap(), message);
     let head = SessionHead::new("holding", "root", "openai", "gpt-4o", Format::Chat);
@@ -268,10 +268,10 @@ fn sessions_that_hold_secrets_are_exported_on_demand() {
 }
 
 #[test]
-fn a_damaged_session_is_told_and_spoils_nothing() {
+fn a_damaged_session_is_reported_and_does_not_affect_others() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     let [short, long, other] = three(&home, &provider);
-    let file = rusqlite::Connection::open(home.memory()).unwrap();
+    let file = rusqlite::Connection::open(home.database()).unwrap();
     let damaged = file.execute(
         "UPDATE records SET value = X'01' WHERE space = 'sessions' AND key = ?",
         [&other],
@@ -288,7 +288,7 @@ fn a_damaged_session_is_told_and_spoils_nothing() {
 }
 
 #[test]
-fn a_sweep_tells_what_it_erased() {
+fn a_sweep_reports_erased_sessions() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     let [.., other] = three(&home, &provider);
     let nothing = home.run(&["sessions", "sweep"]).ok();
@@ -297,7 +297,7 @@ fn a_sweep_tells_what_it_erased() {
         "swept nothing: every piece is needed"
     );
     // As a process leaves it that dies while it removes the session.
-    let file = rusqlite::Connection::open(home.memory()).unwrap();
+    let file = rusqlite::Connection::open(home.database()).unwrap();
     let lost = file.execute(
         "DELETE FROM records WHERE space = 'sessions' AND key = ?",
         [&other],

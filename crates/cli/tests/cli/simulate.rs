@@ -106,7 +106,7 @@ fn a_script_says_what_it_answers() {
 }
 
 #[test]
-fn what_is_wrong_with_a_script_is_told_with_its_place() {
+fn problems_of_a_script_are_reported_with_their_place() {
     let home = Home::new();
     home.write("script.yaml", "rules:\n  - user: '('\n    stepz: []\n");
     let ran = home
@@ -122,7 +122,7 @@ fn what_is_wrong_with_a_script_is_told_with_its_place() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_and_so_is_the_way_out() {
+fn a_port_in_use_is_reported_with_a_remedy() {
     let home = Home::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

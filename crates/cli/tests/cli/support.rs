@@ -80,7 +80,7 @@ impl Home {
     }
 
     /// Where the memory is unless something says otherwise.
-    pub(crate) fn memory(&self) -> PathBuf {
+    pub(crate) fn database(&self) -> PathBuf {
         self.join("data/cachalot/cachalot.db")
     }
 

@@ -290,7 +290,7 @@ fn what_is_to_be_allowed_is_seen_wherever_stderr_goes() {
 }
 
 #[test]
-fn what_is_typed_ahead_is_said_next() {
+fn typed_ahead_input_becomes_the_next_message() {
     let (home, provider) = obedient();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().press("one\rtwo\r/session\rthree\r");
@@ -377,7 +377,7 @@ fn messages_have_several_lines_and_are_remembered() {
     let asked = String::from_utf8_lossy(&provider.received().last().unwrap().body).into_owned();
     assert!(asked.contains("one ") || asked.contains("three"), "{asked}");
     use std::os::unix::fs::PermissionsExt as _;
-    let history = home.memory().with_file_name("cachalot.db.history");
+    let history = home.database().with_file_name("cachalot.db.history");
     let mode = std::fs::metadata(history).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "what somebody typed is nobody else's business");
 }
@@ -418,7 +418,7 @@ fn a_message_is_taken_back_and_the_session_goes_on_without_it() {
 }
 
 #[test]
-fn commands_are_told_from_messages() {
+fn commands_are_distinguished_from_messages() {
     let (home, provider) = obedient();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal
@@ -459,7 +459,7 @@ fn commands_are_told_from_messages() {
 }
 
 #[test]
-fn a_session_in_which_nothing_was_said_is_not_kept() {
+fn an_empty_session_is_not_stored() {
     let (home, provider) = obedient();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().say("/new").see("session ");
@@ -493,7 +493,7 @@ fn a_failing_model_does_not_end_the_chat() {
 }
 
 #[test]
-fn what_takes_long_is_said_to_run() {
+fn long_operations_are_shown_as_running() {
     let (home, provider) = obedient();
     let mut terminal = chat(&home, &provider, &["agent.yaml", "--yes"]);
     terminal
@@ -514,7 +514,7 @@ fn what_takes_long_is_said_to_run() {
 }
 
 #[test]
-fn colours_are_for_those_who_want_them() {
+fn colors_follow_the_settings() {
     let (home, provider) = obedient();
     let coloured = |terminal: &mut Terminal| {
         terminal

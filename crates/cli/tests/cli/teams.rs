@@ -51,11 +51,11 @@ fn a_team_without_problems_says_so() {
         serde_json::json!({"valid": true, "problems": [], "warnings": []})
     );
     // No key is needed for that, and nothing is started.
-    assert!(!home.memory().exists());
+    assert!(!home.database().exists());
 }
 
 #[test]
-fn the_problems_of_all_sections_are_told_at_once_with_their_places() {
+fn problems_of_all_sections_are_reported_at_once_with_their_places() {
     let home = Home::new();
     home.write("team.yaml", BAD);
     let ran = home.run(&["validate", "team.yaml", "--json"]).fails(2);
@@ -104,7 +104,7 @@ fn the_problems_of_all_sections_are_told_at_once_with_their_places() {
 }
 
 #[test]
-fn the_command_that_is_meant_is_said() {
+fn the_suggested_command_is_named() {
     let home = Home::new();
     home.write("team.yaml", GOOD);
     home.write("flow.yaml", "nodes:\n  - {name: one, run: 'return 1'}\n");
@@ -160,7 +160,7 @@ fn a_workflow_with_agents_is_checked_like_a_team() {
 }
 
 #[test]
-fn a_misspelt_key_still_tells_what_the_file_is() {
+fn a_misspelt_key_does_not_prevent_detection_of_the_file_kind() {
     let home = Home::new();
     home.write("team.yaml", "agnets: {root: {model: openai/gpt-4o}}\n");
     let ran = home.run(&["validate", "team.yaml"]).fails(2);

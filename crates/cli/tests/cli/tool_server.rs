@@ -145,7 +145,7 @@ fn its_tools_are_used_and_it_ends_with_the_chat() {
 }
 
 #[test]
-fn what_it_logs_and_how_far_it_is_are_shown_to_those_who_want_to_know() {
+fn logs_and_progress_are_shown_in_verbose_mode() {
     let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
     home.write("team.yaml", team(&home));
     for (arguments, is_shown) in [(&["team.yaml"][..], false), (&["team.yaml", "-v"], true)] {

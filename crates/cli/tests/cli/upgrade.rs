@@ -24,14 +24,14 @@ fn home() -> Home {
     let target = |name: &str| -> PathBuf {
         match name.strip_prefix("home.db") {
             Some(suffix) => {
-                let mut path = home.memory().into_os_string();
+                let mut path = home.database().into_os_string();
                 path.push(suffix);
                 path.into()
             }
             None => home.join(name),
         }
     };
-    std::fs::create_dir_all(home.memory().parent().unwrap()).unwrap();
+    std::fs::create_dir_all(home.database().parent().unwrap()).unwrap();
     for entry in std::fs::read_dir(fixture).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();

@@ -3,7 +3,7 @@
 use crate::support::Home;
 
 #[test]
-fn all_problems_are_told_at_once_with_their_places() {
+fn all_problems_are_reported_at_once_with_their_places() {
     let home = Home::new();
     home.write(
         "agent.yaml",

@@ -95,7 +95,7 @@ fn chats(home: &Home) -> [String; 2] {
 
 /// Changes what the ledger holds.
 fn change(home: &Home, how: &str) {
-    let mut ledger = home.memory().into_os_string();
+    let mut ledger = home.database().into_os_string();
     ledger.push(".ledger");
     let ledger = rusqlite::Connection::open(ledger).unwrap();
     assert!(ledger.execute(how, []).unwrap() > 0, "{how}");
@@ -142,7 +142,7 @@ fn the_beginning_of_a_sessions_name_is_enough() {
 }
 
 #[test]
-fn what_could_have_been_read_is_told_if_less_was_read() {
+fn cacheable_tokens_are_reported_if_fewer_were_read() {
     let home = Home::new();
     let [_, name] = chats(&home);
     for (read, less) in [(3_721, false), (3_700, false), (3_699, true)] {

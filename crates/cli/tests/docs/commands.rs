@@ -129,7 +129,7 @@ fn every_command_does_what_the_document_says() {
 }
 
 #[test]
-fn commands_are_told_from_what_they_print() {
+fn commands_are_distinguished_from_their_output() {
     let block = |text: &str| blocks::read("x.md", text).remove(0);
     let console = block("```console\n$ a \\\n>  b\nprinted\n…\n$ c\n```\n");
     assert_eq!(

@@ -143,7 +143,7 @@ fn every_builtin_has_an_example_that_is_tried() {
 }
 
 #[test]
-fn every_name_of_an_event_in_a_dialect_is_told() {
+fn every_dialect_name_of_an_event_is_documented() {
     let text = files::text(DOCUMENT);
     let dialects = section(&text, "## Dialects");
     let mut problems = Vec::new();

@@ -63,7 +63,7 @@ impl Table {
     ) {
         let mut written = entries
             .iter()
-            .filter(|entry| parameter.is_called(&entry.key));
+            .filter(|entry| parameter.has_name(&entry.key));
         let first = written.next();
         for again in written {
             let first = first.map_or("", |entry| entry.key.as_str());
@@ -315,7 +315,7 @@ impl<'a> Values<'a> {
     pub fn entry(&self, name: &str) -> Option<&'a MapEntry> {
         let parameter = self.parameter(name)?;
         let mut entries = self.node.as_map().unwrap_or_default().iter();
-        entries.find(|entry| parameter.is_called(&entry.key))
+        entries.find(|entry| parameter.has_name(&entry.key))
     }
 
     /// Returns the value as written, unless it is missing or empty.

@@ -40,7 +40,7 @@ static SECTION: Table = Table::new(
             key("pause", Kind::Seconds { zero: false }, "The pause."),
         ],
         &[
-            key("flag", Kind::Boolean, "The flag.").or(&["flagged"]),
+            key("flag", Kind::Boolean, "The flag.").with_aliases(&["flagged"]),
             key("names", Kind::Texts, "The names."),
             key("env", Kind::Scalars { null: true }, "The variables."),
             section("inner", &INNER),
@@ -233,7 +233,7 @@ fn the_rows_show_the_documented_keys_with_those_of_nested_tables() {
 #[test]
 fn arguments_accept_text_and_one_spelling_of_each_required_parameter() {
     const PARAMETERS: &[Parameter] = &[
-        Parameter::required("path", Kind::Text, "The file.").or(&["file"]),
+        Parameter::required("path", Kind::Text, "The file.").with_aliases(&["file"]),
         Parameter::required("count", Kind::Integer, "The count."),
         Parameter::optional("data", Kind::Any, "Data."),
     ];

@@ -243,7 +243,7 @@ fn read(piece: &Value) -> Result<Message, String> {
     let piece = piece.as_object().ok_or("a message is no object")?;
     let content = blocks(piece)?;
     match piece.get("role").and_then(Value::as_str) {
-        Some("user") => Ok(Message::of(Role::User, content)),
+        Some("user") => Ok(Message::new(Role::User, content)),
         Some("tool") => {
             let id = piece.get("tool_call_id").and_then(Value::as_str);
             let result = ToolResult {
@@ -254,12 +254,12 @@ fn read(piece: &Value) -> Result<Message, String> {
                 is_error: piece.get("is_error").and_then(Value::as_bool) == Some(true),
                 extra: Map::new(),
             };
-            Ok(Message::of(Role::User, vec![Block::ToolResult(result)]))
+            Ok(Message::new(Role::User, vec![Block::ToolResult(result)]))
         }
         Some("assistant") => {
             let mut content = content;
             content.extend(calls(piece)?);
-            Ok(Message::of(Role::Assistant, content))
+            Ok(Message::new(Role::Assistant, content))
         }
         Some(role) => Err(format!(
             "a message has the role `{role}`; there are `user`, `assistant` and `tool`"

@@ -43,7 +43,7 @@ pub(super) fn expand<'a>(
 pub(super) fn variable(text: &str, spelling: Spelling) -> Option<(&str, usize)> {
     let Some(inside) = text.strip_prefix("${") else {
         let bare = &text[1..];
-        let end = bare.find(|c| !is_of_a_name(c)).unwrap_or(bare.len());
+        let end = bare.find(|c| !is_name_char(c)).unwrap_or(bare.len());
         let name = &bare[..end];
         return (spelling == Spelling::Shell && is_name(name)).then_some((name, end + 1));
     };
@@ -56,12 +56,12 @@ pub(super) fn variable(text: &str, spelling: Spelling) -> Option<(&str, usize)> 
     is_name(name).then_some((name, end + 3))
 }
 
-fn is_of_a_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
 pub(super) fn is_name(text: &str) -> bool {
-    text.chars().all(is_of_a_name) && text.starts_with(|c: char| !c.is_ascii_digit())
+    text.chars().all(is_name_char) && text.starts_with(|c: char| !c.is_ascii_digit())
 }
 
 /// Returns the value of a variable that must be set.

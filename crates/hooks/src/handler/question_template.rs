@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_show_what_a_handler_is_told() {
+    fn prompts_contain_the_handlers_input() {
         for (source, question) in [
             ("Run {{ tool_name }}?", "Run shell?"),
             (

@@ -31,7 +31,7 @@ async fn the_time_is_that_of_the_clock_each_turn() {
 }
 
 #[tokio::test]
-async fn the_environment_is_told_with_and_without_a_repository() {
+async fn the_environment_is_added_with_and_without_a_repository() {
     let world = World::new();
     let name = "add_environment_info";
     let told = world.context(name, &[], Event::SessionStart).await;
@@ -64,7 +64,7 @@ async fn the_environment_is_told_with_and_without_a_repository() {
 }
 
 #[tokio::test]
-async fn without_a_directory_nothing_is_said_of_it() {
+async fn without_a_directory_nothing_is_added() {
     let world = World::new();
     for (name, event) in [
         ("add_environment_info", Event::SessionStart),

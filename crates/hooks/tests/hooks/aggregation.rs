@@ -122,7 +122,7 @@ impl Builtin for Last {
 
 /// Wherever the configuration names it, and however long the others take.
 #[tokio::test]
-async fn who_judges_last_is_told_what_all_others_decided() {
+async fn the_last_hook_receives_the_decisions_of_all_others() {
     let slow = || {
         let mut slow = entry(Event::Stop, "say", &[]);
         slow.dialect = Dialect::Claude;
@@ -171,7 +171,7 @@ async fn of_decisions_as_strong_the_first_reason_counts() {
 }
 
 #[tokio::test]
-async fn a_decision_without_a_reason_names_who_decided() {
+async fn a_decision_without_a_reason_names_its_hook() {
     for (output, reason) in [
         (blocks(""), "hook `hook-0` (agent.yaml) denies it"),
         (
@@ -229,7 +229,7 @@ async fn blocking_denies_wherever_something_can_be_blocked_and_is_a_message_else
 }
 
 #[tokio::test]
-async fn hooks_of_other_runtimes_that_block_stop_let_the_agent_go_on_told_why() {
+async fn blocking_stop_in_other_dialects_continues_the_turn_with_the_reason() {
     let verdict = Made::of(Event::Stop)
         .says(blocks("the tests fail"))
         .but(|entry| entry.dialect = Dialect::Claude)
@@ -354,7 +354,7 @@ async fn the_first_summary_wins_and_compaction_is_allowed_by_default() {
 }
 
 #[tokio::test]
-async fn the_first_answer_wins_and_later_hooks_are_told_nevertheless() {
+async fn the_first_answer_wins_and_later_hooks_still_run() {
     for event in [
         Event::UserPromptSubmit,
         Event::PreUserTurn,
@@ -403,7 +403,7 @@ async fn what_finding_out_cost_is_added_up() {
 }
 
 #[tokio::test]
-async fn reports_tell_what_each_hook_said() {
+async fn reports_contain_the_output_of_each_hook() {
     let verdict = Made::of(Event::UserPromptSubmit)
         .says(context("it"))
         .fails()
@@ -480,7 +480,7 @@ async fn come_of(event: Event, plans: &[Plan], in_turn: bool) -> Verdict {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn a_verdict_does_not_depend_on_who_is_done_first_and_a_denial_always_wins(
+    fn a_verdict_is_independent_of_completion_order_and_denials_win(
         plans in proptest::collection::vec(plan(), 0..7),
         event in prop_oneof![Just(Event::ToolGuard), Just(Event::PermissionRequest)],
     ) {

@@ -203,7 +203,7 @@ fn a_matcher_that_is_no_expression_is_for_no_tool() {
 }
 
 #[test]
-fn an_unknown_event_is_said_with_the_nearest() {
+fn an_unknown_event_is_reported_with_the_nearest_name() {
     let (code, line, message) = problem("\npre_tool_uses:\n  - {type: command, command: a}");
     assert_eq!((code, line), ("unknown-event", 2));
     assert!(
@@ -260,7 +260,7 @@ fn one_hook_may_be_of_another_dialect() {
 }
 
 #[test]
-fn what_is_wrong_with_a_hook_is_said_where_it_is() {
+fn problems_of_hooks_are_reported_with_their_place() {
     for (text, code, expected) in [
         (
             "stop: {type: command, comand: a, command: b}",

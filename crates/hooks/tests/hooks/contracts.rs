@@ -93,7 +93,7 @@ fn guards_are_closed_and_rewrites_are_sequential() {
 }
 
 #[test]
-fn who_denies_by_failing_can_be_told_to_block() {
+fn failures_can_be_configured_to_block() {
     let closed = CONTRACTS
         .iter()
         .filter(|one| one.failure != FailureEffect::Warning);
@@ -199,7 +199,7 @@ fn keys(schema: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_hooks_are_told_in_our_own_dialect_is_what_the_schema_says() {
+fn inputs_in_the_own_dialect_match_the_schema() {
     for event in Event::all() {
         let schema = input_schema(event);
         let told = |input: &Input| -> Value {
@@ -382,7 +382,7 @@ fn files_may_name_hooks_as_the_schema_says() {
 }
 
 #[test]
-fn the_tables_tell_of_every_event_and_every_key() {
+fn the_tables_contain_every_event_and_key() {
     let tables = tables();
     let events = CONTRACTS.iter().map(|contract| contract.event.name());
     let specific = SpecificOutput::ALL

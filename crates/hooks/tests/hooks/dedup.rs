@@ -67,7 +67,7 @@ async fn told(entries: Vec<HookEntry>, event: Event) -> usize {
 }
 
 #[tokio::test]
-async fn the_same_twice_is_told_once() {
+async fn equal_paragraphs_are_sent_once() {
     let twice = vec![
         entry(Event::ToolGuard, "counts", &[]),
         entry(Event::ToolGuard, "counts", &[]),
@@ -111,7 +111,7 @@ async fn arguments_are_apart_where_their_bounds_are() {
 }
 
 #[tokio::test]
-async fn who_names_it_and_for_which_tools_makes_no_difference() {
+async fn duplicates_are_removed_across_files_and_matchers() {
     let mut other = entry(Event::ToolGuard, "counts", &[]);
     other.source = Arc::from("other.yaml");
     other.matcher = Matcher::new("shell|grep").unwrap();
@@ -127,7 +127,7 @@ async fn who_names_it_and_for_which_tools_makes_no_difference() {
 }
 
 #[tokio::test]
-async fn what_a_builtin_adds_for_itself_is_not_told_besides_what_a_file_names() {
+async fn an_injected_builtin_does_not_duplicate_a_configured_one() {
     assert_eq!(told(Vec::new(), Event::TurnEnd).await, 1);
     let named = vec![entry(Event::TurnEnd, "counts", &[])];
     assert_eq!(told(named, Event::TurnEnd).await, 1);

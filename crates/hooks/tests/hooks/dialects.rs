@@ -110,11 +110,11 @@ fn conversation() -> Input {
     });
     let messages = vec![
         Message::user("hello"),
-        Message::of(
+        Message::new(
             Role::Assistant,
             vec![reasoning, Block::text("let me see"), call],
         ),
-        Message::of(Role::User, vec![result, Block::text("and now?")]),
+        Message::new(Role::User, vec![result, Block::text("and now?")]),
     ];
     Input {
         event: Event::BeforeLlmCall,
@@ -204,7 +204,7 @@ fn transcript_of(dialect: Dialect, input: &Input) -> (std::path::PathBuf, Vec<Va
 }
 
 #[test]
-fn what_was_said_lies_in_a_file_that_grows_and_is_gone_in_the_end() {
+fn the_transcript_file_grows_and_is_removed_at_the_end() {
     let said = conversation().messages;
     let transcript = Transcript::default();
     let input = Input {

@@ -55,7 +55,7 @@ async fn instructions_are_context_in_their_order_where_docker_agent_honours_them
 }
 
 #[tokio::test]
-async fn instructions_are_said_again_when_they_have_changed_and_not_before() {
+async fn instructions_are_repeated_only_after_a_change() {
     let rules = |content: &str| json!([{ "label": "rules", "content": content, "changed_content": format!("Now: {content}") }]);
     let mut conversation = vec!["hello".to_owned()];
     for (content, expected) in [

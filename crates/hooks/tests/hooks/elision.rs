@@ -122,7 +122,8 @@ impl Conversation {
     }
 
     fn say(&mut self, role: Role, block: Block) {
-        self.messages.push(Arc::new(Message::of(role, vec![block])));
+        self.messages
+            .push(Arc::new(Message::new(role, vec![block])));
     }
 }
 
@@ -175,7 +176,7 @@ async fn the_order_of_arguments_makes_no_difference_and_everything_else_does() {
 }
 
 #[tokio::test]
-async fn a_changed_result_is_told_and_is_the_one_that_counts() {
+async fn a_changed_result_is_sent_and_becomes_the_reference() {
     let mut talk = Conversation::of(ON);
     let changed = format!("{}and one more\n", long());
     talk.call("read_file", path(), &long()).await;
@@ -212,7 +213,7 @@ async fn a_result_that_is_shorter_than_the_line_is_repeated() {
 }
 
 #[tokio::test]
-async fn two_calls_of_one_answer_are_both_told() {
+async fn both_calls_of_one_answer_are_sent() {
     let mut talk = Conversation::of(ON);
     talk.ask().await;
     for _ in 0..2 {
@@ -227,7 +228,7 @@ async fn two_calls_of_one_answer_are_both_told() {
 }
 
 #[tokio::test]
-async fn what_the_model_was_not_told_word_by_word_is_not_referred_to() {
+async fn results_that_were_not_sent_verbatim_are_not_referenced() {
     let mut talk = Conversation::of(ON);
     talk.call("read_file", path(), &long()).await;
     // Somebody shortened it afterwards.
@@ -264,7 +265,7 @@ async fn a_later_turn_refers_to_an_earlier_one_if_it_is_in_the_conversation() {
 }
 
 #[tokio::test]
-async fn what_was_said_elsewhere_is_not_referred_to() {
+async fn results_of_other_sessions_are_not_referenced() {
     let mut talk = Conversation::of(ON);
     talk.call("read_file", path(), &long()).await;
     // The task of a sub-agent: another turn, of the same session.

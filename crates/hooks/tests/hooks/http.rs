@@ -57,7 +57,7 @@ fn hook(event: Event, url: &str, headers: &[(&str, &str)]) -> HookEntry {
 }
 
 #[tokio::test]
-async fn a_server_is_told_in_a_post_request_and_heard_in_its_answer() {
+async fn an_http_hook_posts_its_input_and_reads_the_response() {
     let said = json!({ "decision": "block", "reason": "not on sundays" });
     let server = Server::answering(200, said.to_string()).await;
     let bench = Bench::new().with("TOKEN", "t-12345");

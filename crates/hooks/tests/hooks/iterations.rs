@@ -54,7 +54,7 @@ fn a_number_is_needed_that_makes_sense() {
 }
 
 #[test]
-fn it_adds_itself_to_nobody() {
+fn it_is_never_injected() {
     let world = World::new();
     let agent = Agent::of("root", &["openai/gpt-4o"], "max_iterations: 3");
     assert_eq!(world.injected("max_iterations", &agent), []);

@@ -98,7 +98,7 @@ async fn a_result_is_cut_by_bytes_between_characters() {
 }
 
 #[tokio::test]
-async fn of_a_file_the_beginning_is_kept_and_the_way_on_is_told() {
+async fn a_truncated_file_keeps_its_beginning_and_a_continuation_note() {
     let place = place();
     let mut input = answered("files_read_file", &lines(3_000));
     let tool = input.tool.as_mut().unwrap();
@@ -184,7 +184,7 @@ async fn the_end_of_a_session_removes_its_files_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_directory_that_somebody_removed_is_made_anew() {
+async fn a_removed_directory_is_created_again() {
     let place = place();
     let hooks = hooks(place.path(), "");
     let first = hooks.fire(answered("shell", &lines(3_000))).await;

@@ -319,7 +319,7 @@ async fn hooks_of_other_runtimes_that_fail_deny_only_if_they_say_so() {
 }
 
 #[tokio::test]
-async fn strict_hooks_that_say_what_is_not_honoured_fail_and_others_are_not_heard() {
+async fn unsupported_output_fails_strict_hooks_and_is_ignored_otherwise() {
     let output = || Output {
         additional_context: Some("unheard".to_owned()),
         system_message: Some("heard".to_owned()),

@@ -170,7 +170,7 @@ async fn without_a_tool_a_matcher_matches_the_kind_of_event() {
 }
 
 #[tokio::test]
-async fn nobody_is_told_where_nobody_wants_to_be() {
+async fn events_without_hooks_run_nothing() {
     let hooks = Made::of(Event::Stop).says(Output::default()).hooks();
     for event in Event::all() {
         assert_eq!(hooks.handles(event), event == Event::Stop);

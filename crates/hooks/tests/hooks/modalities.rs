@@ -30,7 +30,7 @@ fn result(content: Vec<Block>) -> Block {
 }
 
 fn said(content: Vec<Block>) -> Arc<Message> {
-    Arc::new(Message::of(Role::User, content))
+    Arc::new(Message::new(Role::User, content))
 }
 
 fn call(model: &str, messages: Vec<Arc<Message>>, unsent: usize) -> Input {
@@ -62,7 +62,7 @@ async fn images_that_were_not_sent_yet_become_texts_that_say_so() {
     let input = call("openai/o3-mini", messages.clone(), 2);
     let output = world.run(NAME, &[], &input).await.unwrap();
     let left_out = "[There was an image here; it was left out, because openai/o3-mini takes none.]";
-    let expected = Message::of(
+    let expected = Message::new(
         Role::User,
         vec![
             Block::text("Look:"),
@@ -84,7 +84,7 @@ async fn images_that_were_not_sent_yet_become_texts_that_say_so() {
 }
 
 #[tokio::test]
-async fn a_model_that_takes_them_or_that_nobody_knows_gets_them() {
+async fn images_are_kept_for_capable_and_unknown_models() {
     let world = world(&["openai/gpt-4o", "ollama/llava", "openai/o3-mini"], "");
     for (model, is_stripped) in [
         ("openai/gpt-4o", false),
@@ -132,7 +132,7 @@ async fn the_section_overrules_what_is_known_of_the_model() {
 }
 
 #[test]
-fn agents_have_it_whose_model_is_known_to_take_no_images_or_who_say_so() {
+fn it_is_enabled_for_models_without_images_and_by_setting() {
     let world = World::new();
     for (models, sections, expected) in [
         (&["openai/o3-mini"][..], "", true),

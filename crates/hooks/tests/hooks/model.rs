@@ -197,7 +197,7 @@ async fn without_a_schema_the_answer_is_context() {
 }
 
 #[tokio::test]
-async fn what_asking_costs_is_told() {
+async fn the_cost_of_prompt_hooks_is_reported() {
     let usage = ScriptedUsage {
         input: Some(1_000),
         output: Some(100),

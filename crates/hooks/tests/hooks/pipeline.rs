@@ -155,7 +155,7 @@ async fn messages_compose_and_what_was_sent_stays() {
 }
 
 #[tokio::test]
-async fn builtins_are_told_what_is_there_and_not_what_was_written_and_read_again() {
+async fn builtins_receive_values_without_a_json_round_trip() {
     let input = conversation(&["sent", "new"], 1);
     let messages = input.messages.clone();
     let verdict = Made::of(Event::BeforeLlmCall)
@@ -282,7 +282,7 @@ async fn hooks_that_rewrite_nothing_run_beside_each_other() {
 }
 
 #[tokio::test]
-async fn a_hook_that_wants_to_waits_for_those_before_it_and_is_told_what_they_rewrote() {
+async fn a_sequential_hook_receives_the_rewrites_of_previous_hooks() {
     let made = meet(Event::UserPromptSubmit).but(|entry| entry.definition.sequential = true);
     let verdict = made.verdict().await;
     assert!(verdict.reports[0].result.is_err());

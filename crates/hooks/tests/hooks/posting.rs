@@ -92,7 +92,7 @@ async fn a_text_is_posted_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn without_a_text_the_server_is_told_what_hooks_are_told() {
+async fn without_a_text_the_hook_input_is_posted() {
     let (server, world) = (Server::start().await, World::new());
     let input = world.input(Event::PostToolUse);
     let output = world.run("http_post", &[&server.url], &input).await;
@@ -106,7 +106,7 @@ async fn without_a_text_the_server_is_told_what_hooks_are_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_disturbs_nothing_and_is_told_of_once() {
+async fn a_failing_server_does_not_affect_the_turn_and_is_reported_once() {
     let (server, world) = (Server::start().await, World::new());
     server.answer(StatusCode::INTERNAL_SERVER_ERROR);
     let input = world.input(Event::TurnEnd);

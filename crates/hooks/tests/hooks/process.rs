@@ -22,7 +22,7 @@ fn of_tool() -> Input {
 }
 
 #[tokio::test]
-async fn a_command_is_told_in_json_on_stdin() {
+async fn a_command_receives_json_on_stdin() {
     let bench = Bench::new();
     let entry = command(Event::PreToolUse, "cat > told.json");
     let verdict = bench.verdict(entry, of_tool()).await;
@@ -35,7 +35,7 @@ async fn a_command_is_told_in_json_on_stdin() {
 }
 
 #[tokio::test]
-async fn a_json_verdict_on_stdout_is_heard() {
+async fn a_json_verdict_on_stdout_is_applied() {
     let bench = Bench::new();
     let said = json!({ "hook_specific_output": {
         "permission_decision": "deny", "permission_decision_reason": "not today",
@@ -119,7 +119,7 @@ async fn the_variables_of_a_dialect_are_set() {
 }
 
 #[tokio::test]
-async fn a_command_runs_where_it_is_told_to() {
+async fn a_command_runs_in_its_configured_directory() {
     let bench = Bench::new();
     let root = bench.root().display().to_string();
     let bench = bench.with("HOME", &root).with("WHERE", "a/b");
@@ -252,7 +252,7 @@ async fn what_lets_go_of_the_outputs_was_meant_to_stay_and_does() {
 }
 
 #[tokio::test]
-async fn what_holds_the_outputs_does_not_hold_up_what_was_said() {
+async fn a_descendant_that_holds_the_outputs_does_not_delay_the_verdict() {
     let bench = Bench::new();
     let line = r#"echo $$ > group; sleep 1000 &
         echo '{"hook_specific_output": {"permission_decision": "ask"}}'"#;

@@ -196,7 +196,7 @@ async fn only_messages_that_were_not_sent_are_masked() {
     let sent = Message::user(&secret);
     let unsent = [
         Message::user("and now?"),
-        Message::of(
+        Message::new(
             Role::User,
             vec![
                 Block::text(&secret),
@@ -255,7 +255,7 @@ async fn calls_of_tools_stay_json_and_thoughts_and_images_stay_as_they_are() {
     let mut content = verbatim.to_vec();
     content.push(call(json!({"p": KNOWN, "n": 2}).to_string()));
     content.push(call(format!("{{\"broken\": \"{SHAPED}")));
-    let message = Message::of(Role::Assistant, content);
+    let message = Message::new(Role::Assistant, content);
     let updated = fire(ON, asking(vec![message], 1)).await;
     let updated = updated.updated_messages.unwrap();
     assert_eq!(updated[0].content[..3], verbatim);
@@ -319,7 +319,7 @@ async fn other_events_and_empty_ones_are_no_faults() {
 }
 
 #[test]
-fn what_is_no_section_and_no_argument_is_said() {
+fn unknown_sections_and_arguments_are_reported() {
     let place = tempfile::tempdir().unwrap();
     let builtins = builtins(place.path());
     let tree = cachalot_core::tree::parse("agent.yaml", "redact_secrets: sometimes").unwrap();

@@ -297,7 +297,7 @@ async fn what_the_agent_is_made_of_must_be_known() {
 }
 
 #[tokio::test]
-async fn nothing_is_shared_by_user_if_nobody_says_who_that_is() {
+async fn nothing_is_shared_per_user_without_a_user_name() {
     let world = making(ON).user(" ").make();
     let why = world.refusal(Turn::saying("?"), "so").await;
     assert!(why.contains("who the user is"), "{why}");

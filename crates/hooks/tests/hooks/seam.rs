@@ -332,7 +332,7 @@ fn builtins_add_themselves_to_events_of_theirs_with_arguments_that_they_accept()
 }
 
 #[tokio::test]
-async fn an_agent_is_told_what_its_sections_ask_for_in_one_order() {
+async fn context_of_sections_is_added_in_a_fixed_order() {
     let world = World::new();
     std::fs::write(world.directory.path().join("AGENTS.md"), "Be kind.").unwrap();
     let sections = "{add_prompt_files: [AGENTS.md], add_date: true, add_environment_info: true}";

@@ -163,7 +163,7 @@ command = "y"
 }
 
 #[test]
-fn every_other_file_is_ours_unless_somebody_says_so() {
+fn other_files_are_in_the_own_dialect_by_default() {
     let files = Files::new();
     for (name, text) in [
         ("a.yaml", "stop: {type: command, command: a}"),
@@ -483,7 +483,7 @@ fn a_named_dialect_counts_more_than_the_content() {
 
 /// Whatever is guessed, a guard would be lost.
 #[test]
-fn a_file_of_which_it_cannot_be_told_whose_it_is_is_wrong() {
+fn a_file_with_an_ambiguous_dialect_is_a_problem() {
     let both = format!(
         r#"{{"hooks": {{{}, {}}}}}"#,
         hook("PreToolUse", "a"),

@@ -143,7 +143,7 @@ async fn what_goes_wrong_is_one_message_and_no_fault() {
 }
 
 #[tokio::test]
-async fn agents_that_nobody_knows_have_nothing_to_unload() {
+async fn unknown_agents_have_nothing_to_unload() {
     let world = World::new();
     for input in [
         switch("ghost", "helper"),

@@ -79,7 +79,7 @@ async fn b3_an_answer_behind_a_delegation_is_not_stored_under_the_task() {
 }
 
 #[tokio::test]
-async fn b4_the_key_knows_who_is_asked_by_whom_where_and_after_what() {
+async fn b4_the_key_covers_agent_user_directory_and_conversation() {
     let world = world(ON);
     let yes = Turn::saying("yes").behind("Shall I delete it?");
     assert!(world.keeps(yes.clone(), "Deleted.").await);
@@ -208,7 +208,7 @@ async fn b9_secrets_are_stored_neither_from_answers_nor_from_questions() {
 }
 
 #[tokio::test]
-async fn b10_case_makes_a_difference_unless_somebody_says_that_it_makes_none() {
+async fn b10_case_is_significant_unless_configured_otherwise() {
     let by_conversation = world(ON);
     by_conversation
         .ask(Turn::saying("What is PATH?"), "so")
@@ -266,7 +266,7 @@ async fn b11_two_stores_within_one_tick_of_the_file_system_are_both_seen() {
 }
 
 #[tokio::test]
-async fn b12_an_answer_that_cannot_be_stored_is_told_and_the_turn_is_not_lost() {
+async fn b12_a_failed_store_is_reported_and_the_turn_succeeds() {
     let world = world("{enabled: true, path: answers.json}");
     let turn = world.numbered(Turn::saying("?"));
     world.begin(&turn).await;
@@ -310,7 +310,7 @@ async fn b13_a_replay_names_its_age_its_key_its_model_and_what_it_saves() {
 }
 
 #[tokio::test]
-async fn b14_who_reads_is_in_nobodys_way() {
+async fn b14_readers_do_not_block_each_other() {
     let here = world(FILE);
     here.ask(Turn::saying("one"), "1").await;
     let open = std::fs::File::open(here.path("answers.json")).unwrap();

@@ -87,7 +87,7 @@ async fn a_program_gets_its_own_environment_and_directory() {
 }
 
 #[tokio::test]
-async fn what_it_writes_to_its_standard_error_is_told() {
+async fn stderr_of_a_server_is_reported() {
     let house = House::new();
     let _tools = house.assemble(&[house.program("plain")]).await;
     until("it is told", || {
@@ -140,7 +140,7 @@ async fn a_call_that_is_dropped_is_cancelled() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_is_told_of_and_started_again() {
+async fn a_dead_server_is_reported_and_restarted() {
     let house = House::new();
     let workshop = house.workshop(&[house.program("plain")]).await;
     let shown = workshop.fails("mcp_test_die", json!({})).await;

@@ -94,7 +94,7 @@ async fn a_malformed_answer_is_an_error_at_once_or_loses_what_is_malformed() {
 }
 
 #[tokio::test]
-async fn progress_is_told_and_extends_the_time_of_a_call() {
+async fn progress_is_reported_and_extends_the_timeout() {
     let house = House::new();
     let mut settings = house.program("plain");
     settings.timeout = Duration::from_millis(800);
@@ -117,7 +117,7 @@ async fn progress_is_told_and_extends_the_time_of_a_call() {
 }
 
 #[tokio::test]
-async fn what_a_server_logs_is_told() {
+async fn logs_of_a_server_are_reported() {
     let house = House::new();
     let workshop = house.workshop(&[house.program("plain")]).await;
     assert_eq!(workshop.done("mcp_test_note", json!({})).await, "noted");

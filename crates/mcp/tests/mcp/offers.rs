@@ -314,7 +314,7 @@ async fn a_server_without_a_handshake_is_talked_to() {
 }
 
 #[tokio::test]
-async fn servers_of_like_names_are_told_apart() {
+async fn servers_with_similar_names_are_distinguished() {
     let house = House::new();
     let (mut one, mut other) = (house.program("plain"), house.program("plain"));
     one.name = "a b".to_owned();
@@ -335,7 +335,7 @@ async fn servers_of_like_names_are_told_apart() {
 }
 
 #[tokio::test]
-async fn keys_tell_servers_apart_and_hold_no_secret() {
+async fn keys_distinguish_servers_and_contain_no_secret() {
     use cachalot_core::Secret;
     use cachalot_mcp::McpTransport;
     let house = House::new();

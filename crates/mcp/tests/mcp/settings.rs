@@ -196,7 +196,7 @@ fn the_json_shape_of_others_is_read() {
 }
 
 #[test]
-fn what_is_wrong_with_a_server_is_told_with_its_place() {
+fn problems_of_a_server_are_reported_with_their_place() {
     for (text, expected) in [
         (
             "a: { comand: npx }",
@@ -357,7 +357,7 @@ fn toolsets_of_every_type() {
 }
 
 #[test]
-fn what_is_wrong_with_a_toolset_is_told_with_its_place() {
+fn problems_of_a_toolset_are_reported_with_their_place() {
     for (text, expected) in [
         (
             "- { type: filesytem, whatever: 1 }",

@@ -292,7 +292,7 @@ impl Model {
     /// Returns the savings by the provider's prompt cache: the cost of the answer with no input read from
     /// the cache, less its actual cost.
     #[must_use]
-    pub fn spared(&self, usage: &Usage) -> Cost {
+    pub fn saved_cost(&self, usage: &Usage) -> Cost {
         let unread = Usage {
             uncached_input: usage.uncached_input.saturating_add(usage.cache_read),
             cache_read: 0,

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_that_may_run_tools_are_told_from_those_that_do_not() {
+    fn options_that_may_run_tools_are_recognized() {
         for (name, value) in [
             ("mcp_servers", json!([{"type": "url", "url": "https://a"}])),
             ("web_search_options", json!({})),

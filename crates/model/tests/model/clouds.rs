@@ -495,7 +495,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_input_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = Decoder::default().push(&bytes);
     }
 }

@@ -381,7 +381,7 @@ models:
 }
 
 #[test]
-fn defaults_hold_where_nobody_says_otherwise() {
+fn defaults_apply_without_configuration() {
     let defaults = settings(
         "{provider: ollama, model: llama3.2, temperature: 0, retries: 1, base_url: 'http://gpu:1/v1', token_key: GPU, cost: {input: 0, output: 0}}",
     );

@@ -111,7 +111,7 @@ fn no_marker_stands_where_none_may() {
 }
 
 #[test]
-fn markers_that_somebody_wrote_are_left_out() {
+fn existing_markers_are_removed() {
     for (wire, of) in [
         (gateway(), Format::Chat),
         (openai(Format::Chat), Format::Chat),
@@ -135,7 +135,7 @@ fn markers_that_somebody_wrote_are_left_out() {
 }
 
 #[test]
-fn openai_is_told_what_to_keep() {
+fn openai_requests_contain_cache_hints() {
     let breakpoint = json!({"mode": "explicit"});
     for (format, kind) in [(Format::Chat, "text"), (Format::Responses, "input_text")] {
         let wire = openai(format);
@@ -153,7 +153,7 @@ fn openai_is_told_what_to_keep() {
         let content = result.get("content").or_else(|| result.get("output"));
         assert_eq!(content, Some(&json!([part("found")])));
         // What the model says takes none, and is written as everywhere.
-        let answer = Message::of(
+        let answer = Message::new(
             Role::Assistant,
             vec![Block::text("b"), call("1", "grep", "{}")],
         );

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn problems_are_reported_with_their_place() {
         let wrong = |text| LosslessValue::parse(text).expect_err(text);
         assert!(wrong(r#"{"a": 1, "a": 2}"#).starts_with("the key `a` occurs twice, at line 1"));
         let cut = wrong(r#"{"path": "src/ma"#);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_are_told_exactly() {
+    fn integers_are_formatted_exactly() {
         let whole = |lexeme| integer(lexeme).map(|number| number.to_string());
         for (lexeme, expected) in [
             ("5", "5"),

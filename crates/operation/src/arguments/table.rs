@@ -36,7 +36,7 @@ impl OperationMetadata {
                 }
                 Some(parameter) => match cast(value, parameter.kind) {
                     Ok(_) if checked.contains_key(parameter.name) => {
-                        wrong.push(given_twice(parameter));
+                        wrong.push(duplicate_argument(parameter));
                     }
                     Ok(value) => {
                         let name = if name == parameter.name {
@@ -81,7 +81,7 @@ fn check_by_schema(name: &str, schema: &Value, arguments: Arguments) -> Result<A
 
 /// Returns the message for a parameter that is given under two of its names.
 #[must_use]
-pub fn given_twice(parameter: &Parameter) -> String {
+pub fn duplicate_argument(parameter: &Parameter) -> String {
     let spellings = parameter.spellings();
     let names: Vec<String> = spellings.map(|name| format!("`{name}`")).collect();
     format!(
@@ -125,7 +125,7 @@ fn cast(value: Value, kind: ParameterKind) -> Result<Value, String> {
             .ok_or_else(|| format!("is `{}`: expected a whole number", excerpt(&text))),
         (kind, value) => Err(format!(
             "is {}: expected {}{}",
-            noun(&value),
+            kind_name(&value),
             expected(kind),
             remedy(kind, &value)
         )),
@@ -159,7 +159,7 @@ fn whole(number: &Number) -> Option<Number> {
 
 /// Returns the type of a value, for messages.
 #[must_use]
-pub fn noun(value: &Value) -> &'static str {
+pub fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -191,9 +191,9 @@ fn remedy(kind: ParameterKind, value: &Value) -> &'static str {
 /// Returns the beginning of a text, for messages.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 300;
+    const MAX_EXCERPT_CHARS: usize = 300;
     let text = text.trim();
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_EXCERPT_CHARS) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }

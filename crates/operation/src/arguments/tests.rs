@@ -56,7 +56,7 @@ fn scalars_are_cast_as_templates_make_it_necessary() {
 }
 
 #[test]
-fn what_cannot_be_cast_is_named() {
+fn errors_name_arguments_that_cannot_be_cast() {
     let wrong = |name: &str, value: Value| checked(json!({"path": "p", name: value})).unwrap_err();
     assert_eq!(
         wrong("count", json!(1.5)),
@@ -103,7 +103,7 @@ fn nulls_are_dropped_except_where_anything_is_taken() {
 }
 
 #[test]
-fn unknown_parameters_are_named_with_what_was_meant_all_at_once() {
+fn all_unknown_parameters_are_reported_with_suggestions() {
     let message = checked(json!({"pth": "x", "banana": 1})).unwrap_err();
     assert!(
         message.contains("unknown parameter `pth`: did you mean `path`?"),

@@ -175,7 +175,7 @@ impl<'a> AnalyzedRequest<'a> {
 
     /// Matches an argument of an allow rule: true only if the match is certain. `others` returns true if
     /// some allow rule covers a command that is run by another command.
-    pub(super) fn certainly_matches(
+    pub(super) fn always_matches(
         &self,
         name: &str,
         pattern: &Pattern,

@@ -113,7 +113,7 @@ impl PermissionGrant {
     }
 
     fn covers_call(&self, call: &AnalyzedRequest<'_>) -> bool {
-        self.rule.certainly_matches(call, &|_| false)
+        self.rule.always_matches(call, &|_| false)
     }
 }
 

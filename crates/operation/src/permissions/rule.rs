@@ -148,7 +148,7 @@ impl Rule {
 
     /// Matches the call narrowly (allow). `others` returns true if some allow rule covers a command that
     /// is run by another command.
-    pub(super) fn certainly_matches(
+    pub(super) fn always_matches(
         &self,
         call: &AnalyzedRequest<'_>,
         others: &dyn Fn(&str) -> bool,
@@ -157,7 +157,7 @@ impl Rule {
             && self
                 .arguments
                 .iter()
-                .all(|(name, pattern)| call.certainly_matches(name, pattern, others))
+                .all(|(name, pattern)| call.always_matches(name, pattern, others))
     }
 
     /// True if it allows this command of the tool, with any other arguments.

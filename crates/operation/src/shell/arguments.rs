@@ -20,7 +20,7 @@ pub(super) fn guess(script: &mut ParsedScript, words: &[Word], depth: usize) {
             });
             if at + 1 < words.len() {
                 for why in unclear {
-                    script.unclear(&why);
+                    script.mark_unclear(&why);
                 }
             }
         }
@@ -59,7 +59,7 @@ pub(super) fn analyze_script(script: &mut ParsedScript, word: Option<&Word>, dep
             // The known parts run in any case.
             let text = word.text_with('\0').replace('\0', "$UNKNOWN");
             script.line(&text, depth + 1, true);
-            script.unclear("the commands in an argument are not known before it runs");
+            script.mark_unclear("the commands in an argument are not known before it runs");
         }
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn analyze_joined_line(script: &mut ParsedScript, words: &[Word], dep
         None => {
             let known: Vec<String> = words.iter().map(|word| word.text_with('\0')).collect();
             analyze_line_with_arguments(script, &known.join(" "), depth);
-            script.unclear("the commands in an argument are not known before it runs");
+            script.mark_unclear("the commands in an argument are not known before it runs");
         }
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn values(script: &mut ParsedScript, rest: &[Word], names: &[&str], d
             let Some(value) = value else { continue };
             let value = value.strip_prefix("exec=").unwrap_or(&value).to_owned();
             if value.contains('\0') {
-                script.unclear("the commands in an argument are not known before it runs");
+                script.mark_unclear("the commands in an argument are not known before it runs");
             }
             analyze_line_with_arguments(script, &value, depth);
         }

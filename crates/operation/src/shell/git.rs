@@ -83,7 +83,7 @@ pub(super) fn git(script: &mut ParsedScript, rest: &[Word], depth: usize) {
             analyze_line_with_arguments(script, &command, depth);
         }
         if text.starts_with("--exec-path=") {
-            script.unclear("the directory of git's programs");
+            script.mark_unclear("the directory of git's programs");
         }
         if text == "run" && at > 0 && rest[at - 1].text().as_deref() == Some("bisect")
             || text == "foreach"
@@ -168,7 +168,7 @@ fn analyze_git_setting(
         return false;
     }
     if of_environment || value.contains('\0') || key.contains('\0') {
-        script.unclear("a setting of git that names a command");
+        script.mark_unclear("a setting of git that names a command");
         return true;
     }
     match value.strip_prefix('!') {

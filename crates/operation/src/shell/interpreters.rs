@@ -113,7 +113,7 @@ pub(super) fn shell(script: &mut ParsedScript, rest: &[Word], here: &[String], d
             analyze_script(script, value.as_ref(), depth);
             return;
         } else if text.starts_with("--rcfile") || text.starts_with("--init-file") {
-            script.unclear("the file that a shell reads at start");
+            script.mark_unclear("the file that a shell reads at start");
         } else if text.starts_with("--") {
             // Another long option.
         } else if is_option {
@@ -124,7 +124,7 @@ pub(super) fn shell(script: &mut ParsedScript, rest: &[Word], here: &[String], d
                 word.text()
                     .is_none_or(|name| matches!(name.as_str(), "dotglob" | "extglob"))
             }) {
-                script.unclear("which files a pattern stands for");
+                script.mark_unclear("which files a pattern stands for");
             }
             at += count;
             has_script |= text.starts_with('-') && text.contains('c');
@@ -132,13 +132,13 @@ pub(super) fn shell(script: &mut ParsedScript, rest: &[Word], here: &[String], d
             has_file = true;
             break;
         } else {
-            script.unclear("the script that a shell runs");
+            script.mark_unclear("the script that a shell runs");
             return;
         }
         at += 1;
     }
     if has_script {
-        script.unclear("the script that a shell runs");
+        script.mark_unclear("the script that a shell runs");
         return;
     }
     if has_file {
@@ -146,7 +146,7 @@ pub(super) fn shell(script: &mut ParsedScript, rest: &[Word], here: &[String], d
     }
     match here.split_last() {
         Some((text, _)) if text != "\0" => script.line(text, depth + 1, true),
-        _ => script.unclear("the script that a shell reads"),
+        _ => script.mark_unclear("the script that a shell reads"),
     }
 }
 

@@ -118,12 +118,12 @@ pub(super) fn sed(script: &mut ParsedScript, rest: &[Word]) {
                 && is_long(option, "--expression")
                 && !is_plain(expression)
             {
-                script.unclear("the commands that `sed` runs");
+                script.mark_unclear("the commands that `sed` runs");
             }
             if let Some(expression) = text.strip_prefix("-e").filter(|text| !text.is_empty())
                 && !is_plain(expression)
             {
-                script.unclear("the commands that `sed` runs");
+                script.mark_unclear("the commands that `sed` runs");
             }
             if is_long(&text, "--file") || (!text.starts_with("--") && text.ends_with('f')) {
                 is_script = false;
@@ -136,7 +136,7 @@ pub(super) fn sed(script: &mut ParsedScript, rest: &[Word]) {
         if (is_behind || is_script) && !is_plain(&text) {
             // Other code that only edits is not analyzed here.
             match runs_programs(&text) {
-                true => script.unclear("the commands that `sed` runs"),
+                true => script.mark_unclear("the commands that `sed` runs"),
                 false => script.code("sed", Some(text.clone())),
             }
         }
@@ -145,7 +145,7 @@ pub(super) fn sed(script: &mut ParsedScript, rest: &[Word]) {
     if program_files(rest, &["-f"], &["--file"])
         .any(|file| file == "-" || !is_file(&Word::literal(&file)))
     {
-        script.unclear("the commands that `sed` reads");
+        script.mark_unclear("the commands that `sed` reads");
     }
 }
 

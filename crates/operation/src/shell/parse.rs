@@ -61,11 +61,11 @@ pub(super) fn parse(line: &str, depth: usize) -> ParsedLine {
         found: ParsedLine::default(),
     };
     if line.len() > MAX_LINE_BYTES {
-        parser.unclear("it is too long to be taken apart");
+        parser.mark_unclear("it is too long to be taken apart");
         return parser.found;
     }
     if line.contains('\0') {
-        parser.unclear("it holds a NUL character");
+        parser.mark_unclear("it holds a NUL character");
     }
     parser.signs = line.chars().collect();
     parser.list(None);
@@ -86,7 +86,7 @@ struct Parser {
 }
 
 impl Parser {
-    fn unclear(&mut self, why: &str) {
+    fn mark_unclear(&mut self, why: &str) {
         if !self.found.unclear.iter().any(|known| known == why) {
             self.found.unclear.push(why.to_owned());
         }
@@ -100,7 +100,7 @@ impl Parser {
         self.signs.get(self.at + ahead).copied()
     }
 
-    fn looking_at(&self, text: &str) -> bool {
+    fn starts_with_text(&self, text: &str) -> bool {
         text.chars()
             .enumerate()
             .all(|(ahead, sign)| self.peek_at(ahead) == Some(sign))
@@ -125,19 +125,19 @@ impl Parser {
     fn list(&mut self, until: Option<char>) {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            self.unclear("it is nested too deeply");
+            self.mark_unclear("it is nested too deeply");
             self.at = self.signs.len();
         }
         loop {
             self.skip_blanks();
             let Some(sign) = self.peek() else {
                 if until.is_some() {
-                    self.unclear("a parenthesis is not closed");
+                    self.mark_unclear("a parenthesis is not closed");
                 }
                 break;
             };
             if self.found.commands.len() > MAX_COMMANDS {
-                self.unclear("it has too many commands");
+                self.mark_unclear("it has too many commands");
                 self.at = self.signs.len();
                 break;
             }
@@ -206,7 +206,7 @@ impl Parser {
                 ')' if depth == 0 => break,
                 ')' => depth -= 1,
                 // A subscript may run commands, also one in the value of a variable.
-                '[' => self.unclear("an arithmetic expression with a subscript"),
+                '[' => self.mark_unclear("an arithmetic expression with a subscript"),
                 '$' if self.peek_at(1) != Some('(') => {}
                 sign if sign.is_alphanumeric() || " \t_+-*/%<>=!&|^~?:,.#".contains(sign) => {}
                 _ => break,
@@ -244,7 +244,7 @@ impl Parser {
                         self.at += ahead + 1;
                         return;
                     }
-                    self.unclear("a parenthesis where none is expected");
+                    self.mark_unclear("a parenthesis where none is expected");
                     self.at += 1;
                     self.list(Some(')'));
                 }
@@ -279,7 +279,7 @@ impl Parser {
                     match word.braces() {
                         Some(words) => simple.words.extend(words),
                         None => {
-                            self.unclear("a brace expansion makes too many words");
+                            self.mark_unclear("a brace expansion makes too many words");
                             simple.words.push(Word::any());
                         }
                     }
@@ -354,7 +354,7 @@ impl Parser {
                 self.skip_blanks();
                 let _ = self.word();
                 self.skip_blanks();
-                if self.looking_at("()") {
+                if self.starts_with_text("()") {
                     self.at += 2;
                 }
                 CommandStart::End
@@ -368,7 +368,7 @@ impl Parser {
                 self.found.has_syntax = true;
                 if self.depth > self.outermost + 1 {
                     // Shells differ in whether the parenthesis of a pattern ends a substitution.
-                    self.unclear("a `case` in parentheses");
+                    self.mark_unclear("a `case` in parentheses");
                 }
                 self.case();
                 CommandStart::End
@@ -384,12 +384,12 @@ impl Parser {
 
     fn for_loop(&mut self) {
         self.skip_blanks();
-        if self.looking_at("((") {
+        if self.starts_with_text("((") {
             self.at += 2;
-            let is_end = |parser: &Self| parser.looking_at("))") || parser.peek().is_none();
+            let is_end = |parser: &Self| parser.starts_with_text("))") || parser.peek().is_none();
             while !is_end(self) {
                 if matches!(self.peek(), Some('$' | '`' | '[' | '\'' | '"')) {
-                    self.unclear("a loop over an expression");
+                    self.mark_unclear("a loop over an expression");
                 }
                 self.at += 1;
             }
@@ -444,7 +444,7 @@ impl Parser {
         let before = self.at;
         if self.word().unquoted().as_deref() != Some("in") {
             self.at = before;
-            self.unclear("a `case` without `in`");
+            self.mark_unclear("a `case` without `in`");
         }
     }
 
@@ -454,7 +454,7 @@ impl Parser {
             self.skip_blanks();
             match self.peek() {
                 None => {
-                    self.unclear("`[[` is not closed");
+                    self.mark_unclear("`[[` is not closed");
                     return;
                 }
                 Some('&' | '|' | '<' | '>' | '(' | ')' | ';' | '\n') => self.at += 1,
@@ -475,14 +475,14 @@ impl Parser {
     /// Parses a redirection at its operator.
     fn redirect(&mut self, simple: &mut SimpleCommand) {
         self.found.has_syntax = true;
-        if self.looking_at("<<<") {
+        if self.starts_with_text("<<<") {
             self.at += 3;
             self.skip_blanks();
             let word = self.word();
             simple.here.push(HereText::Word(word));
             return;
         }
-        if self.looking_at("<<") {
+        if self.starts_with_text("<<") {
             self.at += 2;
             let strips = self.peek() == Some('-');
             if strips {
@@ -497,13 +497,13 @@ impl Parser {
             let delimiter = match (quoted, word.text()) {
                 (true, Some(text)) => text,
                 (true, None) => {
-                    self.unclear("the delimiter of a here-document");
+                    self.mark_unclear("the delimiter of a here-document");
                     written.replace(['\'', '"', '\\'], "")
                 }
                 (false, _) => written,
             };
             if delimiter.is_empty() {
-                self.unclear("a here-document without a delimiter");
+                self.mark_unclear("a here-document without a delimiter");
             }
             let number = self.found.documents.len();
             self.found.documents.push(String::new());
@@ -526,13 +526,13 @@ impl Parser {
         };
         self.skip_blanks();
         if matches!(self.peek(), None | Some('\n' | ';' | '|' | '&')) {
-            self.unclear("a redirection without a target");
+            self.mark_unclear("a redirection without a target");
             return;
         }
         let before = self.at;
         let word = self.word();
         if self.at == before {
-            self.unclear("a redirection without a target");
+            self.mark_unclear("a redirection without a target");
             return;
         }
         let is_descriptor = |text: String| {
@@ -578,7 +578,7 @@ impl Parser {
             }
             if !is_closed {
                 // Shells differ in where it ends.
-                self.unclear("a here-document is not closed");
+                self.mark_unclear("a here-document is not closed");
             }
             if !quoted {
                 self.substitutions(&body);
@@ -600,7 +600,7 @@ impl Parser {
             found: ParsedLine::default(),
         };
         if inner.depth > MAX_DEPTH {
-            self.unclear("it is nested too deeply");
+            self.mark_unclear("it is nested too deeply");
             return;
         }
         let mut atoms = Vec::new();
@@ -638,7 +638,7 @@ impl Parser {
             }));
         self.found.variables.extend(variables);
         for why in unclear {
-            self.unclear(&why);
+            self.mark_unclear(&why);
         }
     }
 
@@ -674,7 +674,7 @@ impl Parser {
                     if !is_pattern {
                         break;
                     }
-                    self.unclear("an extended pattern");
+                    self.mark_unclear("an extended pattern");
                     self.at += 1;
                     self.list(Some(')'));
                     atoms.push(Atom::Any);
@@ -787,7 +787,7 @@ impl Parser {
         loop {
             match self.peek() {
                 None => {
-                    self.unclear("a quote is not closed");
+                    self.mark_unclear("a quote is not closed");
                     return;
                 }
                 Some('\'') => {
@@ -804,7 +804,7 @@ impl Parser {
         loop {
             match self.peek() {
                 None => {
-                    self.unclear("a quote is not closed");
+                    self.mark_unclear("a quote is not closed");
                     return;
                 }
                 Some('"') => {
@@ -855,7 +855,7 @@ impl Parser {
                 self.parameter(atoms, quoted);
             }
             Some('[') => {
-                self.unclear("an arithmetic expression in brackets");
+                self.mark_unclear("an arithmetic expression in brackets");
                 atoms.push(Atom::Any);
                 self.at += 1;
             }
@@ -906,7 +906,7 @@ impl Parser {
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            self.unclear("it is nested too deeply");
+            self.mark_unclear("it is nested too deeply");
             self.at = self.signs.len();
         }
         atoms.push(Atom::Any);
@@ -914,7 +914,7 @@ impl Parser {
         loop {
             match self.peek() {
                 None => {
-                    self.unclear("a brace is not closed");
+                    self.mark_unclear("a brace is not closed");
                     break;
                 }
                 Some('}') => {
@@ -928,7 +928,7 @@ impl Parser {
                 Some('`') => self.backticks(&mut ignored),
                 // The value is expanded as a prompt, which may run commands.
                 Some('@') if self.at > start && self.signs[self.at - 1] != '[' => {
-                    self.unclear("an expansion of a variable's value");
+                    self.mark_unclear("an expansion of a variable's value");
                     self.at += 1;
                 }
                 Some(_) => self.at += 1,
@@ -945,7 +945,7 @@ impl Parser {
         loop {
             let sign = match self.peek() {
                 None => {
-                    self.unclear("a quote is not closed");
+                    self.mark_unclear("a quote is not closed");
                     return;
                 }
                 Some('\'') => {
@@ -1014,7 +1014,7 @@ impl Parser {
         loop {
             match self.peek() {
                 None => {
-                    self.unclear("a backtick is not closed");
+                    self.mark_unclear("a backtick is not closed");
                     break;
                 }
                 Some('`') => {
@@ -1033,7 +1033,7 @@ impl Parser {
         }
         atoms.push(Atom::Any);
         if self.depth >= MAX_DEPTH {
-            self.unclear("it is nested too deeply");
+            self.mark_unclear("it is nested too deeply");
             return;
         }
         let parsed = parse(&inner, self.depth + 1);

@@ -212,7 +212,7 @@ pub(super) fn analyze(
         .enumerate()
         .any(|(at, word)| lists(word, rest.get(at + 1)))
     {
-        script.unclear("the names that a program reads");
+        script.mark_unclear("the names that a program reads");
     }
     if !is_interpreter && !PLAIN_PROGRAMS.contains(&plain) && plain != "git" && plain != "find" {
         guess(script, rest, depth);
@@ -221,7 +221,7 @@ pub(super) fn analyze(
         "eval" => analyze_joined_line(script, rest, depth),
         "source" | "." => match rest.first() {
             Some(file) if is_file(file) => {}
-            _ => script.unclear("the script that it runs"),
+            _ => script.mark_unclear("the script that it runs"),
         },
         "trap" => {
             let action = rest.iter().find(|word| !word.starts_with('-'));
@@ -231,7 +231,7 @@ pub(super) fn analyze(
         "compgen" | "complete" => values(script, rest, &["-C", "-F"], depth),
         "bind" => values(script, rest, &["-x"], depth),
         "hash" | "enable" if rest.iter().any(|word| word.starts_with('-')) => {
-            script.unclear("which program a name means");
+            script.mark_unclear("which program a name means");
         }
         "shopt"
             if rest.iter().any(|word| {
@@ -239,7 +239,7 @@ pub(super) fn analyze(
                     .is_none_or(|text| matches!(text.as_str(), "dotglob" | "extglob"))
             }) =>
         {
-            script.unclear("which files a pattern stands for")
+            script.mark_unclear("which files a pattern stands for")
         }
         "alias" => {
             for word in rest {
@@ -317,7 +317,7 @@ pub(super) fn analyze(
                 depth,
             );
             if plain == "su" && !rest.iter().any(|word| word.starts_with('-')) {
-                script.unclear("the shell that `su` starts");
+                script.mark_unclear("the shell that `su` starts");
             }
         }
         "sqlite" | "psql" | "mysql" | "mariadb" | "duckdb" => database(script, plain, rest, here),
@@ -348,7 +348,7 @@ pub(super) fn analyze(
         .enumerate()
         .any(is_unknown)
     {
-        script.unclear("the name of a program is not known before it runs");
+        script.mark_unclear("the name of a program is not known before it runs");
     }
     let is_list = matches!(plain, "xargs" | "parallel");
     let marker = is_list.then(|| marker(rest)).flatten();
@@ -382,10 +382,10 @@ pub(super) fn analyze(
         script.invoke(words, here, depth + 1, true);
     }
     if is_read {
-        script.unclear("the name of a program is not known before it runs");
+        script.mark_unclear("the name of a program is not known before it runs");
     }
     if is_list && command_positions(rest, *operands).next().is_none() && plain == "parallel" {
-        script.unclear("the commands that `parallel` reads");
+        script.mark_unclear("the commands that `parallel` reads");
     }
 }
 
@@ -505,6 +505,6 @@ fn find(script: &mut ParsedScript, rest: &[Word], depth: usize) {
         .iter()
         .any(|word| word.text_with('\0').contains("-exec") && !word.is_known())
     {
-        script.unclear("the command that `find` runs");
+        script.mark_unclear("the command that `find` runs");
     }
 }

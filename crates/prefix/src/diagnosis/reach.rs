@@ -226,12 +226,12 @@ impl ReadEstimator<'_> {
             Some(usage) => usage.total_input(),
             None => self.scaled(self.next.prompt.bytes()),
         };
-        let others = Usage::of(all.saturating_sub(lost), 0);
+        let others = Usage::uncached(all.saturating_sub(lost), 0);
         let read = Usage {
             cache_read: lost,
             ..others
         };
-        let paid = self.paid_anew(lost, others);
+        let paid = self.rewritten_usage(lost, others);
         let over = |usage: &Usage| price.cost(usage).picodollars;
         let cost = over(&paid).saturating_sub(over(&read));
         Some(Cost::from_picodollars(cost))
@@ -239,7 +239,7 @@ impl ReadEstimator<'_> {
 
     /// Usage as it was paid for tokens that might have been read: written as the provider reports it, or as
     /// the request's markers asked for.
-    fn paid_anew(&self, lost: u64, others: Usage) -> Usage {
+    fn rewritten_usage(&self, lost: u64, others: Usage) -> Usage {
         let mut paid = others;
         if let Some(usage) = self.observed.usage.filter(|usage| usage.cache_write() > 0) {
             let all = usage.cache_write();

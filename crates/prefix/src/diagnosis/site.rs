@@ -25,7 +25,7 @@ pub(super) struct DifferenceSite<'a> {
 }
 
 impl<'a> DifferenceSite<'a> {
-    pub(super) fn of(broken: &PrefixBreak, previous: &'a Prompt, next: &'a Prompt) -> Self {
+    pub(super) fn new(broken: &PrefixBreak, previous: &'a Prompt, next: &'a Prompt) -> Self {
         let (previous, next) = (sent_pieces(previous), sent_pieces(next));
         let both = previous.iter().zip(&next);
         let same =

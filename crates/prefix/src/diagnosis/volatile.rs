@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_change_are_told_from_those_that_stay() {
+    fn changing_words_are_distinguished_from_constant_ones() {
         for (word, expected) in [
             ("10:41", Some(VolatileKind::Time)),
             ("9:05:33", Some(VolatileKind::Time)),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_now_is_told_from_what_stays() {
+    fn volatile_values_are_distinguished_from_constant_ones() {
         for (text, expected) in [
             ("It is 10:41.", vec![("10:41", true)]),
             ("Current time: 16:10", vec![("16:10", true)]),

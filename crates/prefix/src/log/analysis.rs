@@ -186,7 +186,7 @@ impl Analyzer {
         if logged.failed {
             return;
         }
-        let turns = Turns::of(&logged.request.compared.prompt);
+        let turns = Turns::from_prompt(&logged.request.compared.prompt);
         let matched = self.open.find(&logged, &turns);
         let found = matched.and_then(|matched| Some((matched, self.open.get(matched.id)?)));
         let Some((matched, thread)) = found else {

@@ -26,16 +26,18 @@ pub(super) struct Answer {
 impl Answer {
     /// Parses an object, the text of one, an envelope around one, or a stream of events.
     pub(super) fn read(response: &[u8]) -> Self {
-        serde_json::from_slice(response)
-            .map_or_else(|_| Self::default(), |value| Self::of(value, MAX_DEPTH))
+        serde_json::from_slice(response).map_or_else(
+            |_| Self::default(),
+            |value| Self::from_value(value, MAX_DEPTH),
+        )
     }
 
-    fn of(response: Value, depth: u32) -> Self {
+    fn from_value(response: Value, depth: u32) -> Self {
         let mut object = match response {
             Value::Object(object) => object,
             Value::String(text) => {
                 return match serde_json::from_str(&text) {
-                    Ok(value) if depth > 0 => Self::of(value, depth - 1),
+                    Ok(value) if depth > 0 => Self::from_value(value, depth - 1),
                     _ => Self::of_events(&text),
                 };
             }
@@ -57,7 +59,7 @@ impl Answer {
         let mut inner = INNER.iter().filter_map(|name| object.shift_remove(*name));
         let inner = inner
             .next()
-            .map_or_else(Self::default, |inner| Self::of(inner, depth - 1));
+            .map_or_else(Self::default, |inner| Self::from_value(inner, depth - 1));
         Self {
             failed: failed || inner.failed,
             id: inner.id.or(id),
@@ -72,7 +74,8 @@ impl Answer {
         let (mut id, mut verdict) = (None, None);
         let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
         for event in events.filter(|event| event.contains("\"usage\"")) {
-            let Ok(event) = serde_json::from_str(event).map(|event| Self::of(event, MAX_DEPTH))
+            let Ok(event) =
+                serde_json::from_str(event).map(|event| Self::from_value(event, MAX_DEPTH))
             else {
                 continue;
             };

@@ -322,7 +322,7 @@ mod tests {
         );
         let read = super::super::LogReader::new(line.as_bytes()).next();
         let logged = read.unwrap().unwrap();
-        let turns = Turns::of(&logged.request.compared.prompt);
+        let turns = Turns::from_prompt(&logged.request.compared.prompt);
         Thread::begin(logged, turns)
     }
 

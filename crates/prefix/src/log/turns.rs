@@ -15,7 +15,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn of(prompt: &Prompt) -> Self {
+    pub(super) fn from_prompt(prompt: &Prompt) -> Self {
         let messages = prompt.backwards();
         let mut messages = messages
             .take_while(|node| node.level == Level::Message)

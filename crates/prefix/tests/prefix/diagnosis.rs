@@ -112,7 +112,7 @@ fn every_pair_is_of_a_cause_and_no_two_causes_share_a_name() {
 }
 
 #[test]
-fn the_reason_is_told_in_the_words_of_the_providers() {
+fn the_reason_uses_the_terms_of_the_providers() {
     for (code, reason) in [
         ("timestamp", Reason::SystemChanged),
         ("tool-added", Reason::ToolsChanged),
@@ -237,7 +237,7 @@ fn what_the_provider_has_read_all_the_same_is_not_lost() {
     assert!(!lost.is_break() || lost.actual_read.is_none());
     next.usage = Some(Usage {
         cache_read: 1_000,
-        ..Usage::of(10, 1)
+        ..Usage::uncached(10, 1)
     });
     let read = compare(&previous, &next, &SecretSet::empty());
     assert_eq!(
@@ -404,7 +404,7 @@ fn breaks_of_log(details: impl Fn(usize) -> serde_json::Value) -> usize {
 }
 
 #[test]
-fn a_log_in_which_nobody_tells_of_a_cache_shows_no_break() {
+fn a_log_without_cache_usage_shows_no_break() {
     assert_eq!(breaks_of_log(|_| serde_json::Value::Null), 0);
     assert_eq!(breaks_of_log(|_| json!({"cached_tokens": null})), 0);
     let read = |at| json!({"cached_tokens": if at == 1 { 2_176 } else { 0 }});

@@ -40,7 +40,7 @@ fn analyzed(values: &[Value]) -> Analysis {
 }
 
 #[test]
-fn an_envelope_tells_of_time_session_and_usage() {
+fn an_envelope_contains_time_session_and_usage() {
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 5,
         "prompt_tokens_details": {"cached_tokens": 64}});
     let response = json!({"id": "x", "usage": usage});
@@ -58,7 +58,7 @@ fn an_envelope_tells_of_time_session_and_usage() {
         assert_eq!(logged.at, Some(1_795_228_920_000), "{envelope}");
         let expected = Usage {
             cache_read: 64,
-            ..Usage::of(36, 5)
+            ..Usage::uncached(36, 5)
         };
         assert_eq!(logged.usage, Some(expected), "{envelope}");
         assert_eq!(logged.request.prompt.len(), 2);
@@ -80,7 +80,7 @@ fn a_bare_body_may_name_its_session() {
 }
 
 #[test]
-fn lines_that_are_no_requests_are_told_and_do_not_end_the_log() {
+fn lines_that_are_no_requests_are_reported_and_skipped() {
     let log = format!(
         "\u{feff}{}\n\n  \nnonsense\n{{\"a\":1}}\n{}",
         body(&["a"]),
@@ -131,7 +131,7 @@ fn a_log_that_cannot_be_read_ends() {
 }
 
 #[test]
-fn conversations_without_names_are_told_apart_by_what_is_said() {
+fn unnamed_conversations_are_distinguished_by_content() {
     let analysis = analyzed(&[
         body(&["hi"]),
         body(&["write a poem"]),

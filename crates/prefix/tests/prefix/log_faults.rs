@@ -47,7 +47,7 @@ fn broken(analysis: &Analysis) -> Vec<(Reason, u64)> {
 const NOTHING: [(Reason, u64); 0] = [];
 
 #[test]
-fn siblings_that_differ_in_what_is_said_last_are_branches() {
+fn requests_that_differ_in_the_last_message_are_branches() {
     for session in [false, true] {
         let part = |last: &str| {
             let request = talk("You help.", &["Read this.", "I have.", last]);
@@ -103,7 +103,7 @@ fn siblings_may_say_several_things_last() {
 }
 
 #[test]
-fn an_image_in_what_is_said_last_makes_a_branch() {
+fn an_image_in_the_last_message_makes_a_branch() {
     let with = |image: &str| {
         let mut request = talk("You help.", &["Look.", "I do."]);
         let messages = request["messages"].as_array_mut().unwrap();
@@ -150,7 +150,7 @@ fn a_change_in_the_middle_is_a_break_even_without_a_cause() {
 }
 
 #[test]
-fn the_first_change_of_a_series_is_told_too() {
+fn the_first_change_of_a_series_is_reported() {
     let trimmed = analyzed(&[
         talk("You help.", &["one", "the first answer", "two"]),
         talk(
@@ -339,7 +339,7 @@ fn a_batch_names_its_requests_parameters() {
 }
 
 #[test]
-fn a_stream_of_events_tells_of_its_usage() {
+fn usage_is_read_from_an_event_stream() {
     let usage = |line: &Value| {
         let logged = LogReader::new(line.to_string().as_bytes()).next();
         logged.unwrap().unwrap().usage.unwrap()

@@ -31,7 +31,7 @@ fn asked(prompt: &Prompt, model: &str, at: Millis) -> SentRequest {
     };
     SentRequest {
         prompt: prompt.clone(),
-        namespace: Namespace::of(Format::Messages, &parameters),
+        namespace: Namespace::new(Format::Messages, &parameters),
         plan: marks(prompt),
         format: Format::Messages,
         tail: Bytes::from_static(b"}"),
@@ -66,7 +66,7 @@ fn used(read: u64, written: u64) -> Reply {
 }
 
 #[test]
-fn a_conversation_that_goes_on_breaks_nothing_and_is_told_of_what_the_provider_forgot() {
+fn a_continued_conversation_has_no_break_and_lost_cache_is_reported() {
     let secret_set = SecretSet::empty();
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
@@ -171,9 +171,9 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
 }
 
 #[test]
-fn a_provider_that_never_tells_of_a_cache_is_not_blamed() {
+fn a_provider_without_cache_usage_is_not_blamed() {
     let secret_set = SecretSet::empty();
-    let silent = answer(Some(Usage::of(2_300, 0)));
+    let silent = answer(Some(Usage::uncached(2_300, 0)));
     let rules = diagnosis::Rules::new(MarkerRules::find("ollama", "llama3", Format::Chat), None);
     let mut watch = PrefixMonitor::default();
     let mut prompt = said(&begun(&"s".repeat(9_000)), Message::user("0"));

@@ -117,7 +117,7 @@ fn a_text_is_a_list_of_one_text_in_every_format() {
 }
 
 #[test]
-fn what_holds_without_being_said_is_not_seen() {
+fn defaults_are_normalized() {
     let none = bodies(&json!({}));
     for (at, members) in [
         (0, json!({"thinking": {"type": "disabled"}})),

@@ -85,7 +85,7 @@ fn the_system_text_of_openai_stands_before_the_messages() {
 }
 
 #[test]
-fn the_format_is_told_by_what_only_one_has() {
+fn the_format_is_detected_by_its_unique_fields() {
     let user = json!([{"role": "user", "content": "a"}]);
     for (body, format) in [
         (json!({"messages": user, "system": "a"}), Format::Messages),
@@ -124,7 +124,7 @@ fn the_format_is_told_by_what_only_one_has() {
 }
 
 #[test]
-fn markers_are_taken_out_and_told_with_their_times_and_places() {
+fn markers_are_removed_and_returned_with_lifetime_and_position() {
     let body = br#"{"model":"claude-x","tools":[{"name":"a","input_schema":{"properties":{"cache_control":{}}},"cache_control":{"type":"ephemeral","ttl":"1h"}}],
         "system":[{"cache_control":{"type":"ephemeral"}, "type":"text","text":"b"}],
         "messages":[{"role":"user","content":[{"type":"text","text":" ","cache_control": {"type":"ephemeral"}},
@@ -196,7 +196,7 @@ fn a_marker_of_the_whole_request_stands_on_its_last_block() {
 }
 
 #[test]
-fn what_is_no_request_is_told_why() {
+fn invalid_requests_are_reported_with_the_reason() {
     for (text, expected) in [
         ("", "it is not JSON: unexpected end of JSON text at byte 0"),
         ("[1, 2]", "it is no request: it is no JSON object"),
@@ -261,7 +261,7 @@ proptest! {
             .map(|node| Mark { node: node.depth, time: MarkerTime::OneHour })
             .collect();
         marks.drain(..marks.len().saturating_sub(4));
-        let plan = if marked { Plan::of(marks) } else { Plan::none() };
+        let plan = if marked { Plan::from_marks(marks) } else { Plan::none() };
         let parameters = Parameters { model: "m".to_owned(), ..Parameters::default() };
         let tail = wire.tail(&parameters, true);
         let request = read(&contiguous(&prompt, wire, &plan, &tail)).unwrap();

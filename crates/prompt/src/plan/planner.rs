@@ -86,7 +86,7 @@ pub fn plan(prompt: &Prompt, rules: &Rules, plan_context: &PlanContext) -> Plann
         },
     });
     PlannedMarkers {
-        plan: Plan::of(marks),
+        plan: Plan::from_marks(marks),
         notes,
     }
 }

@@ -44,7 +44,7 @@ impl Case {
             true => MarkerTime::OneHour,
             false => MarkerTime::FiveMinutes,
         };
-        Plan::of(self.marks.iter().map(|&(node, hour)| Mark {
+        Plan::from_marks(self.marks.iter().map(|&(node, hour)| Mark {
             node,
             time: time(hour),
         }))

@@ -30,7 +30,7 @@ fn pieces_stand_in_the_order_of_levels() {
 
 #[test]
 fn the_first_piece_of_a_message_carries_it() {
-    let message = Arc::new(Message::of(
+    let message = Arc::new(Message::new(
         Role::Assistant,
         vec![conversation::call("a"), conversation::call("b")],
     ));
@@ -47,7 +47,7 @@ fn the_first_piece_of_a_message_carries_it() {
 fn a_message_without_a_piece_is_remembered() {
     let thought = conversation::reasoning(Format::Messages, "hm");
     let prompt = frozen(&WIRE);
-    let longer = said(&prompt, &WIRE, Message::of(Role::Assistant, vec![thought]));
+    let longer = said(&prompt, &WIRE, Message::new(Role::Assistant, vec![thought]));
     assert_eq!(longer.messages().len(), 1);
     assert_eq!(longer.bytes(), prompt.bytes());
 }

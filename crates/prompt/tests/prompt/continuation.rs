@@ -28,7 +28,7 @@ fn parameters() -> Parameters {
 fn sent(prompt: &Prompt, parameters: &Parameters) -> SentPrompt {
     SentPrompt {
         prompt: prompt.clone(),
-        namespace: Namespace::of(Format::Messages, parameters),
+        namespace: Namespace::new(Format::Messages, parameters),
     }
 }
 
@@ -87,7 +87,7 @@ fn a_break_is_named_by_level_index_and_byte() {
 #[test]
 fn a_message_that_was_not_sent_breaks_nothing() {
     let thought = conversation::reasoning(Format::Messages, "hm");
-    let thought = Message::of(cachalot_model::Role::Assistant, vec![thought]);
+    let thought = Message::new(cachalot_model::Role::Assistant, vec![thought]);
     let plain = said(&frozen(&WIRE), &WIRE, Message::user("a"));
     let with = said(&frozen(&WIRE), &WIRE, thought);
     let with = said(&with, &WIRE, Message::user("a"));
@@ -211,8 +211,8 @@ fn every_parameter_costs_what_the_table_says() {
             (Format::Responses, openai),
         ];
         for (format, level) in formats {
-            let before = Namespace::of(format, &parameters());
-            let after = Namespace::of(format, &changed);
+            let before = Namespace::new(format, &parameters());
+            let after = Namespace::new(format, &changed);
             let field = before.difference(&after);
             assert_eq!(field.map(|field| field.level), level, "{name} {format:?}");
             // Coming and going are the same.
@@ -239,11 +239,11 @@ fn the_order_of_keys_does_not_matter_and_the_format_does() {
     set(&mut one, "b", json!(1));
     set(&mut other, "b", json!(1));
     set(&mut other, "a", json!({"y": 2, "x": 1}));
-    let of = |parameters| Namespace::of(Format::Chat, parameters);
+    let of = |parameters| Namespace::new(Format::Chat, parameters);
     assert_eq!(of(&one), of(&other));
     assert_ne!(
-        Namespace::of(Format::Chat, &one),
-        Namespace::of(Format::Responses, &one)
+        Namespace::new(Format::Chat, &one),
+        Namespace::new(Format::Responses, &one)
     );
     let text = serde_json::to_string(&of(&one)).unwrap();
     assert_eq!(serde_json::from_str::<Namespace>(&text).unwrap(), of(&one));

@@ -77,7 +77,7 @@ fn user() -> impl Strategy<Value = Message> {
         6 => text().prop_map(Block::text),
         1 => Just(image()),
     ];
-    proptest::collection::vec(block, 0..4).prop_map(|blocks| Message::of(Role::User, blocks))
+    proptest::collection::vec(block, 0..4).prop_map(|blocks| Message::new(Role::User, blocks))
 }
 
 fn format() -> impl Strategy<Value = Format> {
@@ -95,12 +95,12 @@ fn answer() -> impl Strategy<Value = Message> {
         2 => "[a-z]{1,4}".prop_map(|id| call(&id)),
         2 => (format(), text()).prop_map(|(format, text)| reasoning(format, &text)),
     ];
-    proptest::collection::vec(block, 0..5).prop_map(|blocks| Message::of(Role::Assistant, blocks))
+    proptest::collection::vec(block, 0..5).prop_map(|blocks| Message::new(Role::Assistant, blocks))
 }
 
 fn results() -> impl Strategy<Value = Message> {
     let block = ("[a-z]{1,4}", text()).prop_map(|(id, text)| result(&id, &text));
-    proptest::collection::vec(block, 1..4).prop_map(|blocks| Message::of(Role::User, blocks))
+    proptest::collection::vec(block, 1..4).prop_map(|blocks| Message::new(Role::User, blocks))
 }
 
 /// A message of anybody's.

@@ -41,9 +41,9 @@ fn marked(prompt: &Prompt) -> Vec<u32> {
 fn rounds(mut prompt: Prompt, wire: &dyn Wire, times: usize) -> Prompt {
     for _ in 0..times {
         let call = vec![conversation::call("a")];
-        prompt = said(&prompt, wire, Message::of(Role::Assistant, call));
+        prompt = said(&prompt, wire, Message::new(Role::Assistant, call));
         let result = vec![conversation::result("a", "1")];
-        prompt = said(&prompt, wire, Message::of(Role::User, result));
+        prompt = said(&prompt, wire, Message::new(Role::User, result));
     }
     prompt
 }
@@ -83,14 +83,14 @@ fn a_piece_that_cannot_carry_a_marker_passes_it_on() {
     let prompt = said(
         &prompt,
         &Messages,
-        Message::of(Role::Assistant, vec![thought.clone()]),
+        Message::new(Role::Assistant, vec![thought.clone()]),
     );
     assert_eq!(marked(&prompt), [0, 1, 3]);
     // Never from the messages into the frozen part.
     let prompt = said(
         &Prompt::begin(&tools, &[]),
         &Messages,
-        Message::of(Role::Assistant, vec![thought]),
+        Message::new(Role::Assistant, vec![thought]),
     );
     assert_eq!(marked(&prompt), [0]);
 }
@@ -135,10 +135,10 @@ fn runs_of_calls_and_results_count_once() {
     let prompt = said(
         &prompt,
         &Messages,
-        Message::of(Role::Assistant, many(conversation::call)),
+        Message::new(Role::Assistant, many(conversation::call)),
     );
     let results = many(|id| conversation::result(id, "1"));
-    let prompt = said(&prompt, &Messages, Message::of(Role::User, results));
+    let prompt = said(&prompt, &Messages, Message::new(Role::User, results));
     let planned = plan(&prompt, &RULES, &behind(&before));
     assert_eq!(nodes(&planned), [2, 3, 5, 8]);
     let each_counts = Rules {
@@ -152,7 +152,7 @@ fn runs_of_calls_and_results_count_once() {
 #[test]
 fn the_end_of_the_turn_before_is_looked_back_from_too() {
     let (prompt, _, before) = longer(0);
-    let answer = Message::of(Role::Assistant, vec![Block::text("b"); 18]);
+    let answer = Message::new(Role::Assistant, vec![Block::text("b"); 18]);
     let prompt = said(&prompt, &Messages, answer);
     let prompt = said(&prompt, &Messages, Message::user("d"));
     // 19 positions behind from the newest, but fewer from the answer.
@@ -160,7 +160,7 @@ fn the_end_of_the_turn_before_is_looked_back_from_too() {
         nodes(&plan(&prompt, &RULES, &behind(&before))),
         [2, 3, 7, 8]
     );
-    let answer = Message::of(Role::Assistant, vec![Block::text("b"); 20]);
+    let answer = Message::new(Role::Assistant, vec![Block::text("b"); 20]);
     let prompt = said(&longer(0).0, &Messages, answer);
     let prompt = said(&prompt, &Messages, Message::user("d"));
     assert_eq!(
@@ -287,7 +287,7 @@ fn an_end_of_another_conversation_is_ignored() {
 }
 
 #[test]
-fn who_takes_no_markers_gets_none() {
+fn providers_without_markers_get_none() {
     let none = Rules::new(&MarkerRules::default(), &ModelLimits::default());
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
     assert_eq!(plan(&prompt, &none, &first()), PlannedMarkers::default());
@@ -307,7 +307,7 @@ fn a_plan_has_few_marks_in_order() {
         node,
         time: MarkerTime::FiveMinutes,
     };
-    let plan = Plan::of([7, 1, 9, 1, 3, 5].map(mark));
+    let plan = Plan::from_marks([7, 1, 9, 1, 3, 5].map(mark));
     let nodes: Vec<u32> = plan.marks().iter().map(|mark| mark.node).collect();
     assert_eq!(nodes, [3, 5, 7, 9]);
     assert_eq!((plan.end(), Plan::none().end()), (Some(9), None));

@@ -137,8 +137,8 @@ async fn turn(session: &mut Session, wire: &dyn Wire, question: &str) {
     for messages in [
         vec![Message::user(question)],
         vec![
-            Message::of(Role::Assistant, both),
-            Message::of(Role::User, vec![result("a", "1")]),
+            Message::new(Role::Assistant, both),
+            Message::new(Role::User, vec![result("a", "1")]),
         ],
         vec![Message::assistant("an answer")],
     ] {
@@ -191,10 +191,10 @@ fn another_process_goes_on_with_the_identical_prefix() {
         let prompt = frozen(&Messages);
         let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
         say(&mut session, Message::user("\u{1F433} \"quoted\" \u{0}")).await;
-        say(&mut session, Message::of(Role::Assistant, vec![call("a")])).await;
+        say(&mut session, Message::new(Role::Assistant, vec![call("a")])).await;
         say(
             &mut session,
-            Message::of(Role::User, vec![result("a", "1")]),
+            Message::new(Role::User, vec![result("a", "1")]),
         )
         .await;
         let here = session.prompt.clone();

@@ -24,11 +24,11 @@ async fn talk(session: &mut Session) {
     say(session, Message::user("?")).await;
     say(
         session,
-        Message::of(Role::Assistant, vec![thought.clone(), call("a")]),
+        Message::new(Role::Assistant, vec![thought.clone(), call("a")]),
     )
     .await;
-    say(session, Message::of(Role::User, vec![result("a", "1")])).await;
-    say(session, Message::of(Role::Assistant, vec![thought])).await;
+    say(session, Message::new(Role::User, vec![result("a", "1")])).await;
+    say(session, Message::new(Role::Assistant, vec![thought])).await;
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn forks_keep_what_they_share() {
 }
 
 #[test]
-fn what_cannot_be_said_stops_it() {
+fn inexpressible_content_stops_rerendering() {
     run(async {
         let (sessions, _) = in_process();
         let prompt = frozen(&Messages);
@@ -161,7 +161,7 @@ fn what_cannot_be_said_stops_it() {
             format: Format::Messages,
             verbatim: serde_json::json!({"type": "odd"}),
         };
-        say(&mut session, Message::of(Role::User, vec![odd])).await;
+        say(&mut session, Message::new(Role::User, vec![odd])).await;
         let before = ids(&session.prompt);
         let target = Target {
             provider: "small",

@@ -106,7 +106,7 @@ fn what_a_session_says_and_used_is_kept() {
         };
         session.totals.count(usage, spent);
         session.totals.count(usage, spent);
-        session.namespace = Some(Namespace::of(Format::Messages, &Parameters::default()));
+        session.namespace = Some(Namespace::new(Format::Messages, &Parameters::default()));
         session.head.title = Some("Another title".to_owned());
         session.head.id = "a name does not change".to_owned();
         say(&mut session, Message::user("a")).await;
@@ -243,8 +243,8 @@ fn equal_bytes_from_different_messages_do_not_mix() {
         let thought = conversation::reasoning(Format::Chat, "not sent in this format");
         let text = cachalot_model::Block::text("b");
         let role = cachalot_model::Role::Assistant;
-        let plain = Message::of(role, vec![text.clone()]);
-        let thoughtful = Message::of(role, vec![thought, text]);
+        let plain = Message::new(role, vec![text.clone()]);
+        let thoughtful = Message::new(role, vec![thought, text]);
         let mut tips = Vec::new();
         for (id, message) in [("plain", &plain), ("thoughtful", &thoughtful)] {
             let prompt = frozen(&Messages);
@@ -263,7 +263,7 @@ fn equal_bytes_from_different_messages_do_not_mix() {
 }
 
 #[test]
-fn who_comes_second_gets_a_conflict() {
+fn the_second_writer_gets_a_conflict() {
     run(async {
         let (sessions, memory) = in_process();
         let prompt = frozen(&Messages);

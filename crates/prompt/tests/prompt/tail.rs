@@ -12,19 +12,19 @@ fn ends(messages: &[Message]) -> Tail {
     let prompt: Prompt = messages.iter().fold(frozen(&WIRE), |prompt, message| {
         said(&prompt, &WIRE, message.clone())
     });
-    Tail::of(&prompt)
+    Tail::from_prompt(&prompt)
 }
 
 #[test]
 fn every_way_to_end() {
     let question = Message::user("?");
-    let calls = Message::of(
+    let calls = Message::new(
         Role::Assistant,
         vec![Block::text("let me see"), call("a"), call("b")],
     );
-    let both = Message::of(Role::User, vec![result("b", "2"), result("a", "1")]);
-    let one = Message::of(Role::User, vec![result("b", "2")]);
-    let other = Message::of(Role::User, vec![result("a", "1")]);
+    let both = Message::new(Role::User, vec![result("b", "2"), result("a", "1")]);
+    let one = Message::new(Role::User, vec![result("b", "2")]);
+    let other = Message::new(Role::User, vec![result("a", "1")]);
     let answer = Message::assistant("!");
     let open = |ids: &[&str]| Tail::OpenCalls(ids.iter().map(|id| (*id).to_owned()).collect());
 

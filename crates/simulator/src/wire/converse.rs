@@ -27,10 +27,10 @@ pub(crate) struct ResponseParameters {
 }
 
 /// Maximum number of cache points in a request.
-const MOST_CACHE_POINTS: usize = 4;
+const MAX_CACHE_POINTS: usize = 4;
 
 /// Limit of output tokens if neither the request nor the table of models contains one.
-const MOST_OUTPUT: u64 = 65_536;
+const MAX_OUTPUT: u64 = 65_536;
 
 pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<Request, ApiError> {
     let Some(request) = body.as_object() else {
@@ -57,7 +57,7 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     let mut own = translation::translate_request(
         request,
         anthropic_model,
-        limit.unwrap_or(most.unwrap_or(MOST_OUTPUT)),
+        limit.unwrap_or(most.unwrap_or(MAX_OUTPUT)),
     )?;
     let version = HeaderName::from_static("anthropic-version");
     let mut headers = HeaderMap::from_iter([(version, HeaderValue::from_static("2023-06-01"))]);
@@ -171,9 +171,9 @@ fn cache_points(
         None if model.contains("amazon.nova") && of_tools == 0 => {}
         None => return Err(bedrock::without_markers()),
     }
-    if all > MOST_CACHE_POINTS {
+    if all > MAX_CACHE_POINTS {
         return Err(ApiError::invalid(format!(
-            "The model returned the following errors: A maximum of {MOST_CACHE_POINTS} blocks with cache_control may be provided. Found {all}."
+            "The model returned the following errors: A maximum of {MAX_CACHE_POINTS} blocks with cache_control may be provided. Found {all}."
         )));
     }
     Ok(())

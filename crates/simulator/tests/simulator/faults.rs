@@ -163,7 +163,7 @@ async fn a_slow_answer_takes_its_time() {
 }
 
 #[tokio::test]
-async fn who_leaves_is_noticed_and_nothing_more_is_produced() {
+async fn a_disconnect_stops_the_response() {
     for path in ALL {
         // It would take minutes.
         let running = failing(Fault::slow(Duration::ZERO, Duration::from_secs(60))).await;

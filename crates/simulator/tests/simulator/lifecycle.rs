@@ -77,7 +77,7 @@ async fn dropping_it_breaks_open_connections() {
 }
 
 #[tokio::test]
-async fn who_waits_for_the_end_is_told() {
+async fn waiters_are_notified_of_the_end() {
     let running = std::sync::Arc::new(start(Script::built_in()).await);
     let waiting = {
         let running = std::sync::Arc::clone(&running);

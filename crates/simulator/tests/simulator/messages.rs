@@ -273,7 +273,7 @@ async fn tokens_are_counted_without_an_answer() {
 }
 
 #[tokio::test]
-async fn models_are_listed_in_the_shape_of_who_asks() {
+async fn models_are_listed_in_the_format_of_the_client() {
     let running = start(Script::built_in().with_models(["claude-x", "gpt-*"])).await;
     let list = |version: bool| {
         let mut request = client().get(format!("{}/v1/models", running.url()));

@@ -23,7 +23,7 @@ fn ask(client: &reqwest::Client, proxy: &FaultProxy) -> reqwest::RequestBuilder 
 }
 
 #[tokio::test]
-async fn everything_passes_until_nobody_listens() {
+async fn everything_passes_until_the_listener_closes() {
     let (running, proxy) = behind_proxy().await;
     let client = client();
     assert_eq!(ask(&client, &proxy).send().await.unwrap().status(), 200);

@@ -183,7 +183,7 @@ fn faults_are_written_in_many_ways() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn problems_are_reported_with_their_place() {
     let wrong = [
         ("rule: []", "unknown-key", 1),
         ("rules:\n  - user: '('\n    steps: []", "invalid-regex", 2),

@@ -218,7 +218,7 @@ async fn a_file_without_a_size_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_stat_tells_size_and_time() {
+async fn a_stat_contains_size_and_time() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("abc");
     fs::write(&path, "abc").unwrap();
@@ -277,7 +277,7 @@ async fn a_large_file_is_hashed_in_constant_memory() {
 }
 
 #[tokio::test]
-async fn a_hash_that_nobody_waits_for_stops() {
+async fn a_dropped_hash_stops() {
     let home = tempfile::tempdir().unwrap();
     // Far more than can be hashed while this test runs.
     fs::File::create(home.path().join("endless"))

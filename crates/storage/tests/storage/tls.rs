@@ -72,7 +72,7 @@ fn self_signed(directory: &Path) -> Option<(Server, u16)> {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_signed_is_not_trusted() {
+async fn a_self_signed_certificate_is_not_trusted() {
     let directory = tempfile::tempdir().unwrap();
     let Some((_server, port)) = self_signed(directory.path()) else {
         return;

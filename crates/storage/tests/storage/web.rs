@@ -285,7 +285,7 @@ async fn silence_ends_too() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_reached_is_named() {
+async fn an_unreachable_host_is_named() {
     let nobody = nobody().await;
     let uri = format!("http://{nobody}/x");
     for error in all_errors(&plain(), &uri).await {

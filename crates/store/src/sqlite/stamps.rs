@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_has_no_stamps_until_somebody_has_had_the_database() {
+    fn a_new_file_has_no_stamps_until_a_connection_has_used_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("memory.db-stamp");
         let first = Stamps::open(path.clone());
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_file_notices_when_there_is_one() {
+    fn a_reader_without_a_stamp_file_detects_a_new_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("later/memory.db-stamp");
         let early = Stamps::open(path.clone());

@@ -146,7 +146,7 @@ fn a_database_without_its_tables_is_corrupt() {
 }
 
 #[test]
-fn damaged_pages_are_reported_by_whoever_meets_them() {
+fn every_reader_of_a_damaged_page_reports_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = database(directory.path());
     let mut bytes = fs::read(&path).unwrap();

@@ -64,7 +64,7 @@ fn one_request_that_fails_fails_alone() {
 }
 
 #[test]
-fn somebody_elses_lock_is_waited_for_but_not_for_ever() {
+fn the_lock_of_another_process_is_awaited_with_a_timeout() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let memory = patient(&path, Duration::from_millis(300));
@@ -103,7 +103,7 @@ fn somebody_elses_lock_is_waited_for_but_not_for_ever() {
 }
 
 #[test]
-fn a_request_that_nobody_awaits_is_not_begun() {
+fn a_dropped_request_is_not_started() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("memory.db");
     let memory = open(&path).unwrap();

@@ -87,10 +87,10 @@ impl Operation for MemoryTool {
     }
 
     fn effects(&self, arguments: &Arguments, _context: &ToolContext) -> Effects {
-        let memory = vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())];
+        let resource = vec![EffectTarget::Named(MEMORY_RESOURCE.to_owned())];
         match text(arguments, "action") {
-            Some("search") => Effects::reading(memory),
-            _ => Effects::writing(memory),
+            Some("search") => Effects::reading(resource),
+            _ => Effects::writing(resource),
         }
     }
 
@@ -100,13 +100,13 @@ impl Operation for MemoryTool {
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
-        let Some(memory) = &context.memory else {
+        let Some(store) = &context.store else {
             return ToolOutput::error("there is no long-term memory here; go on without it");
         };
         let done = match text(&arguments, "action") {
-            Some("store") => store(memory, &arguments, context).await,
-            Some("search") => search(memory, &arguments, context).await,
-            Some("forget") => forget(memory, &arguments).await,
+            Some("store") => store_value(store, &arguments, context).await,
+            Some("search") => search(store, &arguments, context).await,
+            Some("forget") => forget(store, &arguments).await,
             _ => Err("`action` must be `store`, `search` or `forget`".to_owned()),
         };
         match done {
@@ -116,8 +116,8 @@ impl Operation for MemoryTool {
     }
 }
 
-async fn store(
-    memory: &Arc<dyn Store>,
+async fn store_value(
+    store: &Arc<dyn Store>,
     arguments: &Arguments,
     context: &ToolContext,
 ) -> Result<Value, String> {
@@ -136,7 +136,7 @@ async fn store(
     if context.secret_set.occurs_in(&record.value) || context.secret_set.occurs_in(key.as_bytes()) {
         return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
     }
-    match await_store(memory.put(space::USER, record, None, &[])).await? {
+    match await_store(store.put(space::USER, record, None, &[])).await? {
         PutResult::Stored { revision } => {
             Ok(json!({ "stored": true, "key": key, "replaced": revision > 1 }))
         }
@@ -146,7 +146,7 @@ async fn store(
     }
 }
 
-async fn forget(memory: &Arc<dyn Store>, arguments: &Arguments) -> Result<Value, String> {
+async fn forget(store: &Arc<dyn Store>, arguments: &Arguments) -> Result<Value, String> {
     let key = key(arguments, "forget")?;
     // Selected by label, because the key as a prefix would also match longer keys.
     let exactly = [has_key(key)];
@@ -155,12 +155,12 @@ async fn forget(memory: &Arc<dyn Store>, arguments: &Arguments) -> Result<Value,
         labels: &exactly,
         ..RecordFilter::default()
     };
-    let erased = await_store(memory.erase(space::USER, &filter, PageRequest::keys(1))).await?;
+    let erased = await_store(store.erase(space::USER, &filter, PageRequest::keys(1))).await?;
     Ok(json!({ "forgotten": !erased.records.is_empty(), "key": key }))
 }
 
 async fn search(
-    memory: &Arc<dyn Store>,
+    store: &Arc<dyn Store>,
     arguments: &Arguments,
     context: &ToolContext,
 ) -> Result<Value, String> {
@@ -176,8 +176,8 @@ async fn search(
         .map(|Label { name, value }| LabelMatch::Is { name, value })
         .collect();
     let found = match text(arguments, "query").filter(|query| !query.trim().is_empty()) {
-        Some(query) => search_text(memory.as_ref(), query, &labels, limit).await?,
-        None => list_newest(memory.as_ref(), &labels, limit).await?,
+        Some(query) => search_text(store.as_ref(), query, &labels, limit).await?,
+        None => list_newest(store.as_ref(), &labels, limit).await?,
     };
     let now = context.clock.now();
     let mut unreadable = 0_u64;
@@ -221,15 +221,15 @@ fn required_labels(arguments: &Arguments) -> Result<Vec<Label>, String> {
 }
 
 async fn search_text(
-    memory: &dyn Store,
+    store: &dyn Store,
     query: &str,
     labels: &[LabelMatch<'_>],
     limit: u32,
 ) -> Result<Vec<Record>, String> {
-    let recall = memory.recall().ok_or_else(|| {
+    let recall = store.recall().ok_or_else(|| {
         format!(
             "the memory `{}` has no full text search: leave `query` out, or search by `metadata`",
-            memory.about().name
+            store.about().name
         )
     })?;
     let found = await_store(recall.search(query, labels, limit)).await?;
@@ -237,7 +237,7 @@ async fn search_text(
 }
 
 async fn list_newest(
-    memory: &dyn Store,
+    store: &dyn Store,
     labels: &[LabelMatch<'_>],
     limit: u32,
 ) -> Result<Vec<Record>, String> {
@@ -246,7 +246,7 @@ async fn list_newest(
         order: Order::Newest,
         ..RecordFilter::default()
     };
-    let batch = await_store(memory.find(space::USER, &filter, PageRequest::first(limit))).await?;
+    let batch = await_store(store.find(space::USER, &filter, PageRequest::first(limit))).await?;
     Ok(batch.records)
 }
 

@@ -81,7 +81,7 @@ impl SessionCounters {
 
 impl Counters {
     /// Counts a call that ran because no result could be served.
-    pub(super) fn missed(&mut self, reason: &Reason) {
+    pub(super) fn count_miss(&mut self, reason: &Reason) {
         self.misses += 1;
         match reason {
             Reason::Written(_) => {

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_out_is_as_if_it_had_been_said() {
+    fn omitted_settings_equal_their_defaults() {
         let schema = json!({"type": "object", "properties": {
             "limit": {"type": "integer", "default": 10},
             "path": {"type": "string"},

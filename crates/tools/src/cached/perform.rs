@@ -474,7 +474,7 @@ impl CachedCall<'_> {
             Some(reason @ (Reason::Off | Reason::Refresh)) => {
                 counters.bypassed(&reason.to_string());
             }
-            Some(reason) => counters.missed(reason),
+            Some(reason) => counters.count_miss(reason),
             None => {}
         });
     }

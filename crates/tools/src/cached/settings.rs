@@ -103,12 +103,12 @@ pub static TOOL_CACHE: Table = Table::new(
     "`tools`",
     "The tool result cache.",
     &[&[
-        key(ENABLED, Kind::Boolean, "Caches results.").default(Literal::Boolean(false)).or(&["cache_tool_results"]),
-        key(MAX_SIZE_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum number of results per session; the least recently used are evicted.").default(Literal::Integer(MAX_SIZE)).or(&["cache_tool_results_max_size"]),
-        key(MAX_BYTES_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum total size of these results in bytes.").default(Literal::Integer(MAX_BYTES)).or(&["cache_tool_results_max_bytes"]),
-        key(SCOPE, Kind::Word(&SCOPE_WORDS), "The calls that share results: `session`, `workspace` or `user`.").default(Literal::Text("session")).or(&["cache_tool_results_scope"]),
-        key(DELIVERY, Kind::Word(&DELIVERY_WORDS), "The delivery of a repeated result: `full` or `marker`.").default(Literal::Text("full")).or(&["cache_tool_results_delivery"]),
-        key(TTL, Kind::Custom(&LIFETIMES), "How long results of a tool may be served: `{web_fetch: 10m}`, with `s`, `m`, `h`, `d`, or a number of seconds.").or(&["cache_tool_results_ttl"]),
+        key(ENABLED, Kind::Boolean, "Caches results.").default(Literal::Boolean(false)).with_aliases(&["cache_tool_results"]),
+        key(MAX_SIZE_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum number of results per session; the least recently used are evicted.").default(Literal::Integer(MAX_SIZE)).with_aliases(&["cache_tool_results_max_size"]),
+        key(MAX_BYTES_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum total size of these results in bytes.").default(Literal::Integer(MAX_BYTES)).with_aliases(&["cache_tool_results_max_bytes"]),
+        key(SCOPE, Kind::Word(&SCOPE_WORDS), "The calls that share results: `session`, `workspace` or `user`.").default(Literal::Text("session")).with_aliases(&["cache_tool_results_scope"]),
+        key(DELIVERY, Kind::Word(&DELIVERY_WORDS), "The delivery of a repeated result: `full` or `marker`.").default(Literal::Text("full")).with_aliases(&["cache_tool_results_delivery"]),
+        key(TTL, Kind::Custom(&LIFETIMES), "How long results of a tool may be served: `{web_fetch: 10m}`, with `s`, `m`, `h`, `d`, or a number of seconds.").with_aliases(&["cache_tool_results_ttl"]),
     ]],
 );
 

@@ -22,7 +22,7 @@ impl Remembering {
         let memory: Arc<dyn Store> = Arc::new(InProcessStore::new(clock.clone()));
         let secret_set = SecretSet::with_key(DigestKey::new([3; 32]));
         secret_set.learn("swordfish");
-        workshop.context.memory = Some(Arc::clone(&memory));
+        workshop.context.store = Some(Arc::clone(&memory));
         workshop.context.clock = clock;
         workshop.context.secret_set = Arc::new(secret_set);
         Self { workshop, memory }
@@ -236,7 +236,7 @@ async fn a_secret_is_not_stored() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_said() {
+async fn missing_arguments_are_reported() {
     let memory = Remembering::new();
     for (arguments, why) in [
         (
@@ -261,7 +261,7 @@ async fn what_is_missing_is_said() {
         assert!(shown.contains(why), "{shown}");
     }
     let mut without = Workshop::with(vec![Arc::new(MemoryTool::new())]);
-    without.context.memory = None;
+    without.context.store = None;
     let shown = without.fails("memory", json!({ "action": "search" })).await;
     assert!(shown.contains("no long-term memory"), "{shown}");
 }

@@ -454,7 +454,7 @@ impl CallObserver for Diary {
 }
 
 #[tokio::test]
-async fn the_watcher_is_told_as_it_happens() {
+async fn the_watcher_receives_events_as_they_occur() {
     let (_, tools) = crowd();
     let workshop = Workshop::with(tools);
     let diary = Arc::new(Diary::default());

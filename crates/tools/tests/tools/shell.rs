@@ -70,7 +70,7 @@ async fn outputs_come_in_the_order_written() {
 }
 
 #[tokio::test]
-async fn a_status_is_told_and_one_that_is_not_0_is_an_error() {
+async fn the_exit_code_is_reported_and_nonzero_is_an_error() {
     let workshop = workshop();
     let shown = workshop
         .fails("shell", json!({ "command": "echo no; exit 3" }))

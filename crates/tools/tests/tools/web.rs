@@ -168,7 +168,7 @@ async fn private_addresses_are_refused_also_behind_a_redirect() {
 }
 
 #[tokio::test]
-async fn where_a_redirect_led_is_said() {
+async fn the_final_url_of_a_redirect_is_reported() {
     let (workshop, site) = site(allowed()).await;
     let shown = workshop
         .done("web_fetch", json!({ "url": format!("{site}/there") }))
@@ -238,7 +238,7 @@ async fn a_secret_does_not_leave_in_an_address() {
 }
 
 #[tokio::test]
-async fn it_reads_and_is_not_kept_unless_somebody_says_for_how_long() {
+async fn it_is_read_only_and_cached_only_with_a_declared_time() {
     let (workshop, _) = site(WebFetchSettings::default()).await;
     let tool = workshop.registry.tool("web_fetch").unwrap();
     assert!(tool.metadata().read_only);

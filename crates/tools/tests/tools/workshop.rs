@@ -31,7 +31,7 @@ pub(crate) fn context(workspace: Workspace) -> ToolContext {
         environment: Arc::new(BTreeMap::new()),
         clock: Arc::new(ManualClock::at(0)),
         http: HttpClient::new(HttpOptions::default()).unwrap(),
-        memory: None,
+        store: None,
         secret_set: Arc::new(SecretSet::empty()),
         gate: None,
         rules: Arc::default(),

@@ -13,7 +13,7 @@ use cachalot_model::{Budget, Meter};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, optional, required};
+use super::arguments::{CheckedArguments, optional, required};
 use super::model_error;
 use crate::action_tool;
 use crate::report::{self, Reporter, current_node};
@@ -66,14 +66,14 @@ impl Operation for Run {
     /// change before the agent runs.
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
         match arguments.get("file").and_then(Value::as_str) {
-            Some(file) => Effects::reading_files(files(&runtime.directory.join(file))),
+            Some(file) => Effects::reading_files(agent_files(&runtime.directory.join(file))),
             None => Effects::reading(Vec::new()),
         }
     }
 
     /// Returns the agent's definition and model identity. Fails if the answer depends on anything else.
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::seen(&RUN, arguments);
+        let given = CheckedArguments::borrowed(&RUN, arguments);
         let team = team(&given, runtime)?;
         let agent = agent(&given, &team)?;
         let agent_host = runtime.agent_host.as_ref();
@@ -117,42 +117,42 @@ impl Operation for Run {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&RUN, arguments);
+        let given = CheckedArguments::new(&RUN, arguments);
         let team = team(&given, runtime)?;
         let name = agent(&given, &team)?.name.clone();
         let input = given.required_text("input")?;
-        let over = |error: cachalot_model::Error| model_error::failure(&given, &error);
-        runtime.meter.check().map_err(over)?;
+        let over_budget = |error: cachalot_model::Error| model_error::failure(&given, &error);
+        runtime.meter.check().map_err(over_budget)?;
         let mut team = Arc::unwrap_or_clone(team);
-        team.budget = least(&team.budget, &runtime.meter);
+        team.budget = stricter_budget(&team.budget, &runtime.meter);
         for agent in &mut team.agents {
             // The review only benefits later chats, so the run does not wait for it.
             agent.review = None;
         }
-        let mut chat = begin(&given, Arc::new(team), &name, runtime).await?;
-        let calling = runtime.meter.start_call();
+        let mut chat = start_chat(&given, Arc::new(team), &name, runtime).await?;
+        let call_guard = runtime.meter.start_call();
         let turn = chat.turn(input, &CancellationToken::default()).await;
-        drop(calling);
+        drop(call_guard);
         let sum = chat.close().await;
         account(&given, &name, &sum, runtime).await;
         let turn = turn.map_err(|error| failure(&given, &error))?;
         if let Stop::Budget(_) = turn.stop {
             // The agent's own budget ends the agent; the run's budget ends the run.
-            runtime.meter.check().map_err(over)?;
+            runtime.meter.check().map_err(over_budget)?;
         }
         if let Stop::Hook(why) = &turn.stop {
             return Err(given.failure("denied", format_args!("a hook stopped the agent: {why}")));
         }
         if turn.stop != Stop::End {
-            spending::decline("the agent did not come to an end by itself");
+            spending::decline_storing("the agent did not come to an end by itself");
         }
         if sum.fallback_calls > 0 {
-            spending::decline("another model answered in place of the agent's own");
+            spending::decline_storing("another model answered in place of the agent's own");
         }
         let dollars = (sum.paid.cost.unpriced == 0).then(|| sum.paid.cost.dollars());
         Ok(json!({
             "text": turn.text,
-            "stop_reason": stop(&turn.stop),
+            "stop_reason": stop_reason_name(&turn.stop),
             "model_calls": sum.model_calls,
             "tool_calls": sum.tool_calls,
             "usage": {
@@ -170,16 +170,16 @@ impl Operation for Run {
 #[async_trait]
 impl Action for Run {
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        let given = Given::to(&RUN, arguments);
+        let given = CheckedArguments::new(&RUN, arguments);
         let team = team(&given, runtime)?;
         agent(&given, &team)?;
         given.required_text("input")?;
-        Ok(spending::planned())
+        Ok(spending::unwrapped_plan())
     }
 }
 
 /// Returns the smaller of the team's own budget and the run's remaining budget, per limit.
-fn least(own: &Budget, meter: &Meter) -> Budget {
+fn stricter_budget(own: &Budget, meter: &Meter) -> Budget {
     let (limit, spent) = (meter.budget(), meter.spent());
     let left = Budget {
         max_cost: limit
@@ -190,16 +190,16 @@ fn least(own: &Budget, meter: &Meter) -> Budget {
             .map(|limit| limit.saturating_sub(spent.tokens)),
         max_time: meter.time_left(),
     };
-    let less = |own: Option<u64>, left: Option<u64>| own.into_iter().chain(left).min();
+    let smaller = |own: Option<u64>, left: Option<u64>| own.into_iter().chain(left).min();
     Budget {
-        max_cost: less(own.max_cost, left.max_cost),
-        max_tokens: less(own.max_tokens, left.max_tokens),
+        max_cost: smaller(own.max_cost, left.max_cost),
+        max_tokens: smaller(own.max_tokens, left.max_tokens),
         max_time: own.max_time.into_iter().chain(left.max_time).min(),
     }
 }
 
-async fn begin(
-    given: &Given<'_>,
+async fn start_chat(
+    given: &CheckedArguments<'_>,
     team: Arc<Team>,
     name: &str,
     runtime: &Runtime,
@@ -207,32 +207,32 @@ async fn begin(
     let Some(agent_host) = &runtime.agent_host else {
         return Err(given.failure("configuration_error", "agents cannot be run here"));
     };
-    let told = Arc::new(Told {
+    let forwarder = Arc::new(EventForwarder {
         reporter: Arc::clone(&runtime.reporter),
         secret_set: Arc::clone(&runtime.secret_set),
         node: current_node(),
     });
-    let mut house = agent_host
-        .house(&team, told)
+    let mut dependencies = agent_host
+        .dependencies(&team, forwarder)
         .await
         .map_err(|why| given.failure("configuration_error", why))?;
-    house.single_turn = true;
-    Chat::begin(house, team, Some(name))
+    dependencies.single_turn = true;
+    Chat::begin(dependencies, team, Some(name))
         .await
         .map_err(|error| failure(given, &error))
 }
 
 /// Records the cost and the savings of a turn, whether it succeeded or failed.
-async fn account(given: &Given<'_>, name: &str, sum: &UsageTotals, runtime: &Runtime) {
+async fn account(given: &CheckedArguments<'_>, name: &str, sum: &UsageTotals, runtime: &Runtime) {
     if sum.model_calls == 0 {
         if sum.saved.calls > 0 {
-            spending::tell_saved(runtime, sum.saved);
+            spending::report_saved(runtime, sum.saved);
         }
         return;
     }
     // A provider that reports no usage has used tokens all the same.
-    let is_told = sum.usage.total_input() > 0 || sum.usage.output > 0;
-    let usage = is_told.then_some(&sum.usage);
+    let is_reported = sum.usage.total_input() > 0 || sum.usage.output > 0;
+    let usage = is_reported.then_some(&sum.usage);
     runtime.meter.record(usage, sum.paid.cost);
     let about = json!({ "agent": name });
     spending::account(runtime, given.action(), &about, sum.paid, sum.saved).await;
@@ -251,7 +251,7 @@ fn why_not_memoizable(agent: &AgentDefinition, adds_hooks: bool) -> Option<&'sta
     }
 }
 
-fn team(given: &Given<'_>, runtime: &Runtime) -> Result<Arc<Team>, Failure> {
+fn team(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Arc<Team>, Failure> {
     match given.text("file")? {
         Some(file) => load(given, file, runtime).map(Arc::new),
         None => runtime.team.clone().ok_or_else(|| {
@@ -264,7 +264,7 @@ fn team(given: &Given<'_>, runtime: &Runtime) -> Result<Arc<Team>, Failure> {
 }
 
 /// Returns the agent file and the instruction files that its agents name.
-fn files(file: &Path) -> Vec<PathBuf> {
+fn agent_files(file: &Path) -> Vec<PathBuf> {
     let mut found = vec![file.to_owned()];
     let name = file.to_string_lossy();
     let root = std::fs::read_to_string(file)
@@ -282,7 +282,7 @@ fn files(file: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn load(given: &Given<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failure> {
+fn load(given: &CheckedArguments<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failure> {
     let path = runtime.directory.join(file);
     let text = std::fs::read_to_string(&path)
         .map_err(|error| given.failure("not_found", format_args!("{}: {error}", path.display())))?;
@@ -305,12 +305,12 @@ fn load(given: &Given<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failur
             }
         })
         .map_err(|problems| {
-            let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            given.failure("validation_error", told.join("; "))
+            let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            given.failure("validation_error", messages.join("; "))
         })
 }
 
-fn agent<'a>(given: &Given<'_>, team: &'a Team) -> Result<&'a AgentDefinition, Failure> {
+fn agent<'a>(given: &CheckedArguments<'_>, team: &'a Team) -> Result<&'a AgentDefinition, Failure> {
     let Some(name) = given.text("agent")? else {
         return Ok(team.entry());
     };
@@ -325,7 +325,7 @@ fn agent<'a>(given: &Given<'_>, team: &'a Team) -> Result<&'a AgentDefinition, F
     })
 }
 
-fn failure(given: &Given<'_>, error: &cachalot_agent::Error) -> Failure {
+fn failure(given: &CheckedArguments<'_>, error: &cachalot_agent::Error) -> Failure {
     if let Some(error) = &error.model {
         return model_error::failure(given, error);
     }
@@ -337,7 +337,7 @@ fn failure(given: &Given<'_>, error: &cachalot_agent::Error) -> Failure {
     given.failure(kind, error)
 }
 
-fn stop(stop: &Stop) -> &'static str {
+fn stop_reason_name(stop: &Stop) -> &'static str {
     match stop {
         Stop::End => "end",
         Stop::Refusal => "refusal",
@@ -351,13 +351,13 @@ fn stop(stop: &Stop) -> &'static str {
 }
 
 /// Forwards the agent's events to the run's reporter.
-struct Told {
+struct EventForwarder {
     reporter: Arc<dyn Reporter>,
     secret_set: Arc<SecretSet>,
     node: String,
 }
 
-impl Listener for Told {
+impl Listener for EventForwarder {
     fn on_event(&self, event: &Event<'_>) {
         match event {
             Event::ToolEnded { agent, answer } => {

@@ -1,13 +1,13 @@
 //! Declarations of parameters, and arguments read by name.
 
-mod given;
+mod checked;
 
 use cachalot_operation::arguments::expected;
-pub(super) use cachalot_operation::arguments::{excerpt, noun};
+pub(super) use cachalot_operation::arguments::{excerpt, kind_name};
 
 use crate::{Parameter, ParameterKind};
 
-pub(super) use given::Given;
+pub(super) use checked::CheckedArguments;
 
 /// Declares a required parameter.
 pub(super) const fn required(
@@ -28,7 +28,7 @@ pub(super) const fn optional(
 }
 
 /// Joins two lists of parameters, whose lengths must add up to `N`.
-pub(super) const fn joined<const N: usize>(
+pub(super) const fn concatenated<const N: usize>(
     first: &[Parameter],
     second: &[Parameter],
 ) -> [Parameter; N] {

@@ -8,13 +8,13 @@ use cachalot_core::{Effects, Problem};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, excerpt, optional};
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, excerpt, optional};
 use super::location;
-use super::written::Written;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of a file, in bytes.
-const LARGEST: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Parse);
@@ -45,14 +45,14 @@ static PARSE: OperationMetadata = OperationMetadata::declared(
             ParameterKind::Boolean,
             "Whether the first row names the fields, so that rows become mappings; true by default. Without, rows are lists.",
         )
-        .or(&["has_header"]),
+        .with_aliases(&["has_header"]),
     ],
 )
 .read_only();
 
-const EITHER: &str = "give either `text` or `path`";
+const TEXT_OR_PATH_HELP: &str = "give either `text` or `path`";
 
-const DELIMITER: &str = "must be one ASCII character, and neither a quote nor a line break";
+const DELIMITER_RULE: &str = "must be one ASCII character, and neither a quote nor a line break";
 
 struct Parse;
 
@@ -66,37 +66,37 @@ impl Operation for Parse {
     }
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::looked_at(runtime, arguments, "path"))
+        Effects::reading_files(location::local_files(runtime, arguments, "path"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(location::implied(runtime, arguments, "path"))
+        Ok(location::implicit_input(runtime, arguments, "path"))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&PARSE, arguments);
+        let given = CheckedArguments::new(&PARSE, arguments);
         let delimiter = delimiter(&given)?;
         let header = given.flag("header", true)?;
         match (given.text("text")?, given.text("path")?) {
             (Some(text), None) => parse(&given, text, delimiter, header),
             (None, Some(path)) => {
-                let bytes = location::read(&given, runtime, path, LARGEST).await?;
+                let bytes = location::read(&given, runtime, path, MAX_BYTES).await?;
                 let text = std::str::from_utf8(&bytes).map_err(|error| {
                     given.wrong("path", format_args!("names `{path}`, which is not UTF-8 (byte {}): read it with `file.read` and `encoding: latin-1`, and give `text`", error.valid_up_to()))
                 })?;
                 parse(&given, text, delimiter, header)
             }
-            _ => Err(given.failure("validation_error", EITHER)),
+            _ => Err(given.failure("validation_error", TEXT_OR_PATH_HELP)),
         }
     }
 }
 
 impl Action for Parse {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .some_of("csv.parse", &["text", "path"], EITHER)
-            .one_at_most("csv.parse", &["text", "path"], EITHER)
-            .read("delimiter", DELIMITER, |text| match separator(text) {
+        ArgumentChecker::new(with)
+            .at_least_one_of("csv.parse", &["text", "path"], TEXT_OR_PATH_HELP)
+            .at_most_one_of("csv.parse", &["text", "path"], TEXT_OR_PATH_HELP)
+            .read("delimiter", DELIMITER_RULE, |text| match separator(text) {
                 Some(_) => Ok(()),
                 None => Err(format!("is `{}`", excerpt(text))),
             })
@@ -104,9 +104,9 @@ impl Action for Parse {
     }
 }
 
-fn delimiter(given: &Given<'_>) -> Result<u8, Failure> {
+fn delimiter(given: &CheckedArguments<'_>) -> Result<u8, Failure> {
     let text = given.text("delimiter")?.unwrap_or(",");
-    separator(text).ok_or_else(|| given.wrong("delimiter", DELIMITER))
+    separator(text).ok_or_else(|| given.wrong("delimiter", DELIMITER_RULE))
 }
 
 fn separator(text: &str) -> Option<u8> {
@@ -116,7 +116,12 @@ fn separator(text: &str) -> Option<u8> {
     }
 }
 
-fn parse(given: &Given<'_>, text: &str, delimiter: u8, header: bool) -> Result<Value, Failure> {
+fn parse(
+    given: &CheckedArguments<'_>,
+    text: &str,
+    delimiter: u8,
+    header: bool,
+) -> Result<Value, Failure> {
     // The byte order mark that spreadsheet programs write belongs to no field.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = ::csv::ReaderBuilder::new()
@@ -124,13 +129,13 @@ fn parse(given: &Given<'_>, text: &str, delimiter: u8, header: bool) -> Result<V
         .has_headers(header)
         .from_reader(text.as_bytes());
     let headers = if header {
-        names(given, &mut reader)?
+        column_names(given, &mut reader)?
     } else {
         Vec::new()
     };
     let mut data = Vec::new();
     for record in reader.records() {
-        let record = record.map_err(|error| ragged(given, &error))?;
+        let record = record.map_err(|error| ragged_row(given, &error))?;
         let fields = record.iter().map(Value::from);
         data.push(if header {
             Value::Object(headers.iter().cloned().zip(fields).collect())
@@ -141,23 +146,28 @@ fn parse(given: &Given<'_>, text: &str, delimiter: u8, header: bool) -> Result<V
     Ok(json!({ "row_count": data.len(), "data": data, "headers": headers, "success": true }))
 }
 
-fn names(given: &Given<'_>, reader: &mut ::csv::Reader<&[u8]>) -> Result<Vec<String>, Failure> {
-    let headers = reader.headers().map_err(|error| ragged(given, &error))?;
+fn column_names(
+    given: &CheckedArguments<'_>,
+    reader: &mut ::csv::Reader<&[u8]>,
+) -> Result<Vec<String>, Failure> {
+    let headers = reader
+        .headers()
+        .map_err(|error| ragged_row(given, &error))?;
     let names: Vec<String> = headers.iter().map(str::to_owned).collect();
     let mut seen = HashSet::new();
     match names.iter().find(|name| !seen.insert(name.as_str())) {
         None => Ok(names),
-        Some(twice) => Err(given.failure(
+        Some(duplicate) => Err(given.failure(
             "validation_error",
             format_args!(
                 "the header `{}` occurs twice: rename one, or read with `header: false`",
-                excerpt(twice)
+                excerpt(duplicate)
             ),
         )),
     }
 }
 
-fn ragged(given: &Given<'_>, error: &::csv::Error) -> Failure {
+fn ragged_row(given: &CheckedArguments<'_>, error: &::csv::Error) -> Failure {
     match error.kind() {
         ::csv::ErrorKind::UnequalLengths {
             pos,

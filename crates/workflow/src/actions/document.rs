@@ -1,20 +1,20 @@
 //! `document.text`.
 
-mod apart;
 mod html;
+mod reader_thread;
 
-use apart::apart;
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use reader_thread::run_in_thread;
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, required};
+use super::arguments::{CheckedArguments, required};
 use super::location;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of a document, in bytes.
-const LARGEST: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Text);
@@ -64,7 +64,7 @@ impl Operation for Text {
     }
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::looked_at(runtime, arguments, "path"))
+        Effects::reading_files(location::local_files(runtime, arguments, "path"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -72,18 +72,19 @@ impl Operation for Text {
         let by_name = path.and_then(by_extension).map(Format::name);
         // Stored under a separate name, because it matters even when the content of the file is keyed.
         let mut implicit = json!({ "format_by_name": by_name });
-        if let (Value::Object(inputs), Value::Object(more)) =
-            (&mut implicit, location::implied(runtime, arguments, "path"))
-        {
+        if let (Value::Object(inputs), Value::Object(more)) = (
+            &mut implicit,
+            location::implicit_input(runtime, arguments, "path"),
+        ) {
             inputs.extend(more);
         }
         Ok(implicit)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&TEXT, arguments);
+        let given = CheckedArguments::new(&TEXT, arguments);
         let path = given.required_text("path")?;
-        let bytes = location::read(&given, runtime, path, LARGEST).await?;
+        let bytes = location::read(&given, runtime, path, MAX_BYTES).await?;
         let shown = cachalot_storage::masked(path);
         let format = by_extension(path)
             .or_else(|| by_content(&bytes))
@@ -96,11 +97,11 @@ impl Operation for Text {
         };
         let (text, pages) = match format {
             Format::Pdf => {
-                let pages = apart(move || pdf(&bytes)).await.map_err(damaged)?;
+                let pages = run_in_thread(move || pdf(&bytes)).await.map_err(damaged)?;
                 (pages.concat(), Some(pages.len()))
             }
             Format::Html => (
-                apart(move || html::markdown(plain(&bytes)?))
+                run_in_thread(move || html::markdown(plain(&bytes)?))
                     .await
                     .map_err(damaged)?,
                 None,
@@ -138,9 +139,9 @@ fn by_extension(path: &str) -> Option<Format> {
 
 /// Returns the format that the beginning of the content implies.
 fn by_content(bytes: &[u8]) -> Option<Format> {
-    const LOOKED_AT: usize = 1024;
-    let start = &bytes[..bytes.len().min(LOOKED_AT)];
-    if memory_contains(start, b"%PDF-") {
+    const SNIFFED_BYTES: usize = 1024;
+    let start = &bytes[..bytes.len().min(SNIFFED_BYTES)];
+    if contains_bytes(start, b"%PDF-") {
         return Some(Format::Pdf);
     }
     let text = std::str::from_utf8(bytes)
@@ -156,11 +157,11 @@ fn by_content(bytes: &[u8]) -> Option<Format> {
     Some(if is_html { Format::Html } else { Format::Plain })
 }
 
-fn memory_contains(bytes: &[u8], needle: &[u8]) -> bool {
+fn contains_bytes(bytes: &[u8], needle: &[u8]) -> bool {
     bytes.windows(needle.len()).any(|window| window == needle)
 }
 
-fn unsupported(given: &Given<'_>, shown: &str, bytes: &[u8]) -> Failure {
+fn unsupported(given: &CheckedArguments<'_>, shown: &str, bytes: &[u8]) -> Failure {
     let what = if bytes.starts_with(b"PK\x03\x04") {
         " (an office document or another archive)"
     } else {

@@ -8,10 +8,10 @@ use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 
 use super::Registry;
-use super::arguments::{Given, optional, required};
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, optional, required};
+use super::http_response::{self, RequestLimits, TIMEOUT};
 use super::order;
-use super::reply::{self, TIMEOUT, Terms};
-use super::written::Written;
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Runtime,
 };
@@ -85,18 +85,18 @@ impl Operation for Get {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(order::implied(arguments, &["params", "headers"]))
+        Ok(order::implicit_input(arguments, &["params", "headers"]))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&GET, arguments);
+        let given = CheckedArguments::new(&GET, arguments);
         send(&given, runtime, Method::GET).await
     }
 }
 
 impl Action for Get {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
+        ArgumentChecker::new(with)
             .seconds("timeout")
             .hosts("allowed_hosts")
             .problems()
@@ -115,43 +115,53 @@ impl Operation for Post {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(order::implied(
+        Ok(order::implicit_input(
             arguments,
             &["params", "headers", "json", "form"],
         ))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&POST, arguments);
+        let given = CheckedArguments::new(&POST, arguments);
         send(&given, runtime, Method::POST).await
     }
 }
 
 impl Action for Post {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
+        ArgumentChecker::new(with)
             .seconds("timeout")
             .hosts("allowed_hosts")
-            .one_at_most("http.post", &["json", "body", "form"], "give one of them")
+            .at_most_one_of("http.post", &["json", "body", "form"], "give one of them")
             .problems()
     }
 }
 
-async fn send(given: &Given<'_>, runtime: &Runtime, method: Method) -> Result<Value, Failure> {
-    let mut url = reply::web_url(given, "url", given.required_text("url")?)?;
+async fn send(
+    given: &CheckedArguments<'_>,
+    runtime: &Runtime,
+    method: Method,
+) -> Result<Value, Failure> {
+    let mut url = http_response::web_url(given, "url", given.required_text("url")?)?;
     add_query(given, &mut url)?;
     let timeout = given.seconds("timeout", TIMEOUT)?;
     let allowed = given.list("allowed_hosts")?;
-    let (http, request) = reply::request(given, runtime, method, &url, allowed)?;
+    let (http, request) = http_response::request(given, runtime, method, &url, allowed)?;
     let request = with_body(given, request)?;
     let request = with_headers(given, request)?;
     let sent = (&http, request);
-    reply::fetch(given, runtime, sent, &url, Terms::within(timeout))
-        .await?
-        .into_value(given)
+    http_response::fetch(
+        given,
+        runtime,
+        sent,
+        &url,
+        RequestLimits::with_timeout(timeout),
+    )
+    .await?
+    .into_value(given)
 }
 
-fn add_query(given: &Given<'_>, url: &mut Url) -> Result<(), Failure> {
+fn add_query(given: &CheckedArguments<'_>, url: &mut Url) -> Result<(), Failure> {
     let fields = fields(given, "params")?;
     if !fields.is_empty() {
         url.query_pairs_mut().extend_pairs(fields);
@@ -160,7 +170,7 @@ fn add_query(given: &Given<'_>, url: &mut Url) -> Result<(), Failure> {
 }
 
 /// Returns the fields of a mapping in its order; a list repeats its field.
-fn fields(given: &Given<'_>, name: &str) -> Result<Vec<(String, String)>, Failure> {
+fn fields(given: &CheckedArguments<'_>, name: &str) -> Result<Vec<(String, String)>, Failure> {
     let mut fields = Vec::new();
     for (key, value) in given.object(name)?.into_iter().flatten() {
         let values = match value {
@@ -176,7 +186,10 @@ fn fields(given: &Given<'_>, name: &str) -> Result<Vec<(String, String)>, Failur
     Ok(fields)
 }
 
-fn with_headers(given: &Given<'_>, mut request: RequestBuilder) -> Result<RequestBuilder, Failure> {
+fn with_headers(
+    given: &CheckedArguments<'_>,
+    mut request: RequestBuilder,
+) -> Result<RequestBuilder, Failure> {
     let mut headers = reqwest::header::HeaderMap::new();
     for (key, value) in given.object("headers")?.into_iter().flatten() {
         let Some(text) = given.scalar("headers", value)? else {
@@ -204,9 +217,12 @@ fn with_headers(given: &Given<'_>, mut request: RequestBuilder) -> Result<Reques
     Ok(request)
 }
 
-fn with_body(given: &Given<'_>, request: RequestBuilder) -> Result<RequestBuilder, Failure> {
+fn with_body(
+    given: &CheckedArguments<'_>,
+    request: RequestBuilder,
+) -> Result<RequestBuilder, Failure> {
     let (json, body, form) = (
-        given.any("json"),
+        given.value_of("json"),
         given.text("body")?,
         given.object("form")?,
     );

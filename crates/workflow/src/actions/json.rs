@@ -11,10 +11,10 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, optional, required};
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, optional, required};
 use super::exact_json;
 use super::order;
-use super::written::Written;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -90,12 +90,12 @@ impl Operation for Parse {
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&PARSE, arguments);
+        let given = CheckedArguments::new(&PARSE, arguments);
         let text = given
             .text("text")?
             .ok_or_else(|| given.wrong("text", "is required"))?;
         let data = exact_json::parse(text).or_else(|error| {
-            let default = given.any("default").filter(|value| !value.is_null());
+            let default = given.value_of("default").filter(|value| !value.is_null());
             let relaxed = match (given.flag("strict", true)?, default) {
                 (true, _) => None,
                 (false, Some(default)) => Some(default.clone()),
@@ -123,17 +123,17 @@ impl Operation for Transform {
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&TRANSFORM, arguments);
+        let given = CheckedArguments::new(&TRANSFORM, arguments);
         let expression = given.required_text("expression")?;
         let data = given
-            .any("data")
+            .value_of("data")
             .ok_or_else(|| given.wrong("data", "is required"))?;
         let result = jmespath::search(data, expression).map_err(|fault| match fault {
-            jmespath::Fault::Expression(what) => given.wrong(
+            jmespath::QueryError::Expression(what) => given.wrong(
                 "expression",
                 format_args!("is no JMESPath expression: {what}"),
             ),
-            jmespath::Fault::Evaluation(what) => {
+            jmespath::QueryError::Evaluation(what) => {
                 given.failure("transform_error", format_args!("`{expression}`: {what}"))
             }
         })?;
@@ -143,7 +143,7 @@ impl Operation for Transform {
 
 impl Action for Transform {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
+        ArgumentChecker::new(with)
             .read(
                 "expression",
                 "see jmespath.org for the syntax of expressions",
@@ -168,16 +168,16 @@ impl Operation for Stringify {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        if Given::seen(&STRINGIFY, arguments).flag("sort_keys", false)? {
+        if CheckedArguments::borrowed(&STRINGIFY, arguments).flag("sort_keys", false)? {
             return Ok(Value::Null);
         }
-        Ok(order::implied(arguments, &["data"]))
+        Ok(order::implicit_input(arguments, &["data"]))
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&STRINGIFY, arguments);
+        let given = CheckedArguments::new(&STRINGIFY, arguments);
         let data = given
-            .any("data")
+            .value_of("data")
             .ok_or_else(|| given.wrong("data", "is required"))?;
         let indent = given.count("indent", 0, 0..=16)?;
         let text = if given.flag("sort_keys", false)? {
@@ -192,7 +192,9 @@ impl Operation for Stringify {
 
 impl Action for Stringify {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).count("indent", 0..=16).problems()
+        ArgumentChecker::new(with)
+            .count("indent", 0..=16)
+            .problems()
     }
 }
 

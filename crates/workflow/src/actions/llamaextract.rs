@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use wire::Status;
 
 use super::Registry;
-use super::arguments::{Given, optional, required};
-use super::configured::{base, setting, variable};
-use super::written::Written;
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, optional, required};
+use super::run_settings::{setting, trim_base_url, variable};
 use super::{location, order};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of an upload, in bytes.
-const LARGEST: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 const DEFAULT_BASE: &str = "https://api.cloud.llamaindex.ai";
 
@@ -66,7 +66,7 @@ static EXTRACT: OperationMetadata = OperationMetadata::declared(
             ParameterKind::Number,
             "Seconds between two looks at the job; 2 by default.",
         )
-        .or(&["polling_interval"]),
+        .with_aliases(&["polling_interval"]),
         optional(
             "mode",
             ParameterKind::Text,
@@ -82,9 +82,9 @@ static EXTRACT: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
-const WHAT: &str = "give `agent_name`, `agent_id` or `schema`";
+const AGENT_OR_SCHEMA_HELP: &str = "give `agent_name`, `agent_id` or `schema`";
 
-const AGENT_HAS_MODE: &str = "leave `mode` out: an agent has its own";
+const MODE_HELP: &str = "leave `mode` out: an agent has its own";
 
 /// Modes of an extraction, under the names that the service uses.
 const MODES: [&str; 4] = ["FAST", "BALANCED", "PREMIUM", "MULTIMODAL"];
@@ -109,7 +109,7 @@ impl Operation for Extract {
     }
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::looked_at(runtime, arguments, "file"))
+        Effects::reading_files(location::local_files(runtime, arguments, "file"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -120,31 +120,31 @@ impl Operation for Extract {
         let name = arguments
             .get("file")
             .and_then(Value::as_str)
-            .map(uploaded_as);
+            .map(upload_name);
         implicit.insert("uploaded_as".to_owned(), name.into());
-        for more in [
-            location::implied(runtime, arguments, "file"),
-            order::implied(arguments, &["schema"]),
+        for additional in [
+            location::implicit_input(runtime, arguments, "file"),
+            order::implicit_input(arguments, &["schema"]),
         ] {
-            if let Value::Object(more) = more {
-                implicit.extend(more);
+            if let Value::Object(additional) = additional {
+                implicit.extend(additional);
             }
         }
         Ok(Value::Object(implicit))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&EXTRACT, arguments);
+        let given = CheckedArguments::new(&EXTRACT, arguments);
         let file = given.required_text("file")?;
-        let wanted = Wanted::of(&given)?;
+        let options = ExtractionOptions::from_arguments(&given)?;
         let timeout = given.seconds("timeout", Duration::from_secs(300))?;
         let interval = given.seconds("poll_interval", Duration::from_secs(2))?;
         let client = Client::new(&given, runtime, base_url(runtime), key(&given, runtime)?)?;
-        let document = location::read(&given, runtime, file, LARGEST).await?;
-        let work = extract(&given, &client, &wanted, file, document.into(), interval);
+        let document = location::read(&given, runtime, file, MAX_BYTES).await?;
+        let work = extract(&given, &client, &options, file, document.into(), interval);
         match tokio::time::timeout(timeout, work).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::passing(
+            Err(_) => Err(Failure::transient(
                 "timeout",
                 format!(
                     "{}: no result within {timeout:?}; raise `timeout`",
@@ -157,27 +157,19 @@ impl Operation for Extract {
 
 impl Action for Extract {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
-            .some_of(
+        ArgumentChecker::new(with)
+            .at_least_one_of(
                 "llamaextract.extract",
                 &["agent_name", "agent_id", "schema"],
-                WHAT,
+                AGENT_OR_SCHEMA_HELP,
             )
-            .one_at_most(
+            .at_most_one_of(
                 "llamaextract.extract",
                 &["agent_id", "agent_name"],
                 "give one of them",
             )
-            .one_at_most(
-                "llamaextract.extract",
-                &["agent_id", "mode"],
-                AGENT_HAS_MODE,
-            )
-            .one_at_most(
-                "llamaextract.extract",
-                &["agent_name", "mode"],
-                AGENT_HAS_MODE,
-            )
+            .at_most_one_of("llamaextract.extract", &["agent_id", "mode"], MODE_HELP)
+            .at_most_one_of("llamaextract.extract", &["agent_name", "mode"], MODE_HELP)
             .one_of("mode", &MODES, |text| mode(text).is_some())
             .seconds("timeout")
             .seconds("poll_interval")
@@ -187,7 +179,7 @@ impl Action for Extract {
 }
 
 /// Schema, mode and agent of an extraction.
-struct Wanted {
+struct ExtractionOptions {
     agent: Option<Agent>,
     schema: Option<Value>,
     mode: Option<&'static str>,
@@ -198,8 +190,8 @@ enum Agent {
     Name(String),
 }
 
-impl Wanted {
-    fn of(given: &Given<'_>) -> Result<Self, Failure> {
+impl ExtractionOptions {
+    fn from_arguments(given: &CheckedArguments<'_>) -> Result<Self, Failure> {
         let text = |name| {
             Ok::<_, Failure>(
                 given
@@ -221,12 +213,12 @@ impl Wanted {
         };
         let schema = given.object("schema")?.cloned().map(Value::Object);
         if agent.is_none() && schema.is_none() {
-            return Err(given.failure("validation_error", WHAT));
+            return Err(given.failure("validation_error", AGENT_OR_SCHEMA_HELP));
         }
         let mode = match text("mode")? {
             None => None,
             Some(_) if agent.is_some() => {
-                return Err(given.failure("validation_error", AGENT_HAS_MODE));
+                return Err(given.failure("validation_error", MODE_HELP));
             }
             Some(name) => Some(mode(&name).ok_or_else(|| {
                 let help = suggest::did_you_mean(&name, &MODES);
@@ -242,29 +234,29 @@ impl Wanted {
 }
 
 async fn extract(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     client: &Client<'_>,
-    wanted: &Wanted,
+    options: &ExtractionOptions,
     file: &str,
     document: Vec<u8>,
     interval: Duration,
 ) -> Result<Value, Failure> {
     // The agent is looked up first: if it does not exist, nothing has been uploaded.
-    let (agent_id, agent_name) = match &wanted.agent {
+    let (agent_id, agent_name) = match &options.agent {
         None => (None, None),
         Some(Agent::Id(id)) => (Some(id.clone()), None),
-        Some(Agent::Name(name)) => (Some(client.agent_named(name).await?), Some(name)),
+        Some(Agent::Name(name)) => (Some(client.find_agent(name).await?), Some(name)),
     };
-    let file_id = client.upload(uploaded_as(file), document).await?;
+    let file_id = client.upload(upload_name(file), document).await?;
     let job = client
         .start(
             agent_id.as_deref(),
-            wanted.schema.as_ref(),
-            wanted.mode,
+            options.schema.as_ref(),
+            options.mode,
             &file_id,
         )
         .await?;
-    let job = client.end_of(job, interval).await?;
+    let job = client.wait_for_end(job, interval).await?;
     let status = match &job.status {
         Status::Success | Status::PartialSuccess => job.status.name(),
         other => {
@@ -298,8 +290,8 @@ async fn extract(
 
 /// Returns the name of the upload. LlamaCloud evaluates only the extension, so the rest of the name is
 /// left out, and copies of a document under different names are the same document.
-fn uploaded_as(uri: &str) -> String {
-    const LONGEST: usize = 16;
+fn upload_name(uri: &str) -> String {
+    const MAX_CHARS: usize = 16;
     let path = if uri.starts_with("http") {
         uri.split(['?', '#']).next().unwrap_or(uri)
     } else {
@@ -307,7 +299,8 @@ fn uploaded_as(uri: &str) -> String {
     };
     let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
     let is_extension = |text: &&str| {
-        (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        (1..=MAX_CHARS).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
     };
     match Path::new(name)
         .extension()
@@ -322,11 +315,11 @@ fn uploaded_as(uri: &str) -> String {
 fn base_url(runtime: &Runtime) -> &str {
     let configured = setting(runtime, "/llamaextract/base_url")
         .or_else(|| variable(runtime, "LLAMA_CLOUD_BASE_URL"));
-    base(configured.unwrap_or(DEFAULT_BASE))
+    trim_base_url(configured.unwrap_or(DEFAULT_BASE))
 }
 
 /// Returns the API key, and registers it as a secret of the run.
-fn key<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a str, Failure> {
+fn key<'a>(given: &CheckedArguments<'_>, runtime: &'a Runtime) -> Result<&'a str, Failure> {
     let key = setting(runtime, "/llamaextract/api_key")
         .or_else(|| variable(runtime, "LLAMA_CLOUD_API_KEY"));
     let key = key.map(str::trim).filter(|key| !key.is_empty()).ok_or_else(|| {

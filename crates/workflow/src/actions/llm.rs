@@ -1,45 +1,46 @@
 //! `llm.call` and `llm.stream`: one question to a model, in any wire format.
 
-mod ask;
+mod answer_schema;
 mod choice;
-mod lines;
+mod line_reporter;
 mod messages;
+mod program_call;
+mod provider_call;
+mod requested_effort;
 mod result;
-mod shape;
-mod shell;
-mod written;
 
-use ask::Ask;
 use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use program_call::ProgramCall;
 use serde_json::Value;
 
 use super::Registry;
-use super::arguments::{Given, joined, optional};
-use super::written::Written;
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, concatenated, optional};
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
     Runtime, spending,
 };
 
-pub(crate) use shell::unknown_programs;
-pub use written::{WrittenEffort, written_efforts};
+pub(crate) use program_call::unknown_programs;
+use provider_call::ProviderCall;
+pub use requested_effort::{RequestedEffort, requested_efforts};
 
 pub(super) fn register(registry: &mut Registry) {
-    registry.register(Question {
+    registry.register(LlmAction {
         about: &CALL,
-        is_shown: false,
+        shows_stream: false,
     });
-    registry.register(Question {
+    registry.register(LlmAction {
         about: &STREAM,
-        is_shown: true,
+        shows_stream: true,
     });
 }
 
 /// Parameters of the question itself.
-const QUESTION: [Parameter; 6] = [
+const QUESTION_PARAMETERS: [Parameter; 6] = [
     optional(
         "messages",
         ParameterKind::List,
@@ -73,7 +74,7 @@ const QUESTION: [Parameter; 6] = [
 ];
 
 /// Parameters of the model, for all actions that ask one.
-pub(super) const MODEL: [Parameter; 14] = [
+pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
     optional(
         "model",
         ParameterKind::Text,
@@ -94,7 +95,7 @@ pub(super) const MODEL: [Parameter; 14] = [
         ParameterKind::Text,
         "Where the provider is. Its key then comes from `token_key` alone.",
     )
-    .or(&["api_base"]),
+    .with_aliases(&["api_base"]),
     optional(
         "token_key",
         ParameterKind::Text,
@@ -145,7 +146,7 @@ pub(super) const MODEL: [Parameter; 14] = [
     .unkeyed(),
 ];
 
-const PARAMETERS: &[Parameter] = &joined::<20>(&QUESTION, &MODEL);
+const PARAMETERS: &[Parameter] = &concatenated::<20>(&QUESTION_PARAMETERS, &MODEL_PARAMETERS);
 
 static CALL: OperationMetadata = OperationMetadata::declared(
 "llm.call",
@@ -165,14 +166,14 @@ static STREAM: OperationMetadata = OperationMetadata::declared(
 .read_only();
 
 /// One of the two actions, which differ in how the answer is shown.
-struct Question {
+struct LlmAction {
     about: &'static OperationMetadata,
     /// True if the answer is shown while it streams.
-    is_shown: bool,
+    shows_stream: bool,
 }
 
 #[async_trait]
-impl Operation for Question {
+impl Operation for LlmAction {
     type Context = Runtime;
     type Output = Result<Value, Failure>;
 
@@ -185,15 +186,15 @@ impl Operation for Question {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let answered = run(self, arguments, runtime).await;
-        answered.map(|(answer, _)| answer)
+        let outcome = run(self, arguments, runtime).await;
+        outcome.map(|(answer, _)| answer)
     }
 }
 
 #[async_trait]
-impl Action for Question {
+impl Action for LlmAction {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        check_model(Written::new(with)).problems()
+        check_model(ArgumentChecker::new(with)).problems()
     }
 
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
@@ -201,30 +202,36 @@ impl Action for Question {
     }
 
     fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
-        match shell::named(&Given::seen(self.about, arguments), runtime) {
-            Ok(Some(_)) => shell::alternatives(arguments, runtime),
-            Ok(None) => ask::alternatives(self.about, arguments, runtime),
+        match program_call::program_name(
+            &CheckedArguments::borrowed(self.about, arguments),
+            runtime,
+        ) {
+            Ok(Some(_)) => program_call::alternatives(arguments, runtime),
+            Ok(None) => provider_call::alternatives(self.about, arguments, runtime),
             Err(_) => Vec::new(),
         }
     }
 
-    async fn run_alone(
+    async fn run_without_alternatives(
         &self,
         arguments: Arguments,
         runtime: &Runtime,
         _witness: &Witness,
     ) -> Result<Value, Failure> {
-        if let Some(name) = shell::named(&Given::seen(self.about, &arguments), runtime)? {
-            let ask = shell::Ask::new(self.about, &arguments, name, runtime)?;
-            return match self.is_shown {
-                true => ask.streamed(runtime).await,
-                false => ask.whole(runtime).await,
+        if let Some(name) = program_call::program_name(
+            &CheckedArguments::borrowed(self.about, &arguments),
+            runtime,
+        )? {
+            let ask = ProgramCall::new(self.about, &arguments, name, runtime)?;
+            return match self.shows_stream {
+                true => ask.stream(runtime).await,
+                false => ask.complete(runtime).await,
             };
         }
-        let ask = Ask::of(self.about, &arguments, runtime)?;
-        match self.is_shown {
-            true => ask.streamed(runtime).await,
-            false => ask.whole(runtime).await,
+        let ask = ProviderCall::new(self.about, &arguments, runtime)?;
+        match self.shows_stream {
+            true => ask.stream(runtime).await,
+            false => ask.complete(runtime).await,
         }
     }
 }
@@ -235,12 +242,12 @@ fn inputs(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Result<Value, Failure> {
-    match shell::named(&Given::seen(about, arguments), runtime)? {
+    match program_call::program_name(&CheckedArguments::borrowed(about, arguments), runtime)? {
         Some(name) => {
-            let ask = shell::Ask::new(about, arguments, name, runtime)?;
+            let ask = ProgramCall::new(about, arguments, name, runtime)?;
             Ok(ask.identity(runtime))
         }
-        None => ask::identity(about, arguments, runtime),
+        None => provider_call::identity(about, arguments, runtime),
     }
 }
 
@@ -250,18 +257,18 @@ fn plan(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Result<Planned, Failure> {
-    match shell::named(&Given::seen(about, arguments), runtime)? {
-        Some(name) => shell::Ask::new(about, arguments, name, runtime).map(drop)?,
-        None => Ask::of(about, arguments, runtime).map(drop)?,
+    match program_call::program_name(&CheckedArguments::borrowed(about, arguments), runtime)? {
+        Some(name) => ProgramCall::new(about, arguments, name, runtime).map(drop)?,
+        None => ProviderCall::new(about, arguments, runtime).map(drop)?,
     }
-    Ok(spending::planned())
+    Ok(spending::unwrapped_plan())
 }
 
 /// The question of another action, asked as `llm.call` asks it: with its defaults, retries, fallbacks,
 /// budget and accounting.
-pub(super) struct Inner(Arguments);
+pub(super) struct EmbeddedCall(Arguments);
 
-impl Inner {
+impl EmbeddedCall {
     /// Creates the question from the arguments of `llm.call`.
     pub(super) fn new(arguments: Arguments) -> Self {
         Self(arguments)
@@ -280,21 +287,21 @@ impl Inner {
     /// Asks. The surrounding wrap does not store the answer of a fallback, because its key names the
     /// model.
     pub(super) async fn ask(self, runtime: &Runtime) -> Result<Value, Failure> {
-        let call = Question {
+        let call = LlmAction {
             about: &CALL,
-            is_shown: false,
+            shows_stream: false,
         };
-        let (answer, is_of_fallback) = run(&call, self.0, runtime).await?;
-        if is_of_fallback {
-            spending::decline("a fallback of the model answered");
+        let (answer, is_from_fallback) = run(&call, self.0, runtime).await?;
+        if is_from_fallback {
+            spending::decline_storing("a fallback of the model answered");
         }
         Ok(answer)
     }
 }
 
-/// Adds the load-time checks of the parameters in [`MODEL`].
-pub(super) fn check_model(written: Written<'_>) -> Written<'_> {
-    written
+/// Adds the load-time checks of the parameters in [`MODEL_PARAMETERS`].
+pub(super) fn check_model(checker: ArgumentChecker<'_>) -> ArgumentChecker<'_> {
+    checker
         .seconds("timeout")
         .count("max_retries", choice::RETRIES)
 }
@@ -307,16 +314,22 @@ async fn run(
 ) -> Result<(Value, bool), Failure> {
     let witness = Witness::default();
     let alternatives = action.alternatives(&arguments, runtime);
-    let mut failed = match action.run_alone(arguments, runtime, &witness).await {
-        Err(failure) if failure.elsewhere => failure,
-        ended => return ended.map(|answer| (answer, false)),
+    let mut failed = match action
+        .run_without_alternatives(arguments, runtime, &witness)
+        .await
+    {
+        Err(failure) if failure.allows_alternatives => failure,
+        outcome => return outcome.map(|answer| (answer, false)),
     };
     for arguments in alternatives {
-        match action.run_alone(arguments, runtime, &witness).await {
+        match action
+            .run_without_alternatives(arguments, runtime, &witness)
+            .await
+        {
             Ok(result) => return Ok((result, true)),
-            Err(failure) => failed = failed.and_of(failure),
+            Err(failure) => failed = failed.with_alternative(failure),
         }
-        if !failed.elsewhere {
+        if !failed.allows_alternatives {
             break;
         }
     }

@@ -7,29 +7,29 @@ use cachalot_core::Digest;
 use cachalot_storage::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use super::arguments::Given;
+use super::arguments::CheckedArguments;
 use crate::{Arguments, Failure, Runtime, destination};
 
-/// Reads all bytes behind a path or URI, at most `largest`.
+/// Reads all bytes behind a path or URI, at most `max_bytes`.
 ///
 /// # Errors
 /// `not_found`, `file_error`, `validation_error`, `too_large`, `connection_error`, `host_not_allowed`.
 pub(super) async fn read(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     uri: &str,
-    largest: u64,
+    max_bytes: u64,
 ) -> Result<Bytes, Failure> {
     destination::check_uri(given.action(), runtime, uri)?;
     runtime
         .storage
-        .read(uri, largest)
+        .read(uri, max_bytes)
         .await
-        .map_err(|error| fault(given, &error))
+        .map_err(|error| storage_failure(given, &error))
 }
 
 /// Converts a storage error to a failure of the action.
-pub(super) fn fault(given: &Given<'_>, error: &Error) -> Failure {
+pub(super) fn storage_failure(given: &CheckedArguments<'_>, error: &Error) -> Failure {
     let kind = match error.kind {
         ErrorKind::NotFound => "not_found",
         ErrorKind::Invalid | ErrorKind::UnknownScheme | ErrorKind::UnknownAlgorithm => {
@@ -49,8 +49,8 @@ pub(super) fn fault(given: &Given<'_>, error: &Error) -> Failure {
 ///
 /// # Errors
 /// `validation_error` if it is not local.
-pub(super) fn local(
-    given: &Given<'_>,
+pub(super) fn local_path(
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     name: &str,
     text: &str,
@@ -69,15 +69,15 @@ pub(super) fn local(
 /// Returns the implicit input of an action whose argument `name` may be a relative path or an object in a
 /// store: the base directory or the store. It is stored under the argument's own name, so that a key made
 /// from the content of the file can omit it together with the argument.
-pub(super) fn implied(runtime: &Runtime, arguments: &Arguments, name: &str) -> Value {
+pub(super) fn implicit_input(runtime: &Runtime, arguments: &Arguments, name: &str) -> Value {
     let Some(text) = arguments.get(name).and_then(Value::as_str) else {
         return Value::Null;
     };
-    if let Some(store) = store(runtime, text) {
-        return json!({ name: { "store": store } });
+    if let Some(bucket_configuration) = bucket_configuration(runtime, text) {
+        return json!({ name: { "store": bucket_configuration } });
     }
     if is_relative(runtime, text) {
-        json!({ name: { "relative_to": keyed(&runtime.directory) } })
+        json!({ name: { "relative_to": path_key(&runtime.directory) } })
     } else {
         Value::Null
     }
@@ -93,7 +93,7 @@ fn is_relative(runtime: &Runtime, text: &str) -> bool {
 
 /// Returns the keyed form of a path: different paths give different values, including paths that are not
 /// UTF-8.
-pub(super) fn keyed(path: &Path) -> Value {
+pub(super) fn path_key(path: &Path) -> Value {
     match path.to_str() {
         Some(text) => text.into(),
         None => json!({ "bytes_hex": hex::encode(path.as_os_str().as_encoded_bytes()) }),
@@ -101,7 +101,7 @@ pub(super) fn keyed(path: &Path) -> Value {
 }
 
 /// Returns the file that the argument `name` points to, if it is local.
-pub(super) fn looked_at(runtime: &Runtime, arguments: &Arguments, name: &str) -> Vec<PathBuf> {
+pub(super) fn local_files(runtime: &Runtime, arguments: &Arguments, name: &str) -> Vec<PathBuf> {
     let text = arguments
         .get(name)
         .and_then(Value::as_str)
@@ -114,7 +114,7 @@ pub(super) fn looked_at(runtime: &Runtime, arguments: &Arguments, name: &str) ->
 /// Returns the environment variables that locate the buckets of a URI's scheme; `None` if the URI is not
 /// in a bucket, or if no such variable is set. Credentials are left out: they grant access but do not
 /// select the store.
-fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
+fn bucket_configuration(runtime: &Runtime, uri: &str) -> Option<Value> {
     let (scheme, _) = uri.split_once("://")?;
     let prefixes: &[&str] = match scheme.to_ascii_lowercase().as_str() {
         "s3" => &["AWS_"],
@@ -122,7 +122,7 @@ fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
         "az" | "abfs" | "abfss" => &["AZURE_"],
         _ => return None,
     };
-    let says_where = |name: &str| {
+    let locates_bucket = |name: &str| {
         prefixes.iter().any(|prefix| name.starts_with(prefix))
             && [
                 "ENDPOINT", "REGION", "HOST", "BASE_URL", "EMULATOR", "ACCOUNT", "VERSION",
@@ -133,10 +133,10 @@ fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
                 .iter()
                 .any(|part| name.contains(part))
     };
-    let mut told: serde_json::Map<String, Value> = runtime
+    let mut configuration: serde_json::Map<String, Value> = runtime
         .environment
         .iter()
-        .filter(|(name, value)| says_where(name) && !value.is_empty())
+        .filter(|(name, value)| locates_bucket(name) && !value.is_empty())
         .map(|(name, value)| (name.clone(), value.as_str().into()))
         .collect();
     const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
@@ -146,14 +146,17 @@ fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
         .filter(|_| prefixes == ["AZURE_"])
     {
         // The connection string contains the account's name and its key, so only its digest is kept.
-        told.insert(CONNECTION.to_owned(), digested(runtime, connection).into());
+        configuration.insert(
+            CONNECTION.to_owned(),
+            digest_text(runtime, connection).into(),
+        );
     }
-    (!told.is_empty()).then_some(Value::Object(told))
+    (!configuration.is_empty()).then_some(Value::Object(configuration))
 }
 
 /// Returns a digest in place of a text that may be a credential. Equal texts have equal digests. If the
 /// home has a digest key, the digest is keyed with it and useless without it.
-pub(super) fn digested(runtime: &Runtime, text: &str) -> String {
+pub(super) fn digest_text(runtime: &Runtime, text: &str) -> String {
     match runtime.secret_set.key() {
         Some(key) => format!("hmac-sha256:{}", key.digest(text.as_bytes())),
         None => format!("sha256:{}", Digest::sha256(text.as_bytes())),

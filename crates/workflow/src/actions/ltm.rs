@@ -14,7 +14,7 @@ use cachalot_tools::builtin::MEMORY_RESOURCE;
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, optional, required};
+use super::arguments::{CheckedArguments, optional, required};
 use super::order;
 use crate::report::Event;
 use crate::{
@@ -30,7 +30,7 @@ pub(super) fn register(registry: &mut Registry) {
 }
 
 /// The maximum time of a store operation.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const KEY: Parameter = required(
     "key",
@@ -97,16 +97,16 @@ impl Operation for StoreAction {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&STORE, arguments);
+        let given = CheckedArguments::new(&STORE, arguments);
         let key = given.required_text("key")?;
-        let remembered = UserRecord {
+        let stored_value = UserRecord {
             value: given
-                .any("value")
+                .value_of("value")
                 .cloned()
                 .ok_or_else(|| given.wrong("value", "is required"))?,
             metadata: given.object("metadata")?.cloned(),
         };
-        let record = remembered.to_record(key);
+        let record = stored_value.to_record(key);
         if runtime.secret_set.occurs_in(&record.value)
             || runtime.secret_set.occurs_in(key.as_bytes())
         {
@@ -115,10 +115,10 @@ impl Operation for StoreAction {
                 "what is to be remembered holds a secret of this run, and nothing that is stored may: leave it out",
             ));
         }
-        let memory = memory(&given, runtime)?;
+        let store = store(&given, runtime)?;
         // A future, so that the write starts only after the announcement: a store may answer at once.
-        let put = async { settled(&given, memory.put(space::USER, record, None, &[])).await };
-        match announced(runtime, put).await? {
+        let put = async { await_reply(&given, store.put(space::USER, record, None, &[])).await };
+        match run_change(runtime, put).await? {
             PutResult::Stored { revision } => {
                 Ok(json!({ "success": true, "stored": true, "key": key, "created": revision == 1 }))
             }
@@ -143,25 +143,25 @@ impl Operation for Retrieve {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(order::implied(arguments, &["default"]))
+        Ok(order::implicit_input(arguments, &["default"]))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&RETRIEVE, arguments);
+        let given = CheckedArguments::new(&RETRIEVE, arguments);
         let key = given.required_text("key")?;
-        let memory = memory(&given, runtime)?;
-        let found = settled(&given, memory.get(space::USER, key, &[])).await?;
+        let store = store(&given, runtime)?;
+        let found = await_reply(&given, store.get(space::USER, key, &[])).await?;
         let now = runtime.clock.now();
         match found
             .record
             .filter(|record| record.expires.is_none_or(|expires| expires > now))
         {
             None => {
-                let default = given.any("default").cloned().unwrap_or_default();
+                let default = given.value_of("default").cloned().unwrap_or_default();
                 Ok(json!({ "success": true, "value": default, "found": false, "metadata": null }))
             }
             Some(record) => {
-                let remembered = UserRecord::read(&record).map_err(|error| {
+                let stored_value = UserRecord::read(&record).map_err(|error| {
                     given.failure(
                         "serialization_error",
                         format_args!("what is stored under `{key}` is not readable: {error}"),
@@ -169,9 +169,9 @@ impl Operation for Retrieve {
                 })?;
                 Ok(json!({
                     "success": true,
-                    "value": remembered.value,
+                    "value": stored_value.value,
                     "found": true,
-                    "metadata": remembered.metadata,
+                    "metadata": stored_value.metadata,
                 }))
             }
         }
@@ -200,9 +200,9 @@ impl Operation for Delete {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&DELETE, arguments);
+        let given = CheckedArguments::new(&DELETE, arguments);
         let key = given.required_text("key")?;
-        let memory = memory(&given, runtime)?;
+        let store = store(&given, runtime)?;
         // By label, because the prefix also matches longer keys, which must stay.
         let exactly = [has_key(key)];
         let filter = RecordFilter {
@@ -211,13 +211,13 @@ impl Operation for Delete {
             ..RecordFilter::default()
         };
         let erase = async {
-            settled(
+            await_reply(
                 &given,
-                memory.erase(space::USER, &filter, PageRequest::keys(1)),
+                store.erase(space::USER, &filter, PageRequest::keys(1)),
             )
             .await
         };
-        let erased = announced(runtime, erase).await?;
+        let erased = run_change(runtime, erase).await?;
         Ok(json!({ "success": true, "deleted": !erased.records.is_empty(), "key": key }))
     }
 }
@@ -231,7 +231,7 @@ fn domain() -> Domain {
 
 /// Runs a change of long-term memory and announces it to the cache, which holds answers that depend on
 /// it. A failed announcement is a warning, not a failure of the change.
-async fn announced<T>(
+async fn run_change<T>(
     runtime: &Runtime,
     change: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
@@ -246,8 +246,11 @@ async fn announced<T>(
     changed
 }
 
-fn memory<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a Arc<dyn Store>, Failure> {
-    runtime.memory.as_ref().ok_or_else(|| {
+fn store<'a>(
+    given: &CheckedArguments<'_>,
+    runtime: &'a Runtime,
+) -> Result<&'a Arc<dyn Store>, Failure> {
+    runtime.store.as_ref().ok_or_else(|| {
         given.failure(
             "configuration_error",
             "there is no long-term memory in this run: see the warning at its start, or give `--db`, `CACHALOT_DB` or `settings.ltm.path`",
@@ -255,8 +258,11 @@ fn memory<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a Arc<dyn Sto
     })
 }
 
-async fn settled<T: Send>(given: &Given<'_>, answer: StoreReply<'_, T>) -> Result<T, Failure> {
-    answer.within(PATIENCE).await.map_err(|error| {
+async fn await_reply<T: Send>(
+    given: &CheckedArguments<'_>,
+    answer: StoreReply<'_, T>,
+) -> Result<T, Failure> {
+    answer.within(STORE_TIMEOUT).await.map_err(|error| {
         let kind = match error.kind {
             ErrorKind::Unavailable => "connection_error",
             ErrorKind::Busy => "lock_timeout",

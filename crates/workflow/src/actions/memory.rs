@@ -7,9 +7,9 @@ use cachalot_core::{Millis, Problem};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, noun, optional, required};
-use super::llm::Inner;
-use super::written::Written;
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, kind_name, optional, required};
+use super::llm::EmbeddedCall;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
     Runtime, origin,
@@ -98,7 +98,7 @@ static SUMMARIZE: OperationMetadata = OperationMetadata::declared(
 .with_cache_class(CacheClass::Excluded("reads the state, which is in no cache key"));
 
 /// The allowed lengths of a summary, in tokens.
-const LENGTHS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
+const SUMMARY_TOKENS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 
 struct Store;
 
@@ -117,11 +117,11 @@ impl Operation for Store {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&STORE, arguments);
+        let given = CheckedArguments::new(&STORE, arguments);
         let key = given.required_text("key")?;
         let namespace = namespace(&given)?;
-        let value = given.any("value").cloned().unwrap_or_default();
-        let ttl = match given.any("ttl") {
+        let value = given.value_of("value").cloned().unwrap_or_default();
+        let ttl = match given.value_of("ttl") {
             None => None,
             Some(_) => {
                 let ttl = given.seconds("ttl", std::time::Duration::ZERO)?;
@@ -136,7 +136,7 @@ impl Operation for Store {
 
 impl Action for Store {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).seconds("ttl").problems()
+        ArgumentChecker::new(with).seconds("ttl").problems()
     }
 }
 
@@ -152,7 +152,7 @@ impl Operation for Retrieve {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&RETRIEVE, arguments);
+        let given = CheckedArguments::new(&RETRIEVE, arguments);
         let key = given.required_text("key")?;
         let clock = &*runtime.clock;
         let stored = runtime.session.retrieve(namespace(&given)?, key, clock);
@@ -160,7 +160,7 @@ impl Operation for Retrieve {
         let stored = stored.filter(|value| !value.is_null());
         Ok(json!({
             "found": stored.is_some(),
-            "value": stored.or_else(|| given.any("default").cloned()),
+            "value": stored.or_else(|| given.value_of("default").cloned()),
             "key": key,
         }))
     }
@@ -168,7 +168,7 @@ impl Operation for Retrieve {
 
 impl Action for Retrieve {}
 
-fn namespace<'g>(given: &'g Given<'_>) -> Result<&'g str, Failure> {
+fn namespace<'g>(given: &'g CheckedArguments<'_>) -> Result<&'g str, Failure> {
     Ok(given.text("namespace")?.unwrap_or(DEFAULT_NAMESPACE))
 }
 
@@ -184,22 +184,22 @@ impl Operation for Summarize {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&SUMMARIZE, arguments);
-        let most = given.count("max_tokens", 1_000, LENGTHS)?;
+        let given = CheckedArguments::new(&SUMMARIZE, arguments);
+        let most = given.count("max_tokens", 1_000, SUMMARY_TOKENS)?;
         let messages = conversation(&given)?;
-        let text: Vec<String> = messages.iter().map(line).collect();
+        let text: Vec<String> = messages.iter().map(format_message).collect();
         let text = text.join("\n");
         let result = |summary: &str, answer: Value| {
             json!({
                 "summary": summary,
                 "original_count": messages.len(),
-                "token_estimate": tokens(summary),
+                "token_estimate": estimate_tokens(summary),
                 "success": true,
                 "usage": answer["usage"],
                 "cost": answer["cost"],
             })
         };
-        if tokens(&text) <= most {
+        if estimate_tokens(&text) <= most {
             return Ok(result(&text, json!({ "usage": null, "cost": 0.0 })));
         }
         let system = format!(
@@ -210,10 +210,10 @@ impl Operation for Summarize {
             ("system".to_owned(), system.into()),
             ("prompt".to_owned(), text.into()),
         ]);
-        if let Some(model) = given.any("model") {
+        if let Some(model) = given.value_of("model") {
             question.insert("model".to_owned(), model.clone());
         }
-        let answer = Inner::new(question).ask(runtime).await?;
+        let answer = EmbeddedCall::new(question).ask(runtime).await?;
         let summary = answer["content"].as_str().unwrap_or_default().trim();
         if summary.is_empty() {
             let message = "the summary of the model is empty";
@@ -228,28 +228,30 @@ impl Operation for Summarize {
 
 impl Action for Summarize {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).count("max_tokens", LENGTHS).problems()
+        ArgumentChecker::new(with)
+            .count("max_tokens", SUMMARY_TOKENS)
+            .problems()
     }
 }
 
 /// Returns the conversation in the state of the call.
-fn conversation(given: &Given<'_>) -> Result<Vec<Value>, Failure> {
+fn conversation(given: &CheckedArguments<'_>) -> Result<Vec<Value>, Failure> {
     let key = given.required_text("messages_key")?;
     let origin = origin::current();
-    match origin.as_ref().and_then(|origin| origin.field(key)) {
+    match origin.as_ref().and_then(|origin| origin.state_field(key)) {
         Some(Value::Array(messages)) => Ok(messages.clone()),
         Some(other) => Err(given.wrong(
             "messages_key",
             format_args!(
                 "names `state.{key}`, which is {}: expected a list",
-                noun(other)
+                kind_name(other)
             ),
         )),
         None => Err(given.failure("not_found", format_args!("there is no `state.{key}`"))),
     }
 }
 
-fn line(message: &Value) -> String {
+fn format_message(message: &Value) -> String {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -265,6 +267,6 @@ fn line(message: &Value) -> String {
 }
 
 /// Returns the estimated number of tokens of a text.
-fn tokens(text: &str) -> u64 {
+fn estimate_tokens(text: &str) -> u64 {
     u64::try_from(text.chars().count() / 4).unwrap_or(u64::MAX)
 }

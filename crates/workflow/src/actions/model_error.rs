@@ -2,14 +2,14 @@
 
 use cachalot_model::ErrorKind;
 
-use super::arguments::Given;
+use super::arguments::CheckedArguments;
 use crate::Failure;
 
 /// Returns the failure of an action that called a model: the provider's message, with a hint.
-pub(super) fn failure(given: &Given<'_>, error: &cachalot_model::Error) -> Failure {
+pub(super) fn failure(given: &CheckedArguments<'_>, error: &cachalot_model::Error) -> Failure {
     Failure {
         retryable: error.retryable(),
-        elsewhere: error.retryable(),
+        allows_alternatives: error.retryable(),
         ..given.failure(kind(error.kind), error)
     }
 }

@@ -9,9 +9,9 @@ use crate::Arguments;
 
 /// Returns the value that a key must contain besides the arguments of these names to distinguish their
 /// order: null if every mapping in them is sorted or has one field.
-pub(super) fn implied(arguments: &Arguments, names: &[&str]) -> Value {
+pub(super) fn implicit_input(arguments: &Arguments, names: &[&str]) -> Value {
     let orders = names.iter().filter_map(|name| {
-        let order = of(arguments.get(*name)?);
+        let order = key_order(arguments.get(*name)?);
         (!order.is_null()).then(|| ((*name).to_owned(), order))
     });
     let orders: Map<String, Value> = orders.collect();
@@ -23,34 +23,34 @@ pub(super) fn implied(arguments: &Arguments, names: &[&str]) -> Value {
 
 /// Returns the order of all mappings in a value; null if they are sorted. Together with the sorted value
 /// it determines the value as written.
-pub(super) fn of(value: &Value) -> Value {
-    let told = |(place, order): (Value, Value)| {
+pub(super) fn key_order(value: &Value) -> Value {
+    let entry = |(place, order): (Value, Value)| {
         (!order.is_null()).then(|| Value::from(vec![place, order]))
     };
-    let within: Vec<Value> = match value {
+    let children: Vec<Value> = match value {
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .map(|(place, item)| (place.into(), of(item)))
-            .filter_map(told)
+            .map(|(place, item)| (place.into(), key_order(item)))
+            .filter_map(entry)
             .collect(),
         Value::Object(fields) => {
-            let mut within: Vec<Value> = fields
+            let mut children: Vec<Value> = fields
                 .iter()
-                .map(|(name, field)| (name.as_str().into(), of(field)))
-                .filter_map(told)
+                .map(|(name, field)| (name.as_str().into(), key_order(field)))
+                .filter_map(entry)
                 .collect();
             if !fields.keys().is_sorted() {
                 let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-                within.insert(0, names.into());
+                children.insert(0, names.into());
             }
-            within
+            children
         }
         _ => return Value::Null,
     };
-    if within.is_empty() {
+    if children.is_empty() {
         Value::Null
     } else {
-        within.into()
+        children.into()
     }
 }

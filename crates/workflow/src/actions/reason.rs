@@ -20,7 +20,7 @@ pub(super) fn register(registry: &mut Registry) {
 }
 
 /// The actions of this namespace.
-pub(super) static ABOUTS: [&OperationMetadata; 4] = [
+pub(super) static ALL_ABOUT: [&OperationMetadata; 4] = [
     &cot::ABOUT,
     &self_correct::ABOUT,
     &decompose::ABOUT,

@@ -6,16 +6,16 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::answer;
-use super::arguments::{Given, optional, required};
-use super::truth::is_true;
+use super::arguments::{CheckedArguments, optional, required};
+use super::json_object;
+use super::truthiness::is_true;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Runtime,
 };
 
 pub(super) fn register(registry: &mut Registry) {
-    registry.register(Rounds(&LOOP));
-    registry.register(Rounds(&RETRY));
+    registry.register(LoopAction(&LOOP));
+    registry.register(LoopAction(&RETRY));
     registry.register(Evaluate);
 }
 
@@ -107,7 +107,7 @@ static EVALUATE: OperationMetadata = OperationMetadata::declared(
 );
 
 /// The system prompt of a model that judges an output.
-pub(crate) const EVALUATION: &str = "You judge an output. Answer with one JSON object and nothing else: \
+pub(crate) const EVALUATOR_PROMPT: &str = "You judge an output. Answer with one JSON object and nothing else: \
      {\"valid\": true or false, \"score\": a number from 0.0 to 1.0, \"reason\": \"why\", \"suggestions\": [\"what to improve\"]}";
 
 /// A judgement of an output.
@@ -133,7 +133,7 @@ impl Judgement {
     }
 
     /// Reads the judgement that inline code returned.
-    pub(crate) fn of_code(returned: &Value) -> Self {
+    pub(crate) fn from_code(returned: &Value) -> Self {
         match returned {
             Value::Object(fields) => {
                 let valid = fields.get("valid").is_some_and(is_true);
@@ -160,8 +160,8 @@ impl Judgement {
     }
 
     /// Reads the judgement in a model's answer.
-    pub(crate) fn of_answer(text: &str) -> Self {
-        let fields = answer::object(text);
+    pub(crate) fn from_answer(text: &str) -> Self {
+        let fields = json_object::find_object(text);
         let Some(fields) = fields else {
             // "This is not valid" must not pass.
             return Self::new(
@@ -185,7 +185,7 @@ impl Judgement {
 
     /// Validates the output against a JSON Schema. Texts are coerced to the numbers or booleans that the
     /// schema requires, and numbers and booleans to text.
-    pub(crate) fn by_schema(output: &Value, schema: &Value) -> Self {
+    pub(crate) fn from_schema(output: &Value, schema: &Value) -> Self {
         let validator = jsonschema::options()
             .with_draft(jsonschema::Draft::Draft7)
             .offline()
@@ -208,7 +208,7 @@ impl Judgement {
                     _ => error.to_string(),
                 };
                 json!({
-                    "path": steps(error.instance_path().as_str()).join("."),
+                    "path": pointer_segments(error.instance_path().as_str()).join("."),
                     "message": message,
                     "schema_path": schema_path(error.schema_path().as_str()),
                 })
@@ -224,7 +224,7 @@ impl Judgement {
 }
 
 /// Returns the unescaped segments of a JSON pointer.
-fn steps(pointer: &str) -> Vec<String> {
+fn pointer_segments(pointer: &str) -> Vec<String> {
     pointer
         .split('/')
         .skip(1)
@@ -233,7 +233,7 @@ fn steps(pointer: &str) -> Vec<String> {
 }
 
 fn schema_path(pointer: &str) -> Vec<Value> {
-    steps(pointer)
+    pointer_segments(pointer)
         .into_iter()
         .map(|step| step.parse::<u64>().map_or(Value::from(step), Value::from))
         .collect()
@@ -277,10 +277,10 @@ fn coerced(value: &Value, schema: &Value) -> Value {
 }
 
 /// An action that the run loop executes when a node or step uses it.
-struct Rounds(&'static OperationMetadata);
+struct LoopAction(&'static OperationMetadata);
 
 #[async_trait]
-impl Operation for Rounds {
+impl Operation for LoopAction {
     type Context = Runtime;
     type Output = Result<Value, Failure>;
 
@@ -289,12 +289,12 @@ impl Operation for Rounds {
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        Err(Given::to(self.0, arguments)
+        Err(CheckedArguments::new(self.0, arguments)
             .failure("unsupported", "works only as what a node or step uses"))
     }
 }
 
-impl Action for Rounds {
+impl Action for LoopAction {
     fn is_tool(&self) -> bool {
         false
     }
@@ -312,7 +312,7 @@ impl Operation for Evaluate {
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&EVALUATE, arguments);
+        let given = CheckedArguments::new(&EVALUATE, arguments);
         match given.text("evaluator_type")? {
             None | Some("schema") => {}
             Some(other) => {
@@ -323,12 +323,12 @@ impl Operation for Evaluate {
             }
         }
         let schema = given.object("schema")?.cloned().unwrap_or_default();
-        let data = given.any("data").unwrap_or(&Value::Null);
+        let data = given.value_of("data").unwrap_or(&Value::Null);
         let Judgement {
             valid,
             score,
             errors,
-        } = Judgement::by_schema(data, &Value::Object(schema));
+        } = Judgement::from_schema(data, &Value::Object(schema));
         Ok(json!({ "valid": valid, "score": score, "errors": errors, "success": true }))
     }
 }

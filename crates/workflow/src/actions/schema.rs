@@ -5,12 +5,12 @@ use cachalot_core::{Effects, tree};
 use serde_json::{Map, Value, json};
 
 use super::Registry;
-use super::arguments::{Given, optional, required};
+use super::arguments::{CheckedArguments, optional, required};
 use super::location;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The maximum size of a file, in bytes.
-const LARGEST: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Merge);
@@ -59,13 +59,13 @@ impl Operation for Merge {
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let is_relative = |path: &str| !std::path::Path::new(path).is_absolute();
         Ok(match paths(arguments).any(is_relative) {
-            true => json!({ "relative_to": location::keyed(&runtime.directory) }),
+            true => json!({ "relative_to": location::path_key(&runtime.directory) }),
             false => Value::Null,
         })
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&MERGE, arguments);
+        let given = CheckedArguments::new(&MERGE, arguments);
         let key = given.text("output_key")?.unwrap_or("merged_schema");
         let is_validated = given.flag("validate", false)?;
         let schemas = given.list("schemas")?.unwrap_or_default();
@@ -102,7 +102,7 @@ fn paths(arguments: &Arguments) -> impl Iterator<Item = &str> {
 
 /// Reads one of the schemas.
 async fn schema(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     index: usize,
     written: &Value,
@@ -118,8 +118,8 @@ async fn schema(
             ),
         ));
     };
-    location::local(given, runtime, "schemas", path)?;
-    let bytes = location::read(given, runtime, path, LARGEST).await?;
+    location::local_path(given, runtime, "schemas", path)?;
+    let bytes = location::read(given, runtime, path, MAX_BYTES).await?;
     let text = String::from_utf8_lossy(&bytes);
     // JSON is a subset of YAML.
     let tree = tree::parse(path, &text).map_err(|problems| {

@@ -13,12 +13,12 @@ use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, excerpt, optional, required};
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, excerpt, optional, required};
 use super::location;
-use super::written::Written;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
-pub(super) use process::{Ended, Fault, Job};
+pub(super) use process::{Job, ProcessError, ProcessOutput};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Run);
@@ -69,7 +69,7 @@ static RUN: OperationMetadata = OperationMetadata::declared(
 
 /// Variables that are always passed on: programs need them for the search path, the user's home, the
 /// language and temporary files.
-const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+const PASSED_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 const OUTPUT_LIMITS: RangeInclusive<u64> = 1..=1 << 30;
 
@@ -85,29 +85,29 @@ impl Operation for Run {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::seen(&RUN, arguments);
-        let replaced = given.any("environment").and_then(Value::as_object);
-        let mut passed = passed(runtime);
-        passed.retain(|name, _| replaced.is_none_or(|replaced| !replaced.contains_key(name)));
+        let given = CheckedArguments::borrowed(&RUN, arguments);
+        let replaced = given.value_of("environment").and_then(Value::as_object);
+        let mut variables = passed_variables(runtime);
+        variables.retain(|name, _| replaced.is_none_or(|replaced| !replaced.contains_key(name)));
         // The values of a mapping are already in the arguments.
         let named: Vec<Value> = names(&given)?
             .into_iter()
             .map(|name| {
                 let value = runtime.environment.get(&name);
                 // The value may be a credential, and the key is stored, so only its digest is keyed.
-                let digest = value.map(|value| location::digested(runtime, value));
+                let digest = value.map(|value| location::digest_text(runtime, value));
                 json!({ "variable": name, "digest": digest })
             })
             .collect();
         Ok(json!({
-            "directory": location::keyed(&resolved(directory(&given, runtime)?)),
-            "passed": passed,
+            "directory": location::path_key(&resolved(directory(&given, runtime)?)),
+            "passed": variables,
             "named": named,
         }))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&RUN, arguments);
+        let given = CheckedArguments::new(&RUN, arguments);
         let check = given.flag("check", true)?;
         let job = job(&given, runtime)?;
         let program = job.program.clone();
@@ -116,7 +116,7 @@ impl Operation for Run {
             .await
             .map_err(|fault| failure(&given, &program, fault))?;
         if check && ended.code != 0 {
-            return Err(unsuccessful(&given, runtime, &program, &ended));
+            return Err(exit_failure(&given, runtime, &program, &ended));
         }
         let stdout = stdout(&given, &program, ended.stdout)?;
         Ok(json!({
@@ -130,14 +130,14 @@ impl Operation for Run {
 
 impl Action for Run {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
+        ArgumentChecker::new(with)
             .seconds("timeout")
             .count("output_limit", OUTPUT_LIMITS)
             .problems()
     }
 }
 
-fn job(given: &Given<'_>, runtime: &Runtime) -> Result<Job, Failure> {
+fn job(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Job, Failure> {
     let mut command = Vec::new();
     for word in given
         .list("command")?
@@ -166,10 +166,10 @@ fn job(given: &Given<'_>, runtime: &Runtime) -> Result<Job, Failure> {
     })
 }
 
-fn directory(given: &Given<'_>, runtime: &Runtime) -> Result<PathBuf, Failure> {
+fn directory(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<PathBuf, Failure> {
     match given.text("directory")?.filter(|text| !text.is_empty()) {
         None => Ok(runtime.directory.clone()),
-        Some(named) => location::local(given, runtime, "directory", named),
+        Some(named) => location::local_path(given, runtime, "directory", named),
     }
 }
 
@@ -192,10 +192,10 @@ pub(super) fn resolved(directory: PathBuf) -> PathBuf {
 }
 
 /// Returns the names in a list of environment variables.
-fn names(given: &Given<'_>) -> Result<Vec<String>, Failure> {
+fn names(given: &CheckedArguments<'_>) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for name in given
-        .any("environment")
+        .value_of("environment")
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
@@ -214,8 +214,8 @@ fn names(given: &Given<'_>) -> Result<Vec<String>, Failure> {
 }
 
 /// Returns the variables of the run that are always passed on.
-pub(super) fn passed(runtime: &Runtime) -> BTreeMap<String, String> {
-    let is_passed = |name: &str| PASSED.contains(&name) || name.starts_with("LC_");
+pub(super) fn passed_variables(runtime: &Runtime) -> BTreeMap<String, String> {
+    let is_passed = |name: &str| PASSED_VARIABLES.contains(&name) || name.starts_with("LC_");
     runtime
         .environment
         .iter()
@@ -228,14 +228,17 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
 
-fn environment(given: &Given<'_>, runtime: &Runtime) -> Result<BTreeMap<String, String>, Failure> {
-    let mut passed = passed(runtime);
-    match given.any("environment") {
+fn environment(
+    given: &CheckedArguments<'_>,
+    runtime: &Runtime,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let mut variables = passed_variables(runtime);
+    match given.value_of("environment") {
         None | Some(Value::Null) => {}
         Some(Value::Array(_)) => {
             for name in names(given)? {
                 if let Some(value) = runtime.environment.get(&name) {
-                    passed.insert(name, value.clone());
+                    variables.insert(name, value.clone());
                 }
             }
         }
@@ -258,10 +261,10 @@ fn environment(given: &Given<'_>, runtime: &Runtime) -> Result<BTreeMap<String, 
                         ));
                     }
                     Some(value) => {
-                        passed.insert(name.clone(), value);
+                        variables.insert(name.clone(), value);
                     }
                     None => {
-                        passed.remove(name);
+                        variables.remove(name);
                     }
                 }
             }
@@ -273,21 +276,21 @@ fn environment(given: &Given<'_>, runtime: &Runtime) -> Result<BTreeMap<String, 
             ));
         }
     }
-    Ok(passed)
+    Ok(variables)
 }
 
 /// Returns the failure of a program that did not run to completion.
-pub(super) fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure {
+pub(super) fn failure(given: &CheckedArguments<'_>, program: &str, fault: ProcessError) -> Failure {
     match fault {
-        Fault::NoDirectory(path) => given.failure("not_found", format_args!("there is no directory `{}` to run `{program}` in", path.display())),
-        Fault::NoProgram => given.failure(
+        ProcessError::NoDirectory(path) => given.failure("not_found", format_args!("there is no directory `{}` to run `{program}` in", path.display())),
+        ProcessError::NoProgram => given.failure(
             "not_found",
             format_args!("there is no program `{program}`: check its name and PATH (pipes and other shell syntax need a shell: `[sh, -c, …]`)"),
         ),
-        Fault::Start(error) => given.failure("shell_error", format_args!("`{program}` did not start: {error}")),
-        Fault::Talk(error) => given.failure("shell_error", format_args!("`{program}`: {error}")),
-        Fault::Timeout(after) => Failure::passing("timeout", format!("{}: `{program}` did not end within {after:?} and was killed; raise `timeout`", given.action())),
-        Fault::TooMuch { stream, limit } => {
+        ProcessError::Start(error) => given.failure("shell_error", format_args!("`{program}` did not start: {error}")),
+        ProcessError::Communication(error) => given.failure("shell_error", format_args!("`{program}`: {error}")),
+        ProcessError::Timeout(after) => Failure::transient("timeout", format!("{}: `{program}` did not end within {after:?} and was killed; raise `timeout`", given.action())),
+        ProcessError::OutputLimit { stream, limit } => {
             let remedy = match given.action() {
                 "shell.run" => "raise `output_limit`, or let it write to a file",
                 _ => "let it write less",
@@ -304,7 +307,11 @@ pub(super) fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure
 ///
 /// # Errors
 /// If it is not UTF-8.
-pub(super) fn stdout(given: &Given<'_>, program: &str, bytes: Vec<u8>) -> Result<String, Failure> {
+pub(super) fn stdout(
+    given: &CheckedArguments<'_>,
+    program: &str,
+    bytes: Vec<u8>,
+) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| {
         given.failure("validation_error", format_args!(
             "`{program}` wrote to stdout what is not UTF-8 (byte {}): let it write to a file, or pipe it through an encoder",
@@ -314,43 +321,43 @@ pub(super) fn stdout(given: &Given<'_>, program: &str, bytes: Vec<u8>) -> Result
 }
 
 /// Returns the failure of a program whose exit code is not 0.
-pub(super) fn unsuccessful(
-    given: &Given<'_>,
+pub(super) fn exit_failure(
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     program: &str,
-    ended: &Ended,
+    ended: &ProcessOutput,
 ) -> Failure {
     let how = if ended.code < 0 {
         format!("was ended by signal {}", -ended.code)
     } else {
         format!("ended with exit code {}", ended.code)
     };
-    let said = if ended.stderr.trim_ascii().is_empty() {
+    let output_excerpt = if ended.stderr.trim_ascii().is_empty() {
         &ended.stdout
     } else {
         &ended.stderr
     };
-    let said = self::said(runtime, said);
-    let separator = if said.is_empty() { "" } else { ": " };
+    let output_excerpt = self::output_excerpt(runtime, output_excerpt);
+    let separator = if output_excerpt.is_empty() { "" } else { ": " };
     given.failure(
         "shell_error",
-        format_args!("`{program}` {how}{separator}{said}"),
+        format_args!("`{program}` {how}{separator}{output_excerpt}"),
     )
 }
 
 /// Returns the end of a program's output, without secrets.
-pub(super) fn said(runtime: &Runtime, written: &[u8]) -> String {
-    let said = String::from_utf8_lossy(written);
+pub(super) fn output_excerpt(runtime: &Runtime, written: &[u8]) -> String {
+    let output_excerpt = String::from_utf8_lossy(written);
     // Redacted before it is cut: a truncated secret would not be recognized.
-    let said = runtime.secret_set.redact(&said);
-    last_part(&cachalot_core::secret::mask_credentials(&said))
+    let output_excerpt = runtime.secret_set.redact(&output_excerpt);
+    tail(&cachalot_core::secret::mask_credentials(&output_excerpt))
 }
 
 /// Returns the end of a program's output, which usually contains the reason of a failure.
-fn last_part(text: &str) -> String {
-    const LONGEST: usize = 1_000;
+fn tail(text: &str) -> String {
+    const MAX_CHARS: usize = 1_000;
     let text = text.trim();
-    match text.char_indices().rev().nth(LONGEST - 1) {
+    match text.char_indices().rev().nth(MAX_CHARS - 1) {
         None | Some((0, _)) => text.to_owned(),
         Some((start, _)) => format!("…{}", &text[start..]),
     }

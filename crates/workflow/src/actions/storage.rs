@@ -7,9 +7,9 @@ use cachalot_storage::{Algorithm, ErrorKind};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, optional, required};
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, optional, required};
 use super::location;
-use super::written::Written;
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime, destination,
 };
@@ -49,22 +49,23 @@ impl Operation for Hash {
     }
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::looked_at(runtime, arguments, "path"))
+        Effects::reading_files(location::local_files(runtime, arguments, "path"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let mut implicit = json!({ "echoed_path": arguments.get("path") });
         // The result contains the path, so another path to the same content is another result.
-        if let (Value::Object(inputs), Value::Object(more)) =
-            (&mut implicit, location::implied(runtime, arguments, "path"))
-        {
+        if let (Value::Object(inputs), Value::Object(more)) = (
+            &mut implicit,
+            location::implicit_input(runtime, arguments, "path"),
+        ) {
             inputs.extend(more);
         }
         Ok(implicit)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&HASH, arguments);
+        let given = CheckedArguments::new(&HASH, arguments);
         let path = given.required_text("path")?;
         let algorithm: Algorithm = match given.text("algorithm")? {
             None => Algorithm::Sha256,
@@ -78,7 +79,7 @@ impl Operation for Hash {
             .hash(path, algorithm)
             .await
             .map_err(|error| {
-                let failure = location::fault(&given, &error);
+                let failure = location::storage_failure(&given, &error);
                 // A missing file and an unknown scheme are reported as `file_error`, too.
                 match error.kind {
                     ErrorKind::NotFound | ErrorKind::UnknownScheme => Failure {
@@ -100,7 +101,7 @@ impl Operation for Hash {
 
 impl Action for Hash {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
+        ArgumentChecker::new(with)
             .one_of("algorithm", &Algorithm::NAMES, |name| {
                 name.parse::<Algorithm>().is_ok()
             })

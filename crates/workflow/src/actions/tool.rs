@@ -147,7 +147,7 @@ impl Operation for ToolStep {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        self.run_alone(arguments, runtime, &Witness::default())
+        self.run_without_alternatives(arguments, runtime, &Witness::default())
             .await
     }
 }
@@ -158,7 +158,7 @@ impl Action for ToolStep {
         joined(&self.effects(arguments, runtime).reads, runtime)
     }
 
-    async fn run_alone(
+    async fn run_without_alternatives(
         &self,
         arguments: Arguments,
         runtime: &Runtime,
@@ -268,7 +268,7 @@ impl Operation for McpStep {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        self.run_alone(arguments, runtime, &Witness::default())
+        self.run_without_alternatives(arguments, runtime, &Witness::default())
             .await
     }
 }
@@ -279,7 +279,7 @@ impl Action for McpStep {
         joined(&EffectTargets::Unknown, runtime)
     }
 
-    async fn run_alone(
+    async fn run_without_alternatives(
         &self,
         arguments: Arguments,
         runtime: &Runtime,
@@ -291,7 +291,7 @@ impl Action for McpStep {
         })?;
         let metadata = call.tool.metadata();
         if self.metadata.read_only && !metadata.read_only {
-            spending::decline("the MCP server calls the tool destructive");
+            spending::decline_storing("the MCP server calls the tool destructive");
         }
         let arguments = metadata.check(arguments)?;
         call.run(arguments, runtime, witness).await
@@ -311,7 +311,7 @@ impl ToolCall {
             environment: Arc::new(runtime.environment.clone()),
             clock: Arc::clone(&runtime.clock),
             http: runtime.storage.http().clone(),
-            memory: runtime.memory.clone(),
+            store: runtime.store.clone(),
             secret_set: Arc::clone(&runtime.secret_set),
             gate: None,
             rules: Arc::clone(&self.rules),
@@ -340,7 +340,7 @@ impl ToolCall {
             && effects.reads.include_files()
             && witness.is_empty();
         if unwitnessed {
-            spending::decline("it read files and recorded no witness of them");
+            spending::decline_storing("it read files and recorded no witness of them");
         }
         self.result(output)
     }

@@ -10,8 +10,8 @@ use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
 use super::Registry;
-use super::arguments::{Given, noun, optional};
-use super::truth::is_true;
+use super::arguments::{CheckedArguments, kind_name, optional};
+use super::truthiness::is_true;
 use crate::template::printed;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
@@ -73,7 +73,7 @@ impl Operation for Extraction {
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&EXTRACTION, arguments);
+        let given = CheckedArguments::new(&EXTRACTION, arguments);
         // The loader adds the schema of the file to every call that it can see.
         let schema = given.object("schema")?.ok_or_else(|| {
             given.wrong(
@@ -100,7 +100,7 @@ impl Action for Extraction {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
         let mut problems = Vec::new();
         if let Some(written) = with.and_then(|with| with.get("schema"))
-            && schema::is_written_out(written)
+            && schema::is_literal_node(written)
             && written.as_map().is_some()
         {
             Schema::read(written, &mut problems);
@@ -125,8 +125,11 @@ impl Item<'_> {
 
 /// Returns the items of an argument. Like an iteration in Python, it yields the characters of a text and the
 /// keys of a mapping, and nothing for a value that is false.
-fn items<'g>(given: &'g Given<'_>, list: &'static str) -> Result<Vec<Item<'g>>, Failure> {
-    let Some(value) = given.any(list).filter(|value| is_true(value)) else {
+fn items<'g>(
+    given: &'g CheckedArguments<'_>,
+    list: &'static str,
+) -> Result<Vec<Item<'g>>, Failure> {
+    let Some(value) = given.value_of(list).filter(|value| is_true(value)) else {
         return Ok(Vec::new());
     };
     let values: Vec<Cow<'g, Value>> = match value {
@@ -137,7 +140,7 @@ fn items<'g>(given: &'g Given<'_>, list: &'static str) -> Result<Vec<Item<'g>>, 
             .map(|character| owned(character.to_string()))
             .collect(),
         other => {
-            let what = format_args!("`{list}` is {}: expected a list", noun(other));
+            let what = format_args!("`{list}` is {}: expected a list", kind_name(other));
             return Err(given.failure(UNREADABLE, what));
         }
     };
@@ -163,13 +166,13 @@ impl Unreadable {
     fn item(value: &Value) -> Self {
         Self {
             field: None,
-            found: noun(value),
+            found: kind_name(value),
             expected: "a mapping",
         }
     }
 }
 
-fn failure(given: &Given<'_>, item: &Item<'_>, unreadable: &Unreadable) -> Failure {
+fn failure(given: &CheckedArguments<'_>, item: &Item<'_>, unreadable: &Unreadable) -> Failure {
     let Unreadable {
         field,
         found,
@@ -248,7 +251,7 @@ fn check_relationship(
     if (written.is_array() || written.is_object()) && is_true(written) {
         return Err(Unreadable {
             field: Some("type"),
-            found: noun(written),
+            found: kind_name(written),
             expected: "text",
         });
     }

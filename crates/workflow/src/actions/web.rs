@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::arguments::{Given, optional, required};
-use super::configured::{base, setting, variable};
-use super::reply::{self, TIMEOUT, Terms};
-use super::written::Written;
+use super::argument_checker::ArgumentChecker;
+use super::arguments::{CheckedArguments, optional, required};
+use super::http_response::{self, RequestLimits, TIMEOUT};
+use super::run_settings::{setting, trim_base_url, variable};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -32,7 +32,7 @@ static SEARCH: OperationMetadata = OperationMetadata::declared(
             ParameterKind::Integer,
             "At most so many results, from 1 to 100; 10 by default.",
         )
-        .or(&["num_results"]),
+        .with_aliases(&["num_results"]),
         optional(
             "language",
             ParameterKind::Text,
@@ -53,12 +53,12 @@ const VARIABLE: &str = "SEARXNG_BASE_URL";
 
 /// The part of SearXNG's response that is used.
 #[derive(Deserialize)]
-struct Answer {
-    results: Vec<Found>,
+struct SearxngResponse {
+    results: Vec<SearxngResult>,
 }
 
 #[derive(Deserialize)]
-struct Found {
+struct SearxngResult {
     url: String,
     #[serde(default)]
     title: Option<String>,
@@ -78,21 +78,28 @@ impl Operation for Search {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        if named(&Given::seen(&SEARCH, arguments))?.is_some() {
+        if instance_argument(&CheckedArguments::borrowed(&SEARCH, arguments))?.is_some() {
             return Ok(Value::Null);
         }
-        Ok(configured(runtime).map_or(Value::Null, |url| json!({ "base_url": base(url) })))
+        Ok(
+            configured(runtime)
+                .map_or(Value::Null, |url| json!({ "base_url": trim_base_url(url) })),
+        )
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&SEARCH, arguments);
+        let given = CheckedArguments::new(&SEARCH, arguments);
         let query = given.required_text("query")?;
         let limit = given.count("limit", 10, 1..=100)?;
         let timeout = given.seconds("timeout", TIMEOUT)?;
-        let instance = named(&given)?.or_else(|| configured(runtime)).ok_or_else(|| {
+        let instance = instance_argument(&given)?.or_else(|| configured(runtime)).ok_or_else(|| {
             given.failure("configuration_error", format_args!("no SearXNG instance is known: give `base_url`, set `settings.web.search.base_url`, or set the environment variable {VARIABLE}"))
         })?;
-        let mut url = reply::web_url(&given, "base_url", &format!("{}/search", base(instance)))?;
+        let mut url = http_response::web_url(
+            &given,
+            "base_url",
+            &format!("{}/search", trim_base_url(instance)),
+        )?;
         url.query_pairs_mut()
             .append_pair("q", query)
             .append_pair("format", "json");
@@ -100,31 +107,32 @@ impl Operation for Search {
             url.query_pairs_mut().append_pair("language", language);
         }
         let get = reqwest::Method::GET;
-        let (http, request) = match named(&given)? {
-            Some(_) => reply::request(&given, runtime, get, &url, None)?,
+        let (http, request) = match instance_argument(&given)? {
+            Some(_) => http_response::request(&given, runtime, get, &url, None)?,
             None => {
-                let request = reply::configured_request(&given, runtime, get, &url)?;
+                let request = http_response::configured_request(&given, runtime, get, &url)?;
                 (runtime.storage.http().clone(), request)
             }
         };
-        let fetched = reply::fetch(
+        let fetched = http_response::fetch(
             &given,
             runtime,
             (&http, request),
             &url,
-            Terms {
+            RequestLimits {
                 timeout,
                 unauthorized: "auth_error",
             },
         )
         .await;
-        let reply = fetched.map_err(explain)?;
-        let answer: Answer = serde_json::from_value(reply.json(&given)?).map_err(|error| {
-            given.failure(
-                "parse_error",
-                format_args!("{} did not answer as SearXNG does: {error}", reply.from),
-            )
-        })?;
+        let response = fetched.map_err(with_hint)?;
+        let answer: SearxngResponse =
+            serde_json::from_value(response.json(&given)?).map_err(|error| {
+                given.failure(
+                    "parse_error",
+                    format_args!("{} did not answer as SearXNG does: {error}", response.from),
+                )
+            })?;
         let results: Vec<Value> = answer
             .results
             .into_iter()
@@ -137,7 +145,7 @@ impl Operation for Search {
 
 impl Action for Search {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
+        ArgumentChecker::new(with)
             .count("limit", 1..=100)
             .count("num_results", 1..=100)
             .seconds("timeout")
@@ -146,7 +154,7 @@ impl Action for Search {
 }
 
 /// Returns the instance that the call names.
-fn named<'s>(given: &'s Given<'_>) -> Result<Option<&'s str>, Failure> {
+fn instance_argument<'s>(given: &'s CheckedArguments<'_>) -> Result<Option<&'s str>, Failure> {
     Ok(given.text("base_url")?.filter(|url| !url.is_empty()))
 }
 
@@ -156,7 +164,7 @@ fn configured(runtime: &Runtime) -> Option<&str> {
 
 /// Adds a hint to the failure: a SearXNG instance rejects JSON until it is enabled, and its response does
 /// not mention that.
-fn explain(failure: Failure) -> Failure {
+fn with_hint(failure: Failure) -> Failure {
     if failure.kind != "auth_error" {
         return failure;
     }
@@ -167,7 +175,7 @@ fn explain(failure: Failure) -> Failure {
     Failure { message, ..failure }
 }
 
-fn result(found: Found) -> Value {
+fn result(found: SearxngResult) -> Value {
     json!({
         "title": found.title.unwrap_or_default(),
         "url": found.url,

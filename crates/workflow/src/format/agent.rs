@@ -13,7 +13,7 @@ use super::interrupts::Approval;
 use super::settings::Settings;
 use crate::action::Action;
 use crate::actions::Registry;
-use crate::actions::WrittenEffort;
+use crate::actions::RequestedEffort;
 use crate::script::Script;
 use crate::template::{Condition, Prepared, Templates};
 
@@ -33,7 +33,7 @@ pub struct Agent {
     /// `models` and `providers`, with `settings.llm` as defaults of all models.
     pub models: ModelConfiguration,
     /// The reasoning efforts that calls in the file request.
-    pub efforts: Vec<WrittenEffort>,
+    pub efforts: Vec<RequestedEffort>,
     /// `budget`, for one run.
     pub budget: Budget,
     /// `agents` and the settings that they share.
@@ -124,7 +124,7 @@ impl Language {
     /// Returns the language that the runner of this name runs, or `None` if the name is not in
     /// [`RUNNERS`](Self::RUNNERS).
     #[must_use]
-    pub fn of_runner(name: &str) -> Option<Self> {
+    pub fn from_runner(name: &str) -> Option<Self> {
         match name {
             "embedded" => Some(Self::Python),
             "python3" => Some(Self::Python3),
@@ -297,7 +297,7 @@ pub(crate) enum Output {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ErrorMode {
     Raise,
     Graceful,
     Retry,
@@ -305,7 +305,7 @@ pub(crate) enum Mode {
 
 #[derive(Debug, Clone)]
 pub(crate) struct OnError {
-    pub(crate) mode: Mode,
+    pub(crate) mode: ErrorMode,
     pub(crate) max_retries: u32,
     pub(crate) delay: Duration,
     pub(crate) multiplier: f64,
@@ -317,7 +317,7 @@ pub(crate) struct OnError {
 impl Default for OnError {
     fn default() -> Self {
         Self {
-            mode: Mode::Raise,
+            mode: ErrorMode::Raise,
             max_retries: 3,
             delay: Duration::from_secs(1),
             multiplier: 2.0,
@@ -358,5 +358,5 @@ pub(crate) struct Branch {
     /// Index of the first node of the branch.
     pub(crate) head: usize,
     /// The flow to the first node.
-    pub(crate) way: Flow,
+    pub(crate) flow: Flow,
 }

@@ -3,7 +3,7 @@
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
-use cachalot_operation::arguments::given_twice;
+use cachalot_operation::arguments::duplicate_argument;
 use serde_json::Value;
 
 use super::codes;
@@ -51,17 +51,17 @@ pub fn check_arguments(
         ));
         if entries[..index]
             .iter()
-            .any(|earlier| parameter.is_called(&earlier.key))
+            .any(|earlier| parameter.has_name(&earlier.key))
         {
             problems.push(
-                Problem::new(codes::CONFLICTING_KEYS, given_twice(parameter))
+                Problem::new(codes::CONFLICTING_KEYS, duplicate_argument(parameter))
                     .at(&entry.key_place)
                     .help("take one of them out"),
             );
         }
     }
     let is_given = |parameter: &Parameter| {
-        let given = entries.iter().find(|entry| parameter.is_called(&entry.key));
+        let given = entries.iter().find(|entry| parameter.has_name(&entry.key));
         given.is_some_and(|entry| parameter.kind == ParameterKind::Any || !entry.value.is_null())
     };
     for parameter in about

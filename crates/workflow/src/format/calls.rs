@@ -2,13 +2,13 @@
 
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 
-/// Returns true if `is_meant` holds for an action named by `uses`, or by `action`, `validate` or in the list
+/// Returns true if `matches` holds for an action named by `uses`, or by `action`, `validate` or in the list
 /// `tools` within arguments, or by `action` of a fan-out.
-pub(super) fn names_action(node: &Node, is_meant: &dyn Fn(&str) -> bool) -> bool {
-    search(node, false, is_meant)
+pub(super) fn names_action(node: &Node, matches: &dyn Fn(&str) -> bool) -> bool {
+    search(node, false, matches)
 }
 
-fn search(node: &Node, is_argument: bool, is_meant: &dyn Fn(&str) -> bool) -> bool {
+fn search(node: &Node, is_argument: bool, matches: &dyn Fn(&str) -> bool) -> bool {
     let kind = node.get("type").and_then(Node::as_text);
     let names_work = is_argument || kind == Some("dynamic_parallel");
     let of_entry = |entry: &MapEntry| {
@@ -21,13 +21,13 @@ fn search(node: &Node, is_argument: bool, is_meant: &dyn Fn(&str) -> bool) -> bo
             .as_list()
             .filter(|_| is_argument && entry.key == "tools");
         let mut tools = tools.unwrap_or_default().iter().filter_map(Node::as_text);
-        name.is_some_and(is_meant)
-            || tools.any(is_meant)
-            || search(&entry.value, is_argument || entry.key == "with", is_meant)
+        name.is_some_and(matches)
+            || tools.any(matches)
+            || search(&entry.value, is_argument || entry.key == "with", matches)
     };
     match &node.kind {
         NodeKind::Map(entries) => entries.iter().any(of_entry),
-        NodeKind::List(items) => items.iter().any(|item| search(item, is_argument, is_meant)),
+        NodeKind::List(items) => items.iter().any(|item| search(item, is_argument, matches)),
         _ => false,
     }
 }

@@ -70,7 +70,7 @@ codes! {
 }
 
 /// Creates the warning for a key that changes no result.
-pub(crate) fn no_effect(entry: &MapEntry, what: &str, help: &str) -> Problem {
+pub(crate) fn no_effect_warning(entry: &MapEntry, what: &str, help: &str) -> Problem {
     let message = format!("`{}` in {what} has no effect", entry.key);
     Problem::warning(NO_EFFECT, message)
         .at(&entry.key_place)

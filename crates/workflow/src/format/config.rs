@@ -52,7 +52,7 @@ pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Ve
     };
     // A failed node ends the run with exit code 1 for either value, in the reference implementation too.
     config.boolean("raise_exceptions", problems);
-    let approvals = interrupts::of_list(&mut config, "`config`", problems);
+    let approvals = interrupts::read_list(&mut config, "`config`", problems);
     let checkpoint = config.text("checkpoint", problems);
     if checkpoint.is_some_and(|path| !path.is_empty())
         && let Some(node) = config.node("checkpoint")

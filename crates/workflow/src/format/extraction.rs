@@ -6,8 +6,8 @@ use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::calls::names_action;
 use super::codes;
-use super::codes::no_effect;
-use super::nodes::Reader;
+use super::codes::no_effect_warning;
+use super::nodes::NodeReader;
 use crate::actions::validate::{EXTRACTION, Schema};
 
 /// Sections and arguments that would need another service, with the reason.
@@ -29,11 +29,11 @@ const LOG: &str = "no file of failed validations is written: they are in `errors
 
 /// Claims the sections of a file that uses `validate.extraction`, and checks them. Returns the extraction
 /// schema.
-pub(super) fn of_file<'a>(
+pub(super) fn read_sections<'a>(
     section: &mut Section<'a>,
     problems: &mut Vec<Problem>,
 ) -> Option<&'a tree::Node> {
-    let is_extraction = |name: &str| EXTRACTION.is_called(name);
+    let is_extraction = |name: &str| EXTRACTION.has_name(name);
     let nodes = section.node("nodes");
     if !nodes.is_some_and(|nodes| names_action(nodes, &is_extraction)) {
         return None;
@@ -44,7 +44,7 @@ pub(super) fn of_file<'a>(
         }
     }
     if let Some(entry) = section.entry("validation_logging") {
-        problems.push(no_effect(entry, "an agent file", LOG));
+        problems.push(no_effect_warning(entry, "an agent file", LOG));
     }
     let schema = section.node("extraction_schema");
     let schema = schema.filter(|schema| !is_empty(schema))?;
@@ -73,7 +73,7 @@ fn is_empty(node: &tree::Node) -> bool {
     }
 }
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Returns the arguments of `validate.extraction`, called directly or by `cache.wrap`, completed from the
     /// file and the state. Returns `None` for other actions, and for arguments that a template produces.
     pub(super) fn completed(
@@ -82,7 +82,7 @@ impl Reader<'_> {
         with: Option<&tree::Node>,
     ) -> Option<tree::Node> {
         let name = uses.as_text()?;
-        if EXTRACTION.is_called(name) {
+        if EXTRACTION.has_name(name) {
             return self.with_extraction(uses, with);
         }
         let is_wrap = ["cache.wrap", "actions.cache_wrap"].contains(&name);
@@ -116,7 +116,7 @@ impl Reader<'_> {
         }
         for entry in entries.extract_if(.., |entry| entry.key == "logging") {
             let what = "the arguments of `validate.extraction`";
-            self.problems.push(no_effect(&entry, what, LOG));
+            self.problems.push(no_effect_warning(&entry, what, LOG));
         }
         let at = |kind| tree::Node {
             place: uses.place.clone(),
@@ -128,7 +128,7 @@ impl Reader<'_> {
         for key in ["entities", "relationships"] {
             for given in entries.iter_mut().filter(|given| given.key == key) {
                 if let NodeKind::Text(text) = &mut given.value.kind
-                    && let Some(completed) = or_of_state(text, key)
+                    && let Some(completed) = or_state_field(text, key)
                 {
                     *text = completed;
                 }
@@ -145,7 +145,7 @@ impl Reader<'_> {
 
 /// Returns a template for the value of `text`, a single expression, or the field of the state if that is
 /// null. Returns `None` for any other text, because it never gives null.
-fn or_of_state(text: &str, field: &str) -> Option<String> {
+fn or_state_field(text: &str, field: &str) -> Option<String> {
     let inside = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     if ["{{", "}}", "{%"].iter().any(|mark| inside.contains(mark)) {
         return None;

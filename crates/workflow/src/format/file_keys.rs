@@ -73,7 +73,7 @@ fn extraction_schema() -> Value {
 }
 
 /// Help text for the sections of an action that no node uses.
-const OF_VALIDATION: &str = "no node uses `validate.extraction`";
+const VALIDATION_HELP: &str = "no node uses `validate.extraction`";
 
 /// Sections that other runtimes support, and this one refuses or ignores.
 #[rustfmt::skip]
@@ -86,9 +86,9 @@ const OF_OTHERS: &[Parameter] = &[
     unsupported("overlay", codes::UNSUPPORTED_SECTION),
     no_effect("endpoint", "a file is run by `cachalot run`"),
     no_effect("observability", "`cachalot run --ndjson` writes the events of a run"),
-    no_effect("extraction_schema", OF_VALIDATION),
-    no_effect("validation_constraints", OF_VALIDATION),
-    no_effect("semantic_probes", OF_VALIDATION),
-    no_effect("validation_logging", OF_VALIDATION),
+    no_effect("extraction_schema", VALIDATION_HELP),
+    no_effect("validation_constraints", VALIDATION_HELP),
+    no_effect("semantic_probes", VALIDATION_HELP),
+    no_effect("validation_logging", VALIDATION_HELP),
     no_effect("checkpoint", "a run that ended begins anew"),
 ];

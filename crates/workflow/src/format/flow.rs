@@ -12,10 +12,10 @@ use serde_json::json;
 
 use super::agent::{Branch, Flow, Rule, Target};
 use super::codes;
-use super::meeting::Graph;
+use super::fan_in::FanInGraph;
 use super::node_keys::{CONDITION, NODE_NAME};
-use super::nodes::{Reader, START};
-use crate::template::{Condition, Use};
+use super::nodes::{NodeReader, START};
+use crate::template::{Condition, TemplateUse};
 
 #[rustfmt::skip]
 pub(super) static EDGE: Table = Table::new(
@@ -116,14 +116,14 @@ pub(super) struct Edge {
 pub(super) struct Outgoing {
     pub(super) goto: Option<Vec<Rule>>,
     /// The node where the branches of a fan-out per item meet.
-    pub(super) meets: Option<usize>,
+    pub(super) fan_in: Option<usize>,
     /// Set when branches meet at this node.
     pub(super) is_fan_in: bool,
     /// The edges that start at this node.
     pub(super) edges: Vec<Edge>,
 }
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Returns the flow at the start, and the flow after each of `nodes`.
     pub(super) fn flows(
         &mut self,
@@ -138,22 +138,22 @@ impl Reader<'_> {
                 Some(node) => outgoing[node].edges.push(edge),
             }
         }
-        let graph = Graph::new(&outgoing, &starts);
-        let meetings: Vec<Option<usize>> = (0..nodes.len())
-            .map(|node| graph.meeting_after(node))
+        let graph = FanInGraph::new(&outgoing, &starts);
+        let fan_in_nodes: Vec<Option<usize>> = (0..nodes.len())
+            .map(|node| graph.fan_in_after(node))
             .collect();
-        let start_meeting = graph.meeting_of(&starts);
+        let start_fan_in = graph.fan_in_of(&starts);
         let implicit: Vec<Target> = (0..nodes.len()).map(|node| graph.implicit(node)).collect();
         let first = if nodes.is_empty() {
             Target::End
         } else {
             Target::Node(0)
         };
-        let start = self.flow(starts, start_meeting, first);
-        let flows = outgoing.into_iter().zip(meetings).zip(implicit).map(
-            |((outgoing, meeting), implicit)| match outgoing.goto {
+        let start = self.flow(starts, start_fan_in, first);
+        let flows = outgoing.into_iter().zip(fan_in_nodes).zip(implicit).map(
+            |((outgoing, fan_in_node), implicit)| match outgoing.goto {
                 Some(rules) => settled(rules),
-                None => self.flow(outgoing.edges, meeting, implicit),
+                None => self.flow(outgoing.edges, fan_in_node, implicit),
             },
         );
         (start, flows.collect())
@@ -173,7 +173,7 @@ impl Reader<'_> {
                 ..Outgoing::default()
             };
         }
-        let meets = match fan_in {
+        let fan_in = match fan_in {
             Some(fan_in) => self.node_named(fan_in, codes::FAN_IN_UNDEFINED, "`fan_in`"),
             None => {
                 self.problems.push(
@@ -186,7 +186,7 @@ impl Reader<'_> {
         };
         Outgoing {
             goto,
-            meets,
+            fan_in,
             ..Outgoing::default()
         }
     }
@@ -229,7 +229,7 @@ impl Reader<'_> {
         let values = RULE.read(item, &mut self.problems)?;
         let condition = values.node("if").map(|node| {
             self.templates
-                .condition(node, Use::RESULT, &mut self.problems)
+                .condition(node, TemplateUse::RESULT, &mut self.problems)
         });
         let to = self.target(values.node("to")?, codes::GOTO_UNDEFINED, "`to`", true)?;
         Some((Rule { condition, to }, item.head()))
@@ -277,7 +277,7 @@ impl Reader<'_> {
         let Some(condition) = edge.node("condition") else {
             return when.map(|when| {
                 self.templates
-                    .condition(when, Use::PLAIN, &mut self.problems)
+                    .condition(when, TemplateUse::PLAIN, &mut self.problems)
             });
         };
         let written = match &condition.kind {
@@ -288,7 +288,7 @@ impl Reader<'_> {
         };
         let condition = self
             .templates
-            .condition(written, Use::PLAIN, &mut self.problems);
+            .condition(written, TemplateUse::PLAIN, &mut self.problems);
         match when.map(|when| (when, when.as_boolean())) {
             None | Some((_, Some(true))) => Some(condition),
             Some((_, Some(false))) => Some(condition.negated()),
@@ -307,12 +307,12 @@ impl Reader<'_> {
     }
 
     /// Combines the edges that start at one node into a flow.
-    fn flow(&mut self, edges: Vec<Edge>, meeting: Option<usize>, implicit: Target) -> Flow {
+    fn flow(&mut self, edges: Vec<Edge>, fan_in_node: Option<usize>, implicit: Target) -> Flow {
         if edges.is_empty() {
             return Flow::To(implicit);
         }
         if edges.iter().any(|edge| edge.is_parallel) {
-            return self.parallel(edges, meeting);
+            return self.parallel(edges, fan_in_node);
         }
         let (conditional, mut always): (Vec<Edge>, Vec<Edge>) =
             edges.into_iter().partition(|edge| edge.condition.is_some());
@@ -338,7 +338,7 @@ impl Reader<'_> {
         )
     }
 
-    fn parallel(&mut self, edges: Vec<Edge>, meeting: Option<usize>) -> Flow {
+    fn parallel(&mut self, edges: Vec<Edge>, fan_in_node: Option<usize>) -> Flow {
         let place = edges[0].place.clone();
         let mut heads = BTreeSet::new();
         let mut branches = Vec::new();
@@ -353,7 +353,7 @@ impl Reader<'_> {
                     branches.push(Branch {
                         condition: edge.condition,
                         head,
-                        way: Flow::To(edge.to),
+                        flow: Flow::To(edge.to),
                     });
                     continue;
                 }
@@ -368,7 +368,7 @@ impl Reader<'_> {
                     .help(help),
             );
         }
-        let Some(fan_in) = meeting else {
+        let Some(fan_in) = fan_in_node else {
             self.problems.push(
                 Problem::new(codes::FAN_IN_UNDEFINED, "the branches that begin here do not meet at one node")
                     .at(&place)

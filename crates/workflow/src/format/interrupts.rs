@@ -7,7 +7,7 @@ use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::Agent;
 use super::codes;
-use super::codes::no_effect;
+use super::codes::no_effect_warning;
 
 /// The name that approves all nodes of a file in which no node has this name.
 const ALL: &str = "all";
@@ -22,12 +22,12 @@ pub(super) struct Approval {
 }
 
 /// Reads the keys of a node. Returns the approval that it needs before it runs.
-pub(super) fn of_node(
+pub(super) fn read_node(
     section: &mut Section<'_>,
     name: Option<&str>,
     problems: &mut Vec<Problem>,
 ) -> Option<Approval> {
-    let place = required(section, "a node", problems)?;
+    let place = required_approval(section, "a node", problems)?;
     name.map(|name| Approval {
         node: name.to_owned(),
         place,
@@ -35,8 +35,8 @@ pub(super) fn of_node(
 }
 
 /// Reads the keys of a step. An approval is refused: only nodes have names that an approval can refer to.
-pub(super) fn of_step(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
-    if let Some(place) = required(section, "a step", problems) {
+pub(super) fn read_step(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
+    if let Some(place) = required_approval(section, "a step", problems) {
         problems.push(
             Problem::new(codes::UNSUPPORTED, "a step does not wait for approval")
                 .at(&place)
@@ -47,7 +47,7 @@ pub(super) fn of_step(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
 
 /// Reads the keys of `config` or of the file. Returns the approvals of the nodes in `interrupt_before`,
 /// which may not exist.
-pub(super) fn of_list(
+pub(super) fn read_list(
     section: &mut Section<'_>,
     what: &str,
     problems: &mut Vec<Problem>,
@@ -91,7 +91,7 @@ pub(super) fn resolve(
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
     for approval in &approvals {
         if !names.contains(&approval.node) {
-            let problem = undefined("`interrupt_before`", &approval.node, &known);
+            let problem = undefined_node("`interrupt_before`", &approval.node, &known);
             problems.push(problem.at(&approval.place));
         }
     }
@@ -141,7 +141,7 @@ impl Agent {
                 let nodes: Vec<&str> = self.node_names().collect();
                 let paths = self.unapproved().filter(|path| !nodes.contains(path));
                 let known: Vec<&str> = nodes.iter().copied().chain(paths).chain([ALL]).collect();
-                undefined("`--approve`", name, &known)
+                undefined_node("`--approve`", name, &known)
             })
             .collect();
         if !problems.is_empty() {
@@ -201,7 +201,7 @@ fn flag(node: &str) -> String {
     }
 }
 
-fn undefined(by: &str, name: &str, known: &[&str]) -> Problem {
+fn undefined_node(by: &str, name: &str, known: &[&str]) -> Problem {
     let help = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("the nodes are {}", known.join(", ")),
@@ -214,16 +214,16 @@ fn undefined(by: &str, name: &str, known: &[&str]) -> Problem {
 }
 
 /// Reads the keys of a node or a step. Returns the place that requires an approval before it runs.
-fn required(
+fn required_approval(
     section: &mut Section<'_>,
     what: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<SourceSpan> {
     without_effect(section, what, problems);
-    let mut required = None;
+    let mut required_approval = None;
     if let Some(entry) = entry(section, "interrupt").filter(|entry| !is_after(entry)) {
         match entry.value.as_text() {
-            Some("before") => required = Some(entry.key_place.clone()),
+            Some("before") => required_approval = Some(entry.key_place.clone()),
             Some(other) => problems.push(
                 Problem::new(
                     codes::BAD_VALUE,
@@ -237,14 +237,14 @@ fn required(
     }
     if let Some(entry) = entry(section, "interrupt_before") {
         match entry.value.as_boolean() {
-            Some(_) => required = required.or(Some(entry.key_place.clone())),
+            Some(_) => required_approval = required_approval.or(Some(entry.key_place.clone())),
             None => problems.push(entry.value.wrong_type(
                 &format!("`interrupt_before` of {what}"),
                 "`true` or `false`",
             )),
         }
     }
-    required
+    required_approval
 }
 
 /// Warns of an answer that is expected after a node: a run goes on without it.
@@ -255,7 +255,7 @@ fn without_effect(section: &mut Section<'_>, what: &str, problems: &mut Vec<Prob
     ];
     problems.extend(after.into_iter().flatten().map(|entry| {
         let help = "give the answer before the run: `cachalot run FILE --input NAME=ANSWER`";
-        no_effect(entry, what, help)
+        no_effect_warning(entry, what, help)
     }));
 }
 

@@ -7,7 +7,7 @@ use cachalot_core::spec::{
 };
 use serde_json::{Value, json};
 
-use super::agent::Mode;
+use super::agent::ErrorMode;
 use super::codes;
 use super::config::HIDDEN;
 
@@ -122,10 +122,10 @@ fn code() -> Value {
     json!({ "anyOf": [{ "type": "string" }, of(&EXPRESSION, "expression"), of(&LUA, "lua")] })
 }
 
-pub(super) const MODES: [(&str, Mode); 3] = [
-    ("raise", Mode::Raise),
-    ("graceful", Mode::Graceful),
-    ("retry", Mode::Retry),
+pub(super) const MODES: [(&str, ErrorMode); 3] = [
+    ("raise", ErrorMode::Raise),
+    ("graceful", ErrorMode::Graceful),
+    ("retry", ErrorMode::Retry),
 ];
 const MODE_WORDS: [&str; 3] = words(&MODES);
 

@@ -5,22 +5,22 @@ use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
-use super::Surroundings;
-use super::agent::{Flow, Language, Mode, Node, OnError, Output, Target, Work};
+use super::LoadContext;
+use super::agent::{ErrorMode, Flow, Language, Node, OnError, Output, Target, Work};
 use super::codes;
 use super::interrupts::{self, Approval};
 use super::node_keys::{self, MODES, ON_ERROR};
-use super::subgraph::Outer;
-use super::work::WAYS;
+use super::subgraph::OuterFile;
+use super::work::WORK_KEYS;
 use crate::actions::Registry;
-use crate::template::{Templates, Use};
+use crate::template::{TemplateUse, Templates};
 
 /// Reads nodes and collects their problems.
-pub(super) struct Reader<'a> {
+pub(super) struct NodeReader<'a> {
     /// The inputs of reading the file, for its subgraphs.
-    pub(super) surroundings: Surroundings<'a>,
+    pub(super) context: LoadContext<'a>,
     /// The file, as its subgraphs see it.
-    pub(super) here: &'a Outer<'a>,
+    pub(super) file: &'a OuterFile<'a>,
     /// The text of the file.
     pub(super) source: &'a str,
     pub(super) registry: &'a Registry,
@@ -42,51 +42,52 @@ pub(super) struct Reader<'a> {
 
 /// Position of a node in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rank {
+pub(super) enum NodeLevel {
     /// An entry of `nodes`.
     Node,
     /// An entry of `steps`, or of the `body` of a loop.
     Step,
 }
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Reads one node. Its successor is resolved separately (`flows`).
     pub(super) fn node(
         &mut self,
         node: &tree::Node,
-        rank: Rank,
+        level: NodeLevel,
         language: Option<&str>,
     ) -> Option<Node> {
-        let keys = match rank {
-            Rank::Node => &node_keys::NODE,
-            Rank::Step => &node_keys::STEP,
+        let keys = match level {
+            NodeLevel::Node => &node_keys::NODE,
+            NodeLevel::Step => &node_keys::STEP,
         };
         let mut section = Section::from_node(node, keys.name, &mut self.problems)?;
-        let name = match rank {
-            Rank::Node => section.required_text("name", &mut self.problems),
-            Rank::Step => section.text("name", &mut self.problems),
+        let name = match level {
+            NodeLevel::Node => section.required_text("name", &mut self.problems),
+            NodeLevel::Step => section.text("name", &mut self.problems),
         };
         let place = section
             .node("name")
             .map_or_else(|| section.place().clone(), |name| name.place.clone());
         section.text("description", &mut self.problems);
         // Before the work: a node whose work cannot be read claims all of its keys.
-        match rank {
-            Rank::Node => {
-                self.approvals
-                    .extend(interrupts::of_node(&mut section, name, &mut self.problems))
-            }
-            Rank::Step => interrupts::of_step(&mut section, &mut self.problems),
+        match level {
+            NodeLevel::Node => self.approvals.extend(interrupts::read_node(
+                &mut section,
+                name,
+                &mut self.problems,
+            )),
+            NodeLevel::Step => interrupts::read_step(&mut section, &mut self.problems),
         }
-        let (work, output_key) = self.work(&mut section, rank, language);
+        let (work, output_key) = self.work(&mut section, level, language);
         let output = match is_ignored(&section) {
             true => Output::Merge,
             false => self.output(&mut section, output_key),
         };
-        let on_error = self.on_error(&mut section, rank);
-        match rank {
-            Rank::Node => section.claim("goto"),
-            Rank::Step => self.no_goto(&mut section),
+        let on_error = self.on_error(&mut section, level);
+        match level {
+            NodeLevel::Node => section.claim("goto"),
+            NodeLevel::Step => self.refuse_goto(&mut section),
         }
         keys.finish(section, &mut self.problems);
         let name = name.unwrap_or_default().to_owned();
@@ -112,7 +113,7 @@ impl Reader<'_> {
         };
         let mut steps: Vec<Node> = items
             .iter()
-            .filter_map(|item| self.node(item, Rank::Step, language))
+            .filter_map(|item| self.node(item, NodeLevel::Step, language))
             .collect();
         for (index, step) in steps
             .iter_mut()
@@ -141,9 +142,11 @@ impl Reader<'_> {
                 entries
                     .iter()
                     .map(|entry| {
-                        let prepared =
-                            self.templates
-                                .prepare(&entry.value, Use::RESULT, &mut self.problems);
+                        let prepared = self.templates.prepare(
+                            &entry.value,
+                            TemplateUse::RESULT,
+                            &mut self.problems,
+                        );
                         (entry.key.clone(), prepared)
                     })
                     .collect(),
@@ -156,7 +159,7 @@ impl Reader<'_> {
         }
     }
 
-    fn on_error(&mut self, section: &mut Section<'_>, rank: Rank) -> OnError {
+    fn on_error(&mut self, section: &mut Section<'_>, level: NodeLevel) -> OnError {
         let default = OnError::default();
         let Some(node) = section.present("on_error") else {
             return default;
@@ -166,18 +169,18 @@ impl Reader<'_> {
         };
         let retries = values.integer("max_retries");
         let usual = match retries {
-            Some(_) => Mode::Retry,
+            Some(_) => ErrorMode::Retry,
             None => default.mode,
         };
-        let fallback = match (rank, values.node("fallback")) {
+        let fallback = match (level, values.node("fallback")) {
             (_, None) => None,
-            (Rank::Node, Some(node)) => {
+            (NodeLevel::Node, Some(node)) => {
                 match self.target(node, codes::FALLBACK_UNDEFINED, "`fallback`", false) {
                     Some(Target::Node(index)) => Some(index),
                     _ => None,
                 }
             }
-            (Rank::Step, Some(node)) => {
+            (NodeLevel::Step, Some(node)) => {
                 self.problems.push(
                     Problem::new(codes::UNSUPPORTED, "a step has no `fallback`")
                         .at(&node.place)
@@ -200,7 +203,7 @@ impl Reader<'_> {
         }
     }
 
-    fn no_goto(&mut self, section: &mut Section<'_>) {
+    fn refuse_goto(&mut self, section: &mut Section<'_>) {
         if section.has("goto")
             && let Some(entry) = section.entry("goto")
         {
@@ -255,7 +258,11 @@ impl Reader<'_> {
 /// Returns true for a node that has `action` but no key that defines work. It does nothing and sets
 /// nothing.
 fn is_ignored(section: &Section<'_>) -> bool {
-    section.has("action") && !WAYS.iter().chain(&["type"]).any(|key| section.has(key))
+    section.has("action")
+        && !WORK_KEYS
+            .iter()
+            .chain(&["type"])
+            .any(|key| section.has(key))
 }
 
 /// Reserved names for the start and the end of a run.

@@ -5,36 +5,36 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{Evaluator, Flow, Node, OnError, Output, Reflection, Retries, Target, Work};
-use super::nodes::Reader;
+use super::nodes::NodeReader;
 use super::{Language, check_arguments, codes};
-use crate::actions::reflection::{EVALUATION, LOOP, RETRY};
+use crate::actions::reflection::{EVALUATOR_PROMPT, LOOP, RETRY};
 use crate::script::Script;
-use crate::template::{Prepared, Use};
+use crate::template::{Prepared, TemplateUse};
 
 /// Python code that defines the names available beside `state`. It is one extra line before the block, so
 /// the first line number of the block is reduced by one.
-const BEFORE_PYTHON: &str = "import re; output = state.get('output'); reflection_output = state.get('reflection_output'); reflection_errors = state.get('reflection_errors', []); reflection_iteration = state.get('reflection_iteration', 0); result = None\n";
+const PYTHON_PRELUDE: &str = "import re; output = state.get('output'); reflection_output = state.get('reflection_output'); reflection_errors = state.get('reflection_errors', []); reflection_iteration = state.get('reflection_iteration', 0); result = None\n";
 
 /// Python code that returns `result`, or else `output` if the block changed it.
-const AFTER_PYTHON: &str = "\nreturn result if result is not None else (output if output != state.get('output') else None)\n";
+const PYTHON_EPILOGUE: &str = "\nreturn result if result is not None else (output if output != state.get('output') else None)\n";
 
 /// The same definitions for Lua, on the first line of the block. A Lua block returns its result itself.
-const BEFORE_LUA: &str = "local output = state.output; ";
+const LUA_PRELUDE: &str = "local output = state.output; ";
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Reads the arguments of an action that runs other work. Returns `None` if `name` is not such an
     /// action.
-    pub(super) fn rounds(
+    pub(super) fn loop_action(
         &mut self,
         name: &str,
         uses: &tree::Node,
         with: Option<&tree::Node>,
         language: Option<&str>,
     ) -> Option<Work> {
-        let is_reflection = LOOP.is_called(name);
+        let is_reflection = LOOP.has_name(name);
         let about = match is_reflection {
             true => &LOOP,
-            false if RETRY.is_called(name) => &RETRY,
+            false if RETRY.has_name(name) => &RETRY,
             false => return None,
         };
         let problems = check_arguments(about, with, &uses.place);
@@ -95,7 +95,7 @@ impl Reader<'_> {
     fn limits(&mut self, with: &tree::Node, keys: &[&str]) -> Prepared {
         let node = filtered(with, |key| keys.contains(&key));
         self.templates
-            .prepare(&node, Use::ARGUMENTS, &mut self.problems)
+            .prepare(&node, TemplateUse::ARGUMENTS, &mut self.problems)
     }
 
     /// Creates a step that runs an action.
@@ -160,11 +160,11 @@ impl Reader<'_> {
         let first_line = run.text_first_line(self.source);
         let script = match language {
             Language::Lua => Script {
-                source: format!("{BEFORE_LUA}{source}"),
+                source: format!("{LUA_PRELUDE}{source}"),
                 first_line,
             },
             Language::Python | Language::Python3 => Script {
-                source: format!("{BEFORE_PYTHON}{source}{AFTER_PYTHON}"),
+                source: format!("{PYTHON_PRELUDE}{source}{PYTHON_EPILOGUE}"),
                 first_line: first_line.saturating_sub(1),
             },
         };
@@ -179,9 +179,9 @@ impl Reader<'_> {
         let evaluator = match kind {
             "schema" => {
                 let schema = section.required("schema", &mut self.problems)?;
-                let schema = self
-                    .templates
-                    .prepare(schema, Use::ARGUMENTS, &mut self.problems);
+                let schema =
+                    self.templates
+                        .prepare(schema, TemplateUse::ARGUMENTS, &mut self.problems);
                 Some(Evaluator::Schema(schema))
             }
             "llm" => {
@@ -240,7 +240,10 @@ fn question(evaluator: &tree::Node) -> tree::Node {
             entry("content", content),
         ]))
     };
-    let mut messages = vec![message("system", at(NodeKind::Text(EVALUATION.to_owned())))];
+    let mut messages = vec![message(
+        "system",
+        at(NodeKind::Text(EVALUATOR_PROMPT.to_owned())),
+    )];
     for example in evaluator
         .get("examples")
         .and_then(tree::Node::as_list)

@@ -81,7 +81,7 @@ pub struct LedgerSettings {
 
 impl LedgerSettings {
     /// The minimum of `max_bytes`. Below it, totals alone could leave no room for a payment.
-    pub const LEAST_BYTES: u64 = 1 << 20;
+    pub const MIN_BYTES: u64 = 1 << 20;
 
     /// Returns the limits, with defaults for those that the file does not set.
     #[must_use]
@@ -109,10 +109,10 @@ pub struct ScriptSettings {
 }
 
 /// Help text that names the place where this runtime reports a run.
-const TRACED: &str = "`cachalot run --ndjson` writes the events of a run";
+const EVENTS_HELP: &str = "`cachalot run --ndjson` writes the events of a run";
 
 /// Help text for a setting of actions that do not exist here.
-const OF_ACTIONS: &str = "it is for actions that this runtime does not have";
+const ACTIONS_HELP: &str = "it is for actions that this runtime does not have";
 
 /// Help text for what says how branches run.
 const ONE_WAY: &str = "branches run at the same time in one process";
@@ -196,7 +196,7 @@ static LEDGER: Table = Table::new(
     "Retention of individual calls in the ledger.",
     &[&[
         key("max_age", Kind::Custom(&AGE), "How old a call in the ledger may be: a number with a unit, such as `90d` or `12h`; any age by default."),
-        key("max_bytes", Kind::IntegerIn(LedgerSettings::LEAST_BYTES, u64::MAX), "How many bytes of data the ledger may hold, at least 1,048,576; 256 MiB by default. The oldest calls are deleted first."),
+        key("max_bytes", Kind::IntegerIn(LedgerSettings::MIN_BYTES, u64::MAX), "How many bytes of data the ledger may hold, at least 1,048,576; 256 MiB by default. The oldest calls are deleted first."),
         key("max_hits", AMOUNT, "How many hits the ledger keeps one by one, and as many calls of each other kind that paid nothing; 1,000 by default."),
     ]],
 );
@@ -312,30 +312,30 @@ const OF_OTHERS: &[Parameter] = &[
     unsupported("session", codes::UNSUPPORTED_SECTION),
     unsupported("error_handling", codes::UNSUPPORTED_SECTION),
     unsupported("auth", codes::UNSUPPORTED_SECTION),
-    no_effect("opik", TRACED),
-    no_effect("opik_llm_tracing", TRACED),
-    no_effect("auto_trace", TRACED),
-    no_effect("trace_exporter", TRACED),
-    no_effect("trace_file", TRACED),
-    no_effect("trace_format", TRACED),
-    no_effect("auto_trace_llm_payloads", TRACED),
-    no_effect("trace_payload_async", TRACED),
-    no_effect("trace_payload_compress", TRACED),
-    no_effect("trace_retention_days", TRACED),
-    no_effect("trace_payload_retention_days", TRACED),
+    no_effect("opik", EVENTS_HELP),
+    no_effect("opik_llm_tracing", EVENTS_HELP),
+    no_effect("auto_trace", EVENTS_HELP),
+    no_effect("trace_exporter", EVENTS_HELP),
+    no_effect("trace_file", EVENTS_HELP),
+    no_effect("trace_format", EVENTS_HELP),
+    no_effect("auto_trace_llm_payloads", EVENTS_HELP),
+    no_effect("trace_payload_async", EVENTS_HELP),
+    no_effect("trace_payload_compress", EVENTS_HELP),
+    no_effect("trace_retention_days", EVENTS_HELP),
+    no_effect("trace_payload_retention_days", EVENTS_HELP),
     no_effect("progress", "the progress of a run is written to stderr"),
-    no_effect("a2a", OF_ACTIONS),
+    no_effect("a2a", ACTIONS_HELP),
     no_effect("agents", "agents stand in the file, beside `nodes`: `agents:`"),
-    no_effect("dspy", OF_ACTIONS),
-    no_effect("execution", OF_ACTIONS),
-    no_effect("interview", OF_ACTIONS),
-    no_effect("llamaindex", OF_ACTIONS),
-    no_effect("memory", OF_ACTIONS),
-    no_effect("textgrad", OF_ACTIONS),
-    no_effect("graph", OF_ACTIONS),
-    no_effect("memory_infrastructure", OF_ACTIONS),
-    no_effect("firestore", OF_ACTIONS),
-    no_effect("rate_limiters", OF_ACTIONS),
+    no_effect("dspy", ACTIONS_HELP),
+    no_effect("execution", ACTIONS_HELP),
+    no_effect("interview", ACTIONS_HELP),
+    no_effect("llamaindex", ACTIONS_HELP),
+    no_effect("memory", ACTIONS_HELP),
+    no_effect("textgrad", ACTIONS_HELP),
+    no_effect("graph", ACTIONS_HELP),
+    no_effect("memory_infrastructure", ACTIONS_HELP),
+    no_effect("firestore", ACTIONS_HELP),
+    no_effect("rate_limiters", ACTIONS_HELP),
     no_effect("model", "the default model of `llm.call` is `settings.llm.model`"),
     no_effect("temperature", "the default of `llm.call` is `settings.llm.temperature`"),
 ];
@@ -363,7 +363,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
         ledger: ledger(values),
         python: ScriptSettings {
             memory_limit: memory_limit(python),
-            runner: runner.and_then(Language::of_runner),
+            runner: runner.and_then(Language::from_runner),
             ..limits(python)
         },
         lua: ScriptSettings {
@@ -418,7 +418,7 @@ fn check_strategy(entry: &MapEntry, problems: &mut Vec<Problem>) {
 }
 
 /// Backends of long-term memory that the reference implementation supports and this runtime does not.
-pub const BACKENDS_OF_OTHERS: [&str; 11] = [
+pub const UNSUPPORTED_BACKENDS: [&str; 11] = [
     "redis",
     "postgres",
     "duckdb",
@@ -432,9 +432,9 @@ pub const BACKENDS_OF_OTHERS: [&str; 11] = [
     "hierarchical",
 ];
 
-fn is_of_others(backend: Option<&Node>) -> bool {
+fn is_unsupported_backend(backend: Option<&Node>) -> bool {
     let name = backend.and_then(Node::as_text);
-    name.is_some_and(|name| BACKENDS_OF_OTHERS.contains(&name))
+    name.is_some_and(|name| UNSUPPORTED_BACKENDS.contains(&name))
 }
 
 impl MemorySettings {
@@ -451,7 +451,7 @@ impl MemorySettings {
         let Some(backend) = self.backend.clone() else {
             return;
         };
-        if !BACKENDS_OF_OTHERS.contains(&backend.as_str())
+        if !UNSUPPORTED_BACKENDS.contains(&backend.as_str())
             || nodes.is_some_and(|nodes| names_action(nodes, &is_used))
         {
             return;
@@ -484,7 +484,7 @@ fn check_shell_providers(values: Values<'_>, problems: &mut Vec<Problem>) {
 
 fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     let ltm = values.node("ltm").and_then(|node| {
-        let table = match is_of_others(node.get("backend")) {
+        let table = match is_unsupported_backend(node.get("backend")) {
             true => &LTM_OF_OTHERS,
             false => &LTM,
         };
@@ -504,7 +504,7 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
         };
         let place = section.place(key);
         match memory.path {
-            Some(_) => problems.push(twice(key, &place)),
+            Some(_) => problems.push(duplicate_key(key, &place)),
             None => memory.path = Some(path),
         }
         memory.place = memory.place.or(Some(place));
@@ -512,7 +512,7 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     memory
 }
 
-fn twice(key: &str, place: &SourceSpan) -> Problem {
+fn duplicate_key(key: &str, place: &SourceSpan) -> Problem {
     Problem::new(
         codes::BAD_VALUE,
         format!("`{key}` names a second path of the memory"),
@@ -533,7 +533,7 @@ fn cache(values: Values<'_>) -> CacheSettings {
 }
 
 /// Reads `settings` of a file that contains only agents. It has no key but `ledger`.
-pub fn read_of_team(node: &Node, problems: &mut Vec<Problem>) -> LedgerSettings {
+pub fn read_team_settings(node: &Node, problems: &mut Vec<Problem>) -> LedgerSettings {
     let values = TEAM_SETTINGS.read(node, problems);
     values.map(ledger).unwrap_or_default()
 }

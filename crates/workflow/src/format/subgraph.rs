@@ -15,24 +15,24 @@ use serde_json::Value;
 
 use super::agent::{Subgraph, Work};
 use super::interrupts::Approval;
-use super::nodes::Reader;
-use super::{Surroundings, codes, directory_of, load_in};
+use super::nodes::NodeReader;
+use super::{LoadContext, codes, directory_of, load_with_context};
 use crate::actions::cache::agent_segment;
-use crate::template::{Prepared, Use};
+use crate::template::{Prepared, TemplateUse};
 
 /// The maximum depth of subgraphs within subgraphs.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// The maximum number of subgraph files that one file loads, counted once per place that names one.
-const MOST_FILES: usize = 100;
+const MAX_FILES: usize = 100;
 
 /// Keys of `settings` that hold for a whole run.
-const OF_RUN: [&str; 8] = [
+const RUN_WIDE_KEYS: [&str; 8] = [
     "ltm", "ltm_path", "cache", "ledger", "python", "lua", "python3", "http",
 ];
 
 /// A file that names subgraphs, as they see it.
-pub(super) struct Outer<'a> {
+pub(super) struct OuterFile<'a> {
     /// The path as shown in problems.
     pub(super) name: &'a str,
     /// `settings` with environment variables expanded, with those of its own outer file.
@@ -44,20 +44,20 @@ pub(super) struct Outer<'a> {
     /// The rules for steps that are tools.
     pub(super) rules: &'a Permissions,
     /// The file that runs this one as a subgraph.
-    pub(super) outer: Option<&'a Outer<'a>>,
+    pub(super) outer: Option<&'a OuterFile<'a>>,
 }
 
-impl Outer<'_> {
+impl OuterFile<'_> {
     /// Returns the files from the outermost to this one.
     fn chain(&self) -> Vec<&str> {
-        let mut chain = self.outer.map(Outer::chain).unwrap_or_default();
+        let mut chain = self.outer.map(OuterFile::chain).unwrap_or_default();
         chain.push(self.name);
         chain
     }
 
     /// Returns the settings of a file that this one runs: its own, and by key those that it has not. The
     /// name is not passed on.
-    pub(super) fn settings_of(&self, own: Option<Node>) -> Option<Node> {
+    pub(super) fn merged_settings(&self, own: Option<Node>) -> Option<Node> {
         let (Some(outer), Some(entries)) = (self.settings, own_entries(own.as_ref())) else {
             return own;
         };
@@ -101,7 +101,7 @@ impl Outer<'_> {
         let own = own_entries(settings).unwrap_or_default();
         for entry in own
             .iter()
-            .filter(|entry| OF_RUN.contains(&entry.key.as_str()))
+            .filter(|entry| RUN_WIDE_KEYS.contains(&entry.key.as_str()))
         {
             let outer = self.settings.and_then(|settings| settings.get(&entry.key));
             if outer.map(Node::to_value) != Some(entry.value.to_value()) {
@@ -133,7 +133,7 @@ fn differs(entry: &MapEntry, key: &str, outer: &str) -> Problem {
     .help(format!("take it out here, or write the same into {outer}"))
 }
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Reads `subgraph` and `input` of a fan-out.
     pub(super) fn subgraph(&mut self, section: &mut Section<'_>, file: &Node) -> Work {
         let input = self.input(section);
@@ -145,7 +145,7 @@ impl Reader<'_> {
         };
         let node = section.node("name").and_then(Node::as_text);
         let node = node.unwrap_or_default();
-        match load(written, file, self.here, self.surroundings) {
+        match load(written, file, self.file, self.context) {
             Ok(mut loaded) => {
                 self.problems.append(&mut loaded.agent.warnings);
                 let approvals = std::mem::take(&mut loaded.agent.approvals);
@@ -176,9 +176,9 @@ impl Reader<'_> {
         entries
             .iter()
             .map(|entry| {
-                let prepared = self
-                    .templates
-                    .prepare(&entry.value, Use::PLAIN, &mut self.problems);
+                let prepared =
+                    self.templates
+                        .prepare(&entry.value, TemplateUse::PLAIN, &mut self.problems);
                 (entry.key.clone(), prepared)
             })
             .collect()
@@ -207,7 +207,7 @@ impl Reader<'_> {
     }
 }
 
-struct Loaded {
+struct LoadedSubgraph {
     agent: super::Agent,
     /// The agent's name as it appears in handles (escaped).
     scope: String,
@@ -220,9 +220,9 @@ struct Loaded {
 fn load(
     written: &str,
     node: &Node,
-    here: &Outer<'_>,
-    surroundings: Surroundings<'_>,
-) -> Result<Loaded, Vec<Problem>> {
+    file: &OuterFile<'_>,
+    context: LoadContext<'_>,
+) -> Result<LoadedSubgraph, Vec<Problem>> {
     let refused = |code, message: String, help: &str| {
         Err(vec![Problem::new(code, message).at(&node.place).help(help)])
     };
@@ -234,16 +234,16 @@ fn load(
             "download it, and write its path",
         );
     }
-    let path = without_dots(&directory_of(Path::new(here.name)).join(written));
+    let path = without_dots(&directory_of(Path::new(file.name)).join(written));
     let name = path.to_string_lossy().into_owned();
-    let chain = here.chain();
+    let chain = file.chain();
     if chain.iter().any(|known| is_same(Path::new(known), &path)) {
         let message = format!("a subgraph runs itself: {} → {name}", chain.join(" → "));
         return refused(codes::SUBGRAPH_CYCLE, message, "take it out of one of them");
     }
-    if chain.len() > DEEPEST {
+    if chain.len() > MAX_DEPTH {
         let message = format!(
-            "subgraphs are nested more than {DEEPEST} deep: {}",
+            "subgraphs are nested more than {MAX_DEPTH} deep: {}",
             chain.join(" → ")
         );
         return refused(
@@ -252,10 +252,10 @@ fn load(
             "put the nodes of one file into another",
         );
     }
-    let count = surroundings.loaded.get() + 1;
-    surroundings.loaded.set(count);
-    if count > MOST_FILES {
-        let message = format!("more than {MOST_FILES} subgraphs");
+    let count = context.loaded.get() + 1;
+    context.loaded.set(count);
+    if count > MAX_FILES {
+        let message = format!("more than {MAX_FILES} subgraphs");
         return refused(
             codes::OUT_OF_RANGE,
             message,
@@ -272,18 +272,18 @@ fn load(
     };
     // The outer file warns of all approvals together.
     let is_other = |problem: &Problem| problem.code != codes::NEEDS_APPROVAL;
-    let surroundings = Surroundings {
-        outer: Some(here),
-        ..surroundings
+    let context = LoadContext {
+        outer: Some(file),
+        ..context
     };
-    let mut agent = load_in(&name, &text, surroundings).map_err(|mut problems| {
+    let mut agent = load_with_context(&name, &text, context).map_err(|mut problems| {
         problems.retain(is_other);
         problems
     })?;
     agent.warnings.retain(is_other);
     let file = std::fs::canonicalize(&path).unwrap_or(path);
     let scope = agent_segment(agent.settings.name.as_deref(), agent.name.as_deref(), &file);
-    Ok(Loaded { agent, scope })
+    Ok(LoadedSubgraph { agent, scope })
 }
 
 /// Removes `.` from the path.
@@ -302,7 +302,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::OF_RUN;
+    use super::RUN_WIDE_KEYS;
 
     /// Settings that apply to the nodes of one file.
     const OF_FILE: [&str; 6] = [
@@ -319,7 +319,7 @@ mod tests {
         let schema = crate::format::schema(&crate::actions::builtin());
         let settings = schema["properties"]["settings"]["properties"].as_object();
         let mut known: Vec<&str> = settings.unwrap().keys().map(String::as_str).collect();
-        let mut sorted = [&OF_RUN[..], &OF_FILE].concat();
+        let mut sorted = [&RUN_WIDE_KEYS[..], &OF_FILE].concat();
         known.sort_unstable();
         sorted.sort_unstable();
         assert_eq!(known, sorted);

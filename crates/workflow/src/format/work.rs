@@ -8,18 +8,18 @@ use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
 use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES};
-use super::nodes::{NOTHING, Rank, Reader};
+use super::nodes::{NOTHING, NodeLevel, NodeReader};
 use super::{check_arguments, codes};
 use crate::action::Action;
 use crate::actions::Registry;
 use crate::script::{self, Script, lua, template_in, with_constants};
-use crate::template::{Condition, LateArgument, Prepared, Use, is_literal};
+use crate::template::{Condition, LateArgument, Prepared, TemplateUse, is_literal};
 
 /// The keys that define the work of a node. A node may use one of them.
-pub(super) const WAYS: &[&str] = &["run", "script", "uses", "steps"];
+pub(super) const WORK_KEYS: &[&str] = &["run", "script", "uses", "steps"];
 
 /// Inline code as written.
-struct Code<'n> {
+struct CodeBlock<'n> {
     source: String,
     /// The node of the file that contains the source.
     written: &'n tree::Node,
@@ -37,26 +37,26 @@ fn is_marked_as_lua(source: &str) -> bool {
         .is_some_and(|rest| rest.trim() == "lua")
 }
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     /// Reads the work of a node, and the output field that the work itself names.
     pub(super) fn work(
         &mut self,
         section: &mut Section<'_>,
-        rank: Rank,
+        level: NodeLevel,
         language: Option<&str>,
     ) -> (Work, Option<String>) {
         let own_language = section.node("language");
         let language = own_language.and_then(tree::Node::as_text).or(language);
         self.check_language(own_language);
         let kind = section.present("type");
-        match (kind.and_then(tree::Node::as_text), rank) {
+        match (kind.and_then(tree::Node::as_text), level) {
             (None, _) if kind.is_none() => {
                 self.claim_fan_in(section);
                 self.simple(section, language)
             }
-            (Some("while_loop"), Rank::Node) => (self.while_loop(section, language), None),
-            (Some("dynamic_parallel"), Rank::Node) => (self.fan_out(section, language), None),
-            (Some(name), Rank::Step) if TYPES.contains(&name) => {
+            (Some("while_loop"), NodeLevel::Node) => (self.while_loop(section, language), None),
+            (Some("dynamic_parallel"), NodeLevel::Node) => (self.fan_out(section, language), None),
+            (Some(name), NodeLevel::Step) if TYPES.contains(&name) => {
                 self.refuse(
                     kind,
                     codes::UNSUPPORTED,
@@ -152,13 +152,13 @@ impl Reader<'_> {
         section: &mut Section<'_>,
         language: Option<&str>,
     ) -> (Work, Option<String>) {
-        let mut ways: Vec<&MapEntry> = WAYS
+        let mut entries: Vec<&MapEntry> = WORK_KEYS
             .iter()
             .filter_map(|way| section.entry(way))
             .filter(|entry| !entry.value.is_null())
             .collect();
-        ways.sort_by_key(|way| way.key_place.start);
-        if let [first, second, ..] = ways.as_slice() {
+        entries.sort_by_key(|way| way.key_place.start);
+        if let [first, second, ..] = entries.as_slice() {
             self.problems.push(
                 Problem::new(
                     codes::CONFLICTING_WORK,
@@ -168,22 +168,22 @@ impl Reader<'_> {
                 .help("a node does one thing: make two nodes, or use `steps`"),
             );
         }
-        if ways.is_empty() && section.has("action") {
+        if entries.is_empty() && section.has("action") {
             return self.action_without_uses(section);
         }
-        if !ways.iter().any(|way| way.key == "uses") {
+        if !entries.iter().any(|way| way.key == "uses") {
             self.refuse_with(section);
         }
-        let Some(way) = ways.first() else {
+        let Some(way) = entries.first() else {
             return NOTHING;
         };
         match way.key.as_str() {
             "uses" => {
                 let with = section.present("with");
                 let name = way.value.as_text().unwrap_or_default();
-                let rounds = self.rounds(name, &way.value, with, language);
+                let loop_action = self.loop_action(name, &way.value, with, language);
                 (
-                    rounds.unwrap_or_else(|| self.action(&way.value, with)),
+                    loop_action.unwrap_or_else(|| self.action(&way.value, with)),
                     None,
                 )
             }
@@ -224,7 +224,7 @@ impl Reader<'_> {
 
     fn run(&mut self, way: &MapEntry, language: Option<&str>) -> (Work, Option<String>) {
         let code = match &way.value.kind {
-            NodeKind::Text(source) => Some(Code {
+            NodeKind::Text(source) => Some(CodeBlock {
                 source: source.clone(),
                 written: &way.value,
                 language: match language {
@@ -234,7 +234,7 @@ impl Reader<'_> {
                 },
                 output_key: None,
             }),
-            NodeKind::Map(_) => self.typed(&way.value, language),
+            NodeKind::Map(_) => self.typed_run(&way.value, language),
             _ => {
                 self.problems
                     .push(way.value.wrong_type(&format!("`{}`", way.key), "text"));
@@ -325,12 +325,16 @@ impl Reader<'_> {
 
     /// Reads `run: {type: lua, code}`, or `run: {type: expression, value, output_key}` for the value of
     /// one Python expression.
-    fn typed<'n>(&mut self, node: &'n tree::Node, language: Option<&str>) -> Option<Code<'n>> {
+    fn typed_run<'n>(
+        &mut self,
+        node: &'n tree::Node,
+        language: Option<&str>,
+    ) -> Option<CodeBlock<'n>> {
         let mut section = Section::from_node(node, "`run`", &mut self.problems)?;
         match section.required_text("type", &mut self.problems)? {
             "expression" => {
                 let values = EXPRESSION.read(node, &mut self.problems)?;
-                Some(Code {
+                Some(CodeBlock {
                     source: format!("return ({})", values.text("value")?.trim()),
                     written: values.node("value")?,
                     language: self.python(language),
@@ -339,7 +343,7 @@ impl Reader<'_> {
             }
             "lua" => {
                 let values = LUA.read(node, &mut self.problems)?;
-                Some(Code {
+                Some(CodeBlock {
                     source: values.string("code")?,
                     written: values.node("code")?,
                     language: Language::Lua,
@@ -411,7 +415,7 @@ impl Reader<'_> {
         let condition = match section.required("condition", &mut self.problems) {
             Some(node) => self
                 .templates
-                .condition(node, Use::PLAIN, &mut self.problems),
+                .condition(node, TemplateUse::PLAIN, &mut self.problems),
             None => Condition::always(false),
         };
         section.required("max_iterations", &mut self.problems);
@@ -462,7 +466,8 @@ impl Reader<'_> {
             let problem = node.wrong_type("`items`", "a list or a template of one");
             self.problems.push(problem);
         }
-        self.templates.prepare(node, Use::PLAIN, &mut self.problems)
+        self.templates
+            .prepare(node, TemplateUse::PLAIN, &mut self.problems)
     }
 
     /// Reads the work of each branch: `action`, or the same keys as any node.
@@ -470,14 +475,14 @@ impl Reader<'_> {
         let place = section.place().clone();
         let action = section.present("action");
         let subgraph = section.present("subgraph");
-        let ways = WAYS
+        let entries = WORK_KEYS
             .iter()
             .filter(|way| section.present(way).is_some())
             .count()
             + usize::from(action.is_some())
             + usize::from(subgraph.is_some());
-        if ways != 1 {
-            let message = if ways == 0 {
+        if entries != 1 {
+            let message = if entries == 0 {
                 "a fan-out whose branches do nothing"
             } else {
                 "a fan-out whose branches do more than one thing"
@@ -510,7 +515,7 @@ impl Reader<'_> {
             );
         }
         match action.map(|action| (action, &action.kind)) {
-            Some((node, NodeKind::Map(_))) => match self.node(node, Rank::Step, language) {
+            Some((node, NodeKind::Map(_))) => match self.node(node, NodeLevel::Step, language) {
                 Some(branch) => branch,
                 None => does(Work::Nothing, Output::Merge),
             },
@@ -536,9 +541,9 @@ fn late_arguments(
     let parameters = about.parameters.table().iter();
     let mut late: Vec<LateArgument> = parameters
         .filter(|parameter| !parameter.late_names.is_empty())
-        .map(|parameter| LateArgument::Is(parameter.name, parameter.late_names))
+        .map(|parameter| LateArgument::Argument(parameter.name, parameter.late_names))
         .collect();
-    let wrapped = with.filter(|_| about.is_called("cache.wrap"));
+    let wrapped = with.filter(|_| about.has_name("cache.wrap"));
     let name = wrapped.and_then(|with| with.get("action")?.as_text());
     if let Some(wrapped) = name.and_then(|name| registry.get(name)) {
         let args = with.and_then(|with| with.get("args"));

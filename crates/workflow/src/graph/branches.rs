@@ -6,9 +6,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::{Map, Value, json};
 
-use super::node::After;
-use super::work::noun;
-use super::{BRANCHES_AT_A_TIME, RunFailure, Runner};
+use super::node::NodeOutcome;
+use super::work::kind_name;
+use super::{DEFAULT_CONCURRENCY, RunFailure, Runner};
 use crate::format::{Branch, FanOut, Node, Subgraph, Work};
 use crate::report::Event;
 use crate::template::{Scope, State};
@@ -24,25 +24,25 @@ impl Runner<'_> {
         state: &State,
         stops: &[usize],
     ) -> Result<Value, RunFailure> {
-        let scope = Scope::new(&self.surroundings, state);
+        let scope = Scope::new(&self.context, state);
         let mut started = Vec::new();
         for branch in branches {
             let holds = match &branch.condition {
                 None => true,
                 Some(condition) => {
                     let held = self.agent.templates.holds(condition, &scope).await;
-                    held.map_err(|failure| self.report(RunFailure::of_template(node, failure)))?
+                    held.map_err(|failure| self.report(RunFailure::from_template(node, failure)))?
                 }
             };
             if holds {
                 started.push(branch);
             }
         }
-        let base = state.settled();
+        let base = state.flattened();
         let stops: Vec<usize> = stops.iter().copied().chain([fan_in]).collect();
         let mut runs = Vec::with_capacity(started.len());
         for (index, branch) in started.into_iter().enumerate() {
-            let walked = self.walk(&branch.way, base.branch(), stops.clone());
+            let walked = self.walk(&branch.flow, base.branch(), stops.clone());
             let name = self.agent.nodes[branch.head].name.as_str();
             runs.push(async move {
                 match walked.await {
@@ -55,7 +55,7 @@ impl Runner<'_> {
             .agent
             .settings
             .max_workers
-            .unwrap_or(BRANCHES_AT_A_TIME);
+            .unwrap_or(DEFAULT_CONCURRENCY);
         let results: Vec<(usize, Value)> =
             stream::iter(runs).buffer_unordered(most).collect().await;
         Ok(in_order(results))
@@ -74,8 +74,8 @@ impl Runner<'_> {
         let total = items.len();
         let done = AtomicUsize::new(0);
         let is_cancelled = AtomicBool::new(false);
-        let base = state.settled();
-        self.tell(Event::Progress {
+        let base = state.flattened();
+        self.emit(Event::Progress {
             node: path.to_owned(),
             done: 0,
             total,
@@ -86,7 +86,7 @@ impl Runner<'_> {
             state.set(fan_out.item.as_str(), item);
             state.set(fan_out.index.as_str(), Value::from(index));
             // The reported state of a branch that fails: only its item and index.
-            let began = state.clone().into_own();
+            let began = state.clone().into_own_fields();
             let name = format!("{path}[{index}]");
             let ran = self.node(&fan_out.branch, name.clone(), state);
             let (done, is_cancelled) = (&done, &is_cancelled);
@@ -96,22 +96,22 @@ impl Runner<'_> {
                 }
                 let ran = ran.await;
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                self.tell(Event::Progress {
+                self.emit(Event::Progress {
                     node: path.to_owned(),
                     done,
                     total,
                 });
                 match ran {
-                    Ok((After::Flow(result), state)) => {
-                        let ended = match &fan_out.branch.work {
+                    Ok((NodeOutcome::Flow(result), state)) => {
+                        let outcome = match &fan_out.branch.work {
                             Work::Subgraph(subgraph) => {
-                                of_subgraph(&name, index, state, began, subgraph)
+                                subgraph_result(&name, index, state, began, subgraph)
                             }
                             _ => succeeded(&name, index, state, Some(result)),
                         };
-                        (index, ended)
+                        (index, outcome)
                     }
-                    Ok((After::Fallback(_), state)) => {
+                    Ok((NodeOutcome::Fallback(_), state)) => {
                         (index, succeeded(&name, index, state, None))
                     }
                     Err(failure) => {
@@ -124,7 +124,7 @@ impl Runner<'_> {
         let most = fan_out
             .concurrency
             .or(self.agent.settings.max_workers)
-            .unwrap_or(BRANCHES_AT_A_TIME);
+            .unwrap_or(DEFAULT_CONCURRENCY);
         let results: Vec<(usize, Value)> =
             stream::iter(runs).buffer_unordered(most).collect().await;
         Ok(in_order(results))
@@ -137,13 +137,13 @@ impl Runner<'_> {
         path: &str,
         state: &State,
     ) -> Result<Vec<Value>, RunFailure> {
-        let scope = Scope::new(&self.surroundings, state);
+        let scope = Scope::new(&self.context, state);
         let items = self.agent.templates.render(&fan_out.items, &scope).await;
-        match items.map_err(|failure| RunFailure::of_template(path, failure))? {
+        match items.map_err(|failure| RunFailure::from_template(path, failure))? {
             Value::Array(items) => Ok(items),
             Value::Null => Ok(Vec::new()),
             other => {
-                let message = format!("`items` is {}: expected a list", noun(&other));
+                let message = format!("`items` is {}: expected a list", kind_name(&other));
                 Err(RunFailure::new(path, "validation_error", message).at(&node.place))
             }
         }
@@ -151,17 +151,16 @@ impl Runner<'_> {
 }
 
 fn succeeded(branch: &str, index: usize, state: State, result: Option<Value>) -> Value {
-    let mut ended =
-        json!({ "branch": branch, "index": index, "success": true, "state": state.into_own() });
-    if let (Some(result), Some(fields)) = (result, ended.as_object_mut()) {
+    let mut outcome = json!({ "branch": branch, "index": index, "success": true, "state": state.into_own_fields() });
+    if let (Some(result), Some(fields)) = (result, outcome.as_object_mut()) {
         fields.insert("result".to_owned(), result);
     }
-    ended
+    outcome
 }
 
 /// Returns the result of a branch that ran a subgraph: its final state, with the item and the index. The
 /// file in it shows those who read it that the branch did not see the state of the outer file.
-fn of_subgraph(
+fn subgraph_result(
     branch: &str,
     index: usize,
     mut state: State,
@@ -169,11 +168,11 @@ fn of_subgraph(
     subgraph: &Subgraph,
 ) -> Value {
     state.merge(began);
-    let mut ended = succeeded(branch, index, state, None);
-    if let Some(fields) = ended.as_object_mut() {
+    let mut outcome = succeeded(branch, index, state, None);
+    if let Some(fields) = outcome.as_object_mut() {
         fields.insert("subgraph".to_owned(), Value::from(subgraph.file.as_str()));
     }
-    ended
+    outcome
 }
 
 fn failed(branch: &str, index: usize, failure: &RunFailure, state: Value) -> Value {

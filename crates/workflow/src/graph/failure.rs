@@ -42,18 +42,18 @@ impl RunFailure {
         }
     }
 
-    pub(super) fn of_template(node: &str, failure: TemplateFailure) -> Self {
+    pub(super) fn from_template(node: &str, failure: TemplateFailure) -> Self {
         Self::new(node, "template_error", failure.message).at(&failure.place)
     }
 
-    pub(super) fn of_action(node: &str, failure: Failure, place: &SourceSpan) -> Self {
+    pub(super) fn from_action(node: &str, failure: Failure, place: &SourceSpan) -> Self {
         Self {
             retryable: failure.retryable,
             ..Self::new(node, failure.kind, failure.message).at(place)
         }
     }
 
-    pub(super) fn of_script(node: &str, failure: ScriptFailure, place: SourceSpan) -> Self {
+    pub(super) fn from_script(node: &str, failure: ScriptFailure, place: SourceSpan) -> Self {
         Self::new(node, failure.kind, failure.message).at(&place)
     }
 }

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{RunFailure, Runner};
-use crate::format::{Mode, Node, OnError};
+use crate::format::{ErrorMode, Node, OnError};
 use crate::report::Event;
 use crate::template::State;
 
 /// The maximum delay before a retry.
-const LONGEST_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The outcome of a node that determines its successor.
-pub(super) enum After {
+pub(super) enum NodeOutcome {
     /// The node ended with this result; its flow determines the successor.
     Flow(Value),
     /// The node failed, and this fallback node runs next.
@@ -29,9 +29,9 @@ impl Runner<'_> {
         node: &'s Node,
         path: String,
         state: State,
-    ) -> BoxFuture<'s, Result<(After, State), RunFailure>> {
+    ) -> BoxFuture<'s, Result<(NodeOutcome, State), RunFailure>> {
         Box::pin(async move {
-            self.tell(Event::Started { node: path.clone() });
+            self.emit(Event::Started { node: path.clone() });
             let began = Instant::now();
             let mut state = state;
             let mut attempt = 1;
@@ -44,17 +44,17 @@ impl Runner<'_> {
                 };
                 match self.work(node, &path, given).await {
                     Ok(done) => {
-                        self.tell(Event::Finished {
+                        self.emit(Event::Finished {
                             node: path,
                             time: began.elapsed(),
                         });
-                        return Ok((After::Flow(done.result), done.state));
+                        return Ok((NodeOutcome::Flow(done.result), done.state));
                     }
-                    Err(failure) if is_tried_again(&node.on_error, &failure, attempt) => {
+                    Err(failure) if is_retried(&node.on_error, &failure, attempt) => {
                         let after = delay(&node.on_error, attempt);
                         attempt += 1;
                         let message = self.masked(&failure.message);
-                        self.tell(Event::Retrying {
+                        self.emit(Event::Retrying {
                             node: path.clone(),
                             attempt,
                             after,
@@ -62,11 +62,11 @@ impl Runner<'_> {
                         });
                         tokio::time::sleep(after).await;
                     }
-                    Err(failure) => break self.clean(failure),
+                    Err(failure) => break self.mask_failure(failure),
                 }
             };
             let message = failure.message.clone();
-            self.tell(Event::Failed {
+            self.emit(Event::Failed {
                 node: path,
                 time: began.elapsed(),
                 message,
@@ -80,11 +80,11 @@ impl Runner<'_> {
         on_error: &OnError,
         failure: RunFailure,
         state: State,
-    ) -> Result<(After, State), RunFailure> {
+    ) -> Result<(NodeOutcome, State), RunFailure> {
         let after = match (on_error.fallback, on_error.mode) {
-            (Some(fallback), _) => After::Fallback(fallback),
-            (None, Mode::Graceful) => After::Flow(Value::Null),
-            (None, Mode::Raise | Mode::Retry) => return Err(failure),
+            (Some(fallback), _) => NodeOutcome::Fallback(fallback),
+            (None, ErrorMode::Graceful) => NodeOutcome::Flow(Value::Null),
+            (None, ErrorMode::Raise | ErrorMode::Retry) => return Err(failure),
         };
         let mut state = state;
         state.set(
@@ -95,7 +95,7 @@ impl Runner<'_> {
     }
 
     /// Masks secrets in the failure's message.
-    pub(super) fn clean(&self, failure: RunFailure) -> RunFailure {
+    pub(super) fn mask_failure(&self, failure: RunFailure) -> RunFailure {
         RunFailure {
             message: self.masked(&failure.message),
             ..failure
@@ -104,9 +104,9 @@ impl Runner<'_> {
 
     /// Masks secrets in a failure between two nodes and reports it as an event.
     pub(super) fn report(&self, failure: RunFailure) -> RunFailure {
-        let failure = self.clean(failure);
+        let failure = self.mask_failure(failure);
         let (node, message) = (failure.node.clone(), failure.message.clone());
-        self.tell(Event::Failed {
+        self.emit(Event::Failed {
             node,
             time: Duration::ZERO,
             message,
@@ -117,15 +117,15 @@ impl Runner<'_> {
 
 /// True if the state from before the node is needed after the node has failed.
 fn needs_state_after_failure(on_error: &OnError) -> bool {
-    on_error.mode != Mode::Raise || on_error.fallback.is_some()
+    on_error.mode != ErrorMode::Raise || on_error.fallback.is_some()
 }
 
-fn is_tried_again(on_error: &OnError, failure: &RunFailure, attempt: u32) -> bool {
+fn is_retried(on_error: &OnError, failure: &RunFailure, attempt: u32) -> bool {
     let is_retryable = match &on_error.retryable {
         Some(kinds) => kinds.iter().any(|kind| kind == failure.kind),
         None => failure.retryable,
     };
-    on_error.mode == Mode::Retry && is_retryable && attempt <= on_error.max_retries
+    on_error.mode == ErrorMode::Retry && is_retryable && attempt <= on_error.max_retries
 }
 
 /// Returns the delay before the next attempt after `attempts` attempts.
@@ -133,6 +133,6 @@ fn delay(on_error: &OnError, attempts: u32) -> Duration {
     let exponent = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
     let seconds = on_error.delay.as_secs_f64() * on_error.multiplier.powi(exponent);
     Duration::try_from_secs_f64(seconds)
-        .unwrap_or(LONGEST_DELAY)
-        .min(LONGEST_DELAY)
+        .unwrap_or(MAX_DELAY)
+        .min(MAX_DELAY)
 }

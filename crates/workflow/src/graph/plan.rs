@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::work::merged;
-use super::{MOST_NODES, initial_state};
+use super::{MAX_NODES, initial_state};
 use crate::format::{Agent, FanOut, Flow, Node, Output, Subgraph, Target, Work};
 use crate::script::may_change_state;
-use crate::template::{Condition, Prepared, Scope, State, Surroundings};
+use crate::template::{Condition, Prepared, Scope, State, TemplateContext};
 use crate::{Action, Planned, Runtime};
 
 /// The plan of a run.
@@ -27,12 +27,12 @@ pub struct PlannedNode {
     /// The path of the node. Steps inside it are `node/step`, branches `node[3]`.
     pub node: String,
     /// The planned outcome.
-    pub what: What,
+    pub outcome: PlannedOutcome,
 }
 
 /// The planned outcome of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum PlannedOutcome {
     /// The node runs and is not a memoized step.
     Runs {
         /// The action, or `inline code`.
@@ -44,7 +44,7 @@ pub enum What {
         handle: String,
     },
     /// The node is memoized, but runs.
-    Pays {
+    Miss {
         /// The handle that the result would get.
         handle: Option<String>,
         /// The reason why the cache does not answer.
@@ -53,7 +53,7 @@ pub enum What {
     /// The outcome depends on a node that would have to run first.
     Unknown {
         /// The node.
-        until: String,
+        node_to_run: String,
     },
     /// The node fails before it starts.
     Fails {
@@ -64,11 +64,11 @@ pub enum What {
 
 /// Plans a run. Looks up entries in the cache, but does not run, store or pay for anything.
 pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtime>) -> Plan {
-    let surroundings = Surroundings::of(runtime, &agent.variables);
+    let context = TemplateContext::for_run(runtime, &agent.variables);
     let mut planner = Planner {
         agent,
         runtime,
-        surroundings,
+        context,
         prefix: String::new(),
         plan: Plan::default(),
     };
@@ -80,27 +80,27 @@ pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtim
 }
 
 /// The reason why a plan ends early.
-struct Ends(String);
+struct PlanEnd(String);
 
 struct Planner<'r> {
     agent: &'r Agent,
     runtime: &'r Arc<Runtime>,
-    surroundings: Surroundings,
+    context: TemplateContext,
     /// The beginning of the paths of all nodes: empty, or the branch that runs this subgraph and `/`.
     prefix: String,
     plan: Plan,
 }
 
 impl<'r> Planner<'r> {
-    fn note(&mut self, node: &str, what: What) {
+    fn record(&mut self, node: &str, outcome: PlannedOutcome) {
         self.plan.nodes.push(PlannedNode {
             node: node.to_owned(),
-            what,
+            outcome,
         });
     }
 
     /// Plans from `flow` to the end of the run, or to one of the nodes in `stops`.
-    async fn walk(&mut self, flow: &'r Flow, state: State, stops: &[usize]) -> Result<(), Ends> {
+    async fn walk(&mut self, flow: &'r Flow, state: State, stops: &[usize]) -> Result<(), PlanEnd> {
         let agent = self.agent;
         let mut state = state;
         let start = format!("{}__start__", self.prefix);
@@ -111,9 +111,9 @@ impl<'r> Planner<'r> {
                 break;
             }
             executed += 1;
-            if executed > MOST_NODES {
-                return Err(Ends(format!(
-                    "the run would execute more than {MOST_NODES} nodes"
+            if executed > MAX_NODES {
+                return Err(PlanEnd(format!(
+                    "the run would execute more than {MAX_NODES} nodes"
                 )));
             }
             let node = &agent.nodes[index];
@@ -134,64 +134,68 @@ impl<'r> Planner<'r> {
         state: &mut State,
         result: Option<Value>,
         stops: &[usize],
-    ) -> Result<Target, Ends> {
+    ) -> Result<Target, PlanEnd> {
         match flow {
             Flow::To(target) => Ok(*target),
             Flow::Rules(rules) => {
                 let is_known = result.is_some();
                 let scope =
-                    Scope::new(&self.surroundings, state).with_result(result.unwrap_or_default());
+                    Scope::new(&self.context, state).with_result(result.unwrap_or_default());
                 for rule in rules {
                     let holds = match &rule.condition {
                         None => true,
                         Some(condition) if condition.mentions_result() && !is_known => {
-                            return Err(Ends(format!(
+                            return Err(PlanEnd(format!(
                                 "what comes after `{node}` is known when it has run"
                             )));
                         }
-                        Some(condition) => self.holds(condition, &scope, node, state).await?,
+                        Some(condition) => {
+                            self.condition_holds(condition, &scope, node, state).await?
+                        }
                     };
                     if holds {
                         return Ok(rule.to);
                     }
                 }
-                Err(Ends(format!(
+                Err(PlanEnd(format!(
                     "after `{node}` none of the conditions for what comes next holds"
                 )))
             }
             Flow::Parallel { branches, fan_in } => {
-                let base = state.settled();
+                let base = state.flattened();
                 let stops: Vec<usize> = stops.iter().copied().chain([*fan_in]).collect();
                 for branch in branches {
-                    let scope = Scope::new(&self.surroundings, state);
+                    let scope = Scope::new(&self.context, state);
                     let holds = match &branch.condition {
                         None => true,
-                        Some(condition) => self.holds(condition, &scope, node, state).await?,
+                        Some(condition) => {
+                            self.condition_holds(condition, &scope, node, state).await?
+                        }
                     };
                     if holds {
-                        Box::pin(self.walk(&branch.way, base.branch(), &stops)).await?;
+                        Box::pin(self.walk(&branch.flow, base.branch(), &stops)).await?;
                     }
                 }
-                state.forget("parallel_results", node);
+                state.mark_unknown("parallel_results", node);
                 Ok(Target::Node(*fan_in))
             }
         }
     }
 
-    async fn holds(
+    async fn condition_holds(
         &self,
         condition: &Condition,
         scope: &Scope,
         node: &str,
         state: &State,
-    ) -> Result<bool, Ends> {
+    ) -> Result<bool, PlanEnd> {
         let holds = self.agent.templates.holds(condition, scope).await;
-        if let Some(until) = state.take_asked() {
-            return Err(Ends(format!(
-                "what comes after `{node}` is known when `{until}` has run"
+        if let Some(node_to_run) = state.take_first_read() {
+            return Err(PlanEnd(format!(
+                "what comes after `{node}` is known when `{node_to_run}` has run"
             )));
         }
-        holds.map_err(|failure| Ends(format!("what comes after `{node}`: {failure}")))
+        holds.map_err(|failure| PlanEnd(format!("what comes after `{node}`: {failure}")))
     }
 
     /// Plans one node. Returns its result if it is known.
@@ -200,20 +204,20 @@ impl<'r> Planner<'r> {
         node: &'r Node,
         path: &str,
         state: &mut State,
-    ) -> Result<Option<Value>, Ends> {
+    ) -> Result<Option<Value>, PlanEnd> {
         match &node.work {
             Work::Nothing => Ok(Some(Value::Null)),
             Work::Run { script, .. } => {
-                self.note(
+                self.record(
                     path,
-                    What::Runs {
+                    PlannedOutcome::Runs {
                         work: "inline code".to_owned(),
                     },
                 );
                 if may_change_state(&script.source) {
-                    state.forget_all(path);
+                    state.mark_all_unknown(path);
                 }
-                forget(&node.output, path, state);
+                mark_unknown(&node.output, path, state);
                 Ok(None)
             }
             Work::Reflection(_) | Work::Retries(_) => {
@@ -221,21 +225,21 @@ impl<'r> Planner<'r> {
                     Work::Reflection(_) => "reflection.loop",
                     _ => "retry.loop",
                 };
-                self.note(
+                self.record(
                     path,
-                    What::Runs {
+                    PlannedOutcome::Runs {
                         work: work.to_owned(),
                     },
                 );
-                forget(&node.output, path, state);
+                mark_unknown(&node.output, path, state);
                 Ok(None)
             }
             Work::Action { action, with } => {
-                let (what, result) = self.action(&**action, with, state).await;
-                self.note(path, what);
+                let (outcome, result) = self.action(&**action, with, state).await;
+                self.record(path, outcome);
                 match &result {
                     Some(result) => *state = merged(&node.output, state.clone(), result),
-                    None => forget(&node.output, path, state),
+                    None => mark_unknown(&node.output, path, state),
                 }
                 self.output(&node.output, path, state, result.as_ref())
                     .await;
@@ -258,7 +262,7 @@ impl<'r> Planner<'r> {
             } => {
                 self.repeat(condition, *max_iterations, body, path, state)
                     .await?;
-                forget_named(&node.output, path, state);
+                mark_named_unknown(&node.output, path, state);
                 Ok(None)
             }
             Work::Subgraph(subgraph) => {
@@ -267,8 +271,8 @@ impl<'r> Planner<'r> {
             }
             Work::FanOut(fan_out) => {
                 self.fan_out(fan_out, path, state).await?;
-                state.forget("parallel_results", path);
-                forget_named(&node.output, path, state);
+                state.mark_unknown("parallel_results", path);
+                mark_named_unknown(&node.output, path, state);
                 Ok(None)
             }
         }
@@ -281,10 +285,10 @@ impl<'r> Planner<'r> {
         body: &'r [Node],
         path: &str,
         state: &mut State,
-    ) -> Result<(), Ends> {
+    ) -> Result<(), PlanEnd> {
         for iteration in 0..=most {
-            let scope = Scope::new(&self.surroundings, state);
-            if !self.holds(condition, &scope, path, state).await? {
+            let scope = Scope::new(&self.context, state);
+            if !self.condition_holds(condition, &scope, path, state).await? {
                 return Ok(());
             }
             for step in body.iter().filter(|_| iteration < most) {
@@ -292,7 +296,7 @@ impl<'r> Planner<'r> {
                 Box::pin(self.node(step, &path, state)).await?;
             }
         }
-        Err(Ends(format!(
+        Err(PlanEnd(format!(
             "the condition of `{path}` still holds after {most} iterations"
         )))
     }
@@ -302,11 +306,11 @@ impl<'r> Planner<'r> {
         fan_out: &'r FanOut,
         path: &str,
         state: &State,
-    ) -> Result<(), Ends> {
-        let scope = Scope::new(&self.surroundings, state);
+    ) -> Result<(), PlanEnd> {
+        let scope = Scope::new(&self.context, state);
         let items = self.agent.templates.render(&fan_out.items, &scope).await;
-        if let Some(until) = state.take_asked() {
-            self.note(path, What::Unknown { until });
+        if let Some(node_to_run) = state.take_first_read() {
+            self.record(path, PlannedOutcome::Unknown { node_to_run });
             return Ok(());
         }
         let items = match items {
@@ -314,15 +318,15 @@ impl<'r> Planner<'r> {
             items => items,
         };
         let Ok(Value::Array(items)) = items else {
-            self.note(
+            self.record(
                 path,
-                What::Fails {
+                PlannedOutcome::Fails {
                     message: "`items` is no list".to_owned(),
                 },
             );
             return Ok(());
         };
-        let base = state.settled();
+        let base = state.flattened();
         for (index, item) in items.into_iter().enumerate() {
             let mut state = base.branch();
             state.set(fan_out.item.as_str(), item);
@@ -338,32 +342,32 @@ impl<'r> Planner<'r> {
         subgraph: &Subgraph,
         path: &str,
         state: &State,
-    ) -> Result<(), Ends> {
-        let scope = Scope::new(&self.surroundings, state);
+    ) -> Result<(), PlanEnd> {
+        let scope = Scope::new(&self.context, state);
         let (mut input, mut unknown) = (Map::new(), Vec::new());
         for (key, field) in &subgraph.input {
             let value = self.agent.templates.render(field, &scope).await;
-            match (state.take_asked(), value) {
-                (Some(until), _) => unknown.push((key, until)),
+            match (state.take_first_read(), value) {
+                (Some(node_to_run), _) => unknown.push((key, node_to_run)),
                 (None, Ok(value)) => {
                     input.insert(key.clone(), value);
                 }
                 (None, Err(failure)) => {
                     let message = self.runtime.masked(&failure.message);
-                    self.note(path, What::Fails { message });
+                    self.record(path, PlannedOutcome::Fails { message });
                     return Ok(());
                 }
             }
         }
         let mut state = initial_state(&subgraph.agent, input);
-        for (key, until) in unknown {
-            state.forget(key, &until);
+        for (key, node_to_run) in unknown {
+            state.mark_unknown(key, &node_to_run);
         }
-        let (runtime, surroundings) = subgraph.dependencies(self.runtime);
+        let (runtime, context) = subgraph.dependencies(self.runtime);
         let mut planner = Planner {
             agent: &subgraph.agent,
             runtime: &runtime,
-            surroundings,
+            context,
             prefix: format!("{path}/"),
             plan: std::mem::take(&mut self.plan),
         };
@@ -377,15 +381,15 @@ impl<'r> Planner<'r> {
         action: &dyn Action,
         with: &Prepared,
         state: &State,
-    ) -> (What, Option<Value>) {
-        let scope = Scope::new(&self.surroundings, state);
+    ) -> (PlannedOutcome, Option<Value>) {
+        let scope = Scope::new(&self.context, state);
         let rendered = self.agent.templates.render(with, &scope).await;
-        if let Some(until) = state.take_asked() {
-            return (What::Unknown { until }, None);
+        if let Some(node_to_run) = state.take_first_read() {
+            return (PlannedOutcome::Unknown { node_to_run }, None);
         }
         let fails = |message: &str| {
             (
-                What::Fails {
+                PlannedOutcome::Fails {
                     message: self.runtime.masked(message),
                 },
                 None,
@@ -402,16 +406,16 @@ impl<'r> Planner<'r> {
             Err(failure) => return fails(&failure.message),
         };
         match action.plan(arguments, self.runtime).await {
-            Ok(Planned::Hit { result, handle }) => (What::Hit { handle }, Some(result)),
-            Ok(Planned::Pays { handle, reason }) => (
-                What::Pays {
+            Ok(Planned::Hit { result, handle }) => (PlannedOutcome::Hit { handle }, Some(result)),
+            Ok(Planned::Miss { handle, reason }) => (
+                PlannedOutcome::Miss {
                     handle,
                     reason: self.runtime.masked(&reason),
                 },
                 None,
             ),
             Ok(Planned::Runs) => (
-                What::Runs {
+                PlannedOutcome::Runs {
                     work: action.metadata().name.to_string(),
                 },
                 None,
@@ -433,11 +437,13 @@ impl<'r> Planner<'r> {
             Output::Merge => {}
             Output::Key(key) => state.set(key.as_str(), result.clone()),
             Output::Map(fields) => {
-                let scope = Scope::new(&self.surroundings, state).with_result(result.clone());
+                let scope = Scope::new(&self.context, state).with_result(result.clone());
                 for (key, field) in fields {
                     match self.agent.templates.render(field, &scope).await {
-                        Ok(value) if state.take_asked().is_none() => state.set(key.as_str(), value),
-                        _ => state.forget(key, path),
+                        Ok(value) if state.take_first_read().is_none() => {
+                            state.set(key.as_str(), value)
+                        }
+                        _ => state.mark_unknown(key, path),
                     }
                 }
             }
@@ -446,17 +452,19 @@ impl<'r> Planner<'r> {
 }
 
 /// Marks the fields that the node would set as unknown, because it did not run.
-fn forget(output: &Output, path: &str, state: &mut State) {
+fn mark_unknown(output: &Output, path: &str, state: &mut State) {
     match output {
-        Output::Merge => state.forget_all(path),
-        named => forget_named(named, path, state),
+        Output::Merge => state.mark_all_unknown(path),
+        named => mark_named_unknown(named, path, state),
     }
 }
 
-fn forget_named(output: &Output, path: &str, state: &mut State) {
+fn mark_named_unknown(output: &Output, path: &str, state: &mut State) {
     match output {
         Output::Merge => {}
-        Output::Key(key) => state.forget(key, path),
-        Output::Map(fields) => fields.iter().for_each(|(key, _)| state.forget(key, path)),
+        Output::Key(key) => state.mark_unknown(key, path),
+        Output::Map(fields) => fields
+            .iter()
+            .for_each(|(key, _)| state.mark_unknown(key, path)),
     }
 }

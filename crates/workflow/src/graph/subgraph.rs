@@ -7,20 +7,20 @@ use serde_json::{Map, Value};
 use super::{RunFailure, Runner, initial_state};
 use crate::Runtime;
 use crate::format::Subgraph;
-use crate::template::{Scope, State, Surroundings};
+use crate::template::{Scope, State, TemplateContext};
 
 impl Subgraph {
     /// Returns the dependencies of the subgraph in a run, and what its templates can read.
-    pub(super) fn dependencies(&self, runtime: &Runtime) -> (Arc<Runtime>, Surroundings) {
+    pub(super) fn dependencies(&self, runtime: &Runtime) -> (Arc<Runtime>, TemplateContext) {
         let agent = &self.agent;
-        let runtime = runtime.of_subgraph(
+        let runtime = runtime.for_subgraph(
             &self.scope,
             &agent.settings.value,
             &agent.models,
             &agent.actions,
         );
-        let surroundings = Surroundings::of(&runtime, &agent.variables);
-        (Arc::new(runtime), surroundings)
+        let context = TemplateContext::for_run(&runtime, &agent.variables);
+        (Arc::new(runtime), context)
     }
 }
 
@@ -34,18 +34,18 @@ impl Runner<'_> {
     ) -> Result<State, RunFailure> {
         let (input, trusted) = self.input(subgraph, path, state).await?;
         let agent = &*subgraph.agent;
-        let (runtime, surroundings) = subgraph.dependencies(self.runtime);
+        let (runtime, context) = subgraph.dependencies(self.runtime);
         let runner = Runner {
             agent,
             runtime: &runtime,
             scripts: self.scripts,
-            surroundings,
+            context,
             inputs: initial_state(agent, trusted),
             prefix: format!("{path}/"),
         };
         let state = initial_state(agent, input);
-        let ended = runner.walk(&agent.start, state, Vec::new()).await?;
-        Ok(State::new(ended.into_fields()))
+        let outcome = runner.walk(&agent.start, state, Vec::new()).await?;
+        Ok(State::new(outcome.into_fields()))
     }
 
     /// Returns the fields of `input`, and those of them that do not depend on changes that the run made to
@@ -57,12 +57,12 @@ impl Runner<'_> {
         state: &State,
     ) -> Result<(Map<String, Value>, Map<String, Value>), RunFailure> {
         let templates = &self.agent.templates;
-        let scope = Scope::new(&self.surroundings, state);
-        let unchanged = Scope::new(&self.surroundings, &self.inputs);
+        let scope = Scope::new(&self.context, state);
+        let unchanged = Scope::new(&self.context, &self.inputs);
         let (mut input, mut trusted) = (Map::new(), Map::new());
         for (key, field) in &subgraph.input {
             let value = templates.render(field, &scope).await;
-            let value = value.map_err(|failure| RunFailure::of_template(path, failure))?;
+            let value = value.map_err(|failure| RunFailure::from_template(path, failure))?;
             if templates.renders_alike(field, &scope, &unchanged) {
                 trusted.insert(key.clone(), value.clone());
             }

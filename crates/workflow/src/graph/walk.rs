@@ -5,19 +5,19 @@ use std::cmp::Reverse;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::node::After;
-use super::{MOST_NODES, RunFailure, Runner};
+use super::node::NodeOutcome;
+use super::{MAX_NODES, RunFailure, Runner};
 use crate::format::{Flow, Rule, Target};
 use crate::template::{Scope, State};
 
 /// Position of the walk.
 #[derive(Debug, Clone, Copy)]
-enum At {
+enum Position {
     Node(usize),
     End,
 }
 
-impl From<Target> for At {
+impl From<Target> for Position {
     fn from(target: Target) -> Self {
         match target {
             Target::Node(node) => Self::Node(node),
@@ -41,15 +41,15 @@ impl Runner<'_> {
                 .await?;
             let mut executed = 0;
             let mut runs = vec![0_usize; self.agent.nodes.len()];
-            while let At::Node(index) = at {
+            while let Position::Node(index) = at {
                 if stops.contains(&index) {
                     break;
                 }
                 let node = &self.agent.nodes[index];
                 let path = self.path(&node.name);
                 executed += 1;
-                if executed > MOST_NODES {
-                    let message = self.too_many(&runs);
+                if executed > MAX_NODES {
+                    let message = self.node_limit_message(&runs);
                     let failure = RunFailure::new(&path, "node_limit", message).at(&node.place);
                     return Err(self.report(failure));
                 }
@@ -57,8 +57,8 @@ impl Runner<'_> {
                 let (after, next_state) = self.node(node, path.clone(), state).await?;
                 state = next_state;
                 at = match after {
-                    After::Fallback(fallback) => At::Node(fallback),
-                    After::Flow(result) => {
+                    NodeOutcome::Fallback(fallback) => Position::Node(fallback),
+                    NodeOutcome::Flow(result) => {
                         self.next(&node.flow, &path, &mut state, Some(result), &stops)
                             .await?
                     }
@@ -70,7 +70,7 @@ impl Runner<'_> {
 
     /// Returns the message for a run that has reached the node limit. `runs` is the number of executions
     /// of each node.
-    fn too_many(&self, runs: &[usize]) -> String {
+    fn node_limit_message(&self, runs: &[usize]) -> String {
         /// The maximum number of nodes named in the message.
         const NAMED: usize = 3;
         let mut most: Vec<(usize, usize)> = runs.iter().copied().enumerate().collect();
@@ -90,7 +90,7 @@ impl Runner<'_> {
         format!(
             "stopped after {} nodes: {} ran in a cycle; see that a condition (`goto`, `edges`) leads \
              out of it, or repeat the steps in a `while_loop` with `max_iterations`",
-            thousands(MOST_NODES),
+            thousands(MAX_NODES),
             named.join(", ")
         )
     }
@@ -103,14 +103,14 @@ impl Runner<'_> {
         state: &mut State,
         result: Option<Value>,
         stops: &[usize],
-    ) -> Result<At, RunFailure> {
+    ) -> Result<Position, RunFailure> {
         match flow {
             Flow::To(target) => Ok((*target).into()),
             Flow::Rules(rules) => self.first_rule(rules, node, state, result).await,
             Flow::Parallel { branches, fan_in } => {
                 let results = self.parallel(branches, *fan_in, node, state, stops).await?;
                 state.set("parallel_results", results);
-                Ok(At::Node(*fan_in))
+                Ok(Position::Node(*fan_in))
             }
         }
     }
@@ -121,8 +121,8 @@ impl Runner<'_> {
         node: &str,
         state: &State,
         result: Option<Value>,
-    ) -> Result<At, RunFailure> {
-        let scope = Scope::new(&self.surroundings, state);
+    ) -> Result<Position, RunFailure> {
+        let scope = Scope::new(&self.context, state);
         let scope = match result {
             Some(result) => scope.with_result(result),
             None => scope,
@@ -132,7 +132,7 @@ impl Runner<'_> {
                 None => true,
                 Some(condition) => {
                     let held = self.agent.templates.holds(condition, &scope).await;
-                    held.map_err(|failure| self.report(RunFailure::of_template(node, failure)))?
+                    held.map_err(|failure| self.report(RunFailure::from_template(node, failure)))?
                 }
             };
             if holds {

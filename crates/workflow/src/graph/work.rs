@@ -3,17 +3,17 @@
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use super::node::After;
+use super::node::NodeOutcome;
 use super::{RunFailure, Runner};
 use crate::action::{Action, announced};
 use crate::format::{Language, Node, Output, Work};
 use crate::origin::Origin;
 use crate::report::{Event, NODE};
-use crate::script::{Ended, Script};
+use crate::script::{Script, ScriptResult};
 use crate::template::{Condition, Prepared, Scope, State};
 
 /// The outcome of a node that succeeded.
-pub(super) struct Done {
+pub(super) struct NodeResult {
     pub(super) state: State,
     pub(super) result: Value,
 }
@@ -25,15 +25,15 @@ impl Runner<'_> {
         node: &'s Node,
         path: &'s str,
         state: State,
-    ) -> BoxFuture<'s, Result<Done, RunFailure>> {
+    ) -> BoxFuture<'s, Result<NodeResult, RunFailure>> {
         Box::pin(async move {
             let done = match &node.work {
-                Work::Nothing => Done {
+                Work::Nothing => NodeResult {
                     state,
                     result: Value::Null,
                 },
                 Work::Run { script, language } => {
-                    let Ended {
+                    let ScriptResult {
                         returned: result,
                         changes,
                         printed: _,
@@ -46,11 +46,11 @@ impl Runner<'_> {
                     } else {
                         merged(&node.output, state, &result)
                     };
-                    Done { state, result }
+                    NodeResult { state, result }
                 }
                 Work::Action { action, with } => {
                     let result = self.action(&**action, with, node, path, &state).await?;
-                    Done {
+                    NodeResult {
                         state: merged(&node.output, state, &result),
                         result,
                     }
@@ -66,19 +66,19 @@ impl Runner<'_> {
                 }
                 Work::Reflection(reflection) => {
                     let result = self.reflect(reflection, node, path, &state).await?;
-                    Done {
+                    NodeResult {
                         state: merged(&node.output, state, &result),
                         result,
                     }
                 }
                 Work::Retries(retries) => {
                     let result = self.retry(retries, node, path, &state).await?;
-                    Done {
+                    NodeResult {
                         state: merged(&node.output, state, &result),
                         result,
                     }
                 }
-                Work::Subgraph(subgraph) => Done {
+                Work::Subgraph(subgraph) => NodeResult {
                     state: self.subgraph(subgraph, path, &state).await?,
                     result: Value::Null,
                 },
@@ -86,7 +86,7 @@ impl Runner<'_> {
                     let results = self.fan_out(fan_out, node, path, &state).await?;
                     let mut state = state;
                     state.set("parallel_results", results.clone());
-                    Done {
+                    NodeResult {
                         state,
                         result: results,
                     }
@@ -104,27 +104,27 @@ impl Runner<'_> {
         path: &str,
         state: &State,
     ) -> Result<Value, RunFailure> {
-        let scope = Scope::new(&self.surroundings, state);
+        let scope = Scope::new(&self.context, state);
         let rendered = self.agent.templates.render(with, &scope).await;
-        let given = match rendered.map_err(|failure| RunFailure::of_template(path, failure))? {
+        let given = match rendered.map_err(|failure| RunFailure::from_template(path, failure))? {
             Value::Object(fields) => fields,
             Value::Null => Map::new(),
             other => {
-                let message = format!("`with` is {}: expected a mapping", noun(&other));
+                let message = format!("`with` is {}: expected a mapping", kind_name(&other));
                 return Err(RunFailure::new(path, "validation_error", message).at(&node.place));
             }
         };
-        let failed = |failure| RunFailure::of_action(path, failure, &node.place);
+        let failed = |failure| RunFailure::from_action(path, failure, &node.place);
         let arguments = action.metadata().check(given).map_err(failed)?;
         let origin = Origin {
             templates: self.agent.templates.clone(),
             with: with.clone(),
             scope,
-            surroundings: self.surroundings.clone(),
+            context: self.context.clone(),
             inputs: self.inputs.clone(),
         };
         let running = announced(action, arguments, self.runtime, |arguments| {
-            origin.within(action.run(arguments, self.runtime))
+            origin.run_call(action.run(arguments, self.runtime))
         });
         NODE.scope(path.to_owned(), running).await.map_err(failed)
     }
@@ -136,13 +136,13 @@ impl Runner<'_> {
         node: &Node,
         path: &str,
         state: &State,
-    ) -> Result<Ended, RunFailure> {
+    ) -> Result<ScriptResult, RunFailure> {
         let runner = match language {
             Language::Python => &self.scripts.python,
             Language::Lua => &self.scripts.lua,
             Language::Python3 => &self.scripts.python3,
         };
-        let state = state.whole();
+        let state = state.to_map();
         let ran = NODE
             .scope(
                 path.to_owned(),
@@ -155,7 +155,7 @@ impl Runner<'_> {
         };
         if !printed.is_empty() {
             let text = self.masked(printed.strip_suffix('\n').unwrap_or(printed));
-            self.tell(Event::Printed {
+            self.emit(Event::Printed {
                 node: path.to_owned(),
                 text,
             });
@@ -164,12 +164,17 @@ impl Runner<'_> {
             let line = failure
                 .line
                 .and_then(|line| self.agent.templates.line(&node.place, line));
-            RunFailure::of_script(path, failure, line.unwrap_or_else(|| node.place.clone()))
+            RunFailure::from_script(path, failure, line.unwrap_or_else(|| node.place.clone()))
         })
     }
 
-    async fn steps(&self, steps: &[Node], path: &str, state: State) -> Result<Done, RunFailure> {
-        let mut done = Done {
+    async fn steps(
+        &self,
+        steps: &[Node],
+        path: &str,
+        state: State,
+    ) -> Result<NodeResult, RunFailure> {
+        let mut done = NodeResult {
             state,
             result: Value::Null,
         };
@@ -178,10 +183,10 @@ impl Runner<'_> {
                 .node(step, format!("{path}/{}", step.name), done.state)
                 .await?;
             let result = match after {
-                After::Flow(result) => result,
-                After::Fallback(_) => Value::Null,
+                NodeOutcome::Flow(result) => result,
+                NodeOutcome::Fallback(_) => Value::Null,
             };
-            done = Done { state, result };
+            done = NodeResult { state, result };
         }
         Ok(done)
     }
@@ -194,8 +199,8 @@ impl Runner<'_> {
         node: &Node,
         path: &str,
         state: State,
-    ) -> Result<Done, RunFailure> {
-        let mut done = Done {
+    ) -> Result<NodeResult, RunFailure> {
+        let mut done = NodeResult {
             state,
             result: Value::Null,
         };
@@ -203,10 +208,10 @@ impl Runner<'_> {
             // The scope shares the state and must be dropped before the body changes it; otherwise the
             // change would copy the state.
             let holds = {
-                let scope = Scope::new(&self.surroundings, &done.state);
+                let scope = Scope::new(&self.context, &done.state);
                 self.agent.templates.holds(condition, &scope).await
             };
-            if !holds.map_err(|failure| RunFailure::of_template(path, failure))? {
+            if !holds.map_err(|failure| RunFailure::from_template(path, failure))? {
                 return Ok(done);
             }
             if iteration < most {
@@ -221,8 +226,13 @@ impl Runner<'_> {
     }
 
     /// Sets the fields that `output` names.
-    async fn output(&self, output: &Output, path: &str, done: Done) -> Result<Done, RunFailure> {
-        let Done { mut state, result } = done;
+    async fn output(
+        &self,
+        output: &Output,
+        path: &str,
+        done: NodeResult,
+    ) -> Result<NodeResult, RunFailure> {
+        let NodeResult { mut state, result } = done;
         match output {
             Output::Merge => {}
             Output::Key(key) => state.set(key.as_str(), result.clone()),
@@ -231,7 +241,7 @@ impl Runner<'_> {
                 state.merge(rendered);
             }
         }
-        Ok(Done { state, result })
+        Ok(NodeResult { state, result })
     }
 
     async fn render_output(
@@ -241,11 +251,11 @@ impl Runner<'_> {
         state: &State,
         result: &Value,
     ) -> Result<Map<String, Value>, RunFailure> {
-        let scope = Scope::new(&self.surroundings, state).with_result(result.clone());
+        let scope = Scope::new(&self.context, state).with_result(result.clone());
         let mut rendered = Map::new();
         for (key, field) in fields {
             let value = self.agent.templates.render(field, &scope).await;
-            let value = value.map_err(|failure| RunFailure::of_template(path, failure))?;
+            let value = value.map_err(|failure| RunFailure::from_template(path, failure))?;
             rendered.insert(key.clone(), value);
         }
         Ok(rendered)
@@ -262,7 +272,7 @@ pub(super) fn merged(output: &Output, mut state: State, result: &Value) -> State
     state
 }
 
-pub(super) fn noun(value: &Value) -> &'static str {
+pub(super) fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",

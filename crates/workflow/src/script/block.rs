@@ -20,17 +20,17 @@ use super::{branches, changes, shims, surrogates, whitespace};
 
 /// The maximum length of a block, in bytes. Bounds the depth of the syntax tree and thereby the stack
 /// that it needs.
-pub(super) const LONGEST: usize = 128 * 1024;
+pub(super) const MAX_BYTES: usize = 128 * 1024;
 
 /// Returns the stack size, in bytes, for parsing a block of `bytes` bytes. The tree of a chain such as
 /// `a.b.c` is as deep as the chain is long; measured without optimization, a level takes less than a
 /// quarter of this.
 pub(super) fn stack_for(bytes: usize) -> usize {
-    4 * 1024 * 1024 + bytes.min(LONGEST) * 2 * 1024
+    4 * 1024 * 1024 + bytes.min(MAX_BYTES) * 2 * 1024
 }
 
 /// Predefined names in a block; an assignment to one of them is not a result.
-const GIVEN: [&str; 4] = ["state", "variables", "json", "print"];
+const PREDEFINED_NAMES: [&str; 4] = ["state", "variables", "json", "print"];
 
 /// Text in front of every block; the helpers that the block uses follow.
 const PRELUDE: &str = "import json\n";
@@ -113,34 +113,34 @@ impl Program {
 
 /// Reason why a block cannot become a program. Lines count from 1 in the block.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum BlockError {
     /// The block is not Python.
     Syntax { message: String, line: u32 },
     /// The block is Python that the embedded interpreter does not support.
     Unsupported { what: Unsupported, line: u32 },
-    /// The block is longer than [`LONGEST`].
+    /// The block is longer than [`MAX_BYTES`].
     TooLong { bytes: usize },
 }
 
 /// Parses a block without checking that the interpreter supports it.
-pub(super) fn parse(source: &str) -> Result<Parsed<ModModule>, Refused> {
-    if source.len() > LONGEST {
-        return Err(Refused::TooLong {
+pub(super) fn parse(source: &str) -> Result<Parsed<ModModule>, BlockError> {
+    if source.len() > MAX_BYTES {
+        return Err(BlockError::TooLong {
             bytes: source.len(),
         });
     }
-    parse_module(source).map_err(|error| Refused::Syntax {
+    parse_module(source).map_err(|error| BlockError::Syntax {
         message: error.error.to_string(),
         line: line_at(source, error.location.start().to_usize()),
     })
 }
 
 /// Creates the program of a block.
-pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
+pub(super) fn prepare(source: &str) -> Result<Program, BlockError> {
     let source = unix_lines(source);
     let parsed = parse(&source)?;
     let unknown = unsupported::first(parsed.suite());
-    let halves = surrogates::first(&source, parsed.tokens());
+    let halves = surrogates::first_lone_surrogate(&source, parsed.tokens());
     let rewritten = rewrite::rewrite(&source, parsed.suite(), parsed.tokens());
     let separators = whitespace::in_literal(parsed.suite());
     let refused = [unknown, halves, separators, rewritten.refused.clone()]
@@ -148,13 +148,13 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
         .flatten()
         .min_by_key(|(_, at)| *at);
     if let Some((what, at)) = refused {
-        return Err(Refused::Unsupported {
+        return Err(BlockError::Unsupported {
             what,
             line: line_at(&source, at),
         });
     }
     let has_results = branches::mentioned(parsed.suite());
-    let changes = changes::possible(parsed.suite());
+    let changes = changes::may_change_state(parsed.suite());
     let whitespace = whitespace::first_use(parsed.suite()).map(|at| line_at(&source, at));
     let (parsed, rewritten) = if has_results {
         let text = branches::with_attributes_as_calls(&source, parsed.suite());
@@ -164,10 +164,10 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
     } else {
         (parsed, rewritten)
     };
-    let function = returns(parsed.suite());
+    let function = has_return(parsed.suite());
     let prelude = prelude(&rewritten, function);
     let text = &rewritten.text;
-    let (before, lines) = (count(&prelude), count(&source));
+    let (before, lines) = (count_lines(&prelude), count_lines(&source));
     let program = if function {
         let parsed = parse(text)?;
         Program {
@@ -179,7 +179,7 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
             whitespace,
         }
     } else {
-        let names = assigned(parsed.suite());
+        let names = assigned_names(parsed.suite());
         let names = names
             .into_iter()
             .filter(|name| !rewritten.deleted.contains(*name));
@@ -217,11 +217,11 @@ fn with_state(mut program: Program, helpers: usize, results: Option<String>) -> 
     program.text.push_str(&value);
     program.text.push('\n');
     program.text.insert_str(helpers, &head);
-    program.lines_before += count(&head);
+    program.lines_before += count_lines(&head);
     program
 }
 
-fn count(text: &str) -> u32 {
+fn count_lines(text: &str) -> u32 {
     u32::try_from(text.lines().count()).unwrap_or(u32::MAX)
 }
 
@@ -246,7 +246,7 @@ fn prelude(block: &Rewritten, function: bool) -> String {
     if shadowed.is_empty() {
         text.push_str(&helpers);
     } else {
-        text.push_str(&shims::apart(&helpers, &shadowed));
+        text.push_str(&shims::in_function(&helpers, &shadowed));
     }
     text
 }
@@ -269,7 +269,7 @@ fn line_at(source: &str, offset: usize) -> u32 {
 }
 
 /// True if the block itself contains a `return`; functions that it defines do not count.
-fn returns(suite: &[Stmt]) -> bool {
+fn has_return(suite: &[Stmt]) -> bool {
     #[derive(Default)]
     struct Search {
         found: bool,
@@ -350,7 +350,7 @@ fn as_module<'a>(prelude: &str, source: &str, names: impl Iterator<Item = &'a st
 
 /// Returns every name that the block assigns anywhere and may return, in the order of their first
 /// assignment.
-fn assigned(suite: &[Stmt]) -> Vec<&str> {
+fn assigned_names(suite: &[Stmt]) -> Vec<&str> {
     #[derive(Default)]
     struct Search<'a> {
         names: Vec<&'a str>,
@@ -362,7 +362,10 @@ fn assigned(suite: &[Stmt]) -> Vec<&str> {
                 && matches!(name.ctx, ExprContext::Store)
             {
                 let name = name.id.as_str();
-                if !name.starts_with('_') && !GIVEN.contains(&name) && self.seen.insert(name) {
+                if !name.starts_with('_')
+                    && !PREDEFINED_NAMES.contains(&name)
+                    && self.seen.insert(name)
+                {
                     self.names.push(name);
                 }
             }
@@ -378,15 +381,15 @@ fn assigned(suite: &[Stmt]) -> Vec<&str> {
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::super::interpreter;
-    use super::super::programs::Programs;
-    use super::super::wire::{Interpreter, Received};
-    use super::super::{Ended, ScriptFailure};
+    use super::super::programs::ProgramCache;
+    use super::super::wire::{Interpreter, ReceivedRequest};
+    use super::super::{ScriptFailure, ScriptResult};
     use super::*;
     use proptest::prelude::*;
     use serde_json::{Map, json};
 
-    fn run(source: String, first_line: u32) -> Result<Ended, ScriptFailure> {
-        let block = Received {
+    fn run(source: String, first_line: u32) -> Result<ScriptResult, ScriptFailure> {
+        let block = ReceivedRequest {
             number: 1,
             interpreter: Interpreter::Python,
             source,
@@ -397,7 +400,7 @@ mod tests {
             most_printed: 1_000,
             now: 0,
         };
-        interpreter::run(block, 0, &mut Programs::default())
+        interpreter::run(block, 0, &mut ProgramCache::default())
     }
 
     #[test]
@@ -422,7 +425,7 @@ mod tests {
                       [m for m in n]\n_o = p.q = 1\nimport r\nstate = 1\ndef s(t): u = 1\n";
         let parsed = parse(source).unwrap();
         assert_eq!(
-            assigned(parsed.suite()),
+            assigned_names(parsed.suite()),
             ["a", "c", "d", "e", "g", "h", "k", "l", "m", "u"]
         );
     }
@@ -433,11 +436,11 @@ mod tests {
         #[test]
         fn text_in_triple_quotes_is_kept(
             text in r#"[a '"\n\t#(\\{}é]{0,40}"#,
-            returns in any::<bool>(),
+            has_return in any::<bool>(),
         ) {
             let plain = text.replace('\\', r"\\").replace('\'', r"\'");
             let formatted = plain.replace('{', "{{").replace('}', "}}");
-            let last = if returns { "return {'x': x, 'y': y}" } else { "pass" };
+            let last = if has_return { "return {'x': x, 'y': y}" } else { "pass" };
             let source = format!("if 1:\n  x = '''{plain}'''\ny = f'''{formatted}{{1}}'''\n{last}");
             let ended = run(source, 1).unwrap();
             prop_assert_eq!(ended.returned, json!({"x": text, "y": format!("{text}1")}));
@@ -448,12 +451,12 @@ mod tests {
             before in 0_u32..30,
             after in 0_u32..5,
             first_line in 1_u32..1_000,
-            returns in any::<bool>(),
+            has_return in any::<bool>(),
         ) {
             let filler = ["x = 1\n", "\n", "# note\n", "y = '''\n\n'''\n", "z = (1,\n  2)\n"];
-            let lines = |count: u32| (0..count).map(|n| filler[(n % 5) as usize]).collect::<String>();
+            let lines = |count_lines: u32| (0..count_lines).map(|n| filler[(n % 5) as usize]).collect::<String>();
             let (head, tail) = (lines(before), lines(after));
-            let last = if returns { "return 1" } else { "" };
+            let last = if has_return { "return 1" } else { "" };
             let source = format!("{head}raise ValueError()\n{tail}{last}");
             let expected = first_line + u32::try_from(head.lines().count()).unwrap();
             prop_assert_eq!(run(source, first_line).unwrap_err().line, Some(expected));
@@ -461,8 +464,8 @@ mod tests {
 
         #[test]
         fn no_text_panics(text in r#"[a-c=:()\[\]{}'"\n \\fr#.]{0,60}"#) {
-            let _: Result<Program, Refused> = prepare(&text);
-            let _: Result<Ended, ScriptFailure> = run(text, 1);
+            let _: Result<Program, BlockError> = prepare(&text);
+            let _: Result<ScriptResult, ScriptFailure> = run(text, 1);
         }
     }
 }

@@ -7,7 +7,7 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprContext, Operator, Stmt};
 
 /// Names through which a block accesses its state.
-const GIVEN: [&str; 2] = ["state", "parallel_results"];
+const STATE_NAMES: [&str; 2] = ["state", "parallel_results"];
 
 /// Methods that mutate the object that they are called on.
 const METHODS: [&str; 22] = [
@@ -70,7 +70,7 @@ const PURE: [&str; 25] = [
 ];
 
 /// True if the block may change its state.
-pub(super) fn possible(suite: &[Stmt]) -> bool {
+pub(super) fn may_change_state(suite: &[Stmt]) -> bool {
     let mut search = Search::default();
     search.visit_body(suite);
     search.sees_state && search.changes
@@ -116,7 +116,7 @@ impl<'a> Visitor<'a> for Search {
     fn visit_expr(&mut self, expression: &'a Expr) {
         match expression {
             Expr::Name(it) => {
-                self.sees_state |= GIVEN.contains(&it.id.as_str());
+                self.sees_state |= STATE_NAMES.contains(&it.id.as_str());
                 self.changes |= BUILTINS.contains(&it.id.as_str());
             }
             Expr::Subscript(it) => self.changes |= it.ctx != ExprContext::Load,
@@ -139,7 +139,7 @@ mod tests {
     use crate::script::block::parse;
 
     #[test]
-    fn what_may_change_a_state_is_found_and_reading_is_not() {
+    fn writes_to_state_are_detected_and_reads_are_not() {
         for source in [
             "state['a'] = 1",
             "del state['a']",
@@ -158,7 +158,7 @@ mod tests {
             "from heapq import heappush\nheappush(state['d'], 1)",
             "parallel_results[0]['state'].clear()",
         ] {
-            assert!(possible(parse(source).unwrap().suite()), "{source}");
+            assert!(may_change_state(parse(source).unwrap().suite()), "{source}");
         }
         for source in [
             "return {'a': state['a'] + 1}",
@@ -168,7 +168,10 @@ mod tests {
             "return sorted(state)",
             "t = ''\nt += f'{state}'",
         ] {
-            assert!(!possible(parse(source).unwrap().suite()), "{source}");
+            assert!(
+                !may_change_state(parse(source).unwrap().suite()),
+                "{source}"
+            );
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{ScriptFailure, block, changes, constants, diagnose, templates};
 /// `script_error` for a block that is not Python or too long, `script_unsupported` for a construct that
 /// the embedded Python lacks; both with the line of the file.
 pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
-    apart(source, first_line, |source| {
+    run_with_stack(source, first_line, |source| {
         Compiled::new(source, first_line).map(drop)
     })
 }
@@ -26,20 +26,20 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
 /// # Errors
 /// `script_error` for a block that is not Python or too long, with the line of the file.
 pub fn check_syntax(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
-    apart(source, first_line, |source| {
+    run_with_stack(source, first_line, |source| {
         block::parse(&block::unix_lines(source))
             .map(drop)
-            .map_err(|refused| diagnose::refused(&refused, first_line))
+            .map_err(|refused| diagnose::block_error(&refused, first_line))
     })
 }
 
 /// True if a block may change the `state` that it is given, according to a static check; false for a
 /// block that cannot be parsed.
 pub(crate) fn may_change_state(source: &str) -> bool {
-    let read = apart(source, 1, |source| {
+    let read = run_with_stack(source, 1, |source| {
         block::parse(&block::unix_lines(source))
-            .map(|read| changes::possible(read.suite()))
-            .map_err(|refused| diagnose::refused(&refused, 1))
+            .map(|read| changes::may_change_state(read.suite()))
+            .map_err(|refused| diagnose::block_error(&refused, 1))
     });
     read.unwrap_or(false)
 }
@@ -56,7 +56,7 @@ pub(crate) fn template_in(
     {
         return None;
     }
-    let found = apart(source, 1, |source| {
+    let found = run_with_stack(source, 1, |source| {
         let found = templates::first(source, is_variable);
         Ok(found.map(|(text, line)| (text.to_owned(), line)))
     });
@@ -69,27 +69,27 @@ pub(crate) fn with_constants(source: String, is_variable: impl Fn(&str) -> bool 
     if !source.contains("${") {
         return source;
     }
-    let replaced = apart(&source, 1, |source| {
-        Ok(constants::replaced(source, is_variable))
+    let replaced = run_with_stack(&source, 1, |source| {
+        Ok(constants::replace_constants(source, is_variable))
     });
     replaced.ok().flatten().unwrap_or(source)
 }
 
-fn apart<T: Send>(
+fn run_with_stack<T: Send>(
     source: &str,
     first_line: u32,
     look: impl FnOnce(&str) -> Result<T, ScriptFailure> + Send,
 ) -> Result<T, ScriptFailure> {
     let stack = block::stack_for(source.len());
-    let looked = thread::scope(|scope| -> io::Result<Option<Result<T, ScriptFailure>>> {
-        let looking = thread::Builder::new()
+    let outcome = thread::scope(|scope| -> io::Result<Option<Result<T, ScriptFailure>>> {
+        let worker = thread::Builder::new()
             .stack_size(stack)
             .spawn_scoped(scope, || look(source))?;
-        Ok(looking.join().ok())
+        Ok(worker.join().ok())
     });
-    let message = match looked {
-        Ok(Some(looked)) => {
-            return looked;
+    let message = match outcome {
+        Ok(Some(outcome)) => {
+            return outcome;
         }
         Ok(None) => "the block could not be checked, its reader failed".to_owned(),
         Err(error) => {

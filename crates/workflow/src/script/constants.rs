@@ -11,7 +11,10 @@ use ruff_text_size::Ranged;
 /// true for the name. In literals it is text, and stays as it is. Lines are kept.
 ///
 /// Outside of literals and comments, `$` is an error in Python, so no valid code changes.
-pub(super) fn replaced(source: &str, is_variable: impl Fn(&str) -> bool) -> Option<String> {
+pub(super) fn replace_constants(
+    source: &str,
+    is_variable: impl Fn(&str) -> bool,
+) -> Option<String> {
     let parsed = parse_unchecked(source, ParseOptions::from(Mode::Module));
     let mut code = String::with_capacity(source.len());
     let (mut copied, mut inside) = (0, 0_u32);
@@ -55,7 +58,8 @@ mod tests {
 
     #[test]
     fn a_constant_becomes_an_expression_and_literals_stay() {
-        let replaced = |source: &str| replaced(source, |name| ["n", "limit_2"].contains(&name));
+        let replace_constants =
+            |source: &str| replace_constants(source, |name| ["n", "limit_2"].contains(&name));
         for (source, expected) in [
             (
                 "r = x[:${n}]\ny = 1 < ${limit_2}",
@@ -78,7 +82,7 @@ mod tests {
             ("x = ${n} + '", Some("x = variables[\"n\"] + '")),
             ("é = ${n}", Some("é = variables[\"n\"]")),
         ] {
-            assert_eq!(replaced(source).as_deref(), expected, "{source}");
+            assert_eq!(replace_constants(source).as_deref(), expected, "{source}");
         }
     }
 }

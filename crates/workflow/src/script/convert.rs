@@ -3,18 +3,18 @@
 use monty_types::MontyObject;
 use serde_json::{Map, Value};
 
-use super::wire::DEEPEST;
+use super::wire::MAX_DEPTH;
 
 /// A value that JSON cannot represent, and its location.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unfit {
+pub(super) struct Unrepresentable {
     /// Path from the root to the value, innermost step first.
     steps: Vec<String>,
     /// A description of the value, and what to return instead.
     what: String,
 }
 
-impl Unfit {
+impl Unrepresentable {
     pub(super) fn new(what: impl Into<String>) -> Self {
         Self {
             steps: Vec::new(),
@@ -22,7 +22,7 @@ impl Unfit {
         }
     }
 
-    pub(super) fn under(mut self, step: String) -> Self {
+    pub(super) fn within(mut self, step: String) -> Self {
         self.steps.push(step);
         self
     }
@@ -65,48 +65,51 @@ pub(super) fn dict(map: Map<String, Value>) -> MontyObject {
 ///
 /// # Errors
 /// The first part that JSON cannot represent.
-pub(super) fn from_python(object: MontyObject) -> Result<Value, Unfit> {
-    plain(object, DEEPEST)
+pub(super) fn from_python(object: MontyObject) -> Result<Value, Unrepresentable> {
+    plain(object, MAX_DEPTH)
 }
 
-fn plain(object: MontyObject, left: usize) -> Result<Value, Unfit> {
+fn plain(object: MontyObject, left: usize) -> Result<Value, Unrepresentable> {
     match object {
         MontyObject::None => Ok(Value::Null),
         MontyObject::Bool(it) => Ok(Value::Bool(it)),
         MontyObject::Int(it) => Ok(Value::from(it)),
         MontyObject::BigInt(it) => u64::try_from(&it).map(Value::from).map_err(|_| {
-            Unfit::new("an integer beyond 64 bits, which JSON readers round; return it as text: str(value)")
+            Unrepresentable::new("an integer beyond 64 bits, which JSON readers round; return it as text: str(value)")
         }),
         MontyObject::Float(it) => serde_json::Number::from_f64(it).map(Value::Number).ok_or_else(|| {
-            Unfit::new(format!("the float {}, which JSON does not have; return None or text instead", python_float(it)))
+            Unrepresentable::new(format!("the float {}, which JSON does not have; return None or text instead", python_float(it)))
         }),
         MontyObject::String(it) => Ok(Value::String(it)),
         MontyObject::List(items) | MontyObject::Tuple(items) => list(items, left),
         MontyObject::NamedTuple { values, .. } => list(values, left),
         MontyObject::Dict(pairs) => object_of(pairs, left),
-        other => Err(unfit(&other)),
+        other => Err(unrepresentable(&other)),
     }
 }
 
-fn list(items: Vec<MontyObject>, left: usize) -> Result<Value, Unfit> {
-    let left = deeper(left)?;
+fn list(items: Vec<MontyObject>, left: usize) -> Result<Value, Unrepresentable> {
+    let left = descend(left)?;
     items
         .into_iter()
         .enumerate()
-        .map(|(index, item)| plain(item, left).map_err(|unfit| unfit.under(format!("[{index}]"))))
+        .map(|(index, item)| {
+            plain(item, left)
+                .map_err(|unrepresentable| unrepresentable.within(format!("[{index}]")))
+        })
         .collect::<Result<Vec<_>, _>>()
         .map(Value::Array)
 }
 
-fn object_of(pairs: monty_types::DictPairs, left: usize) -> Result<Value, Unfit> {
-    let left = deeper(left)?;
+fn object_of(pairs: monty_types::DictPairs, left: usize) -> Result<Value, Unrepresentable> {
+    let left = descend(left)?;
     let mut map = Map::with_capacity(pairs.len());
     for (key, value) in pairs {
         let step = format!("[{}]", key.py_repr());
         let key = key_text(&key)?;
-        let value = plain(value, left).map_err(|unfit| unfit.under(step))?;
+        let value = plain(value, left).map_err(|unrepresentable| unrepresentable.within(step))?;
         if map.contains_key(&key) {
-            return Err(Unfit::new(format!(
+            return Err(Unrepresentable::new(format!(
                 "a dict with the keys {key} and '{key}', which are the same key in JSON"
             )));
         }
@@ -115,12 +118,12 @@ fn object_of(pairs: monty_types::DictPairs, left: usize) -> Result<Value, Unfit>
     Ok(Value::Object(map))
 }
 
-fn key_text(key: &MontyObject) -> Result<String, Unfit> {
+fn key_text(key: &MontyObject) -> Result<String, Unrepresentable> {
     match key {
         MontyObject::String(it) => Ok(it.clone()),
         MontyObject::Int(it) => Ok(it.to_string()),
         MontyObject::BigInt(it) => Ok(it.to_string()),
-        other => Err(Unfit::new(format!(
+        other => Err(Unrepresentable::new(format!(
             "a dict with the key {} ({}); keys must be text: str(key)",
             shortened(&other.py_repr()),
             type_name(other)
@@ -128,12 +131,12 @@ fn key_text(key: &MontyObject) -> Result<String, Unfit> {
     }
 }
 
-fn deeper(left: usize) -> Result<usize, Unfit> {
+fn descend(left: usize) -> Result<usize, Unrepresentable> {
     left.checked_sub(1)
-        .ok_or_else(|| Unfit::new(format!("nested more than {DEEPEST} levels deep")))
+        .ok_or_else(|| Unrepresentable::new(format!("nested more than {MAX_DEPTH} levels deep")))
 }
 
-fn unfit(object: &MontyObject) -> Unfit {
+fn unrepresentable(object: &MontyObject) -> Unrepresentable {
     let instead = match object {
         MontyObject::Set(_) | MontyObject::FrozenSet(_) => "return sorted(value) or list(value)",
         MontyObject::Bytes(_) => "return value.decode() or value.hex()",
@@ -148,7 +151,7 @@ fn unfit(object: &MontyObject) -> Unfit {
         MontyObject::Repr(_) => "return list(value)",
         _ => "return text, numbers, lists and dicts",
     };
-    Unfit::new(format!(
+    Unrepresentable::new(format!(
         "a value of type {}, which JSON does not have; {instead}",
         type_name(object)
     ))
@@ -212,15 +215,15 @@ fn shortened(text: &str) -> String {
 pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
     let fields = match plain_fields(object) {
         Ok(fields) => fields,
-        Err(unfit) => return Err(unfit.message("state")),
+        Err(unrepresentable) => return Err(unrepresentable.message("state")),
     };
     let mut map = Map::with_capacity(fields.len());
     for (key, value) in fields {
-        let value = plain(value, DEEPEST - 1).map_err(|unfit| {
+        let value = plain(value, MAX_DEPTH - 1).map_err(|unrepresentable| {
             let root = format!("state[{}]", monty_types::StringRepr(&key));
             format!(
                 "{}; the state keeps what a block puts into it",
-                unfit.message(&root)
+                unrepresentable.message(&root)
             )
         })?;
         map.insert(key, value);
@@ -228,9 +231,9 @@ pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
     Ok(map)
 }
 
-fn plain_fields(object: MontyObject) -> Result<Vec<(String, MontyObject)>, Unfit> {
+fn plain_fields(object: MontyObject) -> Result<Vec<(String, MontyObject)>, Unrepresentable> {
     let MontyObject::Dict(pairs) = object else {
-        return Err(unfit(&object));
+        return Err(unrepresentable(&object));
     };
     pairs
         .into_iter()
@@ -252,10 +255,10 @@ pub(super) fn names(object: MontyObject) -> Result<Value, String> {
         let (MontyObject::String(name), false) = (name, is_definition(&value)) else {
             continue;
         };
-        let value = plain(value, DEEPEST - 1).map_err(|unfit| {
+        let value = plain(value, MAX_DEPTH - 1).map_err(|unrepresentable| {
             format!(
                 "{}; a name that begins with `_` stays inside the block, and `return` says what leaves it",
-                unfit.message(&name)
+                unrepresentable.message(&name)
             )
         })?;
         map.insert(name, value);

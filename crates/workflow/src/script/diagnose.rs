@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use monty_types::{ExcType, MontyException};
 
-use super::block::{LONGEST, Program, Refused};
-use super::unsupported::{self, Unsupported, WAY_OUT};
+use super::block::{BlockError, MAX_BYTES, Program};
+use super::unsupported::{self, Unsupported, WORKAROUND};
 use super::{ScriptFailure, limits};
 
 /// Prefix of an exception's message if a block tried to access the system.
 pub(super) const NO_ACCESS: &str = "inline code has no access to";
 
 /// Prefix of an exception's message if a helper rejects something.
-const LACKS: &str = "embedded Python: ";
+const HELPER_PREFIX: &str = "embedded Python: ";
 
 /// Built-in names of Python that the embedded interpreter lacks, sorted.
 const BUILTINS: &str = "BaseExceptionGroup BlockingIOError BrokenPipeError BufferError BytesWarning \
@@ -80,7 +80,7 @@ pub(super) const METHODS: [(&str, &str); 9] = [
 
 /// A block's location in its file, its program, and its output so far.
 #[derive(Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct BlockContext<'a> {
     /// The line of the file on which the block begins.
     pub(super) first_line: u32,
     /// The block's time limit.
@@ -92,19 +92,19 @@ pub(super) struct Scene<'a> {
 }
 
 /// Returns the failure of a block that was rejected before it ran.
-pub(super) fn refused(refused: &Refused, first_line: u32) -> ScriptFailure {
+pub(super) fn block_error(block_error: &BlockError, first_line: u32) -> ScriptFailure {
     let of_file = |line: u32| first_line.saturating_add(line.saturating_sub(1));
-    match refused {
-        Refused::Syntax { message, line } => failure(
+    match block_error {
+        BlockError::Syntax { message, line } => failure(
             "script_error",
             format!("SyntaxError: {message}"),
             Some(of_file(*line)),
         ),
-        Refused::Unsupported { what, line } => unsupported(what, Some(of_file(*line))),
-        Refused::TooLong { bytes } => failure(
+        BlockError::Unsupported { what, line } => unsupported(what, Some(of_file(*line))),
+        BlockError::TooLong { bytes } => failure(
             "script_error",
             format!(
-                "the block is {bytes} bytes long; the limit is {LONGEST}: move data into a file"
+                "the block is {bytes} bytes long; the limit is {MAX_BYTES}: move data into a file"
             ),
             Some(first_line),
         ),
@@ -116,40 +116,42 @@ pub(super) fn refused(refused: &Refused, first_line: u32) -> ScriptFailure {
 pub(super) fn exception(
     raised: &MontyException,
     compiling: bool,
-    scene: Scene<'_>,
+    context: BlockContext<'_>,
 ) -> ScriptFailure {
     let line = raised
         .traceback()
         .iter()
         .rev()
-        .find_map(|frame| scene.program.line_of_block(frame.start.line))
-        .map(|line| scene.first_line.saturating_add(line - 1));
+        .find_map(|frame| context.program.line_of_block(frame.start.line))
+        .map(|line| context.first_line.saturating_add(line - 1));
     let message = raised.message().unwrap_or_default();
     // True if a function of the block was called with wrong arguments.
-    let own = message.split_once("() ").is_some_and(|(function, _)| {
+    let is_own_function = message.split_once("() ").is_some_and(|(function, _)| {
         let name = function.rsplit('.').next().unwrap_or(function);
-        scene.program.text.contains(&format!("def {name}("))
+        context.program.text.contains(&format!("def {name}("))
     });
-    let edge = match own {
+    let limitation = match is_own_function {
         true => None,
-        false => edge(raised.exc_type(), message, compiling),
+        false => limitation(raised.exc_type(), message, compiling),
     };
-    let mut failure = match (raised.exc_type(), edge) {
+    let mut failure = match (raised.exc_type(), limitation) {
         (_, Some(what)) => unsupported(&what, line),
-        (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => {
-            failure("script_timeout", limits::timed_out(scene.time_limit), line)
-        }
+        (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => failure(
+            "script_timeout",
+            limits::timed_out(context.time_limit),
+            line,
+        ),
         (ExcType::MemoryError, None) if message.starts_with("memory limit exceeded") => {
             failure("script_memory", format!("MemoryError: {message}"), line)
         }
-        _ => failure("script_error", in_python(raised), line),
+        _ => failure("script_error", format_exception(raised), line),
     };
-    failure.printed = scene.printed;
+    failure.printed = context.printed;
     failure
 }
 
 /// Formats the exception like the last line of a Python traceback.
-fn in_python(raised: &MontyException) -> String {
+fn format_exception(raised: &MontyException) -> String {
     match (raised.exc_type(), raised.message()) {
         // Python shows the `repr` of the key; the interpreter keeps only its text.
         (ExcType::KeyError, Some(key)) if !looks_like_a_literal(key) => {
@@ -190,7 +192,7 @@ fn is_number_of_python(message: &str) -> bool {
 }
 
 /// Returns the limitation of the interpreter that an exception indicates, if it indicates one.
-pub(super) fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
+pub(super) fn limitation(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
     let plain = |what: String| {
         Some(Unsupported {
             what,
@@ -198,7 +200,7 @@ pub(super) fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsu
         })
     };
     if kind == ExcType::NotImplementedError
-        && let Some(what) = message.strip_prefix(LACKS)
+        && let Some(what) = message.strip_prefix(HELPER_PREFIX)
     {
         return plain(what.to_owned());
     }
@@ -406,20 +408,20 @@ fn operation(message: &str) -> Option<Unsupported> {
 }
 
 /// Returns the failure that names a limitation, its line and a workaround.
-fn unsupported(edge: &Unsupported, line: Option<u32>) -> ScriptFailure {
+fn unsupported(limitation: &Unsupported, line: Option<u32>) -> ScriptFailure {
     let at = line.map_or_else(String::new, |line| format!(" (line {line})"));
-    let what = &edge.what;
+    let what = &limitation.what;
     let said = if what.starts_with(NO_ACCESS) {
         format!("{what}{at}")
     } else {
         format!("the embedded Python does not know {what}{at}")
     };
-    let instead = edge
+    let instead = limitation
         .instead
         .map_or_else(String::new, |instead| format!("; {instead}"));
     failure(
         "script_unsupported",
-        format!("{said}{instead}; {WAY_OUT}"),
+        format!("{said}{instead}; {WORKAROUND}"),
         line,
     )
 }

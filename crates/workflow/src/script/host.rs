@@ -34,7 +34,7 @@ impl Host {
                 digest(name, data)
             }
             ("__host_caught__", [MontyObject::String(kind), MontyObject::String(message)]) => {
-                caught(kind, message)
+                reraise_limitation(kind, message)
             }
             _ => return ExtFunctionResult::NotFound(function.to_owned()),
         };
@@ -59,12 +59,12 @@ impl Host {
 
 /// Raises an error again if it indicates a limitation of the interpreter: a block that catches it would
 /// continue with a value that differs from Python's.
-fn caught(kind: &str, message: &str) -> Result<MontyObject, MontyException> {
+fn reraise_limitation(kind: &str, message: &str) -> Result<MontyObject, MontyException> {
     let name = kind.split('(').next().unwrap_or_default();
     let Ok(kind) = name.parse::<ExcType>() else {
         return Ok(MontyObject::None);
     };
-    match diagnose::edge(kind, message, false) {
+    match diagnose::limitation(kind, message, false) {
         Some(_) => Err(MontyException::new(kind, Some(message.to_owned()))),
         None => Ok(MontyObject::None),
     }

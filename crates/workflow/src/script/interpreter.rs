@@ -13,23 +13,23 @@ use monty_types::{
 };
 use serde_json::{Map, Value};
 
-use super::block::{Program, Refused};
-use super::diagnose::{self, NO_ACCESS, Scene};
+use super::block::{BlockError, Program};
+use super::diagnose::{self, BlockContext, NO_ACCESS};
 use super::host::Host;
-use super::printed::Printed;
-use super::programs::{Compiled, Programs};
-use super::wire::Received;
-use super::{Changes, Ended, ScriptFailure, convert, whitespace};
+use super::output_buffer::OutputBuffer;
+use super::programs::{Compiled, ProgramCache};
+use super::wire::ReceivedRequest;
+use super::{Changes, ScriptFailure, ScriptResult, convert, whitespace};
 
 /// Runs a block to its end. A `memory_limit` of 0 means no limit.
 ///
 /// # Errors
 /// The block's own error, or the limit that stopped it; lines are lines of the file.
 pub(super) fn run(
-    block: Received,
+    block: ReceivedRequest,
     memory_limit: u64,
-    programs: &mut Programs,
-) -> Result<Ended, ScriptFailure> {
+    programs: &mut ProgramCache,
+) -> Result<ScriptResult, ScriptFailure> {
     let clock = WallClock {
         at_start: block.now,
         started: Instant::now(),
@@ -40,8 +40,8 @@ pub(super) fn run(
         && (whitespace::in_map(&block.state) || whitespace::in_map(&block.variables))
     {
         let what = whitespace::limitation();
-        let refused = Refused::Unsupported { what, line };
-        return Err(diagnose::refused(&refused, block.first_line));
+        let refused = BlockError::Unsupported { what, line };
+        return Err(diagnose::block_error(&refused, block.first_line));
     }
     let before = match program.changes {
         true => digests(&block.state),
@@ -49,12 +49,12 @@ pub(super) fn run(
     };
     let inputs = vec![convert::dict(block.state), convert::dict(block.variables)];
     let tracker = tracker(block.time_limit_ms, memory_limit);
-    let mut printed = Printed::new(block.most_printed);
+    let mut printed = OutputBuffer::new(block.most_printed);
     let ended = drive(run, inputs, tracker, &mut printed, clock);
     let printed = printed.finish();
     match ended {
         Ok(value) => match outcome(value, &program, &before) {
-            Ok((returned, changes)) => Ok(Ended {
+            Ok((returned, changes)) => Ok(ScriptResult {
                 returned,
                 printed,
                 changes,
@@ -67,13 +67,13 @@ pub(super) fn run(
             }),
         },
         Err(raised) => {
-            let scene = Scene {
+            let context = BlockContext {
                 first_line: block.first_line,
                 time_limit: clock.time_limit,
                 printed,
                 program: &program,
             };
-            Err(diagnose::exception(&raised, false, scene))
+            Err(diagnose::exception(&raised, false, context))
         }
     }
 }
@@ -102,7 +102,7 @@ fn drive(
     compiled: MontyRun,
     inputs: Vec<MontyObject>,
     tracker: ResourceTracker,
-    printed: &mut Printed,
+    printed: &mut OutputBuffer,
     clock: WallClock,
 ) -> Result<MontyObject, MontyException> {
     let host = Host {
@@ -188,7 +188,8 @@ fn returned(value: MontyObject, names: bool) -> Result<Value, String> {
     if names {
         convert::names(value)
     } else {
-        convert::from_python(value).map_err(|unfit| unfit.message("the returned value"))
+        convert::from_python(value)
+            .map_err(|unrepresentable| unrepresentable.message("the returned value"))
     }
 }
 
@@ -283,7 +284,7 @@ fn civil(days: i64) -> (i32, u8, u8) {
     (i32::try_from(year).unwrap_or(1), small(month), small(day))
 }
 
-impl PrintWriterCallback for Printed {
+impl PrintWriterCallback for OutputBuffer {
     fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
         self.push(&output);
         Ok(())

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::pool::Pool;
 use super::wire::Interpreter;
-use super::{Ended, Script, ScriptFailure, ScriptRunner, WorkerOptions};
+use super::{Script, ScriptFailure, ScriptResult, ScriptRunner, WorkerOptions};
 
 pub use check::check;
 
@@ -59,7 +59,7 @@ impl ScriptRunner for LuaRunner {
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
-    ) -> Result<Ended, ScriptFailure> {
+    ) -> Result<ScriptResult, ScriptFailure> {
         self.pool
             .run(script, state, variables, self.clock.now())
             .await

@@ -17,7 +17,7 @@ const METHODS: [&str; 4] = ["sort", "index", "count", "remove"];
 const SCALARS: [&str; 6] = ["len", "type", "str", "int", "abs", "round"];
 
 /// True if a block may make a NaN and compare items of containers.
-pub(super) fn matter(suite: &[Stmt]) -> bool {
+pub(super) fn may_compare_nans(suite: &[Stmt]) -> bool {
     let mut search = Search::default();
     search.visit_body(suite);
     search.makes && search.compares

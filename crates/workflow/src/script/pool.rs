@@ -11,8 +11,10 @@ use tokio::time::timeout;
 use cachalot_core::Millis;
 
 use super::process::{Launch, Worker, WorkerError};
-use super::wire::{self, DEEPEST, Interpreter, LONGEST_ANSWER, MOST_PRINTED, Reply, Request};
-use super::{Ended, Script, ScriptFailure, limits};
+use super::wire::{
+    self, Interpreter, MAX_ANSWER_BYTES, MAX_DEPTH, MAX_PRINTED_BYTES, Request, WorkerReply,
+};
+use super::{Script, ScriptFailure, ScriptResult, limits};
 
 /// The time beyond a block's time limit before the parent kills the worker. Workers of an embedded
 /// interpreter check the limit themselves and report the line at which the block was stopped.
@@ -26,10 +28,10 @@ pub(super) struct Pool {
     launch: Launch,
     interpreter: Interpreter,
     idle: Mutex<Vec<Worker>>,
-    turns: Semaphore,
+    permits: Semaphore,
     time_limit: Duration,
     /// True if the worker checks the time limit itself.
-    watches_itself: bool,
+    enforces_time_limit: bool,
     /// The worker's memory limit in bytes, for messages; 0 if it has no limit.
     memory_limit: u64,
     /// The number of the last request.
@@ -43,16 +45,16 @@ impl Pool {
         interpreter: Interpreter,
         workers: usize,
         time_limit: Duration,
-        watches_itself: bool,
+        enforces_time_limit: bool,
         memory_limit: u64,
     ) -> Self {
         Self {
             launch,
             interpreter,
             idle: Mutex::new(Vec::new()),
-            turns: Semaphore::new(workers.clamp(1, Semaphore::MAX_PERMITS)),
+            permits: Semaphore::new(workers.clamp(1, Semaphore::MAX_PERMITS)),
             time_limit,
-            watches_itself,
+            enforces_time_limit,
             memory_limit,
             requests: AtomicU64::new(0),
         }
@@ -68,37 +70,37 @@ impl Pool {
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
         now: Millis,
-    ) -> Result<Ended, ScriptFailure> {
+    ) -> Result<ScriptResult, ScriptFailure> {
         for (name, map) in [("state", state), ("variables", variables)] {
-            if !wire::fits(map) {
+            if !wire::is_within_max_depth(map) {
                 return Err(failure(
                     "script_error",
                     format!(
-                        "`{name}` is nested more than {DEEPEST} levels deep, which inline code cannot be given"
+                        "`{name}` is nested more than {MAX_DEPTH} levels deep, which inline code cannot be given"
                     ),
                 ));
             }
         }
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let request = self.request(number, script, state, variables, now)?;
-        let _turn = self.turns.acquire().await.map_err(|_| {
+        let _permit = self.permits.acquire().await.map_err(|_| {
             failure(
                 "script_worker",
                 "the runner of inline code is shut down".to_owned(),
             )
         })?;
         let mut worker = self.worker().await?;
-        let limit = if self.watches_itself {
+        let limit = if self.enforces_time_limit {
             self.time_limit + GRACE
         } else {
             self.time_limit
         };
         let line = match timeout(limit, worker.exchange(&request)).await {
-            Err(_) => return Err(self.overran()),
-            Ok(Err(silence)) => return Err(self.silent(silence)),
+            Err(_) => return Err(self.time_limit_failure()),
+            Ok(Err(error)) => return Err(self.worker_failure(error)),
             Ok(Ok(line)) => line,
         };
-        let reply: Reply<Value> = serde_json::from_slice(&line).map_err(|error| {
+        let reply: WorkerReply<Value> = serde_json::from_slice(&line).map_err(|error| {
             failure(
                 "script_worker",
                 format!("the worker of the block gave no proper answer: {error}"),
@@ -133,7 +135,7 @@ impl Pool {
             state,
             variables,
             time_limit_ms: u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX),
-            most_printed: MOST_PRINTED,
+            most_printed: MAX_PRINTED_BYTES,
             now,
         };
         let mut line = serde_json::to_vec(&request).map_err(|error| {
@@ -149,83 +151,89 @@ impl Pool {
     /// Returns an idle worker that is still running, or starts one.
     async fn worker(&self) -> Result<Worker, ScriptFailure> {
         while let Some(mut worker) = self.take() {
-            if worker.alive() {
+            if worker.is_alive() {
                 return Ok(worker);
             }
         }
         Worker::start(&self.launch)
             .await
-            .map_err(|silence| self.not_started(silence))
+            .map_err(|error| self.start_failure(error))
     }
 
     fn take(&self) -> Option<Worker> {
         self.idle.lock().pop()
     }
 
-    fn overran(&self) -> ScriptFailure {
+    fn time_limit_failure(&self) -> ScriptFailure {
         failure("script_timeout", limits::timed_out(self.time_limit))
     }
 
-    fn not_started(&self, silence: WorkerError) -> ScriptFailure {
+    fn start_failure(&self, error: WorkerError) -> ScriptFailure {
         let program = self.launch.program.display();
-        let why = match silence {
+        let cause = match error {
             WorkerError::NotStarted(error) => error.to_string(),
             WorkerError::NotReady | WorkerError::TooLong => {
                 "it did not say that it was ready".to_owned()
             }
-            WorkerError::Ended { complaint, status } => explained(status, &complaint),
+            WorkerError::Ended {
+                stderr_tail,
+                status,
+            } => describe_exit(status, &stderr_tail),
         };
         failure(
             "script_worker",
-            format!("the worker for inline code, {program}, could not be started: {why}"),
+            format!("the worker for inline code, {program}, could not be started: {cause}"),
         )
     }
 
-    fn silent(&self, silence: WorkerError) -> ScriptFailure {
-        match silence {
+    fn worker_failure(&self, error: WorkerError) -> ScriptFailure {
+        match error {
             WorkerError::TooLong => failure(
                 "script_memory",
                 format!(
-                    "the block returned more than {LONGEST_ANSWER} bytes; return less, or write a file"
+                    "the block returned more than {MAX_ANSWER_BYTES} bytes; return less, or write a file"
                 ),
             ),
-            WorkerError::Ended { complaint, .. } if self.out_of_memory(&complaint) => failure(
+            WorkerError::Ended { stderr_tail, .. } if self.out_of_memory(&stderr_tail) => failure(
                 "script_memory",
                 format!(
                     "the block needed more than its memory limit of {} MiB and was stopped",
                     self.memory_limit / (1024 * 1024)
                 ),
             ),
-            WorkerError::Ended { status, complaint } => failure(
+            WorkerError::Ended {
+                status,
+                stderr_tail,
+            } => failure(
                 "script_worker",
                 format!(
                     "the block ended its worker process: {}",
-                    explained(status, &complaint)
+                    describe_exit(status, &stderr_tail)
                 ),
             ),
-            WorkerError::NotStarted(_) | WorkerError::NotReady => self.not_started(silence),
+            WorkerError::NotStarted(_) | WorkerError::NotReady => self.start_failure(error),
         }
     }
 
     /// True if a worker with a memory limit reported a failed memory allocation on stderr.
-    fn out_of_memory(&self, complaint: &str) -> bool {
+    fn out_of_memory(&self, stderr_tail: &str) -> bool {
         self.memory_limit > 0
-            && complaint.contains("memory allocation of")
-            && complaint.contains("failed")
+            && stderr_tail.contains("memory allocation of")
+            && stderr_tail.contains("failed")
     }
 }
 
 /// Describes how a process ended.
-fn explained(status: Option<std::process::ExitStatus>, complaint: &str) -> String {
+fn describe_exit(status: Option<std::process::ExitStatus>, stderr_tail: &str) -> String {
     let ended = match status {
         // `exit status: 1`, `signal: 9 (SIGKILL)`.
         Some(status) => status.to_string(),
         None => "it closed its output".to_owned(),
     };
-    if complaint.is_empty() {
+    if stderr_tail.is_empty() {
         ended
     } else {
-        format!("{ended}: {complaint}")
+        format!("{ended}: {stderr_tail}")
     }
 }
 

@@ -13,15 +13,15 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::wire::LONGEST_ANSWER;
+use super::wire::MAX_ANSWER_BYTES;
 
 /// The maximum time until a process is ready.
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// The maximum time to wait for the exit status and the rest of stderr of a process that closed its
 /// output.
-const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of bytes at the end of stderr that are kept.
-const COMPLAINT: usize = 4 * 1024;
+const STDERR_TAIL_BYTES: usize = 4 * 1024;
 
 /// Command, environment and handshake of a worker.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(super) struct Worker {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    complaint: Complaint,
+    stderr_tail: StderrTail,
     /// The number of blocks that it has answered.
     pub(super) answered: u32,
 }
@@ -58,9 +58,9 @@ pub(super) enum WorkerError {
     /// The process ended by itself or was killed.
     Ended {
         status: Option<ExitStatus>,
-        complaint: String,
+        stderr_tail: String,
     },
-    /// The answer was longer than [`LONGEST_ANSWER`].
+    /// The answer was longer than [`MAX_ANSWER_BYTES`].
     TooLong,
 }
 
@@ -69,7 +69,7 @@ impl Worker {
     pub(super) async fn start(launch: &Launch) -> Result<Self, WorkerError> {
         let mut worker = Self::spawn(launch).map_err(WorkerError::NotStarted)?;
         let greeting = format!("{}\n", launch.greeting);
-        match timeout(READY_WITHIN, worker.exchange(greeting.as_bytes())).await {
+        match timeout(READY_TIMEOUT, worker.exchange(greeting.as_bytes())).await {
             Err(_) => Err(WorkerError::NotReady),
             Ok(Err(silence)) => Err(silence),
             Ok(Ok(line)) if line == launch.ready.as_bytes() => Ok(worker),
@@ -96,18 +96,18 @@ impl Worker {
         let missing = || io::Error::other("the worker has no pipes");
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
-        let complaint = Complaint::of(child.stderr.take().ok_or_else(missing)?);
+        let stderr_tail = StderrTail::spawn_reader(child.stderr.take().ok_or_else(missing)?);
         Ok(Self {
             child,
             input,
             output,
-            complaint,
+            stderr_tail,
             answered: 0,
         })
     }
 
     /// True if the process has not exited as far as the system reports.
-    pub(super) fn alive(&mut self) -> bool {
+    pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
@@ -124,7 +124,7 @@ impl Worker {
         }
         let mut answer = Vec::new();
         let read = (&mut self.output)
-            .take(LONGEST_ANSWER)
+            .take(MAX_ANSWER_BYTES)
             .read_until(b'\n', &mut answer)
             .await;
         match (read, answer.pop()) {
@@ -132,7 +132,7 @@ impl Worker {
                 self.answered += 1;
                 Ok(answer)
             }
-            (Ok(_), Some(_)) if answer.len() as u64 + 1 >= LONGEST_ANSWER => {
+            (Ok(_), Some(_)) if answer.len() as u64 + 1 >= MAX_ANSWER_BYTES => {
                 Err(WorkerError::TooLong)
             }
             _ => Err(self.silence().await),
@@ -141,11 +141,11 @@ impl Worker {
 
     /// Returns how a worker that closed its pipes ended.
     async fn silence(&mut self) -> WorkerError {
-        let status = timeout(LAST_WORDS_WITHIN, self.child.wait()).await;
-        let complaint = self.complaint.whole().await;
+        let status = timeout(EXIT_TIMEOUT, self.child.wait()).await;
+        let stderr_tail = self.stderr_tail.finish().await;
         WorkerError::Ended {
             status: status.ok().and_then(Result::ok),
-            complaint,
+            stderr_tail,
         }
     }
 }
@@ -169,13 +169,13 @@ impl Drop for Worker {
 
 /// The last bytes that a process wrote to stderr.
 #[derive(Debug)]
-struct Complaint {
+struct StderrTail {
     tail: Arc<Mutex<Vec<u8>>>,
     reading: JoinHandle<()>,
 }
 
-impl Complaint {
-    fn of(mut stderr: ChildStderr) -> Self {
+impl StderrTail {
+    fn spawn_reader(mut stderr: ChildStderr) -> Self {
         let tail = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&tail);
         let reading = tokio::spawn(async move {
@@ -183,7 +183,7 @@ impl Complaint {
             while let Ok(read @ 1..) = stderr.read(&mut chunk).await {
                 let mut kept = kept.lock();
                 kept.extend_from_slice(&chunk[..read]);
-                let surplus = kept.len().saturating_sub(COMPLAINT);
+                let surplus = kept.len().saturating_sub(STDERR_TAIL_BYTES);
                 kept.drain(..surplus);
             }
         });
@@ -191,9 +191,9 @@ impl Complaint {
     }
 
     /// Returns the kept bytes, once the process has closed its stderr.
-    async fn whole(&mut self) -> String {
+    async fn finish(&mut self) -> String {
         // A grandchild may hold the pipe open: after the timeout, the bytes received so far are used.
-        let _ = timeout(LAST_WORDS_WITHIN, &mut self.reading).await;
+        let _ = timeout(EXIT_TIMEOUT, &mut self.reading).await;
         let tail = self.tail.lock();
         String::from_utf8_lossy(&tail).trim().to_owned()
     }

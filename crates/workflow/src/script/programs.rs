@@ -7,11 +7,11 @@ use std::time::Duration;
 use monty::MontyRun;
 
 use super::block::{self, Program};
-use super::diagnose::{self, Scene};
+use super::diagnose::{self, BlockContext};
 use super::{ScriptFailure, interpreter};
 
 /// The maximum number of programs that a worker keeps.
-const MOST: usize = 32;
+const MAX_PROGRAMS: usize = 32;
 
 /// A block, ready to run.
 #[derive(Clone)]
@@ -26,21 +26,21 @@ impl Compiled {
     /// # Errors
     /// The block is refused.
     pub(super) fn new(source: &str, first_line: u32) -> Result<Self, ScriptFailure> {
-        let program =
-            block::prepare(source).map_err(|refused| diagnose::refused(&refused, first_line))?;
+        let program = block::prepare(source)
+            .map_err(|refused| diagnose::block_error(&refused, first_line))?;
         match interpreter::compile(&program) {
             Ok(run) => Ok(Self {
                 program: Rc::new(program),
                 run,
             }),
             Err(raised) => {
-                let scene = Scene {
+                let context = BlockContext {
                     first_line,
                     time_limit: Duration::ZERO,
                     printed: String::new(),
                     program: &program,
                 };
-                Err(diagnose::exception(&raised, true, scene))
+                Err(diagnose::exception(&raised, true, context))
             }
         }
     }
@@ -48,9 +48,9 @@ impl Compiled {
 
 /// Compiled programs by their source. A full set is emptied.
 #[derive(Default)]
-pub(super) struct Programs(HashMap<String, Compiled>);
+pub(super) struct ProgramCache(HashMap<String, Compiled>);
 
-impl Programs {
+impl ProgramCache {
     /// Returns the program of a block, compiled at its first use.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Programs {
             return Ok(compiled.clone());
         }
         let compiled = Compiled::new(source, first_line)?;
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_PROGRAMS {
             self.0.clear();
         }
         self.0.insert(source.to_owned(), compiled.clone());

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use super::pool::Pool;
 use super::wire::Interpreter;
-use super::{Ended, Script, ScriptFailure, ScriptRunner, WorkerOptions};
+use super::{Script, ScriptFailure, ScriptResult, ScriptRunner, WorkerOptions};
 
 /// Runs blocks in the embedded Python.
 ///
-/// A block can use `state` and `variables` (dicts; changes to `state` are returned in [`Ended::changes`],
+/// A block can use `state` and `variables` (dicts; changes to `state` are returned in [`ScriptResult::changes`],
 /// changes to `variables` stay in the block), `json`, and `print`, whose output appears in the report. A
 /// block with its own `return` is the body of a function. A block without one returns the names that it
 /// assigned, except those that begin with `_` and those of functions, classes and modules. A result must
@@ -61,7 +61,7 @@ impl ScriptRunner for PythonRunner {
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
-    ) -> Result<Ended, ScriptFailure> {
+    ) -> Result<ScriptResult, ScriptFailure> {
         self.pool
             .run(script, state, variables, self.clock.now())
             .await

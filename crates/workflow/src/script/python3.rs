@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::pool::Pool;
 use super::process::Launch;
 use super::wire::Interpreter;
-use super::{Ended, Script, ScriptFailure, ScriptRunner};
+use super::{Script, ScriptFailure, ScriptResult, ScriptRunner};
 
 /// The worker's program, which requires only Python 3.8 and its standard library.
 const WORKER: &str = include_str!("python3_worker.py");
@@ -71,8 +71,8 @@ impl Python3Runner {
             time_limit,
             workers,
         } = options;
-        let pool = match found(&interpreter, &environment, &directory) {
-            None => Err(missing(&interpreter)),
+        let pool = match find_interpreter(&interpreter, &environment, &directory) {
+            None => Err(not_found_message(&interpreter)),
             Some(program) => {
                 let launch = Launch {
                     program,
@@ -103,7 +103,7 @@ impl ScriptRunner for Python3Runner {
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
-    ) -> Result<Ended, ScriptFailure> {
+    ) -> Result<ScriptResult, ScriptFailure> {
         match &self.pool {
             Ok(pool) => pool.run(script, state, variables, 0).await,
             Err(message) => Err(ScriptFailure {
@@ -117,7 +117,7 @@ impl ScriptRunner for Python3Runner {
 }
 
 /// Returns the interpreter's path; relative paths are relative to `directory`.
-fn found(
+fn find_interpreter(
     interpreter: &OsStr,
     environment: &[(OsString, OsString)],
     directory: &Path,
@@ -138,7 +138,7 @@ fn found(
         .find(|path| path.is_file())
 }
 
-fn missing(interpreter: &OsStr) -> String {
+fn not_found_message(interpreter: &OsStr) -> String {
     format!(
         "the block needs the program `{}` (`language: python3`, `settings.python.runner`, \
          `--python`), which was not found on the PATH; install Python 3, or have the block run in \

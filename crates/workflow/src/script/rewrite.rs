@@ -46,7 +46,7 @@ pub(super) struct Rewritten {
 pub(super) fn rewrite(source: &str, suite: &[Stmt], tokens: &Tokens) -> Rewritten {
     let mut bindings = Bindings::default();
     bindings.visit_body(suite);
-    let seeks_blanks = whitespace::first_use(suite).is_some();
+    let searches_whitespace = whitespace::first_use(suite).is_some();
     let mut writer = Writer {
         source,
         tokens,
@@ -54,11 +54,11 @@ pub(super) fn rewrite(source: &str, suite: &[Stmt], tokens: &Tokens) -> Rewritte
         aliases: &bindings.aliases,
         uses_re: bindings.modules.contains("re"),
         uses_flags: bindings.modules.contains("re") && bindings.flags,
-        counts: source.contains("Counter"),
-        reads_json: bindings.handles || seeks_blanks,
-        seeks_blanks,
+        uses_counter: source.contains("Counter"),
+        reads_json: bindings.handles || searches_whitespace,
+        searches_whitespace,
         errors: &bindings.errors,
-        nans: nans::matter(suite),
+        nans: nans::may_compare_nans(suite),
         loops: 0,
         depth: 0,
         debug: false,
@@ -86,11 +86,11 @@ struct Writer<'a> {
     /// True if flags of `re` may occur as values.
     uses_flags: bool,
     /// True if a `Counter` may occur.
-    counts: bool,
+    uses_counter: bool,
     /// True if `json.loads` needs its helper: an error of it may be handled, or its text matters.
     reads_json: bool,
     /// True if the block looks for white space.
-    seeks_blanks: bool,
+    searches_whitespace: bool,
     /// Names of caught errors.
     errors: &'a HashSet<String>,
     /// True if several NaNs in containers could be told apart.

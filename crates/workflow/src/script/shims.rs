@@ -71,20 +71,20 @@ const NEEDS: &[(&str, &[&str])] = &[
 ];
 
 /// A paragraph of `core.py`.
-struct Piece {
+struct HelperSource {
     name: &'static str,
     needs: Vec<&'static str>,
     text: &'static str,
 }
 
-static PIECES: LazyLock<Vec<Piece>> = LazyLock::new(|| {
+static HELPER_SOURCES: LazyLock<Vec<HelperSource>> = LazyLock::new(|| {
     include_str!("shims/core.py")
         .split("#: ")
         .skip(1)
         .filter_map(|piece| {
             let (head, text) = piece.split_once('\n')?;
             let mut words = head.split(' ');
-            Some(Piece {
+            Some(HelperSource {
                 name: words.next()?,
                 needs: words.collect(),
                 text,
@@ -94,7 +94,7 @@ static PIECES: LazyLock<Vec<Piece>> = LazyLock::new(|| {
 });
 
 static METHODS: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
-    PIECES
+    HELPER_SOURCES
         .iter()
         .filter_map(|piece| Some((piece.name.strip_prefix("m_")?, piece.name)))
         .collect()
@@ -131,7 +131,7 @@ pub(super) fn text(helpers: &BTreeSet<&'static str>) -> String {
     }
     let mut text = String::new();
     for name in wanted {
-        if let Some(piece) = PIECES.iter().find(|piece| piece.name == name) {
+        if let Some(piece) = HELPER_SOURCES.iter().find(|piece| piece.name == name) {
             text.push_str(piece.text);
             if name == "names" {
                 for (kind, methods) in diagnose::METHODS {
@@ -154,7 +154,7 @@ fn collect(name: &'static str, wanted: &mut Vec<&'static str>) {
     if wanted.contains(&name) {
         return;
     }
-    if let Some(piece) = PIECES.iter().find(|piece| piece.name == name) {
+    if let Some(piece) = HELPER_SOURCES.iter().find(|piece| piece.name == name) {
         for need in &piece.needs {
             collect(need, wanted);
         }
@@ -170,7 +170,7 @@ fn collect(name: &'static str, wanted: &mut Vec<&'static str>) {
 }
 
 /// Wraps the text in the body of a function, so that names of the block do not affect it.
-pub(super) fn apart(text: &str, builtins: &[&str]) -> String {
+pub(super) fn in_function(text: &str, builtins: &[&str]) -> String {
     let mut names: Vec<&str> = text
         .lines()
         .filter_map(|line| {

@@ -8,7 +8,7 @@ use super::unsupported::Unsupported;
 
 /// Returns the first escape of a lone surrogate in a text literal, and its byte offset. The interpreter
 /// would silently replace it by U+FFFD.
-pub(super) fn first(source: &str, tokens: &Tokens) -> Option<(Unsupported, usize)> {
+pub(super) fn first_lone_surrogate(source: &str, tokens: &Tokens) -> Option<(Unsupported, usize)> {
     tokens
         .iter()
         .filter(|token| {
@@ -24,13 +24,13 @@ pub(super) fn first(source: &str, tokens: &Tokens) -> Option<(Unsupported, usize
         .find_map(|token| {
             let start = token.start().to_usize();
             let literal = source.get(start..token.end().to_usize())?;
-            let (at, escape) = escaped(literal)?;
-            Some((half(escape), start + at))
+            let (at, escape) = find_escape(literal)?;
+            Some((limitation(escape), start + at))
         })
 }
 
 /// Returns the first such escape in the text of a literal.
-fn escaped(literal: &str) -> Option<(usize, &str)> {
+fn find_escape(literal: &str) -> Option<(usize, &str)> {
     let mut from = 0;
     while let Some(found) = literal[from..].find('\\') {
         let at = from + found;
@@ -50,7 +50,7 @@ fn escaped(literal: &str) -> Option<(usize, &str)> {
     None
 }
 
-fn half(escape: &str) -> Unsupported {
+fn limitation(escape: &str) -> Unsupported {
     Unsupported {
         what: format!("`{escape}`, half a surrogate pair, which is no character of any text"),
         instead: Some("write the character itself, or all of its number, as in `\\U0001F600`"),
@@ -72,7 +72,7 @@ mod tests {
             (r#""\é\u00e9\ud8""#, None),
             (r#""\"#, None),
         ] {
-            assert_eq!(escaped(literal), expected, "{literal}");
+            assert_eq!(find_escape(literal), expected, "{literal}");
         }
     }
 }

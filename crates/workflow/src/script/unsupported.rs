@@ -7,7 +7,7 @@ use ruff_text_size::Ranged;
 use super::shims;
 
 /// The workaround that is always available.
-pub(super) const WAY_OUT: &str = "`language: python3` on the step or `settings.python.runner: python3` runs it in your own Python";
+pub(super) const WORKAROUND: &str = "`language: python3` on the step or `settings.python.runner: python3` runs it in your own Python";
 
 /// Modules that the embedded interpreter has, although not every function of each.
 const MODULES: [&str; 17] = [
@@ -81,7 +81,7 @@ struct Search {
 }
 
 impl Search {
-    fn note(&mut self, at: &impl Ranged, what: impl Into<String>, instead: Option<&'static str>) {
+    fn record(&mut self, at: &impl Ranged, what: impl Into<String>, instead: Option<&'static str>) {
         let at = at.start().to_usize();
         if self.found.as_ref().is_none_or(|(_, earlier)| at < *earlier) {
             self.found = Some((Unsupported::new(what, instead), at));
@@ -90,17 +90,17 @@ impl Search {
 
     fn statement(&mut self, statement: &Stmt) {
         match statement {
-            Stmt::Match(it) => self.note(it, "`match`", Some("`if` and `elif` do the same")),
-            Stmt::TypeAlias(it) => self.note(it, "a type alias", None),
-            Stmt::Try(it) if it.is_star => self.note(it, "`except*`", None),
-            Stmt::For(it) if it.is_async => self.note(it, "`async for`", None),
+            Stmt::Match(it) => self.record(it, "`match`", Some("`if` and `elif` do the same")),
+            Stmt::TypeAlias(it) => self.record(it, "a type alias", None),
+            Stmt::Try(it) if it.is_star => self.record(it, "`except*`", None),
+            Stmt::For(it) if it.is_async => self.record(it, "`async for`", None),
             Stmt::For(it) => self.names_only(std::slice::from_ref(&it.target)),
-            Stmt::With(it) if it.is_async => self.note(it, "`async with`", None),
+            Stmt::With(it) if it.is_async => self.record(it, "`async with`", None),
             Stmt::ClassDef(it) => self.class(it),
             Stmt::FunctionDef(it)
                 if !it.parameters.posonlyargs.is_empty() && it.parameters.kwarg.is_some() =>
             {
-                self.note(
+                self.record(
                     &*it.parameters,
                     "positional-only parameters beside `**`",
                     None,
@@ -110,7 +110,7 @@ impl Search {
             Stmt::Import(it) => self.import(it),
             Stmt::ImportFrom(it) => {
                 if it.names.iter().any(|alias| alias.name.as_str() == "*") {
-                    self.note(it, "`from … import *`", Some("name what you import"));
+                    self.record(it, "`from … import *`", Some("name what you import"));
                 } else if let Some(module) = &it.module {
                     self.module(it, module.as_str());
                 }
@@ -125,16 +125,16 @@ impl Search {
             .as_ref()
             .is_some_and(|it| !it.args.is_empty() || !it.keywords.is_empty())
         {
-            self.note(class, "class inheritance", None);
+            self.record(class, "class inheritance", None);
         }
         for statement in &class.body {
             match statement {
                 Stmt::FunctionDef(method) if !method.decorator_list.is_empty() => {
-                    self.note(method, "a decorated method", None);
+                    self.record(method, "a decorated method", None);
                 }
                 Stmt::FunctionDef(method) if is_ignored(method.name.as_str()) => {
                     let what = format!("the method `{}` of a class", method.name);
-                    self.note(method, what, Some("call a method of another name"));
+                    self.record(method, what, Some("call a method of another name"));
                 }
                 _ => {}
             }
@@ -145,7 +145,7 @@ impl Search {
     fn names_only(&mut self, targets: &[Expr]) {
         for target in targets {
             match target {
-                Expr::Attribute(_) | Expr::Subscript(_) => self.note(
+                Expr::Attribute(_) | Expr::Subscript(_) => self.record(
                     target,
                     "unpacking into an attribute or an item",
                     Some("unpack into names and assign those"),
@@ -160,7 +160,7 @@ impl Search {
 
     fn operator(&mut self, at: &impl Ranged, operator: Operator) {
         if operator == Operator::MatMult {
-            self.note(at, "matrix multiplication (`@`)", None);
+            self.record(at, "matrix multiplication (`@`)", None);
         }
     }
 
@@ -172,7 +172,7 @@ impl Search {
 
     fn module(&mut self, at: &impl Ranged, module: &str) {
         if self.guarded == 0 && !is_module(module) {
-            self.note(at, format!("the module `{module}`"), None);
+            self.record(at, format!("the module `{module}`"), None);
         }
     }
 }
@@ -197,26 +197,26 @@ impl<'a> Visitor<'a> for Search {
     fn visit_expr(&mut self, expression: &'a Expr) {
         match expression {
             Expr::Yield(it) => {
-                self.note(
+                self.record(
                     it,
                     "a generator (`yield`)",
                     Some("collect into a list and return it"),
                 );
             }
             Expr::YieldFrom(it) => {
-                self.note(
+                self.record(
                     it,
                     "a generator (`yield from`)",
                     Some("extend a list and return it"),
                 );
             }
-            Expr::TString(it) => self.note(it, "a t-string", Some("use an f-string")),
+            Expr::TString(it) => self.record(it, "a t-string", Some("use an f-string")),
             Expr::NumberLiteral(it) if matches!(it.value, Number::Complex { .. }) => {
-                self.note(it, "a complex number", None);
+                self.record(it, "a complex number", None);
             }
             Expr::BinOp(it) => self.operator(it, it.op),
             Expr::Compare(it) if it.comparators.iter().any(is_error) && is_type_call(&it.left) => {
-                self.note(
+                self.record(
                     it,
                     "comparing the type of an exception",
                     Some("`isinstance(e, ValueError)` asks for it"),
@@ -229,7 +229,7 @@ impl<'a> Visitor<'a> for Search {
 
     fn visit_comprehension(&mut self, comprehension: &'a Comprehension) {
         if comprehension.is_async {
-            self.note(comprehension, "an async comprehension", None);
+            self.record(comprehension, "an async comprehension", None);
         }
         self.names_only(std::slice::from_ref(&comprehension.target));
         walk_comprehension(self, comprehension);

@@ -35,7 +35,8 @@ pub(super) fn in_literal(suite: &[Stmt]) -> Option<(Unsupported, usize)> {
 
 /// True if a text within the map contains one of the separators.
 pub(super) fn in_map(map: &Map<String, Value>) -> bool {
-    map.iter().any(|(key, value)| has(key) || in_value(value))
+    map.iter()
+        .any(|(key, value)| has_separator(key) || in_value(value))
 }
 
 /// The limitation, for messages.
@@ -49,14 +50,14 @@ pub(super) fn limitation() -> Unsupported {
 
 fn in_value(value: &Value) -> bool {
     match value {
-        Value::String(text) => has(text),
+        Value::String(text) => has_separator(text),
         Value::Array(items) => items.iter().any(in_value),
         Value::Object(map) => in_map(map),
         _ => false,
     }
 }
 
-fn has(text: &str) -> bool {
+fn has_separator(text: &str) -> bool {
     text.bytes().any(|byte| is_separator(&byte))
 }
 
@@ -99,7 +100,7 @@ impl<'a> Visitor<'a> for Search {
             }
             Expr::StringLiteral(it) => {
                 let text = it.value.to_str();
-                self.literal(it, has(text) || text.contains(":c}"));
+                self.literal(it, has_separator(text) || text.contains(":c}"));
             }
             Expr::BytesLiteral(it) => {
                 let found = it.value.bytes().any(|byte| is_separator(&byte));
@@ -112,7 +113,7 @@ impl<'a> Visitor<'a> for Search {
 
     fn visit_interpolated_string_element(&mut self, element: &'a InterpolatedStringElement) {
         match element {
-            InterpolatedStringElement::Literal(it) => self.literal(it, has(&it.value)),
+            InterpolatedStringElement::Literal(it) => self.literal(it, has_separator(&it.value)),
             InterpolatedStringElement::Interpolation(it) => {
                 let last = it
                     .format_spec

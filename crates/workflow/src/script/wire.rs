@@ -9,17 +9,17 @@ use cachalot_core::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Changes, Ended, ScriptFailure};
+use super::{Changes, ScriptFailure, ScriptResult};
 
 /// The maximum nesting depth in both directions: JSON readers stop at 128 levels, some of which the
 /// message itself needs.
-pub(super) const DEEPEST: usize = 100;
+pub(super) const MAX_DEPTH: usize = 100;
 
 /// The maximum length of a line that the parent reads from a worker, in bytes.
-pub(super) const LONGEST_ANSWER: u64 = 256 * 1024 * 1024;
+pub(super) const MAX_ANSWER_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The maximum amount of printed text that is kept, in bytes.
-pub(super) const MOST_PRINTED: usize = 1024 * 1024;
+pub(super) const MAX_PRINTED_BYTES: usize = 1024 * 1024;
 
 /// The first line that a worker reads.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub(super) struct Request<'a> {
 
 /// A block to run, as a worker receives it.
 #[derive(Deserialize)]
-pub(super) struct Received {
+pub(super) struct ReceivedRequest {
     pub(super) number: u64,
     pub(super) interpreter: Interpreter,
     pub(super) source: String,
@@ -68,22 +68,22 @@ pub(super) struct Received {
 
 /// The part of a request that workers of every version can read.
 #[derive(Deserialize)]
-pub(super) struct Numbered {
+pub(super) struct RequestNumber {
     pub(super) number: u64,
 }
 
 /// An answer of a worker, with the number of its request. A block that forks its process could produce
 /// two answers to one request, and the second would be taken for the answer to the next block.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Reply<R> {
+pub(super) struct WorkerReply<R> {
     pub(super) number: u64,
-    pub(super) answer: Answer<R>,
+    pub(super) answer: BlockOutcome<R>,
 }
 
 /// The result of a block, as a worker sends it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer<R> {
+pub(super) enum BlockOutcome<R> {
     Ended {
         returned: R,
         printed: String,
@@ -98,15 +98,15 @@ pub(super) enum Answer<R> {
     },
 }
 
-impl Answer<Value> {
+impl BlockOutcome<Value> {
     /// Converts the answer to the result type of the trait.
-    pub(super) fn into_result(self) -> Result<Ended, ScriptFailure> {
+    pub(super) fn into_result(self) -> Result<ScriptResult, ScriptFailure> {
         match self {
             Self::Ended {
                 returned,
                 printed,
                 changes,
-            } => Ok(Ended {
+            } => Ok(ScriptResult {
                 returned,
                 printed,
                 changes,
@@ -117,7 +117,7 @@ impl Answer<Value> {
                 line,
                 printed,
             } => Err(ScriptFailure {
-                kind: known(&kind),
+                kind: known_kind(&kind),
                 message,
                 line,
                 printed,
@@ -127,7 +127,7 @@ impl Answer<Value> {
 }
 
 /// Returns the failure kind if a worker may report it; any other kind is the worker's own failure.
-fn known(kind: &str) -> &'static str {
+fn known_kind(kind: &str) -> &'static str {
     [
         "script_error",
         "script_unsupported",
@@ -135,12 +135,12 @@ fn known(kind: &str) -> &'static str {
         "script_memory",
     ]
     .into_iter()
-    .find(|known| *known == kind)
+    .find(|known_kind| *known_kind == kind)
     .unwrap_or("script_worker")
 }
 
-/// True if a value nests at most [`DEEPEST`] levels, itself included.
-pub(super) fn fits(map: &Map<String, Value>) -> bool {
+/// True if a value nests at most [`MAX_DEPTH`] levels, itself included.
+pub(super) fn is_within_max_depth(map: &Map<String, Value>) -> bool {
     fn within(value: &Value, left: usize) -> bool {
         match value {
             Value::Array(items) => left > 0 && items.iter().all(|item| within(item, left - 1)),
@@ -148,7 +148,7 @@ pub(super) fn fits(map: &Map<String, Value>) -> bool {
             _ => true,
         }
     }
-    map.values().all(|value| within(value, DEEPEST - 1))
+    map.values().all(|value| within(value, MAX_DEPTH - 1))
 }
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
             });
             Map::from_iter([("deep".to_owned(), value)])
         };
-        assert!(fits(&nested(DEEPEST)));
-        assert!(!fits(&nested(DEEPEST + 1)));
+        assert!(is_within_max_depth(&nested(MAX_DEPTH)));
+        assert!(!is_within_max_depth(&nested(MAX_DEPTH + 1)));
     }
 }

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use super::programs::Programs;
-use super::wire::{Answer, Greeting, Interpreter, Numbered, Received, Reply};
-use super::{Ended, ScriptFailure, block, interpreter, limits, lua};
+use super::programs::ProgramCache;
+use super::wire::{
+    BlockOutcome, Greeting, Interpreter, ReceivedRequest, RequestNumber, WorkerReply,
+};
+use super::{ScriptFailure, ScriptResult, block, interpreter, limits, lua};
 
 /// The line that a worker sends when it is ready for blocks.
 pub(super) const READY: &str = "ready";
@@ -35,7 +37,7 @@ pub fn serve() -> ExitCode {
     let interpreter = thread::Builder::new()
         .name("interpreter".to_owned())
         // Only the used part of the stack costs memory.
-        .stack_size(block::stack_for(block::LONGEST))
+        .stack_size(block::stack_for(block::MAX_BYTES))
         .spawn(move || {
             // The receiver is gone if the process is about to exit.
             let _ = started.send(());
@@ -45,7 +47,7 @@ pub fn serve() -> ExitCode {
         return ExitCode::from(2);
     }
     limits::confine(greeting.memory_limit);
-    if say(READY.as_bytes()).is_err() {
+    if write_line(READY.as_bytes()).is_err() {
         return ExitCode::from(2);
     }
     loop {
@@ -63,11 +65,11 @@ fn greeting(input: &mut impl BufRead, line: &mut String) -> Option<Greeting> {
 }
 
 fn answer_all(blocks: &Receiver<String>, memory_limit: u64) {
-    let mut programs = Programs::default();
+    let mut programs = ProgramCache::default();
     for line in blocks {
-        let (number, ended) = run(&line, memory_limit, &mut programs);
+        let (number, result) = run(&line, memory_limit, &mut programs);
         drop(line);
-        if say(&encoded(number, ended)).is_err() {
+        if write_line(&encode(number, result)).is_err() {
             return;
         }
     }
@@ -77,15 +79,15 @@ fn answer_all(blocks: &Receiver<String>, memory_limit: u64) {
 fn run(
     line: &str,
     memory_limit: u64,
-    programs: &mut Programs,
-) -> (u64, Result<Ended, ScriptFailure>) {
-    let block: Received = match serde_json::from_str(line) {
+    programs: &mut ProgramCache,
+) -> (u64, Result<ScriptResult, ScriptFailure>) {
+    let block: ReceivedRequest = match serde_json::from_str(line) {
         Ok(block) => block,
         Err(error) => {
             // 0 is never the number of a block.
-            let number = serde_json::from_str(line).map_or(0, |Numbered { number }| number);
+            let number = serde_json::from_str(line).map_or(0, |RequestNumber { number }| number);
             let message = format!("the worker could not read its block: {error}");
-            return (number, Err(broken(message)));
+            return (number, Err(worker_failure(message)));
         }
     };
     let number = block.number;
@@ -94,20 +96,20 @@ fn run(
         Interpreter::Python => "Python",
         Interpreter::Lua => "Lua",
     };
-    let ended = catch_unwind(AssertUnwindSafe(|| match block.interpreter {
+    let result = catch_unwind(AssertUnwindSafe(|| match block.interpreter {
         Interpreter::Python => interpreter::run(block, memory_limit, programs),
         Interpreter::Lua => lua::interpreter::run(block, memory_limit),
     }));
-    let ended = ended.unwrap_or_else(|panic| {
-        Err(broken(format!(
+    let result = result.unwrap_or_else(|panic| {
+        Err(worker_failure(format!(
             "the embedded {name} failed: {}",
             panic_message(panic.as_ref())
         )))
     });
-    (number, ended)
+    (number, result)
 }
 
-fn broken(message: String) -> ScriptFailure {
+fn worker_failure(message: String) -> ScriptFailure {
     ScriptFailure {
         kind: "script_worker",
         message,
@@ -124,13 +126,13 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("it did not say why")
 }
 
-fn encoded(number: u64, ended: Result<Ended, ScriptFailure>) -> Vec<u8> {
-    let answer = match ended {
-        Ok(Ended {
+fn encode(number: u64, result: Result<ScriptResult, ScriptFailure>) -> Vec<u8> {
+    let answer = match result {
+        Ok(ScriptResult {
             returned,
             printed,
             changes,
-        }) => Answer::Ended {
+        }) => BlockOutcome::Ended {
             returned,
             printed,
             changes,
@@ -140,7 +142,7 @@ fn encoded(number: u64, ended: Result<Ended, ScriptFailure>) -> Vec<u8> {
             message,
             line,
             printed,
-        }) => Answer::Failed {
+        }) => BlockOutcome::Failed {
             kind: kind.into(),
             message,
             line,
@@ -148,10 +150,10 @@ fn encoded(number: u64, ended: Result<Ended, ScriptFailure>) -> Vec<u8> {
         },
     };
     // Serialization into memory cannot fail for the values in an answer.
-    serde_json::to_vec(&Reply { number, answer }).unwrap_or_default()
+    serde_json::to_vec(&WorkerReply { number, answer }).unwrap_or_default()
 }
 
-fn say(line: &[u8]) -> io::Result<()> {
+fn write_line(line: &[u8]) -> io::Result<()> {
     let mut output = io::stdout().lock();
     output.write_all(line)?;
     output.write_all(b"\n")?;

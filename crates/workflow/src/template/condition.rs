@@ -7,7 +7,7 @@ use minijinja::value::ValueKind;
 
 use super::prepared::Template;
 use super::scope::NAMES;
-use super::{Scope, TemplateFailure, Templates, Use};
+use super::{Scope, TemplateFailure, TemplateUse, Templates};
 use crate::format::codes;
 
 /// A condition, known to be well-formed. Cheap to clone.
@@ -68,7 +68,12 @@ impl Templates {
     /// Checks the condition in `node`. Adds its problems to `problems`; if there are any, the returned
     /// condition must not be evaluated.
     #[must_use]
-    pub fn condition(&self, node: &Node, usage: Use, problems: &mut Vec<Problem>) -> Condition {
+    pub fn condition(
+        &self,
+        node: &Node,
+        usage: TemplateUse,
+        problems: &mut Vec<Problem>,
+    ) -> Condition {
         let text = match &node.kind {
             NodeKind::Boolean(holds) => return Condition::always(*holds),
             NodeKind::Text(text) if !text.trim().is_empty() => text.trim(),
@@ -81,7 +86,7 @@ impl Templates {
                 return Condition::always(false);
             }
         };
-        if let Some((at, comparison)) = self.comparison_meant(text) {
+        if let Some((at, comparison)) = self.intended_comparison(text) {
             problems.push(
                 Problem::new(
                     codes::BAD_TEMPLATE,
@@ -110,9 +115,9 @@ impl Templates {
                 Some(template) => template,
                 None => return Condition::always(false),
             },
-            None => match bare(text) {
-                Bare::Constant(holds) => return Condition::always(holds),
-                Bare::Expression(expression) => {
+            None => match parse_unbraced(text) {
+                Unbraced::Constant(holds) => return Condition::always(holds),
+                Unbraced::Expression(expression) => {
                     self.expression(&expression, &node.place, usage, problems)
                 }
             },
@@ -132,7 +137,7 @@ impl Templates {
     /// Finds an assignment that was meant as a comparison. Returns the offset of the first lone `=` and
     /// the condition with `==` in place of each lone `=`. Returns `None` if the condition is valid as it
     /// is, or invalid with `==` too.
-    fn comparison_meant(&self, text: &str) -> Option<(usize, String)> {
+    fn intended_comparison(&self, text: &str) -> Option<(usize, String)> {
         let signs = assignments(text);
         let first = *signs.first()?;
         let mut comparison = text.to_owned();
@@ -163,7 +168,7 @@ impl Templates {
                 template,
                 is_lenient,
                 waits: false,
-            } => self.judge(template, *is_lenient, scope)?,
+            } => self.evaluate_condition(template, *is_lenient, scope)?,
             Test::Template {
                 template,
                 is_lenient,
@@ -172,7 +177,7 @@ impl Templates {
                 let (templates, template, is_lenient) =
                     (self.clone(), template.clone(), *is_lenient);
                 self.on_blocking_thread(scope, move |scope| {
-                    templates.judge(&template, is_lenient, &scope)
+                    templates.evaluate_condition(&template, is_lenient, &scope)
                 })
                 .await?
             }
@@ -180,7 +185,7 @@ impl Templates {
         Ok(holds != condition.is_negated)
     }
 
-    fn judge(
+    fn evaluate_condition(
         &self,
         template: &Template,
         is_lenient: bool,
@@ -236,29 +241,29 @@ fn assignments(text: &str) -> Vec<usize> {
 }
 
 /// A condition written without braces.
-enum Bare {
+enum Unbraced {
     Constant(bool),
     Expression(String),
 }
 
-fn bare(text: &str) -> Bare {
+fn parse_unbraced(text: &str) -> Unbraced {
     if let Some(negated) = text
         .strip_prefix('!')
         .map(str::trim)
         .filter(|rest| is_one_term(rest))
     {
-        return match bare(negated) {
-            Bare::Constant(holds) => Bare::Constant(!holds),
-            Bare::Expression(expression) => Bare::Expression(format!("not ({expression})")),
+        return match parse_unbraced(negated) {
+            Unbraced::Constant(holds) => Unbraced::Constant(!holds),
+            Unbraced::Expression(expression) => Unbraced::Expression(format!("not ({expression})")),
         };
     }
     match text {
-        "true" | "True" => Bare::Constant(true),
-        "false" | "False" => Bare::Constant(false),
+        "true" | "True" => Unbraced::Constant(true),
+        "false" | "False" => Unbraced::Constant(false),
         name if is_name(name) && !NAMES.contains(&name) && !matches!(name, "none" | "None") => {
-            Bare::Expression(format!("state.{name}"))
+            Unbraced::Expression(format!("state.{name}"))
         }
-        expression => Bare::Expression(expression.to_owned()),
+        expression => Unbraced::Expression(expression.to_owned()),
     }
 }
 

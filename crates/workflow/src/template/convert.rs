@@ -12,24 +12,24 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
 use serde_json::{Map, Number, Value as Json};
 
 /// The maximum nesting depth of a result.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// Returns the field `key` of a shared mapping; `None` if it has no such field.
 pub(super) fn field(fields: &Arc<Map<String, Json>>, key: &str) -> Option<Value> {
     field_of_state(fields, &Arc::default(), key)
 }
 
-/// Returns the field `key` of the state of a branch that has set `fields` and sees `below`; `None` if the
+/// Returns the field `key` of the state of a branch that has set `fields` and sees `inherited`; `None` if the
 /// branch has not set it.
 pub(super) fn field_of_state(
     fields: &Arc<Map<String, Json>>,
-    below: &Arc<Map<String, Json>>,
+    inherited: &Arc<Map<String, Json>>,
     key: &str,
 ) -> Option<Value> {
     scalar(fields.get(key)?).or_else(|| {
-        let lazy = Lazy {
+        let lazy = LazyValue {
             fields: Arc::clone(fields),
-            below: Arc::clone(below),
+            inherited: Arc::clone(inherited),
             key: Arc::from(key),
             path: Vec::new(),
         };
@@ -46,15 +46,15 @@ enum Step {
 
 /// A mapping or list inside a field of a shared mapping. Resolves its path on every access.
 #[derive(Clone)]
-struct Lazy {
+struct LazyValue {
     fields: Arc<Map<String, Json>>,
     /// The fields that a state sees besides `fields`.
-    below: Arc<Map<String, Json>>,
+    inherited: Arc<Map<String, Json>>,
     key: Arc<str>,
     path: Vec<Step>,
 }
 
-impl Lazy {
+impl LazyValue {
     fn json(&self) -> Option<&Json> {
         self.path
             .iter()
@@ -99,7 +99,7 @@ impl Lazy {
                 if result.get("subgraph").is_some() {
                     return None;
                 }
-                field(&self.fields, key).or_else(|| field(&self.below, key))
+                field(&self.fields, key).or_else(|| field(&self.inherited, key))
             }
             _ => None,
         }
@@ -109,13 +109,13 @@ impl Lazy {
 /// The field of the state that contains the results of branches.
 const RESULTS: &str = "parallel_results";
 
-impl fmt::Debug for Lazy {
+impl fmt::Debug for LazyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Lazy({})", self.key)
     }
 }
 
-impl Object for Lazy {
+impl Object for LazyValue {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         match self.json() {
             Some(Json::Array(_)) => ObjectRepr::Seq,
@@ -158,7 +158,7 @@ pub(super) fn keys<'a>(keys: impl Iterator<Item = &'a String>) -> Enumerator {
 fn scalar(json: &Json) -> Option<Value> {
     Some(match json {
         Json::Null => Value::from(()),
-        Json::Bool(truth) => Value::from(*truth),
+        Json::Bool(boolean) => Value::from(*boolean),
         Json::Number(number) => number_in(number),
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(_) | Json::Object(_) => return None,
@@ -198,13 +198,13 @@ fn number_in(number: &Number) -> Value {
 /// # Errors
 /// Returned for a value that JSON cannot hold: bytes, integers beyond 64 bits, NaN and infinities, functions,
 /// keys that are mappings or lists, two keys with the same text, nesting deeper than 128.
-pub(super) fn settled(value: &Value) -> Result<Json, String> {
-    settle(value, DEEPEST)
+pub(super) fn to_json(value: &Value) -> Result<Json, String> {
+    settle(value, MAX_DEPTH)
 }
 
 fn settle(value: &Value, depth: usize) -> Result<Json, String> {
     if depth == 0 {
-        return Err(format!("the result is nested more than {DEEPEST} deep"));
+        return Err(format!("the result is nested more than {MAX_DEPTH} deep"));
     }
     match value.kind() {
         ValueKind::Undefined | ValueKind::None => Ok(Json::Null),

@@ -6,7 +6,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehav
 use serde_json::Value as Json;
 
 use super::convert;
-use super::scope::{HASHES, Hashes};
+use super::scope::{STORAGE_HASHER, StorageHasher};
 
 /// The maximum number of steps of a template.
 pub(super) const FUEL: u64 = 10_000_000;
@@ -150,7 +150,7 @@ fn sha256(value: &Value) -> Result<String, Error> {
     if let (ValueKind::String | ValueKind::Bytes, Some(bytes)) = (value.kind(), value.as_bytes()) {
         return Ok(cachalot_core::Digest::sha256(bytes).to_hex());
     }
-    let json = convert::settled(value).map_err(invalid)?;
+    let json = convert::to_json(value).map_err(invalid)?;
     Ok(cachalot_core::Canonical::value(&json).digest().to_hex())
 }
 
@@ -167,10 +167,10 @@ fn storage_hash(
             uri.kind()
         )));
     };
-    let hashes = state.lookup(HASHES);
+    let hashes = state.lookup(STORAGE_HASHER);
     let Some(hashes) = hashes
         .as_ref()
-        .and_then(Value::downcast_object_ref::<Hashes>)
+        .and_then(Value::downcast_object_ref::<StorageHasher>)
     else {
         return Err(invalid(
             "storage_hash must be written out where it is used, not named by a value",
@@ -232,7 +232,7 @@ fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<Strin
     defined(value)?;
     let named: Option<usize> = options.get("indent")?;
     options.assert_all_used()?;
-    let json = convert::settled(value).map_err(invalid)?;
+    let json = convert::to_json(value).map_err(invalid)?;
     let written = match indent.or(named) {
         None => serde_json::to_string(&json),
         Some(width) => {

@@ -13,12 +13,12 @@ use serde_json::Value as Json;
 use super::path::Path;
 use super::scan::{self, Scan};
 use super::scope::NAMES;
-use super::{FILTERS, TESTS, Templates, place};
+use super::{FILTERS, TESTS, Templates, source_place};
 use crate::format::codes;
 
 /// The names that are available in a template at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Use {
+pub struct TemplateUse {
     /// Set when `result` is available.
     pub result: bool,
     /// Set when `${name}` is replaced by a variable.
@@ -27,7 +27,7 @@ pub struct Use {
     pub names: &'static [&'static str],
 }
 
-impl Use {
+impl TemplateUse {
     /// Templates in `with`.
     pub const ARGUMENTS: Self = Self {
         result: false,
@@ -81,7 +81,7 @@ pub(super) struct Late {
 #[derive(Debug, Clone)]
 pub(crate) enum LateArgument {
     /// The argument of this name may use further names.
-    Is(&'static str, &'static [&'static str]),
+    Argument(&'static str, &'static [&'static str]),
     /// The mapping under this key contains late arguments.
     Inside(&'static str, Vec<LateArgument>),
 }
@@ -89,7 +89,7 @@ pub(crate) enum LateArgument {
 impl LateArgument {
     fn key(&self) -> &'static str {
         match self {
-            Self::Is(key, _) | Self::Inside(key, _) => key,
+            Self::Argument(key, _) | Self::Inside(key, _) => key,
         }
     }
 }
@@ -135,7 +135,12 @@ impl Templates {
     /// Checks the templates in `node`. Adds their problems to `problems`; if there are any, the returned
     /// value must not be rendered.
     #[must_use]
-    pub fn prepare(&self, node: &Node, usage: Use, problems: &mut Vec<Problem>) -> Prepared {
+    pub fn prepare(
+        &self,
+        node: &Node,
+        usage: TemplateUse,
+        problems: &mut Vec<Problem>,
+    ) -> Prepared {
         let mut waits = false;
         let tree = self.tree(node, usage, &mut waits, problems);
         Prepared {
@@ -169,15 +174,17 @@ impl Templates {
     ) -> Tree {
         let entries = match &node.kind {
             NodeKind::Map(entries) if !late.is_empty() => entries,
-            _ => return self.tree(node, Use::ARGUMENTS, waits, problems),
+            _ => return self.tree(node, TemplateUse::ARGUMENTS, waits, problems),
         };
         let fields = entries.iter().map(|entry| {
             let tree = match late.iter().find(|it| it.key() == entry.key) {
                 Some(LateArgument::Inside(_, late)) => {
                     self.arguments(&entry.value, late, waits, problems)
                 }
-                Some(LateArgument::Is(_, names)) => self.late(&entry.value, names, waits, problems),
-                None => self.tree(&entry.value, Use::ARGUMENTS, waits, problems),
+                Some(LateArgument::Argument(_, names)) => {
+                    self.late(&entry.value, names, waits, problems)
+                }
+                None => self.tree(&entry.value, TemplateUse::ARGUMENTS, waits, problems),
             };
             (entry.key.clone(), tree)
         });
@@ -191,15 +198,15 @@ impl Templates {
         waits: &mut bool,
         problems: &mut Vec<Problem>,
     ) -> Tree {
-        let usage = Use {
+        let usage = TemplateUse {
             names,
-            ..Use::ARGUMENTS
+            ..TemplateUse::ARGUMENTS
         };
         let template = node
             .as_text()
             .and_then(|text| self.template(text, &node.place, usage, problems));
         let Some(template) = template else {
-            return self.tree(node, Use::ARGUMENTS, waits, problems);
+            return self.tree(node, TemplateUse::ARGUMENTS, waits, problems);
         };
         if template.source.contains("storage_hash") {
             problems.push(
@@ -233,7 +240,7 @@ impl Templates {
                 continue;
             }
             reads.insert(match parts.next() {
-                Some(key) if !is_called(&template.source, &format!("{name}.{key}")) => {
+                Some(key) if !has_name(&template.source, &format!("{name}.{key}")) => {
                     format!("{name}.{key}")
                 }
                 _ => name.to_owned(),
@@ -249,7 +256,13 @@ impl Templates {
         reads.into_iter().map(expression).collect()
     }
 
-    fn tree(&self, node: &Node, usage: Use, waits: &mut bool, problems: &mut Vec<Problem>) -> Tree {
+    fn tree(
+        &self,
+        node: &Node,
+        usage: TemplateUse,
+        waits: &mut bool,
+        problems: &mut Vec<Problem>,
+    ) -> Tree {
         match &node.kind {
             NodeKind::Text(text) => match self.template(text, &node.place, usage, problems) {
                 None => Tree::Literal(Json::from(text.as_str())),
@@ -292,7 +305,7 @@ impl Templates {
         &self,
         text: &str,
         place: &SourceSpan,
-        usage: Use,
+        usage: TemplateUse,
         problems: &mut Vec<Problem>,
     ) -> Option<Template> {
         if let Some(expression) = self.lone_expression(text) {
@@ -324,7 +337,7 @@ impl Templates {
         &self,
         source: &str,
         place: &SourceSpan,
-        usage: Use,
+        usage: TemplateUse,
         problems: &mut Vec<Problem>,
     ) -> Template {
         let scan = scan::expression(source);
@@ -364,7 +377,7 @@ impl Templates {
         text: &str,
         piece: Range<usize>,
     ) -> SourceSpan {
-        place::of_piece(&self.shared.file, place, text, piece)
+        source_place::span_of_part(&self.shared.file, place, text, piece)
     }
 
     /// True if the engine accepts the text as a template.
@@ -394,7 +407,13 @@ impl Templates {
         (copied > 0).then(|| out + &text[copied..])
     }
 
-    fn check(&self, template: &Template, scan: &Scan, usage: Use, problems: &mut Vec<Problem>) {
+    fn check(
+        &self,
+        template: &Template,
+        scan: &Scan,
+        usage: TemplateUse,
+        problems: &mut Vec<Problem>,
+    ) {
         let source = template.source.as_str();
         let names = match compiled_names(&self.shared.strict, template, false) {
             Ok(names) => names,
@@ -406,7 +425,7 @@ impl Templates {
             }
         };
         let at = |range: &Range<usize>| {
-            place::of_piece(&self.shared.file, &template.place, source, range.clone())
+            source_place::span_of_part(&self.shared.file, &template.place, source, range.clone())
         };
         for (code, kind, ranges, known) in [
             (codes::UNKNOWN_FILTER, "filter", &scan.filters, FILTERS),
@@ -430,7 +449,13 @@ impl Templates {
 
     /// Reports `name` if a template may not begin an expression with it. A name that is the whole
     /// expression is accepted: if undefined, it is null.
-    fn check_name(&self, template: &Template, name: &str, usage: Use, problems: &mut Vec<Problem>) {
+    fn check_name(
+        &self,
+        template: &Template,
+        name: &str,
+        usage: TemplateUse,
+        problems: &mut Vec<Problem>,
+    ) {
         let is_lone = template.is_expression && template.source.trim() == name;
         let is_known = NAMES.contains(&name) && (usage.result || name != "result")
             || usage.names.contains(&name);
@@ -445,7 +470,7 @@ impl Templates {
             return;
         }
         let source = template.source.as_str();
-        let range = word_in(source, name).unwrap_or(0..source.len());
+        let range = find_word(source, name).unwrap_or(0..source.len());
         let known: Vec<&str> = NAMES
             .iter()
             .copied()
@@ -461,7 +486,7 @@ impl Templates {
         };
         problems.push(
             Problem::new(codes::UNKNOWN_NAME, format!("there is no `{name}` here"))
-                .at(&place::of_piece(
+                .at(&source_place::span_of_part(
                     &self.shared.file,
                     &template.place,
                     source,
@@ -497,14 +522,14 @@ fn compiled_names(
 }
 
 /// True if the source calls `path` as a method anywhere.
-fn is_called(source: &str, path: &str) -> bool {
+fn has_name(source: &str, path: &str) -> bool {
     source
         .match_indices(path)
         .any(|(at, _)| source[at + path.len()..].trim_start().starts_with('('))
 }
 
 /// Returns the range of the first `word` in `source` that stands by itself.
-fn word_in(source: &str, word: &str) -> Option<Range<usize>> {
+fn find_word(source: &str, word: &str) -> Option<Range<usize>> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     source
         .match_indices(word)

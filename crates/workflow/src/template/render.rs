@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json, json};
 
 use super::prepared::{Late, Prepared, Template, Tree};
-use super::{Scope, TemplateFailure, Templates, convert, engine, place, scan};
+use super::{Scope, TemplateFailure, Templates, convert, engine, scan, source_place};
 
 impl Templates {
     /// Renders a prepared value.
@@ -68,7 +68,7 @@ impl Templates {
         let mut values = Map::new();
         for read in &late.reads {
             let value = self.evaluate(&self.shared.lenient, read, scope)?;
-            let json = convert::settled(&value).map_err(|message| TemplateFailure {
+            let json = convert::to_json(&value).map_err(|message| TemplateFailure {
                 message,
                 place: read.place.clone(),
             })?;
@@ -92,13 +92,13 @@ impl Templates {
             Tree::Template(template) => {
                 let mut render = |template: &Template| {
                     let value = self.evaluate(&self.shared.lenient, template, scope);
-                    if let Ok(json) = value.map(|value| convert::settled(&value)) {
+                    if let Ok(json) = value.map(|value| convert::to_json(&value)) {
                         json.iter().for_each(|json| gather_strings(json, texts));
                     }
                 };
                 render(template);
                 if !template.is_expression {
-                    for end in scan::beginnings(&template.source) {
+                    for end in scan::host_boundaries(&template.source) {
                         render(&Template {
                             source: template.source[..end].to_owned(),
                             ..template.clone()
@@ -133,12 +133,12 @@ impl Templates {
             return Ok(found.clone());
         }
         let value = self.evaluate(&self.shared.strict, template, scope)?;
-        let json = convert::settled(&value).map_err(|message| TemplateFailure {
+        let json = convert::to_json(&value).map_err(|message| TemplateFailure {
             message,
             place: template.place.clone(),
         })?;
         if template.derives_from_secrets {
-            learn(&json, &template.source, scope);
+            register_secrets(&json, &template.source, scope);
         }
         Ok(json)
     }
@@ -164,9 +164,12 @@ impl Templates {
 
     pub(super) fn failure(&self, template: &Template, error: &Error) -> TemplateFailure {
         let place = match undefined_in(&template.source, error).or_else(|| error.range()) {
-            Some(range) => {
-                place::of_piece(&self.shared.file, &template.place, &template.source, range)
-            }
+            Some(range) => source_place::span_of_part(
+                &self.shared.file,
+                &template.place,
+                &template.source,
+                range,
+            ),
             None => template.place.clone(),
         };
         TemplateFailure {
@@ -232,17 +235,19 @@ fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
 
 /// Registers strings derived from secrets as secrets, unless they are too short or the template's source
 /// contains them.
-fn learn(json: &Json, source: &str, scope: &Scope) {
+fn register_secrets(json: &Json, source: &str, scope: &Scope) {
     /// The minimum length. Masking a shorter text would mask too much text that is not secret.
-    const SHORTEST: usize = 8;
+    const MIN_LENGTH: usize = 8;
     match json {
-        Json::String(text) if text.len() >= SHORTEST && !source.contains(text.as_str()) => {
-            scope.surroundings().secret_set().learn(text);
+        Json::String(text) if text.len() >= MIN_LENGTH && !source.contains(text.as_str()) => {
+            scope.context().secret_set().learn(text);
         }
-        Json::Array(items) => items.iter().for_each(|item| learn(item, source, scope)),
+        Json::Array(items) => items
+            .iter()
+            .for_each(|item| register_secrets(item, source, scope)),
         Json::Object(fields) => fields
             .values()
-            .for_each(|field| learn(field, source, scope)),
+            .for_each(|field| register_secrets(field, source, scope)),
         _ => {}
     }
 }

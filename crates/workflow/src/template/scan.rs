@@ -51,7 +51,7 @@ pub(super) fn template(source: &str) -> Scan {
         );
         let is_raw = kind == b'%' && names(source, &tokens).next() == Some("raw");
         at = if is_raw { end_of_raw(source, end) } else { end };
-        scan.note(source, &tokens, kind == b'%', kind == b'{');
+        scan.record(source, &tokens, kind == b'%', kind == b'{');
     }
     if at < source.len() {
         scan.literals.push(at..source.len());
@@ -61,7 +61,7 @@ pub(super) fn template(source: &str) -> Scan {
 
 /// Returns the offsets at which the host of a URL may end: one per range of literal text, after its first
 /// `/`, `?` or `#` that is not part of `://`.
-pub(super) fn beginnings(source: &str) -> Vec<usize> {
+pub(super) fn host_boundaries(source: &str) -> Vec<usize> {
     let ends = |literal: Range<usize>| {
         let mut from = literal.start;
         if let Some(at) = source[literal.clone()].find("://") {
@@ -84,12 +84,12 @@ pub(super) fn expression(source: &str) -> Scan {
         ..Scan::default()
     };
     let (tokens, _) = tokens(source, 0, None);
-    scan.note(source, &tokens, false, true);
+    scan.record(source, &tokens, false, true);
     scan
 }
 
 impl Scan {
-    fn note(&mut self, source: &str, tokens: &Tokens, is_statement: bool, inserts: bool) {
+    fn record(&mut self, source: &str, tokens: &Tokens, is_statement: bool, inserts: bool) {
         for (index, (token, place)) in tokens.iter().enumerate() {
             let before = index.checked_sub(1).map(|before| tokens[before].0);
             let is_attribute = before == Some(Token::Symbol(b'.'));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_are_what_lies_between() {
+    fn literals_are_the_text_between_expressions() {
         let source = "a{{ x }}b{% if y %}c{% endif %}";
         assert_eq!(words(source, &template(source).literals), ["a", "b", "c"]);
         let source = "{% raw %}${x}{% endraw %}d";

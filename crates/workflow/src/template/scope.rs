@@ -14,15 +14,15 @@ use super::convert;
 use super::state::State;
 use crate::Runtime;
 
-/// The name of [`Hashes`] in the scope. No template can write it.
-pub(super) const HASHES: &str = "\0hashes";
+/// The name of [`StorageHasher`] in the scope. No template can write it.
+pub(super) const STORAGE_HASHER: &str = "\0hashes";
 
 /// The names that a template may begin an expression with.
 pub const NAMES: &[&str] = &["state", "variables", "secrets", "settings", "env", "result"];
 
 /// The values that are the same for all templates of a run. Cheap to clone.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct TemplateContext {
     /// The mappings `variables`, `settings` and `env`.
     fixed: Arc<Map<String, Json>>,
     secrets: Arc<BTreeMap<String, Secret<String>>>,
@@ -30,16 +30,16 @@ pub struct Surroundings {
     storage: Option<Storage>,
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for TemplateContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Surroundings")
     }
 }
 
-impl Surroundings {
+impl TemplateContext {
     /// Creates the surroundings of a run, and registers its secrets for masking.
     #[must_use]
-    pub fn of(runtime: &Runtime, variables: &Map<String, Json>) -> Self {
+    pub fn for_run(runtime: &Runtime, variables: &Map<String, Json>) -> Self {
         let environment = runtime
             .environment
             .iter()
@@ -104,22 +104,22 @@ impl Surroundings {
 /// The values that one template can read. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    surroundings: Surroundings,
+    context: TemplateContext,
     state: Arc<State>,
     /// Values by further names, such as `result`.
-    further: Option<Arc<Map<String, Json>>>,
-    hashes: Option<tokio::runtime::Handle>,
+    additional: Option<Arc<Map<String, Json>>>,
+    hasher: Option<tokio::runtime::Handle>,
 }
 
 impl Scope {
     /// Creates a scope of `state` and its surroundings.
     #[must_use]
-    pub fn new(surroundings: &Surroundings, state: &State) -> Self {
+    pub fn new(context: &TemplateContext, state: &State) -> Self {
         Self {
-            surroundings: surroundings.clone(),
+            context: context.clone(),
             state: Arc::new(state.clone()),
-            further: None,
-            hashes: None,
+            additional: None,
+            hasher: None,
         }
     }
 
@@ -133,7 +133,7 @@ impl Scope {
     #[must_use]
     pub(crate) fn with_values(self, values: Map<String, Json>) -> Self {
         Self {
-            further: Some(Arc::new(values)),
+            additional: Some(Arc::new(values)),
             ..self
         }
     }
@@ -141,22 +141,22 @@ impl Scope {
     /// Lets `storage_hash` wait for storage. The scope must be used on a thread that may block.
     pub(super) fn on_blocking_thread(self, handle: tokio::runtime::Handle) -> Self {
         Self {
-            hashes: Some(handle),
+            hasher: Some(handle),
             ..self
         }
     }
 
-    pub(super) fn surroundings(&self) -> &Surroundings {
-        &self.surroundings
+    pub(super) fn context(&self) -> &TemplateContext {
+        &self.context
     }
 
     /// Looks up a value without the engine. Always `None` for secrets.
     pub(crate) fn json(&self, name: &str, key: &str) -> Option<&Json> {
         match name {
             "state" => self.state.get(key),
-            "result" => self.further.as_ref()?.get("result")?.get(key),
+            "result" => self.additional.as_ref()?.get("result")?.get(key),
             "secrets" => None,
-            name => self.surroundings.fixed.get(name)?.get(key),
+            name => self.context.fixed.get(name)?.get(key),
         }
     }
 
@@ -174,20 +174,20 @@ impl Object for Scope {
         match key {
             "state" => Some(Value::from_dyn_object(Arc::clone(&self.state))),
             "secrets" => Some(Value::from_object(Secrets(Arc::clone(
-                &self.surroundings.secrets,
+                &self.context.secrets,
             )))),
-            HASHES => {
-                let storage = self.surroundings.storage.clone()?;
-                Some(Value::from_object(Hashes {
+            STORAGE_HASHER => {
+                let storage = self.context.storage.clone()?;
+                Some(Value::from_object(StorageHasher {
                     storage,
-                    handle: self.hashes.clone()?,
+                    handle: self.hasher.clone()?,
                 }))
             }
             name => {
-                let further = self.further.as_ref();
-                further
-                    .and_then(|further| convert::field(further, name))
-                    .or_else(|| convert::field(&self.surroundings.fixed, name))
+                let additional = self.additional.as_ref();
+                additional
+                    .and_then(|additional| convert::field(additional, name))
+                    .or_else(|| convert::field(&self.context.fixed, name))
             }
         }
     }
@@ -212,12 +212,12 @@ impl Object for Secrets {
 
 /// Hashes the content behind a URI, for `storage_hash`.
 #[derive(Debug)]
-pub(super) struct Hashes {
+pub(super) struct StorageHasher {
     storage: Storage,
     handle: tokio::runtime::Handle,
 }
 
-impl Hashes {
+impl StorageHasher {
     /// Returns the hash in hex. Blocks the thread.
     pub(super) fn hash(&self, uri: &str, algorithm: Option<&str>) -> Result<String, String> {
         let algorithm: Algorithm = match algorithm {
@@ -233,7 +233,7 @@ impl Hashes {
     }
 }
 
-impl Object for Hashes {
+impl Object for StorageHasher {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }

@@ -14,7 +14,7 @@ use super::convert;
 /// set on top. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    below: Arc<Map<String, Json>>,
+    inherited: Arc<Map<String, Json>>,
     own: Arc<Map<String, Json>>,
     /// The fields that a plan does not know; always `None` in a run.
     unknown: Option<Arc<Unknown>>,
@@ -28,7 +28,7 @@ struct Unknown {
     /// The node that may set any field.
     rest: Option<String>,
     /// The node that would set the first unknown field that was read.
-    asked: Mutex<Option<String>>,
+    first_read: Mutex<Option<String>>,
 }
 
 impl Unknown {
@@ -36,10 +36,10 @@ impl Unknown {
         self.fields.get(key).or(self.rest.as_ref())
     }
 
-    fn ask(&self, setter: Option<&String>) {
-        let mut asked = self.asked.lock();
-        if asked.is_none() {
-            *asked = setter.cloned();
+    fn note_read(&self, setter: Option<&String>) {
+        let mut first_read = self.first_read.lock();
+        if first_read.is_none() {
+            *first_read = setter.cloned();
         }
     }
 }
@@ -57,9 +57,9 @@ impl State {
     /// Returns the value of `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Json> {
-        let found = self.own.get(key).or_else(|| self.below.get(key));
+        let found = self.own.get(key).or_else(|| self.inherited.get(key));
         if let (None, Some(unknown)) = (found, &self.unknown) {
-            unknown.ask(unknown.setter(key));
+            unknown.note_read(unknown.setter(key));
         }
         found
     }
@@ -81,32 +81,32 @@ impl State {
         if self.own.contains_key(key) {
             Arc::make_mut(&mut self.own).shift_remove(key);
         }
-        if self.below.contains_key(key) {
-            Arc::make_mut(&mut self.below).shift_remove(key);
+        if self.inherited.contains_key(key) {
+            Arc::make_mut(&mut self.inherited).shift_remove(key);
         }
     }
 
     /// Returns all fields in one mapping.
     #[must_use]
-    pub fn whole(&self) -> Arc<Map<String, Json>> {
-        if self.below.is_empty() {
+    pub fn to_map(&self) -> Arc<Map<String, Json>> {
+        if self.inherited.is_empty() {
             return Arc::clone(&self.own);
         }
-        let mut whole = (*self.below).clone();
-        whole.extend(
+        let mut fields = (*self.inherited).clone();
+        fields.extend(
             self.own
                 .iter()
                 .map(|(key, value)| (key.clone(), value.clone())),
         );
-        Arc::new(whole)
+        Arc::new(fields)
     }
 
     /// Creates the state of a branch: it reads all fields of this state and sets none here. Branches share
-    /// the fields that they read if `self` is one mapping (see [`State::settled`]).
+    /// the fields that they read if `self` is one mapping (see [`State::flattened`]).
     #[must_use]
     pub fn branch(&self) -> Self {
         Self {
-            below: self.whole(),
+            inherited: self.to_map(),
             own: Arc::default(),
             unknown: self.unknown.clone(),
         }
@@ -114,30 +114,30 @@ impl State {
 
     /// Returns the same state as one mapping.
     #[must_use]
-    pub fn settled(&self) -> Self {
+    pub fn flattened(&self) -> Self {
         Self {
-            below: Arc::default(),
-            own: self.whole(),
+            inherited: Arc::default(),
+            own: self.to_map(),
             unknown: self.unknown.clone(),
         }
     }
 
     /// Returns the fields that a branch has set.
     #[must_use]
-    pub fn into_own(self) -> Map<String, Json> {
+    pub fn into_own_fields(self) -> Map<String, Json> {
         Arc::unwrap_or_clone(self.own)
     }
 
     /// Marks `key` as unknown, because `node` would set it and did not run.
-    pub(crate) fn forget(&mut self, key: &str, node: &str) {
-        let whole = self.whole();
-        let known = whole.iter().filter(|(name, _)| *name != key);
+    pub(crate) fn mark_unknown(&mut self, key: &str, node: &str) {
+        let fields = self.to_map();
+        let known = fields.iter().filter(|(name, _)| *name != key);
         self.own = Arc::new(
             known
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
         );
-        self.below = Arc::default();
+        self.inherited = Arc::default();
         let mut fields = self
             .unknown
             .as_ref()
@@ -151,12 +151,12 @@ impl State {
         self.unknown = Some(Arc::new(Unknown {
             fields,
             rest,
-            asked: Mutex::default(),
+            first_read: Mutex::default(),
         }));
     }
 
     /// Marks all fields as unknown, because `node` might set any of them and did not run.
-    pub(crate) fn forget_all(&mut self, node: &str) {
+    pub(crate) fn mark_all_unknown(&mut self, node: &str) {
         let rest = Some(node.to_owned());
         *self = Self {
             unknown: Some(Arc::new(Unknown {
@@ -168,17 +168,17 @@ impl State {
     }
 
     /// Returns the node that would set the unknown field that was read since the last call, and resets it.
-    pub(crate) fn take_asked(&self) -> Option<String> {
+    pub(crate) fn take_first_read(&self) -> Option<String> {
         let unknown = self.unknown.as_ref()?;
-        unknown.asked.lock().take()
+        unknown.first_read.lock().take()
     }
 
     /// Returns all fields.
     #[must_use]
     pub fn into_fields(self) -> Map<String, Json> {
-        let whole = self.whole();
+        let fields = self.to_map();
         drop(self);
-        Arc::unwrap_or_clone(whole)
+        Arc::unwrap_or_clone(fields)
     }
 }
 
@@ -188,24 +188,30 @@ impl Object for State {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        let found = convert::field_of_state(&self.own, &self.below, key)
-            .or_else(|| convert::field(&self.below, key));
+        let found = convert::field_of_state(&self.own, &self.inherited, key)
+            .or_else(|| convert::field(&self.inherited, key));
         if let (None, Some(unknown)) = (&found, &self.unknown) {
-            unknown.ask(unknown.setter(key));
+            unknown.note_read(unknown.setter(key));
         }
         found
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         if let Some(unknown) = &self.unknown {
-            unknown.ask(
+            unknown.note_read(
                 unknown
                     .rest
                     .as_ref()
                     .or_else(|| unknown.fields.values().next()),
             );
         }
-        let below = self.below.keys();
-        convert::keys(below.chain(self.own.keys().filter(|key| !self.below.contains_key(*key))))
+        let inherited = self.inherited.keys();
+        convert::keys(
+            inherited.chain(
+                self.own
+                    .keys()
+                    .filter(|key| !self.inherited.contains_key(*key)),
+            ),
+        )
     }
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::llm::asking;
 use crate::stand_ins::provider::KEY;
-use crate::stand_ins::{Provider, Rooms};
+use crate::stand_ins::{Provider, TestAgentHost};
 use crate::world::World;
 
 /// A run that has agents in its file.
 fn agents(provider: &Provider, file: &str) -> World {
     let mut world = asking(provider, file);
-    world.runtime.agent_host = Some(Arc::new(Rooms::of(&world.runtime)));
+    world.runtime.agent_host = Some(Arc::new(TestAgentHost::of(&world.runtime)));
     world
 }
 
@@ -36,7 +36,7 @@ fn dollars(answer: &Value) -> f64 {
 }
 
 #[tokio::test]
-async fn the_entry_answers_and_tells_what_it_used() {
+async fn the_entry_agent_answers_and_reports_usage() {
     let provider = Provider::answers(["The whale dives."]);
     let world = agents(&provider, PLAIN);
     let answer = world
@@ -63,7 +63,7 @@ async fn the_entry_answers_and_tells_what_it_used() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_with_what_was_meant() {
+async fn missing_agents_and_files_are_reported_with_suggestions() {
     let provider = Provider::built_in();
     let world = agents(&provider, PLAIN);
     let failure = world
@@ -141,7 +141,7 @@ async fn another_file_is_relative_to_the_run_and_its_instructions_to_the_file() 
             .contains("You are told in a file.")
     );
     assert_eq!(
-        world.looks_at(
+        world.file_dependencies(
             "agent.run",
             json!({ "input": "Hi", "file": "teams/other.yaml" })
         ),
@@ -149,7 +149,7 @@ async fn another_file_is_relative_to_the_run_and_its_instructions_to_the_file() 
     );
     assert!(
         world
-            .looks_at("agent.run", json!({ "input": "Hi" }))
+            .file_dependencies("agent.run", json!({ "input": "Hi" }))
             .is_empty()
     );
     for (file, kind, says) in [
@@ -185,7 +185,7 @@ agents:
 ";
 
 #[tokio::test]
-async fn tools_work_in_the_directory_of_the_run_and_are_told_of() {
+async fn tools_run_in_the_directory_of_the_run_and_are_reported() {
     let provider = Provider::replies([
         ScriptedReply::call("read_file", json!({ "path": "note.md" })),
         ScriptedReply::text("It says: depth."),
@@ -210,7 +210,7 @@ async fn tools_work_in_the_directory_of_the_run_and_are_told_of() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_so_what_would_be_asked_about_is_refused() {
+async fn calls_that_need_approval_are_denied_without_a_user() {
     let provider = Provider::replies([
         ScriptedReply::call(
             "write_file",
@@ -275,7 +275,7 @@ async fn a_model_that_fails_fails_the_step_with_its_kind() {
 }
 
 #[tokio::test]
-async fn the_reason_for_the_end_is_told() {
+async fn the_stop_reason_is_reported() {
     for (stop, word) in [
         (ScriptedStop::Length, "length"),
         (ScriptedStop::Refusal, "refusal"),
@@ -358,7 +358,7 @@ async fn the_budget_of_another_file_is_its_own() {
 }
 
 #[tokio::test]
-async fn a_plan_says_that_it_is_paid() {
+async fn a_plan_reports_a_miss() {
     let provider = Provider::built_in();
     let world = agents(&provider, PLAIN);
     let planned = world
@@ -368,7 +368,7 @@ async fn a_plan_says_that_it_is_paid() {
     let reason = "there is no cache.wrap around it".to_owned();
     assert_eq!(
         planned,
-        Planned::Pays {
+        Planned::Miss {
             handle: None,
             reason
         }

@@ -101,7 +101,7 @@ async fn a_file_is_read_as_well() {
 }
 
 #[tokio::test]
-async fn what_would_be_guessed_is_an_error() {
+async fn ambiguous_input_is_an_error() {
     let world = World::new();
     let message = async |arguments| {
         let failure = world.fails("csv.parse", arguments).await;

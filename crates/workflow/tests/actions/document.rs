@@ -176,7 +176,7 @@ async fn text_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_no_document_says_so() {
+async fn unsupported_formats_are_reported() {
     let world = World::new();
     world.file("x.docx", b"PK\x03\x04\xff\xff\0");
     world.file("x.bin", b"\0\x01\xff");
@@ -228,7 +228,7 @@ async fn documents_come_from_servers_too() {
 }
 
 #[tokio::test]
-async fn the_format_that_the_name_tells_is_keyed_even_by_content() {
+async fn the_format_implied_by_the_name_is_keyed_with_file_content_keys() {
     let world = World::new();
     for name in ["same.md", "same.html", "elsewhere/same.MD", "same"] {
         world.file(name, "<p>one <b>two</b>");

@@ -24,7 +24,7 @@ async fn text_is_read_from_paths_and_uris() {
 }
 
 #[tokio::test]
-async fn what_is_no_utf_8_is_named_with_the_way_out() {
+async fn content_that_is_not_utf_8_is_reported_with_a_remedy() {
     let world = World::new();
     world.file("latin", b"caf\xe9");
     let failure = world.fails("file.read", json!({"path": "latin"})).await;
@@ -52,7 +52,7 @@ async fn what_is_no_utf_8_is_named_with_the_way_out() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_says_why() {
+async fn unreadable_files_are_reported_with_the_reason() {
     let world = World::new();
     world.file("d/f", "12345");
     assert_eq!(
@@ -116,7 +116,7 @@ async fn the_directory_is_keyed_where_the_path_depends_on_it() {
 }
 
 #[tokio::test]
-async fn writing_replaces_the_whole_file_and_leaves_nothing_beside_it() {
+async fn writing_replaces_the_file_and_leaves_no_temporary_file() {
     let world = World::new();
     let result = world
         .ok("file.write", json!({"path": "out.txt", "content": "one"}))
@@ -242,7 +242,7 @@ async fn appending_at_the_same_time_loses_nothing() {
 }
 
 #[test]
-fn where_a_bucket_is_is_keyed_and_who_asks_is_not() {
+fn the_location_of_a_bucket_is_keyed_and_credentials_are_not() {
     let implicit = |world: World, uri: &str| world.implicit("file.read", json!({"path": uri}));
     let store = |world: World, uri: &str| implicit(world, uri)["path"]["store"].clone();
     let amazon = || World::new().with_variable("AWS_ENDPOINT_URL", "http://127.0.0.1:9000");

@@ -94,7 +94,7 @@ async fn files_are_named_so_that_they_can_be_read() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said() {
+async fn invalid_patterns_and_directories_are_reported() {
     let world = tree();
     assert_eq!(
         world

@@ -119,7 +119,7 @@ async fn json_comes_back_as_data_and_anything_else_as_text() {
 }
 
 #[tokio::test]
-async fn the_request_carries_what_was_asked_for() {
+async fn the_request_contains_the_given_headers_and_query() {
     let (server, world) = (server(), World::new());
     let seen = world
         .ok(
@@ -327,7 +327,7 @@ async fn only_the_web_is_asked() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_back_is_redacted() {
+async fn secrets_in_responses_are_redacted() {
     let (server, world) = (server(), World::new());
     world.runtime.secret_set.learn("hunter2-of-the-run");
     let failure = world
@@ -343,7 +343,7 @@ async fn what_a_server_says_back_is_redacted() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_waits_for_is_broken_off() {
+async fn a_dropped_call_closes_its_connection() {
     struct OnDrop(tokio::sync::mpsc::UnboundedSender<()>);
     impl Drop for OnDrop {
         fn drop(&mut self) {

@@ -24,7 +24,7 @@ async fn text_becomes_data_without_losing_digits() {
 }
 
 #[tokio::test]
-async fn what_is_no_json_says_where() {
+async fn invalid_json_is_reported_with_its_position() {
     let world = World::new();
     let failure = world
         .fails("json.parse", json!({"text": "{\n  \"a\": ]"}))
@@ -42,7 +42,7 @@ async fn what_is_no_json_says_where() {
 }
 
 #[tokio::test]
-async fn what_is_no_json_may_be_relaxed_or_have_a_default() {
+async fn invalid_json_may_be_relaxed_or_replaced_by_a_default() {
     let world = World::new();
     let text = "{\"a\": [1, 2,], // two\n}";
     for (more, data) in [
@@ -95,7 +95,7 @@ async fn expressions_select_and_compute() {
 }
 
 #[tokio::test]
-async fn expressions_that_are_wrong_are_told_from_data_that_is() {
+async fn errors_of_expressions_and_of_data_have_different_kinds() {
     let world = World::new();
     let failure = world
         .fails("json.transform", json!({"data": {}, "expression": "a..b"}))

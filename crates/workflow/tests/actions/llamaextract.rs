@@ -129,7 +129,7 @@ async fn a_mode_goes_with_a_schema_and_not_with_an_agent() {
 }
 
 #[tokio::test]
-async fn what_is_to_be_done_must_be_clear_before_anything_is_uploaded() {
+async fn arguments_are_checked_before_the_upload() {
     let cloud = cloud();
     let world = world(&cloud);
     for (arguments, kind) in [
@@ -214,7 +214,7 @@ async fn settings_come_before_the_environment_and_the_base_url_is_keyed_and_the_
 }
 
 #[tokio::test]
-async fn a_job_that_fails_says_why() {
+async fn a_failed_job_is_reported_with_its_reason() {
     for status in ["ERROR", "CANCELLED"] {
         let cloud = cloud().ending_as(status, Some(&format!("the document is empty ({KEY})")));
         let failure = world(&cloud)
@@ -233,7 +233,7 @@ async fn a_job_that_fails_says_why() {
 }
 
 #[tokio::test]
-async fn what_is_partial_is_returned_but_is_no_success() {
+async fn a_partial_result_is_returned_without_success() {
     let cloud = cloud().ending_as("PARTIAL_SUCCESS", None);
     let result = world(&cloud)
         .ok("llamaextract.extract", invoice(json!({})))
@@ -249,7 +249,7 @@ async fn what_is_partial_is_returned_but_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_look_that_fails_in_passing_does_not_pay_twice() {
+async fn a_transient_poll_failure_does_not_start_a_second_job() {
     let cloud = cloud().failing_looks(3);
     let result = world(&cloud)
         .ok("llamaextract.extract", invoice(json!({})))
@@ -259,7 +259,7 @@ async fn a_look_that_fails_in_passing_does_not_pay_twice() {
 }
 
 #[tokio::test]
-async fn statuses_that_are_not_known_are_no_end() {
+async fn unknown_statuses_count_as_running() {
     let cloud = cloud().ending_as("REINDEXING", None);
     let begun = Instant::now();
     let failure = world(&cloud)
@@ -270,7 +270,7 @@ async fn statuses_that_are_not_known_are_no_end() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_looks_no_more() {
+async fn a_dropped_call_stops_polling() {
     let cloud = cloud().looks_until_end(u32::MAX);
     let world = world(&cloud);
     let call =
@@ -286,7 +286,7 @@ async fn a_call_that_nobody_waits_for_looks_no_more() {
 }
 
 #[tokio::test]
-async fn of_the_name_the_service_is_told_the_extension_and_that_is_keyed_even_by_content() {
+async fn only_the_extension_is_uploaded_and_it_is_keyed_with_file_content_keys() {
     let cloud = cloud();
     let world = world(&cloud);
     let content = "%PDF-1.4 \0 binary\r\n--x";
@@ -308,7 +308,7 @@ async fn of_the_name_the_service_is_told_the_extension_and_that_is_keyed_even_by
 }
 
 #[test]
-fn names_without_an_extension_tell_nothing() {
+fn names_without_an_extension_are_uploaded_as_document() {
     let world = World::new();
     for (file, name) in [
         ("d.x/report", "document"),

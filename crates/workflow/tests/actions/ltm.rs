@@ -30,7 +30,7 @@ async fn stored(world: &World, key: &str, value: Value, metadata: Value) {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_retrieved_replaced_and_deleted() {
+async fn values_are_stored_retrieved_replaced_and_deleted() {
     let world = World::new();
     let value = json!({"n": 9_007_199_254_740_993_u64, "list": [null, 1.0]});
     let answer = world
@@ -181,7 +181,7 @@ async fn the_filter_is_exact_in_value_and_type_and_comes_before_the_limit() {
 }
 
 #[tokio::test]
-async fn replacing_a_value_replaces_what_it_is_found_by() {
+async fn replacing_a_value_replaces_its_search_labels() {
     let world = World::new();
     stored(&world, "k", json!("apple"), json!({"v": 1})).await;
     stored(&world, "k", json!("pear"), json!({"v": 2})).await;
@@ -260,7 +260,7 @@ async fn words_find_values_keys_and_metadata() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_searched_by_is_refused() {
+async fn filters_with_lists_or_mappings_are_refused() {
     let world = World::new();
     let failure = world
         .fails("ltm.search", json!({"metadata_filter": {"a": [1]}}))
@@ -301,7 +301,7 @@ async fn a_secret_is_not_stored_in_any_spelling() {
 #[tokio::test]
 async fn only_the_space_of_the_user_is_seen() {
     let world = World::new();
-    let memory = world.runtime.memory.as_ref().unwrap();
+    let store = world.runtime.store.as_ref().unwrap();
     let record = Record {
         key: "entry".to_owned(),
         value: r#"{"value": "hello", "metadata": {"v": 1}}"#.into(),
@@ -311,7 +311,7 @@ async fn only_the_space_of_the_user_is_seen() {
         updated: 0,
     };
     assert!(matches!(
-        memory
+        store
             .put(space::CACHE, record, None, &[])
             .settle()
             .await
@@ -334,10 +334,10 @@ async fn only_the_space_of_the_user_is_seen() {
 }
 
 #[tokio::test]
-async fn a_record_of_another_form_is_said_and_does_not_hide_the_others() {
+async fn an_unreadable_record_is_reported_and_does_not_hide_the_others() {
     let world = World::new();
     stored(&world, "ours", json!(1), json!({})).await;
-    let memory = world.runtime.memory.as_ref().unwrap();
+    let store = world.runtime.store.as_ref().unwrap();
     let foreign = Record {
         key: "foreign".to_owned(),
         value: "{".into(),
@@ -346,7 +346,7 @@ async fn a_record_of_another_form_is_said_and_does_not_hide_the_others() {
         revision: 0,
         updated: 0,
     };
-    memory
+    store
         .put(space::USER, foreign, None, &[])
         .settle()
         .await
@@ -363,9 +363,9 @@ async fn a_record_of_another_form_is_said_and_does_not_hide_the_others() {
 }
 
 #[tokio::test]
-async fn without_a_memory_every_action_says_so() {
+async fn without_a_store_every_action_fails() {
     let mut world = World::new();
-    world.runtime.memory = None;
+    world.runtime.store = None;
     for (action, arguments) in [
         ("ltm.store", json!({"key": "k", "value": 1})),
         ("ltm.retrieve", json!({"key": "k"})),
@@ -381,9 +381,9 @@ async fn without_a_memory_every_action_says_so() {
 #[tokio::test]
 async fn a_change_of_user_memory_is_announced() {
     let world = World::new();
-    let memory = std::sync::Arc::clone(world.runtime.memory.as_ref().unwrap());
+    let store = std::sync::Arc::clone(world.runtime.store.as_ref().unwrap());
     let epoch = async || {
-        memory
+        store
             .get(space::CACHE, "", &["epoch:ltm"])
             .settle()
             .await

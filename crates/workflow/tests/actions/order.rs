@@ -68,7 +68,7 @@ fn data_that_is_sorted_adds_nothing_to_the_key() {
 }
 
 #[tokio::test]
-async fn requests_are_told_apart_by_the_order_in_which_they_are_written() {
+async fn requests_are_distinguished_by_the_order_of_their_fields() {
     let echo =
         axum::routing::any(
             |uri: axum::http::Uri, body: String| async move { format!("{uri} {body}") },
@@ -127,7 +127,7 @@ fn trees() -> impl Strategy<Value = Value> {
 proptest! {
     /// With the sorted value that is in the key, the order says how it is written.
     #[test]
-    fn the_order_tells_apart_what_is_written_differently(value in trees()) {
+    fn the_key_order_distinguishes_values_that_differ_only_in_order(value in trees()) {
         let world = World::new();
         let implicit = |value: &Value| world.implicit("json.stringify", json!({"data": value}));
         let other = turned(&value);

@@ -57,7 +57,7 @@ async fn a_schema_judges() {
 }
 
 #[tokio::test]
-async fn texts_count_as_what_the_schema_wants() {
+async fn texts_are_coerced_to_the_type_in_the_schema() {
     for (data, kind, valid) in [
         (json!("5"), "integer", true),
         (json!("5.5"), "integer", false),
@@ -78,7 +78,7 @@ async fn texts_count_as_what_the_schema_wants() {
 }
 
 #[tokio::test]
-async fn what_is_no_schema_says_so() {
+async fn an_invalid_schema_is_reported() {
     let judgement = judged(json!(1), json!({ "type": "whale" })).await;
     let message = judgement["errors"][0]["message"].as_str().unwrap();
     assert!(message.starts_with("Invalid schema"), "{message}");

@@ -46,7 +46,7 @@ async fn later_schemas_are_merged_over_earlier_ones() {
 }
 
 #[tokio::test]
-async fn what_is_no_schema_is_a_failure() {
+async fn an_invalid_schema_is_a_failure() {
     let world = World::new();
     std::fs::write(world.path("broken.json"), "{\"a\": ]").unwrap();
     for (schemas, kind) in [
@@ -70,9 +70,9 @@ async fn what_is_no_schema_is_a_failure() {
 }
 
 #[test]
-fn it_looks_at_the_files_that_it_merges() {
+fn it_depends_on_the_files_that_it_merges() {
     let world = World::new();
     let schemas = json!([{"path": "a.json"}, {"inline": {"path": "b"}}, {"path": "/x/c.yaml"}]);
-    let looks = world.looks_at("schema.merge", json!({"schemas": schemas}));
+    let looks = world.file_dependencies("schema.merge", json!({"schemas": schemas}));
     assert_eq!(looks, [world.path("a.json"), "/x/c.yaml".into()]);
 }

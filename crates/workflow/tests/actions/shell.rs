@@ -119,7 +119,7 @@ async fn an_exit_code_fails_the_node_unless_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn the_environment_is_what_was_named() {
+async fn the_environment_has_only_the_named_variables() {
     let world = World::new()
         .with_variable("LC_ALL", "C.UTF-8")
         .with_variable("HOME", "/home/of-the-run")
@@ -197,7 +197,7 @@ async fn everything_that_is_passed_is_keyed() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_directory_behind_a_link_is_keyed_by_where_it_is() {
+async fn a_linked_directory_is_keyed_by_its_resolved_path() {
     use std::os::unix::fs::symlink;
     let world = World::new();
     let link = world.path("current");
@@ -277,7 +277,7 @@ async fn named_variables_are_keyed_by_their_digests() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn directories_that_are_no_text_are_told_apart() {
+async fn directories_that_are_not_utf_8_have_different_keys() {
     use std::os::unix::ffi::OsStrExt as _;
     let in_directory = |bytes: &[u8]| {
         let mut world = World::new();
@@ -298,7 +298,7 @@ async fn directories_that_are_no_text_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_says_why() {
+async fn programs_that_cannot_start_are_reported() {
     let world = World::new();
     assert_eq!(
         world
@@ -365,7 +365,7 @@ async fn too_much_output_is_a_failure_and_ends_the_program() {
 }
 
 #[tokio::test]
-async fn a_timeout_ends_the_program_and_what_it_started() {
+async fn a_timeout_kills_the_process_group() {
     let world = World::new();
     let begun = Instant::now();
     let failure = world
@@ -383,7 +383,7 @@ async fn a_timeout_ends_the_program_and_what_it_started() {
 }
 
 #[tokio::test]
-async fn what_outlives_its_parent_and_holds_the_output_ends_with_the_time() {
+async fn a_descendant_that_holds_the_output_is_killed_at_the_timeout() {
     let world = World::new();
     let failure = world
         .fails(
@@ -396,7 +396,7 @@ async fn what_outlives_its_parent_and_holds_the_output_ends_with_the_time() {
 }
 
 #[tokio::test]
-async fn dropping_the_call_ends_the_program_and_what_it_started() {
+async fn dropping_the_call_kills_the_process_group() {
     let world = std::sync::Arc::new(World::new());
     let call = {
         let world = std::sync::Arc::clone(&world);

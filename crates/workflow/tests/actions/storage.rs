@@ -39,7 +39,7 @@ async fn files_are_hashed_by_each_algorithm() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_hashed_says_why() {
+async fn hash_failures_are_reported_with_the_reason() {
     let world = World::new();
     world.file("d/f", "");
     assert_eq!(
@@ -75,7 +75,7 @@ async fn what_cannot_be_hashed_says_why() {
 }
 
 #[tokio::test]
-async fn what_a_server_has_is_hashed_too() {
+async fn content_of_servers_is_hashed() {
     let server = Server::start(
         axum::Router::new().route("/f", axum::routing::get(|| async { "hello world\n" })),
     );

@@ -53,7 +53,7 @@ fn every_parameter_is_documented_once() {
 }
 
 #[test]
-fn what_only_has_an_effect_cannot_be_memoized() {
+fn effect_only_actions_cannot_be_memoized() {
     let registry = builtin();
     let memoizable = |name: &str| registry.get(name).unwrap().metadata().cache_class;
     for name in ["file.write", "ltm.store", "ltm.delete"] {

@@ -114,7 +114,7 @@ async fn relationships_have_their_fields_and_a_known_type() {
 }
 
 #[tokio::test]
-async fn errors_say_what_was_expected_and_found() {
+async fn errors_name_the_expected_and_the_found_value() {
     let relationship = json!({ "type": true, "subject": "a", "object": "b" });
     let result = World::new()
         .ok(
@@ -159,7 +159,7 @@ async fn errors_say_what_was_expected_and_found() {
 
 /// The reference fails with a `TypeError` or an `AttributeError`.
 #[tokio::test]
-async fn what_cannot_be_read_is_a_failure() {
+async fn unreadable_items_are_failures() {
     for (list, value, part) in [
         (
             "entities",
@@ -208,7 +208,7 @@ async fn what_cannot_be_read_is_a_failure() {
 }
 
 #[tokio::test]
-async fn what_is_no_schema_is_a_failure() {
+async fn an_invalid_schema_is_a_failure() {
     for (arguments, part) in [
         (json!({}), "parameter `schema` is required"),
         (

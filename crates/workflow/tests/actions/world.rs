@@ -106,7 +106,7 @@ impl World {
             clock,
             random: Arc::new(Half),
             storage: storage(directory.path()),
-            memory: Some(memory),
+            store: Some(memory),
             cache,
             mode: CacheMode::On,
             secret_set,
@@ -196,7 +196,7 @@ impl World {
     }
 
     /// What is witnessed before the action runs.
-    pub(crate) fn looks_at(&self, action: &str, arguments: Value) -> Vec<PathBuf> {
+    pub(crate) fn file_dependencies(&self, action: &str, arguments: Value) -> Vec<PathBuf> {
         let action = self.runtime.actions.get(action).unwrap();
         let arguments = action
             .metadata()

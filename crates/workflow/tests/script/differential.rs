@@ -4,7 +4,7 @@
 //! A file of `corpus/` has one expression per line. `## ` sets the statements before the
 //! expressions that follow. A line with only `:` begins a block, which ends at an empty line.
 
-use cachalot_workflow::script::{Ended, ScriptFailure, check};
+use cachalot_workflow::script::{ScriptFailure, ScriptResult, check};
 
 use crate::harness::{alone, python, python3, tests, wait};
 
@@ -51,7 +51,10 @@ fn kind(failure: &ScriptFailure) -> &str {
     }
 }
 
-fn same(ours: &Result<Ended, ScriptFailure>, theirs: &Result<Ended, ScriptFailure>) -> bool {
+fn same(
+    ours: &Result<ScriptResult, ScriptFailure>,
+    theirs: &Result<ScriptResult, ScriptFailure>,
+) -> bool {
     match (ours, theirs) {
         (Ok(ours), Ok(theirs)) => {
             // CPython prints warnings about the code itself.

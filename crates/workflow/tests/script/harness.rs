@@ -9,7 +9,7 @@ use std::time::Duration;
 use cachalot_workflow::script::lua::LuaRunner;
 use cachalot_workflow::script::python::PythonRunner;
 use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
-use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner, WorkerOptions};
+use cachalot_workflow::script::{Script, ScriptFailure, ScriptResult, ScriptRunner, WorkerOptions};
 use serde_json::{Map, Value, json};
 
 /// A test and its name.
@@ -134,14 +134,17 @@ pub(crate) async fn with_state(
     runner: &dyn ScriptRunner,
     source: &str,
     state: Value,
-) -> Result<Ended, ScriptFailure> {
+) -> Result<ScriptResult, ScriptFailure> {
     runner
         .run(&block(source), &object(state), &Map::new())
         .await
 }
 
 /// Runs a block that sees nothing.
-pub(crate) async fn alone(runner: &dyn ScriptRunner, source: &str) -> Result<Ended, ScriptFailure> {
+pub(crate) async fn alone(
+    runner: &dyn ScriptRunner,
+    source: &str,
+) -> Result<ScriptResult, ScriptFailure> {
     with_state(runner, source, json!({})).await
 }
 

@@ -1,7 +1,7 @@
 //! What blocks do to their state, and how they see the results of branches: the same in both runners,
 //! and as in the reference implementation.
 
-use cachalot_workflow::script::{Ended, ScriptFailure, ScriptRunner};
+use cachalot_workflow::script::{ScriptFailure, ScriptResult, ScriptRunner};
 use serde_json::{Value, json};
 
 use crate::harness::{python, python3, tests, wait, with_state};
@@ -25,7 +25,7 @@ fn runners() -> Vec<(&'static str, Box<dyn ScriptRunner>)> {
 }
 
 /// Runs a block in every runner.
-fn each(source: &str, state: &Value, check: impl Fn(&str, Result<Ended, ScriptFailure>)) {
+fn each(source: &str, state: &Value, check: impl Fn(&str, Result<ScriptResult, ScriptFailure>)) {
     for (name, runner) in runners() {
         let ended = wait(with_state(&*runner, source, state.clone()));
         check(&format!("{name}:\n{source}"), ended);

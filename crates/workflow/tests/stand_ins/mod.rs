@@ -7,14 +7,14 @@
     reason = "included by several tests, none of which uses all of it"
 )]
 
+pub mod agent_host;
 pub mod llama_cloud;
 pub mod provider;
-pub mod rooms;
 pub mod searxng;
 
+pub use agent_host::TestAgentHost;
 pub use llama_cloud::LlamaCloud;
 pub use provider::Provider;
-pub use rooms::Rooms;
 pub use searxng::SearXng;
 
 use std::net::SocketAddr;

@@ -164,13 +164,13 @@ pub fn configure(
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
         panic!("{}\n{text}", told.join("\n"))
     });
-    let surroundings = ModelDependencies {
+    let dependencies = ModelDependencies {
         environment: runtime.environment.clone(),
         clock: Arc::clone(&runtime.clock),
         http: HttpOptions::default(),
         catalog: Catalog::built_in(),
     };
-    let models = Models::new(surroundings, agent.models.clone()).with_pauses(Arc::new(NoPauses));
+    let models = Models::new(dependencies, agent.models.clone()).with_pauses(Arc::new(NoPauses));
     runtime.models = match runtime.secret_set.key() {
         Some(key) => models.with_digest_key(key.clone()),
         None => models,

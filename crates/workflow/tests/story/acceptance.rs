@@ -104,7 +104,7 @@ async fn ac_6_a_result_is_stored_with_its_expiry() {
 }
 
 #[tokio::test]
-async fn ac_7_the_lifetime_is_sixty_days_unless_told_otherwise() {
+async fn ac_7_the_default_lifetime_is_sixty_days() {
     let world = World::with(Act::new());
     for (ttl, expires) in [
         (json!({}), "2027-01-20T02:42:00.123Z"),
@@ -136,16 +136,16 @@ async fn ac_8_skip_cache_forces_a_fresh_run() {
 
 #[tokio::test]
 async fn ac_9_cache_enabled_false_neither_looks_nor_stores() {
-    let memory = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::None);
+    let store = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::None);
     let world = Setup::default()
-        .memory(memory.clone())
+        .store(store.clone())
         .with(Act::new())
         .start();
     let mut with = call();
     with["cache_enabled"] = json!(false);
     with["cleanup_probability"] = json!(1);
     world.wrap(with).await;
-    assert_eq!(memory.asked(), 0, "the memory is not even asked");
+    assert_eq!(store.asked(), 0, "the memory is not even asked");
 }
 
 #[tokio::test]
@@ -227,8 +227,8 @@ async fn ac_15_and_16_cleanup_erases_expired_entries_up_to_its_limit() {
 #[tokio::test]
 async fn ac_17_a_memory_that_fails_fails_no_action() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
-        let memory = Troubled::by(Arc::new(ManualClock::at(START)), move |_| trouble);
-        let world = Setup::default().memory(memory).with(Act::new()).start();
+        let store = Troubled::by(Arc::new(ManualClock::at(START)), move |_| trouble);
+        let world = Setup::default().store(store).with(Act::new()).start();
         let response = world.wrap(call()).await;
         assert_eq!(
             (&response["success"], is_hit(&response)),
@@ -263,7 +263,7 @@ async fn ac_19_entries_carry_the_five_fields() {
 }
 
 #[tokio::test]
-async fn ac_20_responses_tell_hit_key_and_on_a_hit_since_when() {
+async fn ac_20_responses_contain_hit_key_and_creation_time() {
     let world = World::with(Act::new());
     let miss = world.wrap(call()).await;
     let hit = world.wrap(call()).await;
@@ -274,7 +274,7 @@ async fn ac_20_responses_tell_hit_key_and_on_a_hit_since_when() {
 }
 
 #[tokio::test]
-async fn ac_21_the_cache_lies_in_the_same_memory_in_a_space_of_its_own() {
+async fn ac_21_the_cache_is_in_the_same_store_in_its_own_space() {
     let world = World::with(Act::new());
     world.wrap(call()).await;
     world

@@ -7,12 +7,12 @@ use cachalot_simulator::{ScriptedReply, ScriptedStop, ScriptedUsage};
 use serde_json::{Value, json};
 
 use crate::llm::asking;
-use crate::stand_ins::{Provider, Rooms};
+use crate::stand_ins::{Provider, TestAgentHost};
 use crate::world::{Setup, World, is_hit, text};
 
 fn agents(setup: Setup, provider: &Provider, file: &str) -> World {
     let mut world = asking(setup, provider, file);
-    world.runtime.agent_host = Some(Arc::new(Rooms::of(&world.runtime)));
+    world.runtime.agent_host = Some(Arc::new(TestAgentHost::of(&world.runtime)));
     world
 }
 
@@ -76,7 +76,7 @@ async fn an_agent_without_tools_is_answered_from_the_cache() {
 }
 
 #[tokio::test]
-async fn an_agent_with_effects_or_recollections_runs_uncached_and_says_why() {
+async fn agents_with_tools_or_recall_run_uncached_with_a_reason() {
     let effects = "the agent has tools or sub-agents, whose effects a hit would swallow";
     let changing = "the agent is told what is remembered, which changes";
     for (more, reason) in [
@@ -123,7 +123,7 @@ async fn an_agent_without_tools_is_cached_although_others_have_some() {
 }
 
 #[tokio::test]
-async fn what_the_agent_is_made_of_is_in_the_key() {
+async fn the_definition_of_the_agent_is_in_the_key() {
     for (from, to, hits) in [
         ("You answer in one sentence.", "You answer in two.", false),
         ("model: gpt-4o-mini", "model: gpt-4o", false),
@@ -175,7 +175,7 @@ agents:
 ";
 
 #[tokio::test]
-async fn a_file_that_changed_is_noticed() {
+async fn a_changed_agent_file_invalidates_the_entry() {
     let provider = Provider::replies([reply("Hello.")]);
     let world = agents(Setup::default(), &provider, "name: a");
     world.file("team.yaml", OTHER);
@@ -204,7 +204,7 @@ async fn a_file_that_changed_is_noticed() {
 }
 
 #[tokio::test]
-async fn what_did_not_come_to_an_end_is_not_stored() {
+async fn incomplete_turns_are_not_stored() {
     for stop in [ScriptedStop::Length, ScriptedStop::Refusal] {
         let provider = Provider::replies([reply("No").with_stop(stop)]);
         let world = agents(Setup::default(), &provider, PLAIN);

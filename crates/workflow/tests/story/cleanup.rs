@@ -47,7 +47,7 @@ async fn expired(world: &World) -> usize {
 }
 
 #[tokio::test]
-async fn it_erases_five_expired_entries_unless_told_how_many() {
+async fn it_erases_five_expired_entries_by_default() {
     let world = World::with(Act::new());
     fill(&world, 0..20, 10).await;
     world.after(Duration::from_secs(10));
@@ -62,7 +62,7 @@ async fn it_erases_five_expired_entries_unless_told_how_many() {
 }
 
 #[tokio::test]
-async fn it_erases_only_what_has_expired() {
+async fn it_erases_only_expired_entries() {
     let world = World::with(Act::new());
     fill(&world, 0..3, 10).await;
     fill(&world, 3..6, 1_000).await;
@@ -127,9 +127,9 @@ async fn hits_disabled_calls_and_failures_do_not_clean_up() {
 /// A run whose memory is quick, with `random`.
 fn quick(random: impl cachalot_workflow::runtime::Random + 'static) -> World {
     let clock = Arc::new(ManualClock::at(START));
-    let memory = Arc::new(InProcessStore::new(clock.clone()));
+    let store = Arc::new(InProcessStore::new(clock.clone()));
     Setup::default()
-        .memory(memory)
+        .store(store)
         .clock(clock)
         .random(random)
         .with(Act::new())
@@ -154,18 +154,18 @@ async fn probability_zero_never_cleans_up_and_one_always_does() {
 }
 
 #[tokio::test]
-async fn one_miss_in_twenty_cleans_up_unless_told_otherwise() {
+async fn one_miss_in_twenty_cleans_up_by_default() {
     const MISSES: usize = 2_000;
     let world = quick(Seeded::new(7));
     // Entries that expire as soon as they are there: each sweep erases one of them.
     fill(&world, 0..300, 1).await;
-    let memory = world.runtime.memory.clone().unwrap();
+    let store = world.runtime.store.clone().unwrap();
     for entry in world.entries().await {
         let record = cachalot_store::Record {
             expires: Some(0),
             ..entry
         };
-        memory
+        store
             .put("cache", record, None, &[])
             .settle()
             .await
@@ -188,13 +188,13 @@ async fn the_default_probability_is_one_in_twenty_exactly() {
     for (luck, cleans) in [(0.049, true), (0.05, false)] {
         let world = quick(Fixed(luck));
         fill(&world, 0..1, 1).await;
-        let memory = world.runtime.memory.clone().unwrap();
+        let store = world.runtime.store.clone().unwrap();
         let entry = world.entries().await.remove(0);
         let record = cachalot_store::Record {
             expires: Some(0),
             ..entry
         };
-        memory
+        store
             .put("cache", record, None, &[])
             .settle()
             .await

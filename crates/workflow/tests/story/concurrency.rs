@@ -65,7 +65,7 @@ async fn sixteen_callers_of_one_key_run_the_action_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_follows_is_answered_by_a_run_and_not_by_an_entry() {
+async fn a_follower_gets_the_leaders_result_and_not_an_entry() {
     let act = Act::new().takes(Duration::from_millis(100));
     let world = Arc::new(World::with(act));
     for answer in at_once(&world, 4, &call()).await {
@@ -96,8 +96,8 @@ async fn different_calls_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_follows_a_failing_run_gets_its_failure() {
-    let failure = Failure::passing("http_error", "the server said 503");
+async fn a_follower_of_a_failing_run_gets_its_failure() {
+    let failure = Failure::transient("http_error", "the server said 503");
     let act = Act::new().takes(Duration::from_millis(100)).fails(failure);
     let world = Arc::new(World::with(act.clone()));
     for answer in at_once(&world, 16, &call()).await {
@@ -115,7 +115,7 @@ async fn who_follows_a_failing_run_gets_its_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_follows_a_run_that_is_dropped_leads() {
+async fn a_follower_of_a_dropped_run_becomes_leader() {
     let act = Act::new().takes(Duration::from_millis(150));
     let world = Arc::new(World::with(act.clone()));
     let leading = tokio::spawn({
@@ -135,7 +135,7 @@ async fn who_follows_a_run_that_is_dropped_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_asks_after_an_invalidation_does_not_join_a_run_that_began_before_it() {
+async fn a_call_after_an_invalidation_does_not_join_an_earlier_run() {
     let act = Act::new().takes(Duration::from_millis(200));
     let world = Arc::new(World::with(act.clone()));
     for with in [
@@ -169,7 +169,7 @@ async fn who_asks_after_an_invalidation_does_not_join_a_run_that_began_before_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_unsuccessful_result_is_shared_by_those_who_wait_and_by_no_one_later() {
+async fn an_unsuccessful_result_is_shared_with_followers_only() {
     let act = Act::new()
         .takes(Duration::from_millis(100))
         .gives(json!({"success": false, "data": 1}));
@@ -202,7 +202,7 @@ async fn two_engines_on_one_file_run_the_action_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn disabled_calls_join_nobody() {
+async fn disabled_calls_do_not_join() {
     let act = Act::new().takes(Duration::from_millis(50));
     let world = Arc::new(World::with(act.clone()));
     let mut with = call();
@@ -212,7 +212,7 @@ async fn disabled_calls_join_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_result_that_cannot_be_read_back_does_not_fail_who_follows() {
+async fn a_result_that_cannot_be_decoded_does_not_fail_followers() {
     let mut deep = json!("bottom");
     for _ in 0..200 {
         deep = json!([deep]);

@@ -78,7 +78,7 @@ async fn the_argument_that_holds_the_path_can_have_any_name() {
 }
 
 #[tokio::test]
-async fn an_action_that_reads_relative_paths_is_answered_by_content_wherever_it_runs() {
+async fn file_content_keys_of_relative_paths_hit_in_every_directory() {
     let one = World::with(Act::new());
     one.file("f.txt", "the same");
     let read = json!({
@@ -119,7 +119,7 @@ async fn runs_uncached(world: &World, act: &Act, with: Value, why: &str) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_hashed_runs_without_the_cache() {
+async fn calls_with_unhashable_content_run_uncached() {
     let act = Act::new();
     let world = World::with(act.clone());
     std::fs::create_dir(world.path("directory")).unwrap();

@@ -95,7 +95,7 @@ async fn an_expired_entry_is_explained_by_the_earlier_call_under_its_key() {
 }
 
 #[tokio::test]
-async fn every_call_is_a_row_that_says_how_it_was_answered() {
+async fn every_call_is_a_row_with_its_outcome() {
     let act = Act::new().answers(|run, _| match run {
         4 => Err(cachalot_workflow::Failure::new("boom", "it broke")),
         run => Ok(json!(run)),

@@ -19,18 +19,18 @@ fn in_trouble(
     fate: impl Fn(Asked) -> Trouble + Send + Sync + 'static,
 ) -> (World, Act, Arc<Troubled>) {
     let act = Act::new().answers(|_, given| Ok(json!({"given": given})));
-    let memory = Troubled::by(Arc::new(ManualClock::at(START)), fate);
+    let store = Troubled::by(Arc::new(ManualClock::at(START)), fate);
     let world = Setup::default()
-        .memory(memory.clone())
+        .store(store.clone())
         .settings(json!({"cache": {"store_timeout_ms": 100}}))
         .with(act.clone())
         .start();
-    (world, act, memory)
+    (world, act, store)
 }
 
 #[tokio::test]
 async fn a_memory_that_fails_at_everything_changes_no_result() {
-    let (world, act, memory) = in_trouble(|_| Trouble::Fails);
+    let (world, act, store) = in_trouble(|_| Trouble::Fails);
     for runs in 1..=3 {
         let response = world.wrap(call()).await;
         assert_eq!(response["success"], true);
@@ -43,7 +43,7 @@ async fn a_memory_that_fails_at_everything_changes_no_result() {
         );
         assert_eq!(act.runs(), runs);
     }
-    assert!(memory.asked() > 0);
+    assert!(store.asked() > 0);
     let warnings = world.warnings.lock().unwrap();
     assert_eq!(
         warnings.len(),
@@ -108,11 +108,11 @@ async fn however_the_memory_hangs_a_call_waits_for_it_only_once() {
 }
 
 #[tokio::test]
-async fn the_settings_say_how_long_to_wait() {
-    let memory = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::Hangs);
+async fn the_settings_limit_waiting() {
+    let store = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::Hangs);
     let settings = json!({"cache": {"patience_ms": 30, "store_timeout_ms": 30}});
     let setup = Setup::default()
-        .memory(memory)
+        .store(store)
         .settings(settings)
         .with(Act::new());
     let world = setup.start();
@@ -129,8 +129,8 @@ async fn the_settings_say_how_long_to_wait() {
 async fn failing_actions_fail_as_ever_while_the_memory_is_in_trouble() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
         let act = Act::new().fails(cachalot_workflow::Failure::new("boom", "it broke"));
-        let memory = Troubled::by(Arc::new(ManualClock::at(START)), move |_| trouble);
-        let world = Setup::default().memory(memory).with(act).start();
+        let store = Troubled::by(Arc::new(ManualClock::at(START)), move |_| trouble);
+        let world = Setup::default().store(store).with(act).start();
         let failure = world.fails("cache.wrap", call()).await;
         assert_eq!(
             (failure.kind, failure.message.as_str()),
@@ -141,16 +141,16 @@ async fn failing_actions_fail_as_ever_while_the_memory_is_in_trouble() {
 
 #[tokio::test]
 async fn a_memory_that_recovers_is_used_again() {
-    let (world, act, memory) = in_trouble(|_| Trouble::Fails);
+    let (world, act, store) = in_trouble(|_| Trouble::Fails);
     world.wrap(call()).await;
-    memory.falls_from_now_on(|_| Trouble::None);
+    store.falls_from_now_on(|_| Trouble::None);
     assert_eq!(world.wrap(call()).await["_cache_stored"], true);
     assert!(is_hit(&world.wrap(call()).await));
     assert_eq!(act.runs(), 2);
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_told_and_the_result_returned() {
+async fn a_failing_store_is_reported_and_the_result_returned() {
     let (world, _, _) = in_trouble(|asked| {
         if asked == Asked::Put {
             Trouble::Fails
@@ -167,7 +167,7 @@ async fn a_store_that_fails_is_told_and_the_result_returned() {
 }
 
 #[tokio::test]
-async fn without_a_memory_every_call_runs_and_says_so() {
+async fn without_a_store_every_call_runs_with_a_reason() {
     let act = Act::new();
     let world = Setup::default().no_memory().with(act.clone()).start();
     for run in 1..=2 {
@@ -179,7 +179,7 @@ async fn without_a_memory_every_call_runs_and_says_so() {
 }
 
 #[tokio::test]
-async fn looking_and_invalidating_say_when_the_memory_fails() {
+async fn get_and_invalidate_report_store_failures() {
     let (world, _, _) = in_trouble(|_| Trouble::Fails);
     for (action, with) in [
         ("cache.get", json!({"key": "k"})),

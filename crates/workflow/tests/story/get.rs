@@ -18,7 +18,7 @@ fn call(further: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_there_is_shown_and_nothing_runs() {
+async fn an_existing_entry_is_shown_without_a_run() {
     let act = Act::new();
     let world = World::with(act.clone());
     world.wrap(call(json!({}))).await;
@@ -35,7 +35,7 @@ async fn what_is_there_is_shown_and_nothing_runs() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn a_missing_entry_is_not_found() {
     let world = World::with(Act::new());
     for key in ["k", "cache:", "cache:tester:", "*", "cache:tester:*"] {
         assert_eq!(
@@ -112,7 +112,7 @@ async fn a_number_is_taken_as_its_text() {
 }
 
 #[tokio::test]
-async fn without_a_memory_it_says_so() {
+async fn without_a_store_it_fails() {
     let world = Setup::default().no_memory().with(Act::new()).start();
     let failure = world.fails("cache.get", json!({"key": "k"})).await;
     assert_eq!(failure.kind, "configuration_error");
@@ -126,7 +126,7 @@ async fn without_a_memory_it_says_so() {
 #[tokio::test]
 async fn a_foreign_record_under_the_handle_is_no_entry_and_no_fault() {
     let world = World::with(Act::new());
-    let memory = world.runtime.memory.clone().unwrap();
+    let store = world.runtime.store.clone().unwrap();
     for value in ["", "null", "{\"result\": 1}"] {
         let record = Record {
             key: "cache:tester:k".to_owned(),
@@ -136,7 +136,7 @@ async fn a_foreign_record_under_the_handle_is_no_entry_and_no_fault() {
             revision: 0,
             updated: 0,
         };
-        memory
+        store
             .put("cache", record, None, &[])
             .settle()
             .await

@@ -1,7 +1,7 @@
 //! `storage.hash`, and the filters `sha256` and `storage_hash`.
 
 use cachalot_core::{Canonical, Digest, tree};
-use cachalot_workflow::template::{Scope, State, Surroundings, Templates, Use};
+use cachalot_workflow::template::{Scope, State, TemplateContext, TemplateUse, Templates};
 use serde_json::{Map, Value, json};
 
 use crate::acts::Act;
@@ -36,7 +36,7 @@ async fn files_are_hashed_with_their_size_by_each_algorithm() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_hashed_is_an_error() {
+async fn hash_failures_are_errors() {
     let world = World::with(Act::new());
     std::fs::create_dir(world.path("directory")).unwrap();
     let file = world.file("f", "");
@@ -70,13 +70,17 @@ async fn render(template: &str, state: Value, world: &World) -> Result<Value, St
     let parsed = tree::parse("agent.yaml", &file).unwrap();
     let templates = Templates::new(&file, []);
     let mut problems = Vec::new();
-    let prepared = templates.prepare(parsed.get("value").unwrap(), Use::ARGUMENTS, &mut problems);
+    let prepared = templates.prepare(
+        parsed.get("value").unwrap(),
+        TemplateUse::ARGUMENTS,
+        &mut problems,
+    );
     assert_eq!(problems, [], "{template}");
     let Value::Object(state) = state else {
         panic!("a mapping")
     };
-    let surroundings = Surroundings::of(&world.runtime, &Map::new());
-    let scope = Scope::new(&surroundings, &State::new(state));
+    let context = TemplateContext::for_run(&world.runtime, &Map::new());
+    let scope = Scope::new(&context, &State::new(state));
     templates
         .render(&prepared, &scope)
         .await

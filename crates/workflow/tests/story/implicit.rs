@@ -46,7 +46,7 @@ async fn a_version_in_the_file_starts_afresh() {
 }
 
 #[tokio::test]
-async fn what_an_action_declares_is_keyed() {
+async fn implicit_inputs_are_keyed() {
     let act = Act::new().implies(|_, runtime| Ok(runtime.settings["base_url"].clone()));
     let one = Setup::default()
         .settings(json!({"base_url": "a"}))
@@ -67,7 +67,7 @@ async fn what_an_action_declares_is_keyed() {
 }
 
 #[tokio::test]
-async fn an_action_that_cannot_tell_what_it_depends_on_runs_uncached() {
+async fn an_action_without_known_inputs_runs_uncached() {
     let act = Act::new().implies(|_, _| {
         Err(cachalot_workflow::Failure::new(
             "boom",
@@ -189,7 +189,7 @@ async fn a_directory_that_the_answer_depends_on_is_watched_by_its_listing() {
 }
 
 #[tokio::test]
-async fn what_changes_while_the_action_runs_is_not_stored() {
+async fn a_result_is_not_stored_if_its_inputs_change_during_the_run() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "before").unwrap();
     let path = file.path().to_owned();
@@ -211,7 +211,7 @@ async fn what_changes_while_the_action_runs_is_not_stored() {
 }
 
 #[tokio::test]
-async fn what_is_depended_on_is_part_of_the_call() {
+async fn depends_on_is_part_of_the_key() {
     let world = World::with(Act::new());
     let (a, b) = (world.file("a", "1"), world.file("b", "1"));
     for depends_on in [json!([]), json!([a]), json!([b]), json!([a, b])] {
@@ -231,7 +231,7 @@ fn nested(inner: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_wrap_in_a_wrap_is_answered_as_a_whole() {
+async fn an_outer_wrap_answers_without_its_inner_wrap() {
     let act = Act::new();
     let world = World::with(act.clone());
     let with = nested(call(json!({"key": "inner"})));
@@ -246,7 +246,7 @@ async fn a_wrap_in_a_wrap_is_answered_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_wrap_in_a_wrap_keys_what_the_inner_one_keys() {
+async fn an_outer_wrap_keys_the_inputs_of_its_inner_wrap() {
     let act = Act::new().implies(|_, runtime| Ok(runtime.settings["base_url"].clone()));
     let one = Setup::default()
         .settings(json!({"base_url": "a"}))

@@ -79,7 +79,7 @@ async fn afterwards_the_action_runs_again_also_where_the_entry_was_at_hand() {
 }
 
 #[tokio::test]
-async fn patterns_match_whole_handles() {
+async fn patterns_match_complete_handles() {
     let one = Setup::default()
         .agent("agent1")
         .with(Act::new())
@@ -268,7 +268,7 @@ async fn tags_reach_the_entries_of_all_agents_and_all_must_be_there() {
 }
 
 #[tokio::test]
-async fn a_dry_run_only_tells() {
+async fn a_dry_run_only_reports() {
     let world = World::with(Act::new());
     for key in ["a:1", "a:2", "b"] {
         keep(&world, key).await;

@@ -36,7 +36,7 @@ async fn a_handle_has_four_parts() {
 }
 
 #[tokio::test]
-async fn equal_arguments_are_one_call_in_whatever_order_they_are_written() {
+async fn equal_arguments_in_any_order_have_one_key() {
     let act = Act::new();
     let world = World::with(act.clone());
     world
@@ -92,7 +92,7 @@ async fn different_arguments_are_different_calls() {
 }
 
 #[tokio::test]
-async fn arguments_reach_the_action_unchanged_whatever_the_strategy() {
+async fn arguments_reach_the_action_unchanged_with_every_strategy() {
     let act = Act::new();
     let world = World::with(act.clone());
     let file = world.file("f", "content");
@@ -253,7 +253,7 @@ async fn without_prefix_a_key_is_shared_by_all_agents_and_goes_round_too() {
 }
 
 #[tokio::test]
-async fn agents_do_not_share_unless_they_say_so() {
+async fn agents_share_only_with_key_prefix_false() {
     let one = World::with(Act::new());
     let two = Setup::in_home_of(&one)
         .agent("second")
@@ -289,7 +289,7 @@ async fn an_agents_name_cannot_reach_into_handles_or_patterns() {
 }
 
 #[test]
-fn an_agent_is_called_by_its_settings_then_its_name_then_its_file() {
+fn the_agents_segment_is_its_setting_then_its_name_then_its_file() {
     let file = std::path::Path::new("/agents/extract.yaml");
     assert_eq!(agent_segment(Some("set"), Some("named"), file), "set");
     for empty in [None, Some(""), Some("  ")] {
@@ -332,7 +332,7 @@ async fn sha256_keys_cover_the_other_arguments_too() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused_at_run_time_too() {
+async fn invalid_arguments_from_templates_are_refused_at_run_time() {
     let world = World::with(Act::new());
     for (with, named) in [
         (json!({"key_strategy": "custom"}), "needs `key`"),
@@ -369,7 +369,7 @@ async fn what_cannot_be_meant_is_refused_at_run_time_too() {
 }
 
 #[tokio::test]
-async fn flags_that_a_template_made_text_are_what_they_say() {
+async fn flags_from_templates_are_cast_to_booleans() {
     let act = Act::new();
     let world = World::with(act.clone());
     let with = |name: &str, flag: &str| {

@@ -146,7 +146,7 @@ async fn the_lifetime_is_the_entrys_and_no_part_of_the_key() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_a_little_serves_what_was_stored_later() {
+async fn entries_from_the_near_future_are_served_after_a_clock_step_back() {
     let world = World::with(Act::new());
     let call = json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": 10});
     world.wrap(call.clone()).await;

@@ -137,7 +137,7 @@ async fn the_next_run_hits_too_and_needs_no_key() {
 }
 
 #[tokio::test]
-async fn what_is_not_whole_is_given_and_not_stored() {
+async fn incomplete_answers_are_returned_and_not_stored() {
     let tools = json!([{ "name": "look", "description": "Looks.", "parameters": { "type": "object", "properties": { "at": { "type": "string" } }, "required": ["at"], "additionalProperties": false } }]);
     for (reply, reason) in [
         (
@@ -179,7 +179,7 @@ async fn what_is_not_whole_is_given_and_not_stored() {
 
 /// A wish for tools is an answer like any other: nothing is run for it.
 #[tokio::test]
-async fn a_wish_for_tools_is_stored() {
+async fn an_answer_with_tool_calls_is_stored() {
     let provider = Provider::replies([ScriptedReply::call("look", json!({ "at": "sea" }))]);
     let world = world(&provider);
     let mut args = asked("chat");
@@ -191,7 +191,7 @@ async fn a_wish_for_tools_is_stored() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_what_was_asked_for_is_a_failure_and_not_stored() {
+async fn an_answer_that_violates_the_schema_is_a_failure_and_not_stored() {
     let provider = Provider::replies([
         reply("The whale"),
         reply(r#"{"word": 5}"#),
@@ -255,7 +255,7 @@ async fn failures_are_never_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn callers_who_ask_the_same_at_once_pay_once() {
+async fn concurrent_equal_calls_pay_once() {
     let slow = Fault::slow(
         std::time::Duration::from_millis(200),
         std::time::Duration::ZERO,
@@ -343,7 +343,7 @@ async fn wraps_in_wraps_account_once() {
 
 /// An answer that is not whole is not stored by any wrap around it.
 #[tokio::test]
-async fn what_the_innermost_wrap_declines_the_others_decline() {
+async fn outer_wraps_do_not_store_a_result_that_an_inner_wrap_declines() {
     let cut = ScriptedReply::text("The wha").with_stop(ScriptedStop::Length);
     let provider = Provider::replies([cut]);
     let world = world(&provider);
@@ -357,7 +357,7 @@ async fn what_the_innermost_wrap_declines_the_others_decline() {
 }
 
 #[tokio::test]
-async fn what_has_no_price_is_unpriced_and_never_free() {
+async fn calls_without_a_price_are_unpriced_and_not_free() {
     let provider = Provider::replies([reply("baleine")]);
     let world = world(&provider);
     let miss = world.wrap(wrapping("llm.call", asked("unpriced"))).await;
@@ -424,7 +424,7 @@ async fn an_answer_that_repeats_a_secret_is_not_stored() {
 
 /// Called by its handle, and by an own key, an entry of a model call is like any other.
 #[tokio::test]
-async fn it_can_be_looked_at_and_forgotten() {
+async fn entries_of_model_calls_can_be_shown_and_erased() {
     let provider = Provider::replies([reply("baleine")]);
     let world = world(&provider);
     let mut with = wrapping("llm.call", asked("chat"));

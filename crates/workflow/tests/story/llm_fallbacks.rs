@@ -108,7 +108,7 @@ async fn while_the_first_model_is_down_the_fallback_is_paid_once() {
 }
 
 #[tokio::test]
-async fn a_frozen_run_finds_what_the_fallback_answered() {
+async fn a_frozen_run_hits_the_entry_of_the_fallback() {
     let pair = Pair::overloaded();
     let world = pair.world(Setup::default());
     world.wrap(call("main")).await;

@@ -36,7 +36,7 @@ async fn later_than(provider: &Provider, before: &str, file: &str) -> World {
 }
 
 #[tokio::test]
-async fn what_is_configured_of_a_model_is_in_the_key() {
+async fn the_configuration_of_a_model_is_in_the_key() {
     let provider = Provider::built_in();
     for (from, to) in [
         ("temperature: 0.5", "temperature: 0.6"),
@@ -85,7 +85,7 @@ async fn what_is_configured_of_a_model_is_in_the_key() {
 }
 
 #[tokio::test]
-async fn what_changes_no_answer_is_not() {
+async fn settings_that_change_no_answer_are_not_in_the_key() {
     let provider = Provider::built_in();
     for (from, to) in [
         (
@@ -155,7 +155,7 @@ async fn the_key_of_the_provider_is_not_in_the_key_and_its_address_is() {
 
 /// Which header says what is nobody's business, but that it differs is.
 #[tokio::test]
-async fn values_of_headers_are_told_apart_and_not_shown() {
+async fn header_values_are_keyed_and_not_shown() {
     let provider = Provider::built_in();
     let lab = |team: &str| {
         let file = FILE.replace("X-Team: whales", &format!("X-Team: {team}"));
@@ -235,7 +235,7 @@ async fn every_argument_is_in_the_key() {
 /// A model sees the order of the fields of a schema and of what is sent as it is; it does not see the
 /// order in which a message is written.
 #[tokio::test]
-async fn the_order_of_mappings_counts_where_it_is_sent() {
+async fn the_order_of_mappings_is_keyed_if_it_is_sent() {
     let provider = Provider::start(Script::answers([r#"{"b": 1, "a": 1}"#]));
     let world = asking(Setup::default(), &provider, MODELS_WITHOUT_STRICT);
     let text = |order: &str| -> Value { serde_json::from_str(order).unwrap() };

@@ -51,7 +51,7 @@ fn is_fine(with: &str) {
 }
 
 #[test]
-fn what_the_story_writes_is_fine() {
+fn the_examples_of_the_story_load() {
     is_fine("action: test.act\nargs: {}");
     is_fine(
         "action: test.act\nkey_strategy: file_content\nkey_source: file\nttl_days: 60\nargs: {file: a}",
@@ -179,7 +179,7 @@ fn the_arguments_of_the_wrapped_action() {
 }
 
 #[test]
-fn what_is_wrong_inside_a_wrap_in_a_wrap() {
+fn problems_of_a_nested_wrap_are_reported() {
     let with = "action: cache.wrap\nargs:\n  action: test.act\n  args: {zz: 1}\n  ttl_days: 0";
     let problems = problems(with);
     let mut told: Vec<(&str, &str)> = problems
@@ -191,7 +191,7 @@ fn what_is_wrong_inside_a_wrap_in_a_wrap() {
 }
 
 #[test]
-fn everything_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let with = "action: file.raed\nargs: {}\nkey_strategy: x\nscope: y\nttl_days: 0\ncleanup_probability: 7";
     let codes: Vec<&str> = problems(with).iter().map(|problem| problem.code).collect();
     assert_eq!(
@@ -278,7 +278,7 @@ fn keys_of_mappings_of_any_kind_become_text() {
 }
 
 #[test]
-fn what_cannot_be_depended_on_or_shared_as_written() {
+fn invalid_dependencies_and_scopes_are_reported() {
     let base = "action: test.act\nargs: {}\n";
     is_problem(&format!("{base}tags: 3"), "wrong-type", "3", "`tags`");
     is_problem(

@@ -17,14 +17,14 @@
 //! | keys leave other arguments out | `keys::sha256_keys_cover_the_other_arguments_too`, `content::every_other_argument_is_keyed_too` |
 //! | a missing `key_source` shares one entry | `loading::a_key_source_that_is_not_among_the_arguments` |
 //! | no `storage_hash` filter | `hashing::the_storage_hash_filter_makes_the_storys_key` |
-//! | a hash failure caches under another key | `content::what_cannot_be_hashed_runs_without_the_cache` |
-//! | a misspelt parameter, strategy or algorithm is ignored | `loading`, `hashing::what_cannot_be_hashed_is_an_error` |
+//! | a hash failure caches under another key | `content::calls_with_unhashable_content_run_uncached` |
+//! | a misspelt parameter, strategy or algorithm is ignored | `loading`, `hashing::hash_failures_are_errors` |
 //! | a number as key crashes | `keys::a_key_that_a_template_made_a_number_is_its_text` |
-//! | `"false"` is true | `keys::flags_that_a_template_made_text_are_what_they_say` |
+//! | `"false"` is true | `keys::flags_from_templates_are_cast_to_booleans` |
 //! | a lifetime of 0, text or too many days never caches, silently | `lifetime` |
 //! | exceptions of a wrapped action are swallowed | `responses::a_failing_action_fails_the_node_as_it_would_unwrapped` |
 //! | the caller's filter is changed | `invalidate::the_callers_filter_is_not_changed` |
-//! | an error without `success` is cached | `results::an_error_that_says_nothing_of_success_is_not_stored` |
+//! | an error without `success` is cached | `results::an_error_without_a_success_field_is_not_stored` |
 //! | a foreign row crashes get | `get::a_foreign_record_under_the_handle_is_no_entry_and_no_fault` |
 //! | search returns cache rows | `invalidate::search_in_user_memory_never_finds_entries_of_the_cache` |
 //! | agent names corrupt keys and patterns | `keys::an_agents_name_cannot_reach_into_handles_or_patterns` |
@@ -54,7 +54,6 @@ mod llm;
 mod llm_fallbacks;
 mod llm_keys;
 mod loading;
-mod noticed;
 mod persistence;
 mod processes;
 mod properties;
@@ -64,4 +63,5 @@ mod scopes;
 mod secrets;
 mod skipped;
 mod troubled;
+mod witnesses;
 mod world;

@@ -45,7 +45,7 @@ async fn entries_outlive_the_run_that_made_them() {
 }
 
 #[tokio::test]
-async fn an_entry_is_durable_when_it_is_said_to_be_stored() {
+async fn an_entry_is_durable_when_it_is_reported_as_stored() {
     let world = World::with(Act::new());
     world.wrapped("test.act", json!({"x": 1})).await;
     // Nothing is closed: another process would see this file as it is now.
@@ -57,9 +57,9 @@ async fn an_entry_is_durable_when_it_is_said_to_be_stored() {
     }
     let options = cachalot_store::sqlite::SqliteOptions::new(world.clock.clone());
     let path = copy.path().join("memory.db");
-    let memory = cachalot_store::sqlite::SqliteStore::open(&path, options).unwrap();
+    let store = cachalot_store::sqlite::SqliteStore::open(&path, options).unwrap();
     let other = Setup::in_home_of(&world)
-        .memory(std::sync::Arc::new(memory))
+        .store(std::sync::Arc::new(store))
         .with(Act::new());
     assert!(is_hit(
         &other.start().wrapped("test.act", json!({"x": 1})).await
@@ -117,7 +117,7 @@ async fn a_cassette_played_in_an_empty_home_answers_as_the_original_did() {
 }
 
 #[tokio::test]
-async fn frozen_runs_what_is_not_cached_on_purpose_and_nothing_else() {
+async fn a_frozen_run_executes_only_calls_with_caching_disabled() {
     let act = Act::new();
     let world = Setup::default()
         .mode(CacheMode::Frozen)
@@ -147,7 +147,7 @@ async fn frozen_runs_what_is_not_cached_on_purpose_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn refreshing_a_whole_run_runs_and_stores_everything_once() {
+async fn refreshing_a_run_executes_and_stores_every_call_once() {
     let act = Act::new();
     let world = World::with(act.clone());
     let call = json!({"action": "test.act", "args": {}});
@@ -181,7 +181,7 @@ async fn refreshing_a_whole_run_runs_and_stores_everything_once() {
 }
 
 #[tokio::test]
-async fn a_plan_tells_what_would_be_paid_and_does_nothing() {
+async fn a_plan_reports_misses_and_runs_nothing() {
     use cachalot_workflow::Planned;
     let act = Act::new();
     let world = World::with(act.clone());
@@ -194,7 +194,7 @@ async fn a_plan_tells_what_would_be_paid_and_does_nothing() {
         wrap.plan(with, &world.runtime).await.unwrap()
     };
     let call = json!({"action": "test.act", "args": {}, "key": "k"});
-    let pays = |handle: Option<&str>, reason: &str| Planned::Pays {
+    let pays = |handle: Option<&str>, reason: &str| Planned::Miss {
         handle: handle.map(ToOwned::to_owned),
         reason: reason.to_owned(),
     };
@@ -226,7 +226,7 @@ async fn a_plan_tells_what_would_be_paid_and_does_nothing() {
     let unhashed = json!({
         "action": "test.act", "args": {"file": "absent"}, "key_strategy": "file_content",
     });
-    let Planned::Pays {
+    let Planned::Miss {
         handle: None,
         reason,
     } = plan(unhashed).await

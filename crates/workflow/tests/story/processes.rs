@@ -46,10 +46,10 @@ fn run_in(place: &Path, takes: Duration) -> World {
         Ok(json!({"made by": std::process::id(), "x": given["x"]}))
     });
     let clock = Arc::new(SystemClock);
-    let memory =
+    let store =
         SqliteStore::open(&place.join("memory.db"), SqliteOptions::new(clock.clone())).unwrap();
     Setup::default()
-        .memory(Arc::new(memory))
+        .store(Arc::new(store))
         .clock(clock)
         .with(act)
         .start()
@@ -179,10 +179,10 @@ fn part_that_is_killed() {
         let begun = place.join("begun");
         let act = Act::new().takes(Duration::from_secs(60));
         let clock = Arc::new(SystemClock);
-        let memory =
+        let store =
             SqliteStore::open(&place.join("memory.db"), SqliteOptions::new(clock.clone())).unwrap();
         let world = Setup::default()
-            .memory(Arc::new(memory))
+            .store(Arc::new(store))
             .clock(clock)
             .with(act.clone())
             .start();

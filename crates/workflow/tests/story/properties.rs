@@ -134,10 +134,10 @@ fn same(one: &Value, other: &Value) -> bool {
 
 fn in_process() -> World {
     let clock = Arc::new(ManualClock::at(START));
-    let memory = Arc::new(InProcessStore::new(clock.clone()));
+    let store = Arc::new(InProcessStore::new(clock.clone()));
     let echo = Act::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
     Setup::default()
-        .memory(memory)
+        .store(store)
         .clock(clock)
         .with(echo)
         .start()
@@ -158,7 +158,7 @@ async fn handle(world: &World, with: Value) -> String {
     };
     let with = wrap.metadata().check(with).unwrap();
     match wrap.plan(with, &world.runtime).await.unwrap() {
-        Planned::Pays {
+        Planned::Miss {
             handle: Some(handle),
             ..
         }
@@ -252,10 +252,10 @@ fn agents_of_any_names_never_share() {
         prop_assume!(one != other && !key.trim().is_empty());
         block_on(async {
             let first = in_process();
-            let memory = first.runtime.memory.clone().unwrap();
+            let store = first.runtime.store.clone().unwrap();
             let setup = |agent: &str| {
                 Setup::default()
-                    .memory(Arc::clone(&memory))
+                    .store(Arc::clone(&store))
                     .agent(agent)
                     .with(Act::new())
             };
@@ -276,15 +276,11 @@ fn agents_of_any_names_never_share() {
 }
 
 #[test]
-fn a_wrapped_action_gives_what_the_bare_one_gives() {
+fn a_wrapped_action_returns_the_result_of_the_action() {
     let world = in_process();
     let act = Act::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
-    let memory = world.runtime.memory.clone().unwrap();
-    let setup = || {
-        Setup::default()
-            .memory(Arc::clone(&memory))
-            .with(act.clone())
-    };
+    let store = world.runtime.store.clone().unwrap();
+    let setup = || Setup::default().store(Arc::clone(&store)).with(act.clone());
     let cold = setup().without_front().start();
     for_all(400, &values(), |value| {
         block_on(async {

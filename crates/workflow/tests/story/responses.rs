@@ -15,7 +15,7 @@ fn fields(response: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_miss_says_what_was_stored_and_why_it_ran() {
+async fn a_miss_reports_storing_and_its_reason() {
     let world = World::with(Act::new());
     let response = world
         .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
@@ -35,7 +35,7 @@ async fn a_miss_says_what_was_stored_and_why_it_ran() {
 }
 
 #[tokio::test]
-async fn a_hit_says_when_its_entry_was_made() {
+async fn a_hit_reports_the_creation_time() {
     let world = World::with(Act::new());
     let call = json!({"action": "test.act", "args": {}, "key": "k"});
     world.wrap(call.clone()).await;
@@ -108,7 +108,7 @@ async fn skipping_runs_afresh_and_stores() {
 }
 
 #[tokio::test]
-async fn a_hash_that_fails_leaves_no_key_and_says_why() {
+async fn a_failed_hash_reports_no_key_and_a_reason() {
     let world = World::with(Act::new());
     let call = json!({
         "action": "test.act",
@@ -136,7 +136,7 @@ async fn a_hash_that_fails_leaves_no_key_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_not_stored_says_why() {
+async fn a_result_that_is_not_stored_has_a_reason() {
     let world = World::with(Act::new().gives(json!({"success": false, "error": "no luck"})));
     let response = world
         .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
@@ -157,7 +157,7 @@ async fn a_result_that_is_not_stored_says_why() {
 
 #[tokio::test]
 async fn a_failing_action_fails_the_node_as_it_would_unwrapped() {
-    let failure = Failure::passing("http_error", "the server said 503");
+    let failure = Failure::transient("http_error", "the server said 503");
     let world = World::with(Act::new().fails(failure));
     let bare = world.fails("test.act", json!({})).await;
     let wrapped = world
@@ -234,7 +234,7 @@ async fn an_action_with_only_an_effect_is_refused() {
 }
 
 #[tokio::test]
-async fn the_report_hears_of_every_answer_and_what_it_cost() {
+async fn the_reporter_receives_every_answer_with_its_cost() {
     let world = World::with(Act::new().takes(std::time::Duration::from_millis(20)));
     let call = json!({"action": "test.act", "args": {}, "key": "k"});
     world.wrap(call.clone()).await;
@@ -258,7 +258,7 @@ async fn the_report_hears_of_every_answer_and_what_it_cost() {
 }
 
 #[tokio::test]
-async fn the_report_hears_what_a_failure_cost() {
+async fn the_reporter_receives_the_cost_of_a_failure() {
     let act = Act::new().fails(Failure::new("boom", "boom"));
     let world = World::with(act.takes(std::time::Duration::from_millis(5)));
     world
@@ -273,7 +273,7 @@ async fn the_report_hears_what_a_failure_cost() {
 }
 
 #[tokio::test]
-async fn an_answer_that_tells_of_an_error_is_failed_in_the_report_and_in_the_ledger() {
+async fn an_error_result_is_failed_in_the_report_and_in_the_ledger() {
     for answer in [
         json!({"success": false, "error": "no luck"}),
         json!({"error": "no luck"}),

@@ -40,13 +40,13 @@ async fn nothing_scalars_and_lists_are_results_like_any_other() {
         let (world, act) = giving(&value);
         let miss = world.wrap(call()).await;
         let front = world.wrap(call()).await;
-        let memory = Setup::in_home_of(&world)
+        let store = Setup::in_home_of(&world)
             .with(act.clone())
             .start()
             .wrap(call())
             .await;
         assert_eq!(act.runs(), 1, "{value}");
-        for response in [&miss, &front, &memory] {
+        for response in [&miss, &front, &store] {
             assert_eq!(response["success"], true, "{value}");
             assert_eq!(response["result"], value);
             assert_eq!(
@@ -55,12 +55,12 @@ async fn nothing_scalars_and_lists_are_results_like_any_other() {
                 "to the letter"
             );
         }
-        assert!(is_hit(&front) && is_hit(&memory));
+        assert!(is_hit(&front) && is_hit(&store));
     }
 }
 
 #[tokio::test]
-async fn what_does_not_call_itself_a_success_is_not_stored() {
+async fn results_without_success_are_not_stored() {
     for unsuccessful in [
         json!(false),
         json!(0),
@@ -84,7 +84,7 @@ async fn what_does_not_call_itself_a_success_is_not_stored() {
 }
 
 #[tokio::test]
-async fn what_calls_itself_a_success_in_any_way_is_stored() {
+async fn every_truthy_success_is_stored() {
     for successful in [
         json!(true),
         json!(1),
@@ -100,7 +100,7 @@ async fn what_calls_itself_a_success_in_any_way_is_stored() {
 }
 
 #[tokio::test]
-async fn an_error_that_says_nothing_of_success_is_not_stored() {
+async fn an_error_without_a_success_field_is_not_stored() {
     for error in [
         json!("quota exceeded"),
         json!({"code": 5}),
@@ -125,7 +125,7 @@ async fn an_error_that_says_nothing_of_success_is_not_stored() {
 #[tokio::test]
 async fn a_failed_action_leaves_nothing_behind_and_runs_again() {
     let act = Act::new().answers(|run, _| match run {
-        1 | 2 => Err(cachalot_workflow::Failure::passing("http_error", "503")),
+        1 | 2 => Err(cachalot_workflow::Failure::transient("http_error", "503")),
         run => Ok(json!(run)),
     });
     let world = World::with(act.clone());
@@ -200,13 +200,13 @@ async fn one_callers_copy_is_not_anothers() {
 async fn a_damaged_entry_is_a_miss_and_is_replaced() {
     let (world, act) = giving(&json!({"data": "sound"}));
     world.wrap(call()).await;
-    let memory = world.runtime.memory.clone().unwrap();
+    let store = world.runtime.store.clone().unwrap();
     let mut record = world.entries().await.remove(0);
     let mut value = record.value.to_vec();
     let length = value.len();
     value[length - 5..].fill(b'?');
     record.value = value.into();
-    memory
+    store
         .put("cache", record, None, &[])
         .settle()
         .await

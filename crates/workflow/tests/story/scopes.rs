@@ -47,7 +47,7 @@ async fn agent_is_the_default_and_outlives_a_run() {
 }
 
 #[tokio::test]
-async fn workspace_is_a_directory_whoever_works_in_it() {
+async fn workspace_scope_is_shared_by_all_agents_in_a_directory() {
     let one = World::with(Act::new());
     let handle = one.wrap(scoped("workspace")).await["_cache_key"].clone();
     assert_eq!(handle.as_str().unwrap().split(':').count(), 3, "{handle}");
@@ -81,7 +81,7 @@ async fn user_is_a_person_and_needs_a_name() {
 }
 
 #[tokio::test]
-async fn global_is_what_leaving_the_prefix_out_means() {
+async fn key_prefix_false_means_global_scope() {
     let one = World::with(Act::new());
     one.wrap(scoped("global")).await;
     let other = again(&one).agent("other").start();
@@ -164,7 +164,7 @@ async fn get_shows_nothing_of_others_under_a_key_that_all_share() {
 }
 
 #[tokio::test]
-async fn get_shows_what_is_of_an_agent_that_the_key_names() {
+async fn get_shows_entries_of_the_agent_in_the_key() {
     let one = World::with(Act::new());
     let wrapped = one
         .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))

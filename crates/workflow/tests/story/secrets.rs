@@ -95,7 +95,7 @@ async fn equal_secrets_hit_across_runs_and_other_secrets_do_not() {
 }
 
 #[tokio::test]
-async fn a_handle_made_of_a_secret_lets_nobody_test_guesses() {
+async fn a_handle_from_a_secret_cannot_verify_guesses() {
     let act = Act::new().gives(json!("fine"));
     let with = json!({"action": "test.act", "args": {"x": SECRET}});
     let sealed = guarded(&act).wrap(with.clone()).await;
@@ -259,7 +259,7 @@ async fn tags_that_hold_a_secret_still_find_their_entries() {
 }
 
 #[tokio::test]
-async fn a_failure_that_holds_a_secret_is_told_without_it() {
+async fn secrets_in_failures_are_redacted() {
     let act = Act::new().fails(Failure::new(
         "http_error",
         format!("401 for token {SECRET}"),
@@ -282,7 +282,7 @@ async fn a_failure_that_holds_a_secret_is_told_without_it() {
 }
 
 #[tokio::test]
-async fn a_secret_in_the_path_of_a_url_is_not_told_in_a_urls_spelling() {
+async fn percent_encoded_secrets_in_urls_are_redacted() {
     let world = guarded(&Act::new());
     let url = format!("http://127.0.0.1:1/{SECRET}?q={SECRET}");
     let failure = world
@@ -295,7 +295,7 @@ async fn a_secret_in_the_path_of_a_url_is_not_told_in_a_urls_spelling() {
 }
 
 #[tokio::test]
-async fn a_failing_request_or_file_does_not_tell_the_secret_it_was_given() {
+async fn failures_of_requests_and_files_do_not_contain_secrets() {
     let world = guarded(&Act::new());
     for with in [
         json!({"action": "http.get", "args": {"url": "http://127.0.0.1:1/", "params": {"q": SECRET}}}),
@@ -309,7 +309,7 @@ async fn a_failing_request_or_file_does_not_tell_the_secret_it_was_given() {
 }
 
 #[tokio::test]
-async fn an_explanation_shows_that_a_secret_changed_and_not_what_it_is() {
+async fn an_explanation_shows_a_changed_secret_without_its_value() {
     let act = Act::new().gives(json!("fine"));
     let world = Setup::default()
         .secrets(&["first-secret", "other-secret"])
@@ -390,7 +390,7 @@ async fn entries_keyed_by_a_secret_leave_home_only_with_the_digest_key() {
 }
 
 #[tokio::test]
-async fn what_looks_like_a_credential_is_not_shown_by_the_ledger_either() {
+async fn the_ledger_masks_texts_that_look_like_credentials() {
     let world = World::with(Act::new().gives(json!("fine")));
     let token = "ghp_0123456789abcdefghijABCDEFGHIJ";
     let args = json!({"x": {"Authorization": "Bearer abcdefgh12345678"}, "y": token});

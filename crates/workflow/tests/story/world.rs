@@ -84,7 +84,7 @@ impl Random for Seeded {
 /// called `tester`.
 pub(crate) struct Setup {
     home: Arc<TempDir>,
-    memory: Kept,
+    store: StoreKind,
     agent: String,
     run: String,
     mode: CacheMode,
@@ -99,7 +99,7 @@ pub(crate) struct Setup {
     actions: Registry,
 }
 
-enum Kept {
+enum StoreKind {
     Sqlite,
     Other(Arc<dyn Store>),
     Nowhere,
@@ -109,7 +109,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             home: Arc::new(TempDir::new().unwrap()),
-            memory: Kept::Sqlite,
+            store: StoreKind::Sqlite,
             agent: "tester".to_owned(),
             run: "run-1".to_owned(),
             mode: CacheMode::On,
@@ -140,16 +140,16 @@ impl Setup {
         }
     }
 
-    pub(crate) fn memory(self, memory: Arc<dyn Store>) -> Self {
+    pub(crate) fn store(self, store: Arc<dyn Store>) -> Self {
         Self {
-            memory: Kept::Other(memory),
+            store: StoreKind::Other(store),
             ..self
         }
     }
 
     pub(crate) fn no_memory(self) -> Self {
         Self {
-            memory: Kept::Nowhere,
+            store: StoreKind::Nowhere,
             ..self
         }
     }
@@ -233,14 +233,14 @@ impl Setup {
         let clock = self
             .clock
             .unwrap_or_else(|| Arc::clone(&self.manual) as Arc<dyn Clock>);
-        let memory: Option<Arc<dyn Store>> = match self.memory {
-            Kept::Sqlite => {
+        let store: Option<Arc<dyn Store>> = match self.store {
+            StoreKind::Sqlite => {
                 let options = sqlite::SqliteOptions::new(Arc::clone(&clock));
-                let memory = SqliteStore::open(&home.join("memory.db"), options).unwrap();
-                Some(Arc::new(memory))
+                let store = SqliteStore::open(&home.join("memory.db"), options).unwrap();
+                Some(Arc::new(store))
             }
-            Kept::Other(memory) => Some(memory),
-            Kept::Nowhere => None,
+            StoreKind::Other(store) => Some(store),
+            StoreKind::Nowhere => None,
         };
         let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&warnings);
@@ -248,7 +248,7 @@ impl Setup {
             Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
         let ledger = home.join("memory.db.ledger");
         let cache = Cache::new(cachalot_cache::CacheOptions {
-            store: memory.clone(),
+            store: store.clone(),
             ledger: Ledger::at(&ledger, self.run.clone(), Arc::clone(&warn)),
             clock: Arc::clone(&clock),
             secret_set: Arc::clone(&self.secret_set),
@@ -283,7 +283,7 @@ impl Setup {
             settings: self.settings,
             clock,
             random: self.random,
-            memory,
+            store: store,
             cache,
             mode: self.mode,
             secret_set: self.secret_set,
@@ -399,9 +399,9 @@ impl World {
     }
 
     pub(crate) async fn records(&self, space: &str) -> Vec<Record> {
-        let memory = self.runtime.memory.as_ref().expect("a memory");
+        let store = self.runtime.store.as_ref().expect("a memory");
         let page = PageRequest::first(1_000_000);
-        let found = memory
+        let found = store
             .find(space, &RecordFilter::default(), page)
             .settle()
             .await;

@@ -44,7 +44,7 @@ async fn parallel_branches_run_at_the_same_time_and_meet() {
 }
 
 #[tokio::test]
-async fn a_branch_that_fails_says_so_where_branches_meet() {
+async fn a_failed_branch_is_in_the_results_at_the_fan_in() {
     let text = "
 nodes:
   - {name: s}
@@ -163,7 +163,7 @@ async fn a_branch_that_fails_is_recorded_with_its_item() {
 }
 
 #[tokio::test]
-async fn with_fail_fast_no_branch_begins_after_a_failure_and_the_results_go_on() {
+async fn with_fail_fast_no_branch_starts_after_a_failure_and_the_run_continues() {
     let world = World::new();
     let input = json!({"waits": [20, 5, 30, 40], "base": 0});
     let text = fan_out("    fail_fast: true\n    max_concurrency: 2");
@@ -210,7 +210,7 @@ async fn items_are_a_list_and_null_is_an_empty_one() {
 }
 
 #[tokio::test]
-async fn templates_find_in_a_result_what_its_branch_saw() {
+async fn templates_read_the_state_of_a_branch_from_its_result() {
     let text = "
 nodes:
   - {name: begin, run: '{\"x\": 1, \"success\": \"mine\"}'}
@@ -245,7 +245,7 @@ edges:
 }
 
 #[tokio::test]
-async fn dropping_a_run_cancels_what_is_under_way() {
+async fn dropping_a_run_cancels_running_branches() {
     let world = World::new();
     let text = fan_out("");
     let run = world.run(&text, json!({"waits": [60_000, 60_000], "base": 0}));

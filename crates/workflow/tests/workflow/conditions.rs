@@ -5,22 +5,26 @@ use std::sync::Arc;
 
 use cachalot_core::secret::DigestKey;
 use cachalot_core::{Secret, SecretSet, tree};
-use cachalot_workflow::template::{Scope, State, Use};
+use cachalot_workflow::template::{Scope, State, TemplateUse};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::rendering::{quoted, render_yaml, run, state, surroundings, templates};
+use crate::rendering::{context, quoted, render_yaml, run, state, templates};
 
 fn holds(condition: &str) -> Result<bool, String> {
     let file = format!("value: {condition}\n");
     let tree = tree::parse("agent.yaml", &file).unwrap();
     let templates = templates(&file);
     let mut problems = Vec::new();
-    let condition = templates.condition(tree.get("value").unwrap(), Use::PLAIN, &mut problems);
+    let condition = templates.condition(
+        tree.get("value").unwrap(),
+        TemplateUse::PLAIN,
+        &mut problems,
+    );
     if let Some(problem) = problems.first() {
         return Err(format!("problem: {problem}"));
     }
-    run(templates.holds(&condition, &Scope::new(&surroundings(), &state())))
+    run(templates.holds(&condition, &Scope::new(&context(), &state())))
         .map_err(|failure| failure.to_string())
 }
 
@@ -136,19 +140,23 @@ fn with_secrets(text: &str) -> (Result<Value, String>, Arc<SecretSet>) {
     let file = format!("value: {}\n", quoted(text));
     let tree = tree::parse("agent.yaml", &file).unwrap();
     let templates = templates(&file);
-    let prepared = templates.prepare(tree.get("value").unwrap(), Use::PLAIN, &mut Vec::new());
+    let prepared = templates.prepare(
+        tree.get("value").unwrap(),
+        TemplateUse::PLAIN,
+        &mut Vec::new(),
+    );
     let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
     let secrets = BTreeMap::from([(
         "TOKEN".to_owned(),
         Secret::new("hunter2-hunter2".to_owned()),
     )]);
-    let surroundings = surroundings().with_secrets(secrets, Arc::clone(&secret_set));
-    let rendered = run(templates.render(&prepared, &Scope::new(&surroundings, &state())));
+    let context = context().with_secrets(secrets, Arc::clone(&secret_set));
+    let rendered = run(templates.render(&prepared, &Scope::new(&context, &state())));
     (rendered.map_err(|failure| failure.to_string()), secret_set)
 }
 
 #[test]
-fn what_is_made_of_a_secret_is_a_secret() {
+fn values_derived_from_secrets_are_secrets() {
     let (rendered, secret_set) = with_secrets("Bearer {{ secrets.TOKEN }}");
     assert_eq!(rendered, Ok(json!("Bearer hunter2-hunter2")));
     assert_eq!(
@@ -206,15 +214,15 @@ proptest! {
             let file = format!("value: {}\n", quoted(text));
             let tree = tree::parse("agent.yaml", &file).unwrap();
             let templates = templates(&file);
-            let prepared = templates.prepare(tree.get("value").unwrap(), Use::PLAIN, &mut Vec::new());
-            let rendered = run(templates.render(&prepared, &Scope::new(&surroundings(), &state))).unwrap();
+            let prepared = templates.prepare(tree.get("value").unwrap(), TemplateUse::PLAIN, &mut Vec::new());
+            let rendered = run(templates.render(&prepared, &Scope::new(&context(), &state))).unwrap();
             prop_assert_eq!(rendered.to_string(), value.to_string());
         }
     }
 
     #[test]
     fn any_text_prepares_or_is_a_problem(text in "[{}%#|'\"a-z. $\\[\\]()-]{0,40}") {
-        let _ = render_yaml(&quoted(&text), Use::ARGUMENTS);
+        let _ = render_yaml(&quoted(&text), TemplateUse::ARGUMENTS);
         let _ = holds(&quoted(&text));
     }
 }

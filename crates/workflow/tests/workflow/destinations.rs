@@ -273,7 +273,7 @@ fn allowed_hosts_are_written_out() {
 }
 
 #[tokio::test]
-async fn what_a_subgraph_gets_from_the_run_names_no_hosts() {
+async fn input_of_a_subgraph_allows_no_hosts() {
     let hosts = hosts();
     let directory = tempfile::TempDir::new().unwrap();
     let inner = directory.path().join("inner.yaml");

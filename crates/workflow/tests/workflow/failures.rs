@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{World, fails, fields, run};
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_with_growing_delays() {
+async fn transient_failures_are_retried_with_growing_delays() {
     let text = |fails: u32, more: &str| {
         format!(
             "
@@ -43,7 +43,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn what_will_not_pass_is_not_tried_again_unless_its_kind_is_named() {
+async fn permanent_failures_are_retried_only_if_their_kind_is_named() {
     let text = |more: &str| {
         format!("
 nodes:

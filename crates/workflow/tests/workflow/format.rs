@@ -12,7 +12,7 @@ use cachalot_workflow::actions;
 use cachalot_workflow::format::{self, Agent, Language, codes};
 use serde_json::json;
 
-use crate::world::{Told, registry, shown};
+use crate::world::{EventLog, registry, shown};
 
 fn environment() -> BTreeMap<String, String> {
     [
@@ -27,7 +27,7 @@ fn environment() -> BTreeMap<String, String> {
 }
 
 fn load(text: &str) -> Result<Agent, String> {
-    load_with(&registry(&Arc::new(Told::default())), text)
+    load_with(&registry(&Arc::new(EventLog::default())), text)
 }
 
 fn load_with(registry: &actions::Registry, text: &str) -> Result<Agent, String> {
@@ -127,7 +127,7 @@ fn the_top_level() {
 }
 
 #[test]
-fn config_is_taken_where_it_changes_nothing() {
+fn config_without_effect_is_accepted() {
     let file = "config:\n  raise_exceptions: true\n  interrupt_before: []\n  interrupt_after:\n  checkpoint_dir: ./c\n  max_execution_time: 120000\nnodes: [{name: a}]\n";
     let agent = load(file).unwrap();
     assert_eq!(
@@ -640,10 +640,10 @@ nodes:
   - {name: end, run: {type: expression, value: '1'}}
 ";
     let runners = |settings: &str, runner: Option<Language>| {
-        let agent = format::load_for(
+        let agent = format::load_with_runner(
             "a.yaml",
             &format!("{settings}{NODES}"),
-            &registry(&Arc::new(Told::default())),
+            &registry(&Arc::new(EventLog::default())),
             &[("RUNNER".to_owned(), "python3".to_owned())].into(),
             &cachalot_agent::definition::Builtins::default(),
             runner,
@@ -759,7 +759,7 @@ fn an_unknown_runner_is_refused_with_the_two_that_there_are() {
 }
 
 #[test]
-fn what_the_yaml_reader_refuses_is_told_with_its_place() {
+fn yaml_errors_are_reported_with_their_place() {
     problems(
         "nodes: [{name: a, uses: test.echo, with: {value: 18446744073709551616}}]",
         &[
@@ -781,7 +781,7 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_changes_no_result_is_a_warning() {
+fn keys_that_change_no_result_are_warnings() {
     let text = r"
 settings:
   auto_trace: true

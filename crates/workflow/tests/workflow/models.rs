@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use cachalot_core::SystemClock;
 use cachalot_simulator::{Fault, Script, ScriptedReply, ScriptedUsage};
 use cachalot_workflow::actions::builtin;
-use cachalot_workflow::graph::What;
+use cachalot_workflow::graph::PlannedOutcome;
 use cachalot_workflow::report::Event;
 use serde_json::{Value, json};
 
 use crate::stand_ins::provider::configure;
-use crate::stand_ins::{Provider, Rooms};
+use crate::stand_ins::{Provider, TestAgentHost};
 use crate::world::World;
 
 /// A run of this file, whose provider is here.
@@ -22,7 +22,7 @@ fn world(provider: &Provider, file: &str) -> World {
     runtime.actions = Arc::new(builtin());
     runtime.clock = Arc::new(SystemClock);
     configure(runtime, &provider.environment(), file);
-    runtime.agent_host = Some(Arc::new(Rooms::of(runtime)));
+    runtime.agent_host = Some(Arc::new(TestAgentHost::of(runtime)));
     world
 }
 
@@ -238,7 +238,7 @@ async fn left(provider: &Provider) {
 }
 
 #[tokio::test]
-async fn who_cancels_a_run_closes_its_connections_and_stores_nothing() {
+async fn canceling_a_run_closes_connections_and_stores_nothing() {
     for action in ["llm.call", "llm.stream", "wrapped", "agent"] {
         let slow = Fault::slow(Duration::from_secs(60), Duration::ZERO).times(1);
         let provider = Provider::replies([reply("x").with_fault(slow)]);
@@ -275,7 +275,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_by_the_node() {
+async fn transient_failures_are_retried_by_the_node() {
     // Three requests are one attempt.
     let fault = Fault::status(500).times(4);
     let provider = Provider::replies([reply("x").with_fault(fault)]).forgiving();
@@ -292,7 +292,7 @@ async fn what_may_pass_is_tried_again_by_the_node() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_not_tried_again_unless_the_file_says_so() {
+async fn permanent_failures_are_retried_only_if_configured() {
     for (file, requests) in [
         (retrying(""), 1),
         (retrying(", retryable_errors: [rejected]"), 3),
@@ -327,7 +327,7 @@ async fn a_budget_that_is_used_up_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_plan_tells_what_would_be_paid() {
+async fn a_plan_reports_misses() {
     let provider = Provider::replies([reply("x")]);
     let file = "
 settings: {llm: {model: gpt-4o-mini}}
@@ -340,18 +340,18 @@ nodes:
   - {name: after, uses: json.parse, with: {text: '[]', }, output: e}
 ";
     let world = world(&provider, file);
-    let unwrapped = || What::Pays {
+    let unwrapped = || PlannedOutcome::Miss {
         handle: None,
         reason: "there is no cache.wrap around it".to_owned(),
     };
     let plan = world.plan(file, json!({})).await;
-    let what: BTreeMap<&str, &What> = plan
+    let what: BTreeMap<&str, &PlannedOutcome> = plan
         .nodes
         .iter()
-        .map(|node| (node.node.as_str(), &node.what))
+        .map(|node| (node.node.as_str(), &node.outcome))
         .collect();
     assert!(
-        matches!(what["wrapped"], What::Pays { handle: Some(handle), reason } if handle.starts_with("cache:test:llm.call:") && reason == "not in the cache"),
+        matches!(what["wrapped"], PlannedOutcome::Miss { handle: Some(handle), reason } if handle.starts_with("cache:test:llm.call:") && reason == "not in the cache"),
         "{plan:?}"
     );
     for node in ["plain", "streamed", "agent"] {
@@ -360,7 +360,10 @@ nodes:
     assert_eq!(provider.requests(), 0);
     world.run(file, json!({})).await.unwrap();
     let plan = world.plan(file, json!({})).await;
-    assert!(matches!(plan.nodes[0].what, What::Hit { .. }), "{plan:?}");
+    assert!(
+        matches!(plan.nodes[0].outcome, PlannedOutcome::Hit { .. }),
+        "{plan:?}"
+    );
     let requests = provider.requests();
     assert_eq!(requests, 4);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use cachalot_workflow::graph::{Plan, What};
+use cachalot_workflow::graph::{Plan, PlannedOutcome};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -16,23 +16,23 @@ async fn plan(text: &str, input: Value) -> Plan {
 }
 
 fn shown(plan: &Plan) -> Vec<String> {
-    let what = |what: &What| match what {
-        What::Runs { work } => format!("runs {work}"),
-        What::Hit { handle } => format!("hits {handle}"),
-        What::Pays { handle, reason } => {
+    let what = |what: &PlannedOutcome| match what {
+        PlannedOutcome::Runs { work } => format!("runs {work}"),
+        PlannedOutcome::Hit { handle } => format!("hits {handle}"),
+        PlannedOutcome::Miss { handle, reason } => {
             format!("pays {} ({reason})", handle.as_deref().unwrap_or("-"))
         }
-        What::Unknown { until } => format!("unknown until {until}"),
-        What::Fails { message } => format!("fails: {message}"),
+        PlannedOutcome::Unknown { node_to_run } => format!("unknown until {node_to_run}"),
+        PlannedOutcome::Fails { message } => format!("fails: {message}"),
     };
     plan.nodes
         .iter()
-        .map(|node| format!("{} {}", node.node, what(&node.what)))
+        .map(|node| format!("{} {}", node.node, what(&node.outcome)))
         .collect()
 }
 
 #[tokio::test]
-async fn a_hit_is_walked_through_and_what_depends_on_a_run_is_unknown() {
+async fn a_plan_continues_after_hits_and_nodes_that_depend_on_runs_are_unknown() {
     let text = "
 nodes:
   - {name: first, uses: test.echo, with: {plan: hit, value: {x: '{{ state.n }}'}}, output: a}

@@ -8,7 +8,7 @@ use axum::routing::any;
 use cachalot_simulator::{Fault, ScriptedReply, ScriptedStop, ScriptedUsage};
 use cachalot_workflow::actions::builtin;
 use cachalot_workflow::format;
-use cachalot_workflow::graph::{RunFailure, What};
+use cachalot_workflow::graph::{PlannedOutcome, RunFailure};
 use cachalot_workflow::report::Event;
 use serde_json::{Value, json};
 
@@ -469,7 +469,10 @@ async fn a_wrapped_pattern_is_paid_once() {
         assert_eq!(first[key]["result"], second[key]["result"]);
         assert_eq!(provider.requests(), calls);
         let plan = world.plan(&file, input).await;
-        assert!(matches!(plan.nodes[0].what, What::Hit { .. }), "{plan:?}");
+        assert!(
+            matches!(plan.nodes[0].outcome, PlannedOutcome::Hit { .. }),
+            "{plan:?}"
+        );
         // Every input is in the key, also one that only the critic's template reads.
         let third = world.run(&file, other).await.unwrap();
         assert_eq!(third[key]["_cache_hit"], false);
@@ -516,7 +519,7 @@ async fn a_critic_template_that_reads_other_values_has_another_key() {
 }
 
 #[tokio::test]
-async fn what_is_incomplete_is_not_stored() {
+async fn incomplete_results_are_not_stored() {
     for replies in [
         // A round is lost.
         vec![reply("x"), reply("?"), review("y")],

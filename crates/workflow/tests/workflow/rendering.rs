@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use cachalot_core::tree;
-use cachalot_workflow::template::{Scope, State, Surroundings, Templates, Use};
+use cachalot_workflow::template::{Scope, State, TemplateContext, TemplateUse, Templates};
 use serde_json::{Map, Value, json};
 
 pub(crate) fn object(value: Value) -> Map<String, Value> {
@@ -23,11 +23,11 @@ pub(crate) fn state() -> State {
     })))
 }
 
-pub(crate) fn surroundings() -> Surroundings {
+pub(crate) fn context() -> TemplateContext {
     let variables = object(
         json!({"who": "Grace", "limit": 3, "ratio": 0.5, "a.b": "dotted", "code": "{{ state.name }}"}),
     );
-    Surroundings::new(
+    TemplateContext::new(
         &variables,
         json!({"name": "agent"}),
         object(json!({"HOME": "/home/ada"})),
@@ -47,7 +47,7 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Prepares and renders what is written behind `value:`.
-pub(crate) fn render_yaml(yaml: &str, usage: Use) -> Result<Value, String> {
+pub(crate) fn render_yaml(yaml: &str, usage: TemplateUse) -> Result<Value, String> {
     let file = format!("value: {yaml}\n");
     let tree = tree::parse("agent.yaml", &file).unwrap();
     let templates = templates(&file);
@@ -56,8 +56,7 @@ pub(crate) fn render_yaml(yaml: &str, usage: Use) -> Result<Value, String> {
     if let Some(problem) = problems.first() {
         return Err(format!("problem: {problem}"));
     }
-    let scope =
-        Scope::new(&surroundings(), &state()).with_result(json!({"data": [1, 2], "name": "r"}));
+    let scope = Scope::new(&context(), &state()).with_result(json!({"data": [1, 2], "name": "r"}));
     run(templates.render(&prepared, &scope))
         .map_err(|failure| format!("{}: {failure}", failure.place))
 }
@@ -67,7 +66,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 pub(crate) fn render(text: &str) -> Result<Value, String> {
-    render_yaml(&quoted(text), Use::RESULT)
+    render_yaml(&quoted(text), TemplateUse::RESULT)
 }
 
 #[track_caller]

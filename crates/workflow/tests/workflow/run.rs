@@ -89,7 +89,7 @@ async fn with_may_be_one_template_and_must_be_a_mapping() {
 }
 
 #[tokio::test]
-async fn steps_run_in_turn_and_see_what_came_before() {
+async fn steps_run_in_order_and_read_earlier_results() {
     let world = World::new();
     let text = "
 nodes:
@@ -139,7 +139,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn a_flag_that_is_unset_ends_a_loop_and_one_that_is_true_goes_on() {
+async fn an_unset_flag_ends_a_loop_and_a_true_flag_continues_it() {
     let text = "
 nodes:
   - {name: loop, type: while_loop, condition: '!done', max_iterations: 5, body: [{name: set, run: '{\"done\": true}'}]}
@@ -255,7 +255,7 @@ edges:
 }
 
 #[tokio::test]
-async fn storage_hash_waits_for_storage_wherever_it_stands() {
+async fn storage_hash_works_in_every_template() {
     let world = World::new();
     std::fs::write(world.directory.path().join("a.txt"), "content").unwrap();
     let digest = cachalot_core::Digest::sha256(b"content").to_hex();
@@ -287,7 +287,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn how_a_memoized_action_was_answered_is_told_of_its_node() {
+async fn the_cache_outcome_of_an_action_is_reported_for_its_node() {
     let world = World::new();
     let text = "
 nodes:

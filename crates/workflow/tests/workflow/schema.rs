@@ -96,7 +96,7 @@ fn is_of_type(name: &Value, value: &Value) -> bool {
 }
 
 #[test]
-fn what_loads_is_accepted() {
+fn files_that_load_match_the_schema() {
     let registry = actions::builtin();
     let validator = Validator(schema(&registry));
     for text in [
@@ -193,7 +193,7 @@ edges:
 }
 
 #[test]
-fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
+fn the_schema_rejects_problems_that_the_loader_rejects() {
     let registry = actions::builtin();
     let validator = Validator(schema(&registry));
     for text in [

@@ -225,7 +225,7 @@ fn many_subgraphs_are_refused_before_all_of_them_are_read() {
 }
 
 #[test]
-fn what_holds_for_a_whole_run_cannot_differ() {
+fn run_wide_settings_of_a_subgraph_cannot_differ() {
     let inner = "
 settings:
   name: other

@@ -1,11 +1,11 @@
 //! Templates: what comes out of them, and what is an error where.
 
 use cachalot_core::{Problem, tree};
-use cachalot_workflow::template::{FILTERS, Scope, TESTS, Use};
+use cachalot_workflow::template::{FILTERS, Scope, TESTS, TemplateUse};
 use serde_json::{Value, json};
 
 use crate::rendering::{
-    fails, quoted, render, render_yaml, renders, run, state, surroundings, templates,
+    context, fails, quoted, render, render_yaml, renders, run, state, templates,
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn one_expression_keeps_its_type() {
         "{{ state.nested }}",
         json!({"a": {"b": [{"c": "deep"}]}, "items": 7, "with space": 8}),
     );
-    renders("{{ state }}", Value::Object((*state().whole()).clone()));
+    renders("{{ state }}", Value::Object((*state().to_map()).clone()));
     renders("{{ state.nested.a.b[0].c }}", json!("deep"));
     renders("{{ state.nested.a.b[-1].c }}", json!("deep"));
     renders("{{ state.nested['with space'] }}", json!(8));
@@ -78,7 +78,7 @@ fn keys_shadow_methods() {
 }
 
 #[test]
-fn what_is_missing_is_undefined() {
+fn missing_values_are_undefined() {
     renders("{{ state.missing }}", json!(null));
     renders("{{ missing }}", json!(null));
     renders("{{ state.nested.missing }}", json!(null));
@@ -142,7 +142,7 @@ fn lists_and_mappings_are_rendered_at_all_levels_and_keys_are_not() {
     let yaml = "{a: [['{{ state.count }}', {b: 'x{{ state.count }}'}]], '{{ state.name }}': 1, n: 1.0, t: true, z: null}";
     let expected =
         json!({"a": [[3, {"b": "x3"}]], "{{ state.name }}": 1, "n": 1.0, "t": true, "z": null});
-    assert_eq!(render_yaml(yaml, Use::PLAIN), Ok(expected));
+    assert_eq!(render_yaml(yaml, TemplateUse::PLAIN), Ok(expected));
 }
 
 #[test]
@@ -208,9 +208,12 @@ fn an_error_in_a_template_is_an_error_with_its_place_and_never_the_text() {
     let file = "value: >-\n  some text, then\n  {{ state.name }} and {{ state.gone }}\n";
     let tree = tree::parse("agent.yaml", file).unwrap();
     let templates = templates(file);
-    let prepared = templates.prepare(tree.get("value").unwrap(), Use::PLAIN, &mut Vec::new());
-    let failure =
-        run(templates.render(&prepared, &Scope::new(&surroundings(), &state()))).unwrap_err();
+    let prepared = templates.prepare(
+        tree.get("value").unwrap(),
+        TemplateUse::PLAIN,
+        &mut Vec::new(),
+    );
+    let failure = run(templates.render(&prepared, &Scope::new(&context(), &state()))).unwrap_err();
     assert_eq!(failure.place.to_string(), "agent.yaml:3:27");
     assert_eq!(
         &file[failure.place.start..failure.place.start + failure.place.len],
@@ -218,7 +221,7 @@ fn an_error_in_a_template_is_an_error_with_its_place_and_never_the_text() {
     );
 }
 
-fn problems(text: &str, usage: Use) -> Vec<Problem> {
+fn problems(text: &str, usage: TemplateUse) -> Vec<Problem> {
     let file = format!("value: {text}\n");
     let tree = tree::parse("agent.yaml", &file).unwrap();
     let mut problems = Vec::new();
@@ -227,9 +230,9 @@ fn problems(text: &str, usage: Use) -> Vec<Problem> {
 }
 
 #[test]
-fn what_is_wrong_with_a_template_is_told_at_load_time_with_its_place() {
+fn template_errors_are_reported_at_load_time_with_their_place() {
     let shown = |text: &str| {
-        problems(text, Use::PLAIN)
+        problems(text, TemplateUse::PLAIN)
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>()
@@ -274,13 +277,13 @@ fn what_is_wrong_with_a_template_is_told_at_load_time_with_its_place() {
         "'{{ dict(a=1) }}'",
         "'${who} {x} }}'",
     ] {
-        assert_eq!(problems(fine, Use::ARGUMENTS), [], "{fine}");
+        assert_eq!(problems(fine, TemplateUse::ARGUMENTS), [], "{fine}");
     }
 }
 
 #[test]
 fn variables_are_put_into_the_text_of_arguments_only() {
-    let arguments = |text: &str| render_yaml(&quoted(text), Use::ARGUMENTS).unwrap();
+    let arguments = |text: &str| render_yaml(&quoted(text), TemplateUse::ARGUMENTS).unwrap();
     assert_eq!(
         arguments("hello ${who}, ${limit} at ${ratio}"),
         json!("hello Grace, 3 at 0.5")

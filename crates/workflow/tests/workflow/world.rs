@@ -17,7 +17,7 @@ use cachalot_workflow::format::{self, Agent};
 use cachalot_workflow::graph::{self, Plan, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Memoized, Reporter, current_node};
 use cachalot_workflow::runtime::Random;
-use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
+use cachalot_workflow::script::{Script, ScriptFailure, ScriptResult, ScriptRunner};
 use cachalot_workflow::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
     Runtime,
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 
 /// What happened in a run.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct EventLog {
     pub(crate) events: Mutex<Vec<Event>>,
     /// How often the actions ran.
     pub(crate) runs: AtomicUsize,
@@ -38,13 +38,13 @@ pub(crate) struct Told {
     pub(crate) dropped: AtomicUsize,
 }
 
-impl Reporter for Told {
+impl Reporter for EventLog {
     fn report(&self, event: Event) {
         self.events.lock().unwrap().push(event);
     }
 }
 
-impl Told {
+impl EventLog {
     /// The events, one word and the node each, without times.
     pub(crate) fn shown(&self) -> Vec<String> {
         let events = self.events.lock().unwrap();
@@ -87,11 +87,11 @@ const fn parameter(name: &'static str, kind: ParameterKind, required: bool) -> P
 /// `test.echo`: after `wait` milliseconds returns `value`, or fails `fails` times first.
 struct Echo {
     about: OperationMetadata,
-    told: Arc<Told>,
+    told: Arc<EventLog>,
     failed: Mutex<BTreeMap<String, u64>>,
 }
 
-struct Running<'a>(&'a Told, bool);
+struct Running<'a>(&'a EventLog, bool);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
@@ -143,7 +143,7 @@ impl Operation for Echo {
                 arguments.get("value").unwrap_or(&Value::Null)
             );
             return Err(match arguments.get("kind").and_then(Value::as_str) {
-                Some("passing") => Failure::passing("timeout", message),
+                Some("passing") => Failure::transient("timeout", message),
                 _ => Failure::new("broken", message),
             });
         }
@@ -159,7 +159,7 @@ impl Action for Echo {
                 result: arguments["value"].clone(),
                 handle: "cache:x".to_owned(),
             },
-            Some("pays") => Planned::Pays {
+            Some("pays") => Planned::Miss {
                 handle: Some("cache:x".to_owned()),
                 reason: "no entry".to_owned(),
             },
@@ -179,7 +179,7 @@ impl ScriptRunner for Json {
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
-    ) -> Result<Ended, ScriptFailure> {
+    ) -> Result<ScriptResult, ScriptFailure> {
         let mut printed = String::new();
         let mut source = script.source.trim().to_owned();
         if let Some(rest) = source.strip_prefix("print(\"") {
@@ -203,10 +203,10 @@ impl ScriptRunner for Json {
         }
         if let Some((left, right)) = source.split_once(" + ") {
             let sum = left.parse::<i64>().unwrap() + right.parse::<i64>().unwrap();
-            return Ok(Ended {
+            return Ok(ScriptResult {
                 returned: json!({ "count": sum }),
                 printed,
-                ..Ended::default()
+                ..ScriptResult::default()
             });
         }
         let returned = if source.is_empty() {
@@ -214,10 +214,10 @@ impl ScriptRunner for Json {
         } else {
             serde_json::from_str(&source).expect(&source)
         };
-        Ok(Ended {
+        Ok(ScriptResult {
             returned,
             printed,
-            ..Ended::default()
+            ..ScriptResult::default()
         })
     }
 }
@@ -233,7 +233,7 @@ impl Random for Half {
 /// A run to be.
 pub(crate) struct World {
     pub(crate) runtime: Arc<Runtime>,
-    pub(crate) told: Arc<Told>,
+    pub(crate) told: Arc<EventLog>,
     pub(crate) directory: TempDir,
 }
 
@@ -255,7 +255,7 @@ const NEEDS: &[Parameter] = &[
 ];
 
 /// The actions of tests: `test.echo`, and `test.needs` whose arguments are of all kinds.
-pub(crate) fn registry(told: &Arc<Told>) -> Registry {
+pub(crate) fn registry(told: &Arc<EventLog>) -> Registry {
     let mut registry = Registry::default();
     let about = |names: &'static [&'static str], parameters| {
         OperationMetadata::declared(names[0], &names[1..], "For tests.", parameters)
@@ -276,7 +276,7 @@ pub(crate) fn registry(told: &Arc<Told>) -> Registry {
 impl World {
     pub(crate) fn new() -> Self {
         let directory = TempDir::new().unwrap();
-        let told = Arc::new(Told::default());
+        let told = Arc::new(EventLog::default());
         let clock = Arc::new(ManualClock::at(1_795_228_920_000));
         let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
         let cache = Cache::new(cachalot_cache::CacheOptions {
@@ -314,7 +314,7 @@ impl World {
             clock,
             random: Arc::new(Half),
             storage,
-            memory: None,
+            store: None,
             cache,
             mode: CacheMode::On,
             secret_set,

@@ -115,7 +115,7 @@ otherwise: {{{thought}text: hello}}
 
 /// Whether a person waits decides how long the provider is asked to keep something, and nothing else.
 #[tokio::test]
-async fn a_session_and_its_forks_go_on_the_same_whoever_is_in_front_of_it() {
+async fn a_session_and_its_forks_continue_identically_in_every_front_end() {
     for wire in WIRES {
         let replies = vec![ScriptedReply::text("yes"); 3];
         let world = World::new(wire, &whales(""), replies).await.in_file();

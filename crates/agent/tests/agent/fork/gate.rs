@@ -56,7 +56,7 @@ fn of_calls(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_denied_call_is_an_ordinary_result_that_nobody_else_hears_of() {
+async fn a_call_denied_by_a_gate_is_a_result_without_events() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::text("1,200 m."),

@@ -53,7 +53,7 @@ fn each(world: &World) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn those_who_work_for_a_fork_at_the_same_time_do_not_all_count_on_the_same_tokens() {
+async fn concurrent_sub_agents_of_a_fork_reserve_separate_tokens() {
     for wire in WIRES {
         let mut replies = vec![text("hello"), three()];
         replies.extend((0..4).map(|_| text("done")));
@@ -112,7 +112,7 @@ async fn what_was_set_aside_for_a_request_that_failed_is_there_again() {
 }
 
 #[tokio::test]
-async fn the_first_request_is_limited_where_nobody_knows_what_the_last_one_used() {
+async fn the_first_request_is_limited_without_earlier_usage() {
     for inherit in [Inherit::Full, Inherit::Session, Inherit::None] {
         let replies = vec![text("hello"), text("looked"), text("looked")];
         let world = World::new(Wire::Responses, &team(""), replies)
@@ -137,7 +137,7 @@ async fn the_first_request_is_limited_where_nobody_knows_what_the_last_one_used(
 }
 
 #[tokio::test]
-async fn the_calls_of_those_who_work_for_a_fork_are_calls_of_the_fork() {
+async fn calls_of_sub_agents_count_as_calls_of_the_fork() {
     let transfer = || {
         used(ScriptedReply::call(
             "transfer_task",
@@ -182,7 +182,7 @@ async fn a_name_that_a_model_makes_up_is_reported_as_far_as_it_is_shown() {
 }
 
 #[tokio::test]
-async fn a_fork_that_asks_nobody_says_so_to_hooks_and_which_rule_asks() {
+async fn an_unattended_fork_reports_the_rule_to_hooks() {
     let file = whales("").replace("{allow: [safe, danger]}", "{allow: ['*'], ask: [danger]}");
     let replies = vec![
         text("hello"),

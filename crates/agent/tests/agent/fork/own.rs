@@ -32,7 +32,7 @@ async fn after_a_turn(mut world: World, change: impl FnOnce(&mut World)) -> (Wor
 /// Whoever lists a tool lets it be used. What rules want asked about is refused all the same, and so
 /// is what nobody lists.
 #[tokio::test]
-async fn a_fork_asks_nobody_and_what_would_be_asked_about_is_refused() {
+async fn an_unattended_fork_denies_calls_that_need_approval() {
     let unlisted = ForkSpec {
         tools: None,
         ..spec(&[], Inherit::Full)
@@ -180,7 +180,7 @@ async fn a_fork_has_budgets_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_fork_needs_a_name_something_to_do_and_something_said() {
+async fn a_fork_needs_an_owner_a_task_and_a_conversation() {
     let world = World::new(Wire::Chat, &whales(""), vec![]).await;
     let chat = world.chat().await;
     let nameless = ForkSpec {

@@ -101,7 +101,7 @@ async fn a_forked_sub_agent_sees_the_conversation_and_may_use_its_own_tools() {
 }
 
 #[tokio::test]
-async fn who_sees_the_conversation_is_told_to_whoever_gives_tasks() {
+async fn the_delegation_tool_describes_the_visibility_of_the_conversation() {
     let world = World::new(Wire::Chat, &team(), vec![ScriptedReply::text("yes")]).await;
     let mut chat = world.chat().await;
     world.turn(&mut chat, "hello").await;
@@ -182,7 +182,7 @@ async fn if_the_first_fails_the_others_go_all_the_same() {
 }
 
 #[tokio::test]
-async fn forked_sub_agents_end_with_the_turn_and_are_told_of_like_any() {
+async fn forked_sub_agents_end_with_the_turn_and_emit_the_usual_events() {
     let replies = vec![
         transfer("reader", "one"),
         ScriptedReply::call("forever", json!({})),

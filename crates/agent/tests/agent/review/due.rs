@@ -119,7 +119,7 @@ async fn a_turn_that_a_hook_answers_is_none_to_look_back_over() {
 }
 
 #[tokio::test]
-async fn a_review_that_breaks_down_tells_what_it_did_and_used() {
+async fn a_failed_review_reports_actions_and_usage() {
     for wire in WIRES {
         let replies = vec![text("2 km."), shell(), store(), ScriptedReply::error(400)];
         let desk = desk(
@@ -143,7 +143,7 @@ async fn a_review_that_breaks_down_tells_what_it_did_and_used() {
 }
 
 #[tokio::test]
-async fn a_hook_that_hears_of_a_warning_keeps_no_answer_back() {
+async fn a_warning_hook_does_not_delay_the_answer() {
     let replies = vec![text("2 km."), hanging(), text("Welcome.")];
     let desk = desk(
         Wire::Chat,

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_is_told_and_how_one_is_made_of_it() {
+    fn input_that_is_no_log_is_reported_with_a_conversion() {
         for (log, told) in [
             (
                 &b"\x1f\x8b\x08\x00rest"[..],

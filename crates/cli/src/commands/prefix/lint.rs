@@ -119,7 +119,7 @@ fn request(source: &AgentFile, catalog: &Catalog) -> Result<LintResult> {
             continue;
         }
         if !finding.is_fault {
-            checked.notes.push(told(&finding));
+            checked.notes.push(format_finding(&finding));
             continue;
         }
         let mut of_level = nodes
@@ -151,7 +151,7 @@ fn of_length(tokens: u64, rules: &Rules) -> String {
 }
 
 /// Describes a finding and its location; the value of a credential is left out.
-fn told(finding: &LintFinding) -> String {
+fn format_finding(finding: &LintFinding) -> String {
     let LintFinding {
         cause,
         level,
@@ -174,7 +174,7 @@ fn named(cause: LikelyCause, word: Option<&str>) -> String {
 }
 
 fn problem(finding: &LintFinding, place: Option<&SourceSpan>) -> Problem {
-    let problem = Problem::new(finding.cause.code(), told(finding));
+    let problem = Problem::new(finding.cause.code(), format_finding(finding));
     let problem = problem.help(finding.cause.remedy());
     match place {
         Some(place) => problem.at(place),

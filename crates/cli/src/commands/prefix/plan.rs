@@ -51,7 +51,7 @@ pub(super) async fn plan(
             .open(&arguments.what)
             .await
             .map_err(CommandError::failed)?;
-        let session = session.ok_or_else(|| neither(&arguments.what))?;
+        let session = session.ok_or_else(|| not_a_log_or_session(&arguments.what))?;
         for step in from_session(&session, pause(arguments)) {
             what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));
         }
@@ -169,7 +169,7 @@ fn no_log(what: &str, is_directory: bool) -> CommandError {
     })
 }
 
-fn neither(what: &str) -> CommandError {
+fn not_a_log_or_session(what: &str) -> CommandError {
     CommandError::failed(format!(
         "`{what}` is neither a file nor a session; `cachalot sessions ls` lists the sessions"
     ))

@@ -71,7 +71,7 @@ pub(super) fn print_text(session: &Session) -> Result<()> {
                 }
                 speaking = Some((speaker, message.role));
             }
-            text += &told(block, &called);
+            text += &format_block(block, &called);
             if let Block::ToolUse(call) = block {
                 called.insert(&call.id, &call.name);
             }
@@ -93,7 +93,7 @@ fn used(session: &Session) -> UsageTotals {
 }
 
 /// Formats a block. `called` contains the tools of calls, by the calls' ids.
-fn told(block: &Block, called: &HashMap<&str, &str>) -> String {
+fn format_block(block: &Block, called: &HashMap<&str, &str>) -> String {
     match block {
         Block::Text { text, .. } => indented(text, "  "),
         Block::Image(_) => "  (a picture)\n".to_owned(),

@@ -74,7 +74,7 @@ hooks:
 }
 
 #[test]
-fn nothing_to_summarize_is_said() {
+fn an_empty_conversation_is_reported_as_not_summarizable() {
     let (home, provider) = obedient(Home::new());
     let mut command = home.command(&["chat", "agent.yaml"]);
     provider.known_to(&mut command);
@@ -132,7 +132,7 @@ fn a_hook_may_forbid_a_summary_or_give_it() {
 }
 
 #[test]
-fn hooks_are_told_how_a_session_begins_and_ends() {
+fn hooks_receive_start_and_end_reasons_of_a_session() {
     let home = Home::new();
     home.write("agent.yaml", SHELL);
     let provider = Provider::scripted(OBEDIENT).accepting_anything();

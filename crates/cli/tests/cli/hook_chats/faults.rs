@@ -8,7 +8,7 @@ use crate::provider::session;
 use crate::support::Home;
 
 #[test]
-fn what_is_wrong_with_a_named_file_is_told_before_anything_is_asked() {
+fn problems_of_a_named_file_are_reported_before_the_first_turn() {
     let (home, provider) = obedient(Home::new());
     home.write("bad.json", r#"{"hooks": {"PreToolUse": [}}"#);
     for (file, expected) in [("bad.json", "bad.json:1:"), ("nope.yml", "nope.yml")] {

@@ -4,7 +4,7 @@ use super::{RM, with_the_examples, words};
 use crate::support::Home;
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_ends_with_2() {
+fn problems_are_reported_with_their_place_and_exit_code_2() {
     let home = with_the_examples();
     let ran = home.try_hooks("pre_tol_use", &[], RM).fails(2);
     assert!(ran.stderr.contains("did you mean `pre_tool_use`?"), "{ran}");
@@ -56,7 +56,7 @@ fn what_is_wrong_is_told_with_its_place_and_ends_with_2() {
 }
 
 #[test]
-fn a_hook_that_fails_is_told_and_denies_where_that_is_the_rule() {
+fn a_failing_hook_is_reported_and_denies_by_default_at_guards() {
     let home = Home::new();
     home.write(
         "hooks.yaml",

@@ -6,7 +6,7 @@ use super::{LS, RM, project, with_the_examples};
 use crate::support::Home;
 
 #[test]
-fn the_example_denies_and_tells_each_handler() {
+fn the_example_denies_and_reports_each_handler() {
     let home = with_the_examples();
     let input = ["--input", "examples/hooks/rm.json"];
     let ran = home
@@ -38,7 +38,7 @@ fn the_example_denies_and_tells_each_handler() {
 }
 
 #[test]
-fn what_nobody_denies_goes_ahead() {
+fn a_call_without_a_denial_proceeds() {
     let home = with_the_examples();
     home.write("examples/hooks/ls.json", LS);
     let ran = home
@@ -82,7 +82,7 @@ fn each_handler_has_a_row_and_the_strictest_wins() {
 }
 
 #[test]
-fn what_is_said_beside_a_decision_is_shown() {
+fn output_beside_a_decision_is_shown() {
     let home = project("claude");
     let ran = home
         .try_hooks(
@@ -124,7 +124,7 @@ fn what_is_said_beside_a_decision_is_shown() {
 }
 
 #[test]
-fn an_event_that_nobody_hears_of_says_so() {
+fn an_event_without_hooks_is_reported() {
     let home = with_the_examples();
     let ran = home
         .try_hooks("stop", &["--hooks", "examples/hooks/hooks.yml"], "{}")
@@ -185,7 +185,7 @@ hooks:
 }
 
 #[test]
-fn a_stop_hook_is_told_in_its_row_as_in_what_comes_of_it() {
+fn a_stop_hook_has_the_same_text_in_its_row_and_in_the_verdict() {
     let home = project("claude");
     let stop = r#"{"stop_response": "Done."}"#;
     let ran = home
@@ -209,7 +209,7 @@ fn a_stop_hook_is_told_in_its_row_as_in_what_comes_of_it() {
 }
 
 #[test]
-fn rewritten_messages_are_told_as_they_will_be_read() {
+fn rewritten_messages_are_shown_as_sent() {
     let home = Home::new();
     home.write(
         "team.yaml",

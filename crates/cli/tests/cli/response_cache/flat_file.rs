@@ -44,7 +44,7 @@ fn what_a_file_of_docker_agent_holds_is_answered() {
 }
 
 #[test]
-fn a_damaged_file_is_told_and_left_as_it_is() {
+fn a_damaged_file_is_reported_and_left_unchanged() {
     let world = World::of(PLAIN, &agent(", path: answers.json"));
     world.home.write("answers.json", "{\"how deep?\": ");
     let ran = world.ask(&[], "How deep?").ok();
@@ -88,7 +88,7 @@ fn two_processes_at_once_lose_no_answer_of_a_flat_file() {
 }
 
 #[test]
-fn what_is_no_file_is_told_and_the_question_is_answered() {
+fn an_unusable_path_is_reported_and_the_question_is_answered() {
     let world = World::of(PLAIN, &agent(", path: kept"));
     world.home.write("kept/other.txt", "");
     let ran = world.ask(&[], "one").ok();

@@ -105,7 +105,7 @@ rules:
 }
 
 #[test]
-fn what_was_told_beside_the_question_and_changes_needs_a_time_to_live() {
+fn volatile_context_needs_a_time_to_live() {
     let dated = |section: &str| agent(section) + "    add_date: true\n";
     let world = World::of(PLAIN, &dated(""));
     for _ in 0..2 {

@@ -48,10 +48,10 @@ fn value_behind(text: &str, from: usize) -> Range<usize> {
 }
 
 fn is_placeholder(text: &str, value: &Range<usize>) -> bool {
-    let is_called = text[value.end..].starts_with(['(', '[', '{', '<', ':']);
+    let has_name = text[value.end..].starts_with(['(', '[', '{', '<', ':']);
     let word = &text[value.clone()];
     word.len() >= MIN_LENGTH
-        && !is_called
+        && !has_name
         && word.bytes().any(|byte| byte.is_ascii_digit())
         && word.bytes().any(|byte| byte.is_ascii_alphabetic())
 }

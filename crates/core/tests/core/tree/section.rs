@@ -38,7 +38,7 @@ fn a_section_reads_what_is_there() {
 }
 
 #[test]
-fn keys_that_nobody_asked_for_are_reported_with_the_nearest_of_those_asked_for() {
+fn unclaimed_keys_are_reported_with_the_nearest_claimed_key() {
     let node = read("name: x\nttl_day: 1\nbanana: 2\nclaimed: 3\n");
     let problems = &mut vec![];
     let mut agent = section(&node, problems);

@@ -251,7 +251,7 @@ fn a_document_may_be_marked_and_may_be_anything_but_nothing() {
 }
 
 #[test]
-fn nodes_tell_what_they_are() {
+fn nodes_describe_their_kind() {
     let node =
         read("{a: [1], b: text, c: 2, d: 1.5, e: true, f: , g: 18446744073709551615, h: -1}");
     let names: Vec<_> = node

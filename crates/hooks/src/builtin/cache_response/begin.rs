@@ -47,7 +47,7 @@ impl CacheResponse {
         };
         let (store, is_new) = self
             .stores
-            .of(&input.agent_name, &settings)
+            .open_for(&input.agent_name, &settings)
             .map_err(|why| Fault::new(not_stored_message(&input.agent_name, &why)))?;
         let flat = store.flat.clone();
         let question = TurnQuestion::new(&*view, settings, store, input, prompt, &self.secret_set);

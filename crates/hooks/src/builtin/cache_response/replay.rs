@@ -28,7 +28,7 @@ pub(super) async fn from_entry(
     let age = outcome
         .entry
         .as_ref()
-        .map(|entry| since(entry.created, clock.now()));
+        .map(|entry| age_since(entry.created, clock.now()));
     let mut metadata = BTreeMap::from([
         ("key".to_owned(), outcome.key.to_string()),
         ("model".to_owned(), kept.model.clone()),
@@ -70,7 +70,7 @@ fn synthetic(synthetic: Synthetic) -> Output {
     }
 }
 
-fn since(then: Millis, now: Millis) -> Duration {
+fn age_since(then: Millis, now: Millis) -> Duration {
     Duration::from_millis(u64::try_from(now.saturating_sub(then)).unwrap_or(0))
 }
 

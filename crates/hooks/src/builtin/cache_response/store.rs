@@ -74,7 +74,7 @@ impl ResponseStores {
     }
 
     /// Returns the store of an agent, and true if this call opened it.
-    pub(super) fn of(
+    pub(super) fn open_for(
         &self,
         agent: &str,
         settings: &ResponseCacheSettings,

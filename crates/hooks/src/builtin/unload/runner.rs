@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_is_told_in_its_own_words() {
+    fn each_server_gets_its_own_request_format() {
         let ollama =
             LoadedModel::at("ollama", "http://localhost:11434/v1", "llama3.2:latest").unwrap();
         assert_eq!(ollama.body(), json!({"model": "llama3.2", "keep_alive": 0}));

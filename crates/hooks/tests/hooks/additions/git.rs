@@ -31,7 +31,7 @@ fn write(world: &World, name: &str) {
 }
 
 #[tokio::test]
-async fn the_branch_and_the_changes_are_told() {
+async fn the_branch_and_the_changes_are_added() {
     let world = repository();
     write(&world, "staged");
     write(&world, "new");
@@ -42,7 +42,7 @@ async fn the_branch_and_the_changes_are_told() {
 }
 
 #[tokio::test]
-async fn it_is_told_again_when_it_has_changed() {
+async fn it_is_added_again_after_a_change() {
     let world = repository();
     let clean = world.context(NAME, &[], Event::TurnStart).await;
     let next = after(world.input(Event::TurnStart), &clean);

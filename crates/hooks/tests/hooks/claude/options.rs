@@ -90,7 +90,7 @@ async fn an_async_hook_is_not_waited_for_and_its_words_come_with_the_next_turn()
 
 /// A hook may say only once it runs that nobody should wait for it.
 #[tokio::test]
-async fn a_hook_whose_first_line_is_async_runs_on_and_its_later_line_is_told() {
+async fn an_async_hook_continues_and_its_later_line_is_delivered() {
     for (event, said, expected) in [
         (
             "PreToolUse",
@@ -142,7 +142,7 @@ async fn a_quick_hook_whose_first_line_is_async_decides_nothing() {
 }
 
 #[tokio::test]
-async fn a_hook_that_runs_on_for_too_long_is_ended_and_told_of() {
+async fn an_async_hook_is_killed_and_reported_at_its_timeout() {
     let project = Project::new();
     let line = r#"echo '{"async":true,"asyncTimeout":100}'; echo $$ > group; exec sleep 1000"#;
     let hooks = project.hooks(&json!({"PreToolUse": hook(line, json!({}))}));
@@ -155,7 +155,7 @@ async fn a_hook_that_runs_on_for_too_long_is_ended_and_told_of() {
 }
 
 #[tokio::test]
-async fn what_an_async_rewake_hook_blocks_with_is_told() {
+async fn the_reason_of_an_async_rewake_hook_is_delivered() {
     for (option, expected) in [
         ("asyncRewake", vec!["the deploy failed".to_owned()]),
         ("async", vec![]),
@@ -199,7 +199,7 @@ async fn a_line_for_bash_is_run_by_bash() {
 }
 
 #[tokio::test]
-async fn hooks_are_told_the_mode_of_permissions() {
+async fn hooks_receive_the_permission_mode() {
     let project = Project::new();
     let hooks = project.hooks(&json!({
         "PreToolUse": command("grep -o '\"permission_mode\":\"[a-zA-Z]*\"' >> modes"),

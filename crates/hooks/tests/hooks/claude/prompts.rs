@@ -92,7 +92,7 @@ async fn without_a_place_for_it_the_input_comes_behind_the_prompt() {
 }
 
 #[tokio::test]
-async fn an_agent_is_asked_without_tools_and_that_is_said() {
+async fn an_agent_hook_runs_without_tools_and_warns() {
     let (project, simulator) = answering(r#"{"ok": false, "reason": "no"}"#).await;
     let text = json!({"hooks": {"Stop": [{"hooks": [
         {"type": "agent", "prompt": "Run the tests.", "model": "haiku"},

@@ -249,7 +249,7 @@ async fn skills_and_declared_writes_of_servers_reach_write_guards() {
 }
 
 #[tokio::test]
-async fn codex_is_told_of_its_own_patch() {
+async fn the_codex_dialect_receives_its_own_patch_format() {
     for matcher in ["apply_patch", "Edit|Write", ""] {
         let project = Project::new();
         let hooks = project.guarding(Dialect::Codex, "PreToolUse", matcher, NOTE);
@@ -265,7 +265,7 @@ async fn codex_is_told_of_its_own_patch() {
 }
 
 #[tokio::test]
-async fn results_of_writes_are_told_for_each_file_too() {
+async fn results_of_writes_are_reported_per_file() {
     let project = Project::new();
     let hooks = project.guarding(Dialect::Claude, "PostToolUse", "Edit|Write", NOTE);
     let mut input = project.patching();

@@ -8,7 +8,7 @@ fn rewritten(input: &Input, messages: &Value) -> Result<Output, Fault> {
 }
 
 #[test]
-fn messages_are_told_one_by_one_and_come_back_as_they_were() {
+fn messages_are_converted_one_by_one_and_back_unchanged() {
     let input = conversation();
     let told = told(Dialect::DockerAgent, &input);
     assert_eq!(

@@ -366,7 +366,7 @@ fn arguments_that_are_rewritten_come_back_under_our_names() {
 }
 
 #[test]
-fn behind_a_tool_others_tell_the_model_and_go_on() {
+fn after_a_tool_other_dialects_add_context_and_continue() {
     let input = tool(Event::PostToolUse, "shell", json!({}));
     let blocked = r#"{"decision": "block", "reason": "format it"}"#;
     let ours = said(Dialect::DockerAgent, &input, blocked).unwrap();
@@ -427,7 +427,7 @@ fn results_that_are_rewritten_are_text_whatever_their_form() {
 }
 
 #[test]
-fn whoever_ends_a_stop_does_not_want_it_to_go_on() {
+fn ending_a_stop_does_not_continue_it() {
     let stop = Input {
         event: Event::Stop,
         ..Input::default()
@@ -451,7 +451,7 @@ fn whoever_ends_a_stop_does_not_want_it_to_go_on() {
 }
 
 #[test]
-fn whoever_does_not_continue_ends_the_turn_in_the_words_of_others() {
+fn continue_false_ends_the_turn_in_other_dialects() {
     let enough = r#"{"continue": false, "stopReason": "enough"}"#;
     for dialect in Dialect::ALL {
         let ends = (dialect != Dialect::DockerAgent).then_some("enough");

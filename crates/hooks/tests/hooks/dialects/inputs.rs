@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_ours_is_told_can_be_read_back_and_is_what_the_contract_says() {
+fn inputs_of_the_own_dialect_round_trip_and_match_the_contract() {
     for event in Event::all() {
         let before = told(Dialect::DockerAgent, &full(event));
         let input = parse_input(event, &before.to_string()).unwrap();
@@ -30,7 +30,7 @@ fn what_ours_is_told_can_be_read_back_and_is_what_the_contract_says() {
 }
 
 #[test]
-fn an_input_that_is_wrong_is_said() {
+fn an_invalid_input_is_reported() {
     for (json, code) in [
         ("{", "json-syntax"),
         ("[]", "wrong-type"),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_dialect_is_told_where_and_what() {
+fn inputs_of_every_dialect_contain_event_and_directory() {
     for dialect in Dialect::ALL {
         for event in Event::all() {
             let input = Input {
@@ -29,7 +29,7 @@ fn every_dialect_is_told_where_and_what() {
 }
 
 #[test]
-fn ours_is_told_in_snake_case_and_nothing_that_is_empty() {
+fn the_own_dialect_uses_snake_case_and_omits_empty_fields() {
     let input = tool(Event::PreToolUse, "shell", json!({"command": "ls"}));
     assert_eq!(
         told(Dialect::DockerAgent, &input),
@@ -44,7 +44,7 @@ fn ours_is_told_in_snake_case_and_nothing_that_is_empty() {
 }
 
 #[test]
-fn claude_code_is_told_in_its_words() {
+fn the_claude_code_dialect_uses_its_field_names() {
     let input = tool(
         Event::PreToolUse,
         "edit_file",
@@ -75,7 +75,7 @@ fn claude_code_is_told_in_its_words() {
 }
 
 #[test]
-fn claude_code_is_told_how_tools_and_turns_ended() {
+fn the_claude_code_dialect_reports_results_of_tools_and_turns() {
     let mut input = tool(Event::PostToolUse, "shell", json!({"command": "ls"}));
     input.tool_response = Some(ToolResponse {
         text: "a\nb".to_owned(),
@@ -122,7 +122,7 @@ fn claude_code_is_told_how_tools_and_turns_ended() {
 }
 
 #[test]
-fn codex_is_told_the_turn_and_the_model_too() {
+fn the_codex_dialect_contains_turn_and_model() {
     let input = tool(Event::PreToolUse, "shell", json!({"command": "ls"}));
     let told = told(Dialect::Codex, &input);
     assert_eq!(
@@ -133,7 +133,7 @@ fn codex_is_told_the_turn_and_the_model_too() {
 }
 
 #[test]
-fn gemini_is_told_in_its_words() {
+fn the_gemini_dialect_uses_its_field_names() {
     let mut input = tool(Event::PreToolUse, "list_dir", json!({"path": "src"}));
     input.at = Some(0);
     let before = told(Dialect::Gemini, &input);

@@ -51,7 +51,7 @@ fn a_section_says_how_answers_are_kept() {
 }
 
 #[test]
-fn what_is_wrong_in_a_section_is_told_with_its_place() {
+fn problems_of_a_section_are_reported_with_their_place() {
     for (section, code, expected) in [
         ("true", "wrong-type", "a mapping"),
         ("{enabled: 'yes'}", "wrong-type", "`enabled`"),

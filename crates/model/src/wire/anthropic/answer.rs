@@ -49,7 +49,7 @@ pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
         fields.insert("usage".into(), Value::Object(rest.clone()));
     }
     Reply {
-        message: Message::of(Role::Assistant, blocks),
+        message: Message::new(Role::Assistant, blocks),
         stop: stop_reason(stop.as_ref().and_then(Value::as_str)),
         usage: usage.map(|(usage, _)| usage),
         model: text_of(model).unwrap_or_default(),

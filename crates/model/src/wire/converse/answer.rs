@@ -56,7 +56,7 @@ pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
         .unwrap_or_default()
         .to_owned();
     Reply {
-        message: Message::of(Role::Assistant, blocks),
+        message: Message::new(Role::Assistant, blocks),
         stop: stop_reason(stop.as_ref().and_then(Value::as_str)),
         usage: used.as_ref().and_then(usage),
         model,

@@ -248,7 +248,7 @@ impl GeminiAnswerBuilder {
             self.extra.insert("finishReason".to_owned(), reason.into());
         }
         Reply {
-            message: Message::of(Role::Assistant, self.blocks),
+            message: Message::new(Role::Assistant, self.blocks),
             stop,
             usage: self.usage.as_ref().and_then(usage),
             model: self.model,

@@ -49,7 +49,7 @@ pub(super) fn reply(mut response: Object) -> Result<Reply, Error> {
     }
     response.retain(|_, value| !value.is_null());
     Ok(Reply {
-        message: Message::of(Role::Assistant, blocks),
+        message: Message::new(Role::Assistant, blocks),
         stop,
         usage,
         model,

@@ -305,7 +305,7 @@ fn own_messages() -> impl Strategy<Value = Message> {
             })
         });
     prop::collection::vec(prop_oneof![plain, result], 0..4)
-        .prop_map(|content| Message::of(Role::User, content))
+        .prop_map(|content| Message::new(Role::User, content))
 }
 
 fn conversations() -> impl Strategy<Value = Vec<Message>> {
@@ -368,7 +368,7 @@ fn turns() -> impl Strategy<Value = Vec<Message>> {
             };
             let mut back: Vec<Block> = answer.tool_uses().map(|call| result(&call.id)).collect();
             back.push(Block::text("And?"));
-            messages.extend([answer, Message::of(Role::User, back)]);
+            messages.extend([answer, Message::new(Role::User, back)]);
         }
         messages
     })

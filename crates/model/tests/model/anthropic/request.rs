@@ -113,7 +113,7 @@ fn blocks_are_written_as_the_documentation_has_them() {
             extra: Extra::new(),
         })
     };
-    let message = Message::of(
+    let message = Message::new(
         Role::User,
         vec![
             result(vec![Block::text("42")], false),
@@ -147,7 +147,7 @@ fn arguments_are_the_models_own_text() {
         r#"{"a":1,"a":2}"#,
         "{}",
     ] {
-        let rendered = piece(&Message::of(
+        let rendered = piece(&Message::new(
             Role::Assistant,
             vec![Block::ToolUse(call(arguments))],
         ));
@@ -163,7 +163,7 @@ fn arguments_are_the_models_own_text() {
 #[test]
 fn arguments_that_are_no_object_are_shown_to_the_model_in_one() {
     let input = |arguments: &str| {
-        let message = Message::of(Role::Assistant, vec![Block::ToolUse(call(arguments))]);
+        let message = Message::new(Role::Assistant, vec![Block::ToolUse(call(arguments))]);
         parsed(&piece(&message))["content"][0]["input"].clone()
     };
     for empty in ["", "  \n", "null"] {
@@ -195,8 +195,8 @@ fn names_that_the_api_refuses_are_changed_alike_in_call_and_result() {
             is_error: false,
             extra: Extra::new(),
         };
-        let call = Message::of(Role::Assistant, vec![Block::ToolUse(call)]);
-        let result = Message::of(Role::User, vec![Block::ToolResult(result)]);
+        let call = Message::new(Role::Assistant, vec![Block::ToolUse(call)]);
+        let result = Message::new(Role::User, vec![Block::ToolResult(result)]);
         let sent = parsed(&piece(&call))["content"][0]["id"].clone();
         assert_eq!(sent, parsed(&piece(&result))["content"][0]["tool_use_id"]);
         sent
@@ -209,7 +209,7 @@ fn names_that_the_api_refuses_are_changed_alike_in_call_and_result() {
 #[test]
 fn results_say_that_they_are_errors_only_if_they_are() {
     let sent = |content: Vec<Block>, is_error| {
-        let message = Message::of(Role::User, vec![result(content, is_error)]);
+        let message = Message::new(Role::User, vec![result(content, is_error)]);
         parsed(&piece(&message))["content"][0].clone()
     };
     assert_eq!(
@@ -231,7 +231,7 @@ fn results_say_that_they_are_errors_only_if_they_are() {
 fn a_call_within_a_result_is_an_error() {
     let nested = result(vec![result(vec![], false)], false);
     let error = messages()
-        .message(&Message::of(Role::User, vec![nested]))
+        .message(&Message::new(Role::User, vec![nested]))
         .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Rejected);
     assert!(error.message.contains("toolu_1"), "{error}");
@@ -254,10 +254,10 @@ fn reasoning_and_unknown_blocks_go_back_to_their_format_only() {
             },
         ]
     };
-    let own = Message::of(Role::Assistant, blocks(Format::Messages));
+    let own = Message::new(Role::Assistant, blocks(Format::Messages));
     assert_eq!(parsed(&piece(&own))["content"], json!([thinking, unknown]));
     for format in [Format::Chat, Format::Responses] {
-        let foreign = Message::of(Role::Assistant, blocks(format));
+        let foreign = Message::new(Role::Assistant, blocks(format));
         assert!(messages().message(&foreign).unwrap().is_empty());
         let mut mixed = foreign;
         mixed.content.push(Block::text("So"));
@@ -273,7 +273,7 @@ fn text_without_a_visible_character_is_not_sent() {
     for blank in ["", " ", "\n\t "] {
         let message = Message::user(blank);
         assert!(messages().message(&message).unwrap().is_empty());
-        let message = Message::of(
+        let message = Message::new(
             Role::User,
             vec![Block::text(blank), Block::text("a"), Block::text(blank)],
         );
@@ -301,7 +301,7 @@ fn markers_stand_in_the_last_block_just_before_its_brace() {
     );
     let message = Message {
         extra: fields(json!({"further": {"a": 1}})),
-        ..Message::of(Role::User, vec![Block::text("a"), Block::text("b}]")])
+        ..Message::new(Role::User, vec![Block::text("a"), Block::text("b}]")])
     };
     assert_eq!(
         marked(&wire.message(&message).unwrap()[0]),
@@ -318,7 +318,7 @@ fn markers_stand_in_the_last_block_just_before_its_brace() {
 #[test]
 fn a_blank_text_at_the_end_leaves_the_marker_to_the_block_before() {
     let wire = messages();
-    let message = Message::of(Role::Assistant, vec![Block::text("a"), Block::text("\n")]);
+    let message = Message::new(Role::Assistant, vec![Block::text("a"), Block::text("\n")]);
     let sent = parsed(&marked(&wire.message(&message).unwrap()[0]));
     assert_eq!(
         sent["content"][0]["cache_control"],
@@ -340,7 +340,7 @@ fn some_blocks_take_no_marker() {
                 verbatim,
             },
         };
-        let message = Message::of(Role::Assistant, vec![Block::text("a"), block]);
+        let message = Message::new(Role::Assistant, vec![Block::text("a"), block]);
         messages().message(&message).unwrap()[0].mark_at
     };
     assert_eq!(
@@ -360,7 +360,7 @@ fn some_blocks_take_no_marker() {
 fn further_fields_go_back_but_never_twice_and_never_as_markers() {
     let extra = json!({"type": "x", "text": "y", "id": "z", "input": 1, "content": 2,
         "cache_control": {"type": "ephemeral"}, "further": [1]});
-    let message = Message::of(
+    let message = Message::new(
         Role::Assistant,
         vec![
             Block::Text {

@@ -247,7 +247,7 @@ fn blocks_may_come_with_their_content() {
 }
 
 #[test]
-fn usage_is_counted_from_the_start_and_said_anew() {
+fn usage_is_accumulated_from_the_start_event() {
     let mut start = start();
     start["message"]["usage"] = json!({
         "input_tokens": 3, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 50,

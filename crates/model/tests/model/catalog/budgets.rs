@@ -113,7 +113,7 @@ fn each_limit_stops_and_says_what_was_used() {
 }
 
 #[test]
-fn nothing_is_for_free_because_nobody_knows_its_price() {
+fn calls_without_a_price_are_not_free() {
     let (meter, _) = meter("{max_cost: 100}");
     meter.record(Some(&used(10)), Cost::UNPRICED);
     let error = meter.check().unwrap_err();

@@ -249,7 +249,7 @@ fn fields_written_by_hand_go_along_and_never_replace_ours() {
 }
 
 #[test]
-fn what_nobody_may_say_there_is_refused() {
+fn content_that_is_invalid_for_its_role_is_refused() {
     let nested = result("c", vec![call("d", "t", "{}")], false);
     let refused = [
         user(vec![call("c", "t", "{}")]),
@@ -263,6 +263,6 @@ fn what_nobody_may_say_there_is_refused() {
         assert_eq!(error.kind, ErrorKind::Rejected, "{message:?}");
         assert!(!error.retryable());
     }
-    let empty = Message::of(cachalot_model::Role::User, vec![]);
+    let empty = Message::new(cachalot_model::Role::User, vec![]);
     assert_eq!(Chat.message(&empty).unwrap(), vec![]);
 }

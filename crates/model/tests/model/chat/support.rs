@@ -72,12 +72,12 @@ pub(crate) fn body(wire: &dyn Wire, pieces: &Pieces, tail: &Bytes) -> Value {
 
 /// A message of the model.
 pub(crate) fn assistant(content: Vec<Block>) -> Message {
-    Message::of(Role::Assistant, content)
+    Message::new(Role::Assistant, content)
 }
 
 /// A message of the user.
 pub(crate) fn user(content: Vec<Block>) -> Message {
-    Message::of(Role::User, content)
+    Message::new(Role::User, content)
 }
 
 /// An event without a name.

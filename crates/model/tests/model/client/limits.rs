@@ -115,7 +115,7 @@ async fn the_limits_of_the_storage_client_do_not_cut_in() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_closes_the_connection() {
+async fn dropping_the_call_closes_the_connection() {
     let begun = Answer::head("text/event-stream").chunks(&events(&["Deep"])[..1]);
     for answer in [Answer::nothing().hang(), begun.hang()] {
         let server = Server::start([answer]).await;
@@ -130,7 +130,7 @@ async fn whoever_stops_waiting_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_for_a_further_try_sends_nothing_more() {
+async fn dropping_the_call_during_a_pause_sends_no_retry() {
     let server = Server::start([Answer::of(503, &[("retry-after", "30")], "{}"), says("x")]).await;
     let yaml = format!(
         "models: {{m: {{provider: vllm, model: x, base_url: '{}'}}}}",

@@ -95,7 +95,7 @@ async fn a_header_that_authorizes_stands_for_the_key() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_sent_is_told_before_anything_is() {
+async fn a_key_that_cannot_be_sent_is_reported_before_the_request() {
     let server = Server::start([says("x")]).await;
     let yaml = format!(
         "models: {{m: {{provider: openai, model: gpt-4o, base_url: '{}', token_key: ODD}}}}",

@@ -83,7 +83,7 @@ async fn a_server_says_how_long_to_wait() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_an_hour() {
+async fn long_retry_pauses_are_not_awaited() {
     let server = Server::start([Answer::of(429, &[("retry-after", "3600")], "{}")]).await;
     let (model, pauses) = model_with(&server, "");
     let error = ask(&model).await.unwrap_err();
@@ -270,7 +270,7 @@ async fn an_error_in_a_stream_is_tried_again_until_something_was_shown() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_tried_again_and_told() {
+async fn a_refused_connection_is_retried_and_reported() {
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()

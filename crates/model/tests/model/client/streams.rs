@@ -166,7 +166,7 @@ async fn an_error_with_a_good_status_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_told_with_an_excerpt() {
+async fn malformed_responses_are_reported_with_an_excerpt() {
     for (answer, part) in [
         (Answer::json(200, "{\"choices\": oops}"), "oops"),
         (Answer::json(200, "{\"status\":\"fine\"}"), ""),

@@ -5,7 +5,7 @@ use cachalot_model::{ErrorKind, Models};
 use super::{Answer, KEY, Server, ask, configured, model, model_with, refusal, says, surroundings};
 
 #[tokio::test]
-async fn an_error_says_who_what_and_which_request() {
+async fn an_error_names_provider_reason_and_request() {
     let body = r#"{"error":{"message":"This model does not support tools.","type":"invalid_request_error","code":"unsupported"}}"#;
     let server = Server::start([Answer::of(400, &[("x-request-id", "req_42")], body)]).await;
     let error = ask(&model(&server)).await.unwrap_err();
@@ -82,7 +82,7 @@ async fn too_long_a_conversation_is_recognised() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_let_in_is_told_which_key_to_check() {
+async fn an_authentication_error_names_the_key_to_check() {
     let no = refusal(401, "Unauthorized", "invalid_api_key");
     let server = Server::start([no.clone()]).await;
     let error = ask(&model(&server)).await.unwrap_err();
@@ -204,7 +204,7 @@ async fn no_key_follows_a_redirect() {
 }
 
 #[tokio::test]
-async fn a_web_page_is_told_in_short() {
+async fn an_html_error_page_is_shortened() {
     let page = format!(
         "<!DOCTYPE html><html><head><title>504 Gateway Time-out</title></head><body>{}</body></html>",
         "x".repeat(100_000)

@@ -148,7 +148,7 @@ fn variables_of_the_environment_say_where_providers_are() {
 }
 
 #[tokio::test]
-async fn who_says_another_address_gets_neither_key_nor_headers() {
+async fn another_base_url_gets_neither_key_nor_headers() {
     let server = Server::start([says("x")]).await;
     let yaml = "models: {m: {provider: lab, model: x, headers: {x-secret: abcdefgh}}}
 providers: {lab: {base_url: 'http://lab.example/v1', token_key: LAB, headers: {x-other: abcdefgh}}}";

@@ -39,7 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Message>> {
             true => Role::User,
             false => Role::Assistant,
         };
-        vec![Message::of(role, vec![Block::text(one), Block::text(two)])]
+        vec![Message::new(role, vec![Block::text(one), Block::text(two)])]
     });
     let thought = (texts(), texts()).prop_map(|(thought, text)| {
         let reasoning =
@@ -49,7 +49,7 @@ fn steps() -> impl Strategy<Value = Vec<Message>> {
             format: Format::Converse,
             verbatim: reasoning,
         });
-        vec![Message::of(
+        vec![Message::new(
             Role::Assistant,
             vec![reasoning, Block::text(text)],
         )]
@@ -77,8 +77,8 @@ fn steps() -> impl Strategy<Value = Vec<Message>> {
                 })
             });
             vec![
-                Message::of(Role::Assistant, uses.collect()),
-                Message::of(Role::User, results.collect()),
+                Message::new(Role::Assistant, uses.collect()),
+                Message::new(Role::User, results.collect()),
             ]
         });
     prop_oneof![3 => said, 1 => thought, 2 => called]

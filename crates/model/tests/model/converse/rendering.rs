@@ -56,7 +56,7 @@ fn tools_system_and_turns_have_their_places() {
         system: Some("Be brief.".to_owned()),
         messages: vec![
             Message::user("Look."),
-            Message::of(
+            Message::new(
                 Role::Assistant,
                 vec![
                     Block::text("I look."),
@@ -64,7 +64,7 @@ fn tools_system_and_turns_have_their_places() {
                     call("b", "listen", ""),
                 ],
             ),
-            Message::of(
+            Message::new(
                 Role::User,
                 vec![
                     result("a", vec![Block::text("a whale")], false),
@@ -129,7 +129,7 @@ fn pictures_and_blocks_of_its_own_are_sent_and_those_of_others_are_not() {
     let request = Request {
         tools: vec![tool("look")],
         messages: vec![
-            Message::of(
+            Message::new(
                 Role::User,
                 vec![
                     image(png()),
@@ -140,7 +140,7 @@ fn pictures_and_blocks_of_its_own_are_sent_and_those_of_others_are_not() {
                     Block::text("What is it?"),
                 ],
             ),
-            Message::of(
+            Message::new(
                 Role::Assistant,
                 vec![
                     reasoning(Format::Converse, signed.clone()),
@@ -149,7 +149,7 @@ fn pictures_and_blocks_of_its_own_are_sent_and_those_of_others_are_not() {
                     call("b", "look", "no object"),
                 ],
             ),
-            Message::of(
+            Message::new(
                 Role::User,
                 vec![
                     result("a", vec![image(png()), Block::text(" ")], false),
@@ -184,7 +184,7 @@ fn pictures_and_blocks_of_its_own_are_sent_and_those_of_others_are_not() {
         results[1]["toolResult"]["content"][0]["text"],
         "The tool failed and said nothing."
     );
-    let message = Message::of(
+    let message = Message::new(
         Role::User,
         vec![image(ImageSource::Url(
             "https://whales.example/a.png".to_owned(),
@@ -201,14 +201,14 @@ fn names_fit() {
         tools: vec![tool("mcp.look")],
         messages: vec![
             Message::user("Look."),
-            Message::of(
+            Message::new(
                 Role::Assistant,
                 vec![
                     call(&long, "mcp.look", "{}"),
                     call("a:b.c", "mcp.look", "{}"),
                 ],
             ),
-            Message::of(
+            Message::new(
                 Role::User,
                 vec![
                     result(&long, vec![Block::text("x")], false),
@@ -240,7 +240,7 @@ fn names_fit() {
 /// User and model take turns, whatever stands in the conversation.
 #[test]
 fn messages_of_one_role_are_parted() {
-    let silent = Message::of(
+    let silent = Message::new(
         Role::Assistant,
         vec![Block::Reasoning(Reasoning {
             text: String::new(),
@@ -437,7 +437,7 @@ fn markers_stand_behind_what_they_mark() {
         checked.unwrap();
     }
     // Not behind reasoning, nor where there is nothing.
-    let thought = Message::of(
+    let thought = Message::new(
         Role::Assistant,
         vec![Block::Reasoning(Reasoning {
             text: "Hm.".to_owned(),

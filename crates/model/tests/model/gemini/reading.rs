@@ -161,7 +161,7 @@ fn calls_without_ids_get_ids_of_ours_which_are_not_sent() {
         messages: vec![
             Message::user("x"),
             reply.message.clone(),
-            Message::of(Role::User, results.collect()),
+            Message::new(Role::User, results.collect()),
         ],
         ..Request::default()
     };
@@ -202,7 +202,7 @@ fn why_it_ended() {
 }
 
 #[test]
-fn what_is_no_answer_is_told() {
+fn responses_that_are_no_answer_are_reported() {
     let (reply, deltas) = streamed(&[chunk(json!([{"text": "Dee"}]), None)]);
     assert_eq!(reply.unwrap_err().kind, ErrorKind::CutOff);
     assert_eq!(deltas.len(), 1);

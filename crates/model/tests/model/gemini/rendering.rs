@@ -42,7 +42,7 @@ fn tools_system_and_turns_have_their_places() {
         system: Some("Be brief.".to_owned()),
         messages: vec![
             Message::user("Look."),
-            Message::of(
+            Message::new(
                 Role::Assistant,
                 vec![
                     Block::text("I look."),
@@ -50,7 +50,7 @@ fn tools_system_and_turns_have_their_places() {
                     call("b", "listen", ""),
                 ],
             ),
-            Message::of(
+            Message::new(
                 Role::User,
                 vec![result("a", "a whale", false), result("b", "no ears", true)],
             ),
@@ -105,7 +105,7 @@ fn pictures_stand_beside_texts_and_behind_all_results() {
     };
     let request = Request {
         messages: vec![
-            Message::of(
+            Message::new(
                 Role::User,
                 vec![
                     image(png()),
@@ -113,11 +113,11 @@ fn pictures_stand_beside_texts_and_behind_all_results() {
                     image(ImageSource::Url("https://whales.example/a.png".to_owned())),
                 ],
             ),
-            Message::of(
+            Message::new(
                 Role::Assistant,
                 vec![call("a", "look", "{}"), call("b", "look", "{}")],
             ),
-            Message::of(
+            Message::new(
                 Role::User,
                 vec![
                     Block::ToolResult(ToolResult {
@@ -252,11 +252,11 @@ fn a_call_of_another_model_gets_the_signature_that_stands_for_none() {
     let request = Request {
         messages: vec![
             Message::user("x"),
-            Message::of(
+            Message::new(
                 Role::Assistant,
                 vec![call("a", "look", "{}"), call("b", "look", "{}")],
             ),
-            Message::of(
+            Message::new(
                 Role::User,
                 vec![result("a", "1", false), result("b", "2", false)],
             ),
@@ -283,7 +283,7 @@ fn what_belongs_to_other_formats_stays_out() {
     let request = Request {
         messages: vec![
             Message::user("x"),
-            Message::of(
+            Message::new(
                 Role::Assistant,
                 vec![
                     Block::Reasoning(Reasoning {
@@ -298,7 +298,7 @@ fn what_belongs_to_other_formats_stays_out() {
                     Block::text("y"),
                 ],
             ),
-            Message::of(Role::Assistant, vec![Block::text("")]),
+            Message::new(Role::Assistant, vec![Block::text("")]),
         ],
         ..Request::default()
     };
@@ -330,7 +330,7 @@ proptest! {
         text in ".{0,20}",
     ) {
         let messages = turns.into_iter().map(|(user, blocks)| {
-            Message::of(if user { Role::User } else { Role::Assistant }, blocks)
+            Message::new(if user { Role::User } else { Role::Assistant }, blocks)
         });
         let request = Request {
             tools: vec![tool("look")],

@@ -195,7 +195,7 @@ fn texts_of_no_item_are_parts_of_one_message() {
 }
 
 #[test]
-fn what_nobody_may_say_there_is_refused() {
+fn content_that_is_invalid_for_its_role_is_refused() {
     let refused = [
         user(vec![call("c", "t", "{}")]),
         user(vec![thought(Format::Chat, json!({}))]),
@@ -207,7 +207,7 @@ fn what_nobody_may_say_there_is_refused() {
         let error = Responses.message(&message).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Rejected, "{message:?}");
     }
-    let empty = Message::of(Role::User, vec![]);
+    let empty = Message::new(Role::User, vec![]);
     assert_eq!(Responses.message(&empty).unwrap(), vec![]);
 }
 

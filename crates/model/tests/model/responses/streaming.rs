@@ -333,7 +333,7 @@ fn a_refusal_is_shown_while_it_grows() {
 }
 
 #[test]
-fn events_that_nobody_knows_are_passed_over() {
+fn unknown_events_are_ignored() {
     let mut events = events();
     events.insert(
         4,

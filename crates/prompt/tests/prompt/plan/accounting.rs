@@ -173,7 +173,7 @@ fn texts(count: usize, what: &str) -> Vec<Block> {
 impl Turn {
     /// Its messages, by what is sent at once: each request ends with what is told to the model.
     fn requests(&self, number: usize) -> Vec<Vec<Message>> {
-        let mut requests = vec![vec![Message::of(Role::User, texts(self.user, "question"))]];
+        let mut requests = vec![vec![Message::new(Role::User, texts(self.user, "question"))]];
         for (round, (said, calls)) in self.rounds.iter().enumerate() {
             let ids: Vec<String> = (0..*calls)
                 .map(|call| format!("{number}_{round}_{call}"))
@@ -185,8 +185,8 @@ impl Turn {
                 .map(|id| result(id, &format!("result of {id}")))
                 .collect();
             requests.push(vec![
-                Message::of(Role::Assistant, blocks),
-                Message::of(Role::User, results),
+                Message::new(Role::Assistant, blocks),
+                Message::new(Role::User, results),
             ]);
         }
         requests
@@ -216,7 +216,7 @@ async fn every_request_reads_what_the_one_before_wrote(
             );
             before = usage;
         }
-        talk.say(Message::of(Role::Assistant, texts(turn.answer, "answer")));
+        talk.say(Message::new(Role::Assistant, texts(turn.answer, "answer")));
     }
     // Long enough from the first request on.
     if system.len() > 10_000 && ACCOUNTED.contains(&model) {
@@ -297,7 +297,7 @@ async fn read_after_a_pause(world: &World, human_paced: bool) -> (Usage, Usage) 
 }
 
 #[test]
-fn what_was_said_before_a_turn_outlives_a_pause_of_a_person() {
+fn the_conversation_before_a_turn_outlives_a_user_pause() {
     run(async {
         let world = World::new().await;
         let (second, third) = read_after_a_pause(&world, false).await;
@@ -321,8 +321,8 @@ fn a_long_turn_that_is_not_marked_in_the_gap_would_be_read_anew() {
             .into_iter()
             .chain([call("1")])
             .collect();
-        talk.say(Message::of(Role::Assistant, blocks));
-        talk.say(Message::of(Role::User, vec![result("1", "found")]));
+        talk.say(Message::new(Role::Assistant, blocks));
+        talk.say(Message::new(Role::User, vec![result("1", "found")]));
         let forgetful = PlanContext {
             previous_end: None,
             ..talk.plan_context

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_changed_is_not_overwritten() {
+    fn concurrent_changes_are_not_overwritten() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("a"), "a").unwrap();
         let workspace = Workspace::open(root.path()).unwrap();

@@ -303,7 +303,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn where_a_skill_may_go_is_said_only_where_there_is_a_choice() {
+    fn the_location_of_a_skill_is_requested_only_if_ambiguous() {
         let properties = |data: Option<PathBuf>| -> Value {
             SkillManage::new(data).metadata.parameters.schema()["properties"].clone()
         };

@@ -108,7 +108,7 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
 }
 
 #[tokio::test]
-async fn counters_tell_what_became_of_calls() {
+async fn counters_report_outcomes_of_calls() {
     let world = Making::with(ToolCacheSettings {
         max_size: 2,
         ..on()

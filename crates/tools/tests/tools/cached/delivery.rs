@@ -148,7 +148,7 @@ async fn a_note_also_where_it_ran_again_and_nothing_was_different() {
 }
 
 #[tokio::test]
-async fn who_asks_for_a_fresh_result_gets_it_in_full() {
+async fn a_forced_call_gets_its_result_in_full() {
     let world = marked();
     ask(&world, &[], json!({})).await;
     for _ in 0..2 {

@@ -71,7 +71,7 @@ async fn everybody_gets_a_copy_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_failure_is_nobody_elses() {
+async fn a_failure_is_not_shared() {
     let gate = Arc::new(Semaphore::new(0));
     let tool = Counting::reader("look")
         .gated(&gate)
@@ -91,7 +91,7 @@ async fn a_failure_is_nobody_elses() {
 }
 
 #[tokio::test]
-async fn what_turned_out_to_be_out_of_date_is_nobody_elses() {
+async fn an_outdated_result_is_not_shared() {
     let gate = Arc::new(Semaphore::new(0));
     let tool = Counting::reader("look")
         .touching(|_| super::world::reads_unknown())
@@ -119,7 +119,7 @@ async fn what_turned_out_to_be_out_of_date_is_nobody_elses() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_one_that_is_cancelled_runs() {
+async fn a_follower_of_a_canceled_call_runs() {
     let gate = Arc::new(Semaphore::new(0));
     let tool = Counting::reader("look").gated(&gate);
     let world = Arc::new(world(&[&tool]));

@@ -77,7 +77,7 @@ async fn for_a_time_that_the_user_states() {
 }
 
 #[tokio::test]
-async fn a_time_that_means_nothing_is_a_mistake_that_is_told() {
+async fn an_invalid_time_to_live_is_reported() {
     let settings = ToolCacheSettings {
         ttl: [("change".to_owned(), MINUTE), ("lok".to_owned(), MINUTE)].into(),
         ..on()
@@ -96,7 +96,7 @@ async fn a_time_that_means_nothing_is_a_mistake_that_is_told() {
 }
 
 #[tokio::test]
-async fn for_a_time_that_whoever_made_it_states() {
+async fn for_the_time_declared_by_its_author() {
     let tool = Counting::named("look")
         .from("server")
         .doing(lasting(MINUTE));
@@ -110,7 +110,7 @@ async fn for_a_time_that_whoever_made_it_states() {
 }
 
 #[tokio::test]
-async fn a_result_tells_until_when_it_lasts_whether_it_is_kept_or_not() {
+async fn a_result_contains_its_expiry_even_if_not_stored() {
     let half = MINUTE / 2;
     let stating = Counting::named("look")
         .cache_class(CacheClass::Ttl(MINUTE))
@@ -141,7 +141,7 @@ async fn a_result_tells_until_when_it_lasts_whether_it_is_kept_or_not() {
 }
 
 #[tokio::test]
-async fn who_made_it_can_only_shorten_what_others_say() {
+async fn the_author_can_only_shorten_configured_times() {
     for (lifetime, kept_for) in [
         (Duration::ZERO, None),
         (MINUTE / 2, Some(MINUTE / 2)),
@@ -306,7 +306,7 @@ async fn a_secret_is_never_kept() {
 }
 
 #[tokio::test]
-async fn no_more_bytes_than_told() {
+async fn the_byte_limit_is_enforced() {
     let tool = Counting::reader("look").doing(|arguments, _, _| {
         let size = arguments["size"].as_u64().unwrap();
         ToolOutput::text("x".repeat(size as usize))

@@ -81,7 +81,7 @@ async fn of_very_many_sessions_the_oldest_begin_anew() {
 }
 
 #[tokio::test]
-async fn a_workspace_is_shared_by_its_sessions_also_later_ones_and_by_nobody_else() {
+async fn workspace_scope_is_shared_by_all_sessions_of_the_workspace_only() {
     let clock = clock();
     let home = tempfile::tempdir().unwrap();
     let engine = persistent(&home.path().join("cachalot.db"), &clock);
@@ -116,7 +116,7 @@ async fn a_user_shares_with_themselves_alone() {
 }
 
 #[tokio::test]
-async fn without_a_memory_that_lasts_it_is_the_session_and_that_is_said() {
+async fn without_a_persistent_store_the_scope_is_the_session_with_a_notice() {
     let world = Making::with(shared_by(ToolCacheScope::User)).of(&[&Counting::reader("look")]);
     assert!(
         world.said()[0].contains("for their session only"),
@@ -192,7 +192,7 @@ async fn what_is_for_one_user_alone_is_not_shared_by_a_workspace() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_what_may_be_for_another_user_alone() {
+async fn calls_of_other_users_are_not_joined() {
     let clock = clock();
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let tool = Counting::named("look")
@@ -218,7 +218,7 @@ async fn nobody_waits_for_what_may_be_for_another_user_alone() {
 }
 
 #[tokio::test]
-async fn nothing_is_shared_with_nobody() {
+async fn nothing_is_shared_without_a_user() {
     let clock = clock();
     let engine = in_process(&clock);
     let world = making(ToolCacheScope::User, &engine, " ", &clock).of(&[&Counting::reader("look")]);
@@ -233,7 +233,7 @@ async fn nothing_is_shared_with_nobody() {
 }
 
 #[tokio::test]
-async fn the_memory_that_lasts_hears_of_writes_though_nothing_is_kept() {
+async fn writes_are_announced_to_the_store_even_without_stored_results() {
     use cachalot_cache::{self as cache, BeginResult, CallKind, Domain, Policy, RunResult, Scope};
     use cachalot_core::{Canonical, Spend};
     let clock = clock();

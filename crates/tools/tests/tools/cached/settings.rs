@@ -85,7 +85,7 @@ fn the_keys_of_the_source_alone_are_enough() {
 }
 
 #[test]
-fn whatever_is_wrong_is_said() {
+fn all_problems_are_reported() {
     for (text, code) in [
         ("cacheToolResult: true", "unknown-key"),
         ("cacheToolResults: yes", "wrong-type"),

@@ -122,7 +122,7 @@ async fn the_plain_registry_carries_them_too() {
 }
 
 #[tokio::test]
-async fn who_waited_for_the_same_call_carries_the_same() {
+async fn a_follower_carries_the_same_witnesses() {
     let gate = Arc::new(Semaphore::new(0));
     let tool = Counting::file_reader("look").gated(&gate);
     let world = world(&[&tool]);
@@ -185,7 +185,7 @@ async fn what_always_answers_the_same_is_built_from_nothing() {
 }
 
 #[tokio::test]
-async fn what_it_depends_on_is_unknown_where_nobody_vouches_for_it() {
+async fn dependencies_are_unknown_without_a_declaration() {
     let named = |_: &_| Effects::reading(vec![EffectTarget::Named("memory".into())]);
     let for_a_minute = |_: &_, _: &_, _| ToolOutput {
         lifetime: Some(Duration::from_secs(60)),

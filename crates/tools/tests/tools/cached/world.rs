@@ -336,7 +336,7 @@ impl World {
                 environment: Arc::new(BTreeMap::new()),
                 clock: self.clock.clone(),
                 http: self.http.clone(),
-                memory: None,
+                store: None,
                 secret_set: Arc::clone(&self.secret_set),
                 gate: None,
                 rules: Arc::default(),

@@ -132,7 +132,7 @@ async fn a_write_makes_unservable_exactly_what_read_it() {
 }
 
 #[tokio::test]
-async fn why_it_ran_is_said() {
+async fn the_reason_of_a_run_is_reported() {
     let world = world(&[
         &blind("look", vec![path("a")]),
         &Counting::file_writer("write"),

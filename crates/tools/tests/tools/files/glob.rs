@@ -52,7 +52,7 @@ async fn files_are_found_by_pattern_in_order() {
 }
 
 #[tokio::test]
-async fn nothing_found_and_wrong_patterns_are_said() {
+async fn empty_results_and_invalid_patterns_are_reported() {
     let workshop = tree();
     let none = workshop.done("glob", json!({"pattern": "*.md"})).await;
     assert_eq!(

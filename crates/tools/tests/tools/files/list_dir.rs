@@ -28,7 +28,7 @@ async fn entries_are_sorted_and_marked() {
 }
 
 #[tokio::test]
-async fn an_empty_directory_and_a_full_one_are_said_to_be() {
+async fn empty_and_truncated_listings_are_reported() {
     let workshop = Workshop::new();
     assert_eq!(
         workshop.done("list_dir", json!({})).await,

@@ -68,7 +68,7 @@ async fn long_files_and_long_lines_are_cut_with_a_notice() {
 }
 
 #[tokio::test]
-async fn endings_and_encodings_are_told() {
+async fn line_endings_and_encodings_are_reported() {
     let workshop = Workshop::holding(&[
         ("windows.txt", "a\r\nb\r\n"),
         ("mixed.txt", "a\r\nb\n"),

@@ -40,11 +40,11 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
 .read_only();
 
 /// The maximum time to wait for the store.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Fails if the run has no store, because then the content of the cache is unknown.
-pub(super) fn memory_needed(runtime: &Runtime) -> Result<(), Failure> {
-    match runtime.memory {
+pub(super) fn require_store(runtime: &Runtime) -> Result<(), Failure> {
+    match runtime.store {
         Some(_) => Ok(()),
         None => Err(Failure::new(
             "configuration_error",
@@ -54,7 +54,7 @@ pub(super) fn memory_needed(runtime: &Runtime) -> Result<(), Failure> {
 }
 
 /// Returns the handle that the `key` argument names.
-pub(super) fn handle_of(
+pub(super) fn handle_for(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Result<Option<String>, Failure> {
@@ -69,11 +69,11 @@ pub(super) fn handle_of(
         .and_then(Value::as_bool)
         .unwrap_or(true);
     let agent = prefixed.then_some(runtime.agent.as_str());
-    Ok(Some(handle::of_key(key, agent, &runtime.secret_set)))
+    Ok(Some(handle::for_key(key, agent, &runtime.secret_set)))
 }
 
 /// Returns a filter for the entries with this handle.
-pub(super) fn under(handle: String) -> EntryFilter {
+pub(super) fn filter_by_handle(handle: String) -> EntryFilter {
     let label = Label::new(HANDLE_LABEL, handle);
     EntryFilter {
         criteria: vec![LabelCriterion::Is(label)],
@@ -91,22 +91,23 @@ impl Operation for Get {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let handle = handle_of(&arguments, runtime)?
+        let handle = handle_for(&arguments, runtime)?
             .ok_or_else(|| Failure::new("validation_error", "cache.get needs `key`"))?;
         let with_metadata = arguments
             .get("include_metadata")
             .and_then(Value::as_bool)
             .unwrap_or(false);
-        memory_needed(runtime)?;
+        require_store(runtime)?;
         // In a shared store, other users may have entries under the same key, so the search is limited to
         // the run's own scopes and to the agent that the handle names.
         let mut scopes = own_scopes(runtime);
         scopes.extend(handle::agent_of(&handle).map(|agent| Scope::Agent(agent.to_owned())));
-        let filter = under(handle);
-        let newest = tokio::time::timeout(PATIENCE, runtime.cache.newest(&filter, &scopes)).await;
+        let filter = filter_by_handle(handle);
         let newest =
-            newest.map_err(|_| Failure::passing("timeout", "the memory does not answer"))?;
-        let stored = newest.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;
+            tokio::time::timeout(STORE_TIMEOUT, runtime.cache.newest(&filter, &scopes)).await;
+        let newest =
+            newest.map_err(|_| Failure::transient("timeout", "the memory does not answer"))?;
+        let stored = newest.map_err(|error| Failure::transient("ltm_error", error.to_string()))?;
         let Some(stored) = stored else {
             return Ok(json!({"success": true, "found": false, "value": null, "expired": false}));
         };

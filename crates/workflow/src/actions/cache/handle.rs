@@ -6,7 +6,7 @@ use std::path::Path;
 use cachalot_core::secret::TextPart;
 use cachalot_core::{Digest, SecretSet};
 
-const START: &str = "cache:";
+const PREFIX: &str = "cache:";
 
 /// Escapes a name for use in a handle: `:`, `*`, `%`, white space and control characters are
 /// percent-encoded, so that a name can neither extend into another part of a handle nor act as a pattern.
@@ -55,21 +55,21 @@ pub fn agent_segment(settings_name: Option<&str>, name: Option<&str>, file: &Pat
 /// share.
 pub(super) fn start(agent: Option<&str>) -> String {
     match agent {
-        Some(agent) => [START, agent, ":"].concat(),
-        None => START.to_owned(),
+        Some(agent) => [PREFIX, agent, ":"].concat(),
+        None => PREFIX.to_owned(),
     }
 }
 
 /// Returns the agent's segment of a handle, if the handle has one.
 pub(super) fn agent_of(handle: &str) -> Option<&str> {
-    let (agent, _) = handle.strip_prefix(START)?.split_once(':')?;
+    let (agent, _) = handle.strip_prefix(PREFIX)?.split_once(':')?;
     Some(agent)
 }
 
 /// Returns a user's key without a leading `cache:`, then without a leading `{agent}:`. All spellings of a
 /// key are the same key, and a handle is its own handle.
-pub(super) fn own_key<'a>(key: &'a str, agent: Option<&str>) -> &'a str {
-    let key = key.strip_prefix(START).unwrap_or(key);
+pub(super) fn strip_prefixes<'a>(key: &'a str, agent: Option<&str>) -> &'a str {
+    let key = key.strip_prefix(PREFIX).unwrap_or(key);
     let own = agent
         .and_then(|agent| key.strip_prefix(agent))
         .and_then(|key| key.strip_prefix(':'));
@@ -78,16 +78,16 @@ pub(super) fn own_key<'a>(key: &'a str, agent: Option<&str>) -> &'a str {
 
 /// Returns the handle of a user's key. Secrets in the key are sealed. The beginning of the handle is
 /// never sealed, even if it contains the text of a short secret.
-pub(super) fn of_key(key: &str, agent: Option<&str>, secret_set: &SecretSet) -> String {
+pub(super) fn for_key(key: &str, agent: Option<&str>, secret_set: &SecretSet) -> String {
     format!(
         "{}{}",
         start(agent),
-        sealed(own_key(key, agent).to_owned(), secret_set)
+        sealed(strip_prefixes(key, agent).to_owned(), secret_set)
     )
 }
 
 /// Returns the handle of an action's arguments.
-pub(super) fn of_arguments(action: &str, digest: Digest, agent: Option<&str>) -> String {
+pub(super) fn for_arguments(action: &str, digest: Digest, agent: Option<&str>) -> String {
     let mut handle = start(agent);
     handle.reserve(action.len() + 65);
     escape_onto(action, &mut handle);
@@ -119,29 +119,29 @@ mod tests {
     fn keys_are_normalised_once_and_for_all() {
         for key in ["x", "cache:x", "cache:me:x", "me:x"] {
             assert_eq!(
-                of_key(key, Some("me"), &SecretSet::empty()),
+                for_key(key, Some("me"), &SecretSet::empty()),
                 "cache:me:x",
                 "{key}"
             );
         }
         assert_eq!(
-            of_key("cache:other:x", Some("me"), &SecretSet::empty()),
+            for_key("cache:other:x", Some("me"), &SecretSet::empty()),
             "cache:me:other:x"
         );
-        assert_eq!(of_key("cache:a:b", None, &SecretSet::empty()), "cache:a:b");
+        assert_eq!(for_key("cache:a:b", None, &SecretSet::empty()), "cache:a:b");
         assert_eq!(
-            of_key("mex", Some("me"), &SecretSet::empty()),
+            for_key("mex", Some("me"), &SecretSet::empty()),
             "cache:me:mex"
         );
-        let handle = of_key("a:b:c", Some("me"), &SecretSet::empty());
-        assert_eq!(of_key(&handle, Some("me"), &SecretSet::empty()), handle);
+        let handle = for_key("a:b:c", Some("me"), &SecretSet::empty());
+        assert_eq!(for_key(&handle, Some("me"), &SecretSet::empty()), handle);
     }
 
     #[test]
     fn a_short_secret_seals_the_key_and_not_the_beginning() {
         let secret_set = SecretSet::with_key(cachalot_core::DigestKey::new([7; 32]));
         secret_set.learn("a");
-        let handle = of_key("cache:agent:a-1", Some("agent"), &secret_set);
+        let handle = for_key("cache:agent:a-1", Some("agent"), &secret_set);
         assert!(handle.starts_with("cache:agent:secret-"), "{handle}");
         assert!(handle.ends_with("-1"), "{handle}");
     }

@@ -67,15 +67,16 @@ impl Guard {
 pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result<Identity, Reason> {
     let implicit = request.action.implicit_inputs(&request.args, runtime);
     let mut implicit = implicit.map_err(|failure| Reason::NoKey(failure.message))?;
-    let depends_on = depended_on(request, runtime)?;
-    let mut keyed = Map::with_capacity(8);
+    let depends_on = dependency_keys(request, runtime)?;
+    let mut keyed_input = Map::with_capacity(8);
     let mut without = Vec::new();
     let mut guard = Guard::Nothing;
     if let Strategy::FileContent(source) = &request.strategy {
         let digest;
-        (digest, guard) = Box::pin(content_of(request.args.get(source), source, runtime)).await?;
-        keyed.insert("content".into(), digest.to_hex().into());
-        leave_out(source, &mut implicit);
+        (digest, guard) =
+            Box::pin(source_digest(request.args.get(source), source, runtime)).await?;
+        keyed_input.insert("content".into(), digest.to_hex().into());
+        remove_source(source, &mut implicit);
         without.extend(request.args.shift_remove_entry(source));
     }
     for parameter in request.action.metadata().parameters.table() {
@@ -85,28 +86,28 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     }
     let handle = match &request.strategy {
         Strategy::Key(key) => {
-            keyed.insert(
+            keyed_input.insert(
                 "key".into(),
-                handle::own_key(key, request.agent.as_deref()).into(),
+                handle::strip_prefixes(key, request.agent.as_deref()).into(),
             );
-            handle::of_key(key, request.agent.as_deref(), &runtime.secret_set)
+            handle::for_key(key, request.agent.as_deref(), &runtime.secret_set)
         }
         _ => {
-            keyed.insert(
+            keyed_input.insert(
                 "args".into(),
                 Value::Object(std::mem::take(&mut request.args)),
             );
             let digest;
-            (digest, keyed) = digest_of(keyed, runtime);
-            handle::of_arguments(request.name(), digest, request.agent.as_deref())
+            (digest, keyed_input) = digest_of(keyed_input, runtime);
+            handle::for_arguments(request.name(), digest, request.agent.as_deref())
         }
     };
-    keyed.insert("strategy".into(), request.strategy.name().into());
-    keyed.insert(
+    keyed_input.insert("strategy".into(), request.strategy.name().into());
+    keyed_input.insert(
         "agent".into(),
         request.agent.as_deref().map_or(Value::Null, Value::from),
     );
-    keyed.insert(
+    keyed_input.insert(
         "action_version".into(),
         request.action.metadata().version.into(),
     );
@@ -116,10 +117,10 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
         ("depends_on", depends_on),
     ];
     let further = further.into_iter().filter(|(_, value)| !value.is_null());
-    keyed.extend(further.map(|(name, value)| (name.to_owned(), value)));
-    let keyed = Value::Object(keyed);
-    let input = Canonical::sealed(&keyed, &runtime.secret_set);
-    take_back(keyed, without, &mut request.args);
+    keyed_input.extend(further.map(|(name, value)| (name.to_owned(), value)));
+    let keyed_input = Value::Object(keyed_input);
+    let input = Canonical::sealed(&keyed_input, &runtime.secret_set);
+    restore_arguments(keyed_input, without, &mut request.args);
     Ok(Identity {
         handle,
         input,
@@ -145,18 +146,18 @@ pub(super) fn nested_inputs(request: &Request, runtime: &Runtime) -> Result<Valu
     }))
 }
 
-fn digest_of(keyed: Map<String, Value>, runtime: &Runtime) -> (Digest, Map<String, Value>) {
-    let keyed = Value::Object(keyed);
-    let digest = Canonical::sealed(&keyed, &runtime.secret_set).digest();
-    match keyed {
-        Value::Object(keyed) => (digest, keyed),
+fn digest_of(keyed_input: Map<String, Value>, runtime: &Runtime) -> (Digest, Map<String, Value>) {
+    let keyed_input = Value::Object(keyed_input);
+    let digest = Canonical::sealed(&keyed_input, &runtime.secret_set).digest();
+    match keyed_input {
+        Value::Object(keyed_input) => (digest, keyed_input),
         _ => unreachable!("it was made an object"),
     }
 }
 
 /// Removes the `source` argument from the implicit inputs: once the content of a file is keyed, the
 /// directory that its path is relative to no longer matters.
-fn leave_out(source: &str, implicit: &mut Value) {
+fn remove_source(source: &str, implicit: &mut Value) {
     if let Value::Object(inputs) = implicit {
         inputs.shift_remove(source);
         if inputs.is_empty() {
@@ -166,9 +167,9 @@ fn leave_out(source: &str, implicit: &mut Value) {
 }
 
 /// Moves the borrowed arguments back.
-fn take_back(keyed: Value, without: Vec<(String, Value)>, args: &mut Arguments) {
-    if let Value::Object(mut keyed) = keyed
-        && let Some(Value::Object(borrowed)) = keyed.shift_remove("args")
+fn restore_arguments(keyed_input: Value, without: Vec<(String, Value)>, args: &mut Arguments) {
+    if let Value::Object(mut keyed_input) = keyed_input
+        && let Some(Value::Object(borrowed)) = keyed_input.shift_remove("args")
     {
         *args = borrowed;
     }
@@ -177,20 +178,20 @@ fn take_back(keyed: Value, without: Vec<(String, Value)>, args: &mut Arguments) 
 
 /// Returns the digest of the content behind the path or URI in the argument `source`, and the guard that
 /// checks that it stays unchanged.
-async fn content_of(
+async fn source_digest(
     path: Option<&Value>,
     source: &str,
     runtime: &Runtime,
 ) -> Result<(Digest, Guard), Reason> {
-    let no_key = |why: String| Reason::NoKey(why);
+    let no_key = |reason: String| Reason::NoKey(reason);
     let Some(Value::String(path)) = path else {
         return Err(no_key(format!("`{source}` is not a path")));
     };
     // A message may spell a URI differently than the argument did, so redaction could miss a secret. If
     // the URI contains a secret, the message is replaced by a general one.
-    let no_key = |why: String| match runtime.secret_set.occurs_in(path.as_bytes()) {
+    let no_key = |reason: String| match runtime.secret_set.occurs_in(path.as_bytes()) {
         true => no_key(format!("what `{source}` names cannot be read")),
-        false => no_key(why),
+        false => no_key(reason),
     };
     if let Some(local) = runtime.storage.local_path(path) {
         let looked = tokio::task::spawn_blocking(move || {
@@ -228,7 +229,7 @@ async fn remote_digest(uri: &str, runtime: &Runtime) -> Result<Digest, String> {
 }
 
 /// Returns the paths in `depends_on` in their keyed form; null if there are none.
-fn depended_on(request: &Request, runtime: &Runtime) -> Result<Value, Reason> {
+fn dependency_keys(request: &Request, runtime: &Runtime) -> Result<Value, Reason> {
     if request.depends_on.is_empty() {
         return Ok(Value::Null);
     }

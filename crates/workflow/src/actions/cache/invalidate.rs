@@ -8,7 +8,7 @@ use cachalot_core::Effects;
 use cachalot_store::Label;
 use serde_json::{Map, Value, json};
 
-use super::get::{handle_of, memory_needed, under};
+use super::get::{filter_by_handle, handle_for, require_store};
 use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
 use crate::actions::arguments::optional;
@@ -76,7 +76,7 @@ impl Operation for Invalidate {
 
     async fn run(&self, mut arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let filters = filters(&mut arguments, runtime)?;
-        memory_needed(runtime)?;
+        require_store(runtime)?;
         let dry_run = arguments
             .get("dry_run")
             .and_then(Value::as_bool)
@@ -85,12 +85,13 @@ impl Operation for Invalidate {
         let mut told = HashSet::new();
         for filter in &filters {
             let found = runtime.cache.erase(filter, dry_run).await;
-            let found = found.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;
+            let found =
+                found.map_err(|error| Failure::transient("ltm_error", error.to_string()))?;
             // An entry that two filters match counts once in a dry run, as in a real one.
             let new = |entry: &ErasedEntry| !dry_run || told.insert(entry.key.clone());
             erased.extend(found.entries.into_iter().filter(new));
         }
-        let handles: Vec<&str> = erased.iter().map(shown).collect();
+        let handles: Vec<&str> = erased.iter().map(display_handle).collect();
         Ok(json!({
             "success": true,
             "deleted_count": if dry_run { 0 } else { erased.len() },
@@ -103,7 +104,7 @@ impl Operation for Invalidate {
 impl Action for Invalidate {}
 
 /// Returns the entry's handle, or its key if it has no handle.
-fn shown(entry: &ErasedEntry) -> &str {
+fn display_handle(entry: &ErasedEntry) -> &str {
     let handle = entry.labels.iter().find(|label| label.name == HANDLE_LABEL);
     handle.map_or(&entry.key, |label| &label.value)
 }
@@ -112,11 +113,11 @@ fn shown(entry: &ErasedEntry) -> &str {
 /// metadata and tags together.
 fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<EntryFilter>, Failure> {
     let mut filters = Vec::new();
-    filters.extend(handle_of(arguments, runtime)?.map(under));
+    filters.extend(handle_for(arguments, runtime)?.map(filter_by_handle));
     let mut criteria = Vec::new();
     let mut name = None;
     if let Some(Value::Object(wanted)) = arguments.remove("metadata_filter") {
-        name = metadata(wanted, &mut criteria, runtime)?;
+        name = metadata_filter(wanted, &mut criteria, runtime)?;
     }
     for tag in texts(arguments.remove("tags"), "tags")? {
         let tag = handle::sealed(tag, &runtime.secret_set);
@@ -132,7 +133,7 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<EntryFilt
     match pattern {
         Some(pattern) if pattern.trim().is_empty() => return Err(invalid("the pattern is empty")),
         Some(pattern) => {
-            let own = handle::of_key(&pattern, Some(&runtime.agent), &runtime.secret_set);
+            let own = handle::for_key(&pattern, Some(&runtime.agent), &runtime.secret_set);
             let mut patterns = vec![own, pattern];
             patterns.dedup();
             filters.extend(patterns.into_iter().map(|pattern| matching(&any, pattern)));
@@ -160,7 +161,7 @@ fn matching(any: &EntryFilter, pattern: String) -> EntryFilter {
 }
 
 /// Reads a metadata filter. Returns the action's name if the filter contains one.
-fn metadata(
+fn metadata_filter(
     wanted: Map<String, Value>,
     criteria: &mut Vec<LabelCriterion>,
     runtime: &Runtime,

@@ -64,14 +64,14 @@ pub(super) struct Request {
 }
 
 /// Error for a request that is not carried out.
-pub(super) struct Refused {
+pub(super) struct RequestError {
     pub(super) failure: Failure,
     /// True if the wrapped action rejects its arguments and the caller asked for failures as results
     /// (`on_error: return`).
     pub(super) returned: bool,
 }
 
-impl From<Failure> for Refused {
+impl From<Failure> for RequestError {
     fn from(failure: Failure) -> Self {
         Self {
             failure,
@@ -122,10 +122,10 @@ impl Request {
         name_of(self.action.as_ref())
     }
 
-    pub(super) fn read(given: Arguments, runtime: &Runtime) -> Result<Self, Refused> {
-        let mut given = Given(given.into_iter().collect());
+    pub(super) fn read(given: Arguments, runtime: &Runtime) -> Result<Self, RequestError> {
+        let mut given = ArgumentList(given.into_iter().collect());
         let name = given.text("action").unwrap_or_default();
-        let action = find(&name, &runtime.actions)?;
+        let action = find_action(&name, &runtime.actions)?;
         let return_errors = match given.text("on_error").as_deref() {
             None | Some("fail") => false,
             Some("return") => true,
@@ -135,10 +135,13 @@ impl Request {
             Some(Value::Object(args)) => args,
             _ => return Err(invalid("`args` must be a mapping").into()),
         };
-        let args = action.metadata().check(args).map_err(|failure| Refused {
-            failure,
-            returned: return_errors,
-        })?;
+        let args = action
+            .metadata()
+            .check(args)
+            .map_err(|failure| RequestError {
+                failure,
+                returned: return_errors,
+            })?;
         let strategy = strategy(&mut given, &args)?;
         let key_prefix = given.flag("key_prefix", true);
         let (scope, agent) = scope(given.text("scope").as_deref(), key_prefix, runtime)?;
@@ -188,7 +191,7 @@ pub(super) fn name_of(action: &dyn Action) -> &str {
     &action.metadata().name
 }
 
-fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
+fn find_action(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
     let Some(action) = registry.get(name) else {
         let help = registry.help_for(name);
         let message = format!("there is no action `{name}`: {help}");
@@ -204,9 +207,9 @@ fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
 }
 
 /// Arguments in a list: they are few, and each is looked up once.
-struct Given(Vec<(String, Value)>);
+struct ArgumentList(Vec<(String, Value)>);
 
-impl Given {
+impl ArgumentList {
     fn get(&self, name: &str) -> Option<&Value> {
         self.0
             .iter()
@@ -235,7 +238,7 @@ impl Given {
     }
 }
 
-fn strategy(given: &mut Given, args: &Arguments) -> Result<Strategy, Failure> {
+fn strategy(given: &mut ArgumentList, args: &Arguments) -> Result<Strategy, Failure> {
     let key = given.text("key").filter(|key| !key.trim().is_empty());
     let name = given.text("key_strategy");
     let name = name.as_deref().unwrap_or("args");
@@ -320,7 +323,7 @@ fn user(runtime: &Runtime) -> Result<String, Failure> {
     }
 }
 
-fn ttl(given: &Given) -> Result<Duration, Failure> {
+fn ttl(given: &ArgumentList) -> Result<Duration, Failure> {
     const UNITS: [(&str, f64); 3] = [
         ("ttl_seconds", 1.0),
         ("ttl_hours", 3_600.0),
@@ -343,7 +346,7 @@ fn ttl(given: &Given) -> Result<Duration, Failure> {
     Ok(chosen.unwrap_or(DEFAULT_TTL))
 }
 
-fn mode(given: &Given) -> CacheMode {
+fn mode(given: &ArgumentList) -> CacheMode {
     if !given.flag("cache_enabled", true) {
         CacheMode::Off
     } else if given.flag("skip_cache", false) {
@@ -353,7 +356,7 @@ fn mode(given: &Given) -> CacheMode {
     }
 }
 
-fn probability(given: &Given) -> Result<f64, Failure> {
+fn probability(given: &ArgumentList) -> Result<f64, Failure> {
     match given.number("cleanup_probability") {
         None => Ok(DEFAULT_CLEANUP_PROBABILITY),
         Some(share) if (0.0..=1.0).contains(&share) => Ok(share),
@@ -363,7 +366,7 @@ fn probability(given: &Given) -> Result<f64, Failure> {
     }
 }
 
-fn limit(given: &Given) -> Result<u32, Failure> {
+fn limit(given: &ArgumentList) -> Result<u32, Failure> {
     match given.get("cleanup_limit").and_then(Value::as_i64) {
         None => Ok(DEFAULT_CLEANUP_LIMIT),
         Some(limit) => u32::try_from(limit).map_err(|_| {

@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 
 use crate::Failure;
 use crate::Runtime;
-use crate::actions::truth::is_true;
+use crate::actions::truthiness::is_true;
 use crate::report::{self, Event, FAILED, Memoized};
 
 /// Everything in a response except the result.
 pub(super) struct Response<'a> {
     pub(super) handle: Option<&'a str>,
     pub(super) status: &'a CacheStatus,
-    pub(super) settled: &'a CallSummary,
+    pub(super) summary: &'a CallSummary,
     /// Creation time of the entry, for a hit.
     pub(super) created: Option<i64>,
     /// Set if the call ran and failed, or returned an error.
@@ -25,40 +25,40 @@ pub(super) struct Response<'a> {
 }
 
 /// Decoded answer, kept in memory: all hits on an entry share it, and each returns a copy.
-pub(super) struct Answer {
+pub(super) struct DecodedResult {
     result: Value,
     /// The response of every hit on the entry, without the result.
-    told: OnceLock<Value>,
+    fields: OnceLock<Value>,
 }
 
-impl Answer {
+impl DecodedResult {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let result = serde_json::from_slice(bytes);
         let result = result.map_err(|error| DecodeError(error.to_string()))?;
         Ok(Self {
             result,
-            told: OnceLock::new(),
+            fields: OnceLock::new(),
         })
     }
 
     /// Returns the whole response to a call with this answer.
-    pub(super) fn told_by(&self, response: &Response<'_>, runtime: &Runtime) -> Value {
-        let tell = || response.around(&self.result, runtime);
-        let mut told = match response.status {
+    pub(super) fn respond(&self, response: &Response<'_>, runtime: &Runtime) -> Value {
+        let report = || response.without_result(&self.result, runtime);
+        let mut fields = match response.status {
             // All fields, including handle and times, belong to the entry, so every hit shares them.
-            CacheStatus::Hit => self.told.get_or_init(tell).clone(),
-            _ => tell(),
+            CacheStatus::Hit => self.fields.get_or_init(report).clone(),
+            _ => report(),
         };
-        told["result"] = self.result.clone();
-        told
+        fields["result"] = self.result.clone();
+        fields
     }
 }
 
-impl Decoded for Answer {
+impl Decoded for DecodedResult {
     fn weight(&self) -> u64 {
-        /// Estimated size of `told` in bytes, once a hit has filled it.
-        const TOLD: u64 = 2_048;
-        size_of::<Self>() as u64 + self.result.weight() + TOLD
+        /// Estimated size of `fields` in bytes, once a hit has filled it.
+        const HIT_RESPONSE_SIZE: u64 = 2_048;
+        size_of::<Self>() as u64 + self.result.weight() + HIT_RESPONSE_SIZE
     }
 }
 
@@ -72,14 +72,14 @@ pub(super) fn is_success(result: &Value) -> bool {
 }
 
 impl Response<'_> {
-    pub(super) fn with(&self, result: Value, runtime: &Runtime) -> Value {
-        let mut told = self.around(&result, runtime);
-        told["result"] = result;
-        told
+    pub(super) fn with_result(&self, result: Value, runtime: &Runtime) -> Value {
+        let mut fields = self.without_result(&result, runtime);
+        fields["result"] = result;
+        fields
     }
 
     /// Returns all fields; `result` is null and is filled in later.
-    fn around(&self, result: &Value, runtime: &Runtime) -> Value {
+    fn without_result(&self, result: &Value, runtime: &Runtime) -> Value {
         let hit = matches!(self.status, CacheStatus::Hit);
         let mut fields = Map::with_capacity(8);
         fields.insert("success".into(), Value::Bool(is_success(result)));
@@ -93,13 +93,13 @@ impl Response<'_> {
             fields.insert("_cache_created_at".into(), iso8601(created).into());
         }
         let expires = self
-            .settled
+            .summary
             .expires
             .map_or(Value::Null, |at| iso8601(at).into());
         fields.insert("_cache_expires_at".into(), expires);
         fields.insert(
             "_cache_stored".into(),
-            Value::Bool(self.settled.stored.is_ok()),
+            Value::Bool(self.summary.stored.is_ok()),
         );
         let reason = self.reason(runtime).map_or(Value::Null, Value::from);
         fields.insert("_cache_reason".into(), reason);
@@ -108,15 +108,15 @@ impl Response<'_> {
 
     /// Returns the reason why the answer was not stored, else why it was not a hit; secrets are redacted.
     fn reason(&self, runtime: &Runtime) -> Option<String> {
-        let reason = self.whole_reason()?;
+        let reason = self.full_reason()?;
         Some(match runtime.secret_set.redact(&reason) {
             Cow::Borrowed(_) => reason,
             Cow::Owned(redacted) => redacted,
         })
     }
 
-    fn whole_reason(&self) -> Option<String> {
-        match (&self.settled.stored, self.status) {
+    fn full_reason(&self) -> Option<String> {
+        match (&self.summary.stored, self.status) {
             (Err(reason), _) => Some(reason.to_string()),
             (Ok(_), CacheStatus::Coalesced) => {
                 Some("answered by a run that was already under way".to_owned())
@@ -126,8 +126,8 @@ impl Response<'_> {
     }
 
     /// Reports how the call was answered.
-    pub(super) fn tell(&self, runtime: &Runtime) {
-        let outcome = if self.is_error && self.settled.paid.is_free() {
+    pub(super) fn report(&self, runtime: &Runtime) {
+        let outcome = if self.is_error && self.summary.paid.is_free() {
             FAILED
         } else {
             self.status.as_str()
@@ -138,8 +138,8 @@ impl Response<'_> {
                 outcome: outcome.to_owned(),
                 handle: self.handle.map(ToOwned::to_owned),
                 reason: self.reason(runtime),
-                paid: self.settled.paid,
-                saved: self.settled.saved,
+                paid: self.summary.paid,
+                saved: self.summary.saved,
             },
         });
     }
@@ -159,12 +159,12 @@ pub(super) fn error_in(result: &Value) -> Option<&'static str> {
 }
 
 /// Checks that a result may be stored; errors are not.
-pub(super) fn worth_keeping(result: &Value, secret_set: &SecretSet) -> Result<(), Reason> {
+pub(super) fn check_storable(result: &Value, secret_set: &SecretSet) -> Result<(), Reason> {
     let declined = |why: &str| Err(Reason::Declined(why.to_owned()));
     if let Some(why) = error_in(result) {
         return declined(why);
     }
-    if is_deeper_than(DEEPEST, result) {
+    if is_deeper_than(MAX_DEPTH, result) {
         return declined("the result is nested too deeply to be read back");
     }
     if !secret_set.is_empty() && holds_secret(result, secret_set) {
@@ -187,7 +187,7 @@ fn holds_secret(value: &Value, secret_set: &SecretSet) -> bool {
 }
 
 /// The maximum nesting depth of JSON that can be read back.
-const DEEPEST: usize = 127;
+const MAX_DEPTH: usize = 127;
 
 fn is_deeper_than(levels: usize, value: &Value) -> bool {
     let Some(left) = levels.checked_sub(1) else {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::handle::sealed;
 use super::identity::{Guard, Identity, identify, nested_inputs, witnessed_paths};
 use super::request::{Request, invalid};
-use super::response::{self, Answer, Response};
+use super::response::{self, DecodedResult, Response};
 use super::{TAG_LABEL, check};
 use crate::action::announced;
 use crate::actions::Registry;
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The maximum time that a call waits for another process that runs the same call.
-const WAIT_FOR_OTHERS: Duration = Duration::from_secs(600);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(super) struct Wrap;
 
@@ -89,7 +89,7 @@ impl Action for Wrap {
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
         let read = Request::read(arguments, runtime);
         let mut request = read.map_err(|refused| redacted(refused.failure, runtime))?;
-        let pays = |handle: Option<String>, reason: &Reason| Planned::Pays {
+        let pays = |handle: Option<String>, reason: &Reason| Planned::Miss {
             handle,
             reason: runtime.secret_set.redact(&reason.to_string()).into_owned(),
         };
@@ -107,15 +107,15 @@ impl Action for Wrap {
             .await
         {
             Err(reason) => Ok(pays(Some(identity.handle), &reason)),
-            Ok(outcome) => match decoded(&outcome).await {
+            Ok(outcome) => match decode_outcome(&outcome).await {
                 Err(failure) => Ok(pays(
                     Some(identity.handle),
                     &Reason::Damaged(failure.to_string()),
                 )),
                 Ok(answer) => {
-                    let settled = outcome.settled().await;
-                    let response = told_of(&outcome, &settled, &identity.handle);
-                    let result = answer.told_by(&response, runtime);
+                    let summary = outcome.settled().await;
+                    let response = served_response(&outcome, &summary, &identity.handle);
+                    let result = answer.respond(&response, runtime);
                     Ok(Planned::Hit {
                         result,
                         handle: identity.handle,
@@ -163,7 +163,7 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
             _ => request.ttl,
         }),
         join: SingleFlight::AllProcesses {
-            wait: WAIT_FOR_OTHERS,
+            wait: LEADER_TIMEOUT,
         },
         lookup_timeout: duration(runtime, "patience_ms", DEFAULT_LOOKUP_TIMEOUT),
         store_timeout: duration(runtime, "store_timeout_ms", DEFAULT_STORE_TIMEOUT),
@@ -187,8 +187,8 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
         CacheMode::Frozen => request.alternatives(runtime),
         _ => Vec::new(),
     };
-    let missed = match answer_request(request, runtime).await {
-        Err(missed) if missed.kind == FROZEN_MISS => missed,
+    let miss = match answer_request(request, runtime).await {
+        Err(miss) if miss.kind == FROZEN_MISS => miss,
         answer => return answer,
     };
     // Looks for the answer that an alternative gave when the call failed.
@@ -198,7 +198,7 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
             answer => return answer,
         }
     }
-    Err(missed)
+    Err(miss)
 }
 
 /// The failure kind of a call that a frozen run does not find in the cache.
@@ -206,7 +206,7 @@ const FROZEN_MISS: &str = "frozen_miss";
 
 async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value, Failure> {
     if request.mode == CacheMode::Off {
-        return Box::pin(uncached(request, Reason::Off, runtime)).await;
+        return Box::pin(run_uncached(request, Reason::Off, runtime)).await;
     }
     let identity = match identify(&mut request, runtime).await {
         Ok(identity) => identity,
@@ -215,13 +215,13 @@ async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value
             let message = format!("frozen: {name} is not answered by the cache ({reason})");
             return Err(Failure::new(FROZEN_MISS, message));
         }
-        Err(reason) => return Box::pin(uncached(request, reason, runtime)).await,
+        Err(reason) => return Box::pin(run_uncached(request, reason, runtime)).await,
     };
-    match ask(&request, &identity, runtime).await? {
-        Asked::Told(answer) => Ok(answer),
-        Asked::Runs { ticket, damage } => {
+    match ask_cache(&request, &identity, runtime).await? {
+        CacheReply::Served(answer) => Ok(answer),
+        CacheReply::Runs { ticket, damage } => {
             let Identity { handle, guard, .. } = identity;
-            let run = Run {
+            let run = WrappedRun {
                 ticket,
                 handle: Some(handle),
                 guard,
@@ -237,8 +237,8 @@ async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value
     clippy::large_enum_variant,
     reason = "it is taken apart where it arrives; a box would cost every miss an allocation"
 )]
-enum Asked {
-    Told(Value),
+enum CacheReply {
+    Served(Value),
     Runs {
         ticket: Ticket,
         /// The damage of the entry that this run replaces.
@@ -246,28 +246,32 @@ enum Asked {
     },
 }
 
-async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Result<Asked, Failure> {
+async fn ask_cache(
+    request: &Request,
+    identity: &Identity,
+    runtime: &Runtime,
+) -> Result<CacheReply, Failure> {
     let Identity { handle, input, .. } = identity;
     let mut policy = policy(request, Some(handle), runtime);
     let mut damage = None;
     loop {
-        let begun = runtime.cache.begin(&call(request, input), &policy).await;
-        let outcome = match begun.map_err(|miss| Failure::new(FROZEN_MISS, miss.to_string()))? {
-            BeginResult::Run(ticket) => return Ok(Asked::Runs { ticket, damage }),
+        let started = runtime.cache.begin(&call(request, input), &policy).await;
+        let outcome = match started.map_err(|miss| Failure::new(FROZEN_MISS, miss.to_string()))? {
+            BeginResult::Run(ticket) => return Ok(CacheReply::Runs { ticket, damage }),
             BeginResult::Served(outcome) => outcome,
         };
-        let failure = match decoded(&outcome).await {
+        let failure = match decode_outcome(&outcome).await {
             Ok(answer) => {
-                let settled = outcome.settled().await;
-                let response = told_of(&outcome, &settled, handle);
-                response.tell(runtime);
-                return Ok(Asked::Told(answer.told_by(&response, runtime)));
+                let summary = outcome.settled().await;
+                let response = served_response(&outcome, &summary, handle);
+                response.report(runtime);
+                return Ok(CacheReply::Served(answer.respond(&response, runtime)));
             }
             Err(failure) => failure,
         };
         match failure.cause::<Failure>() {
             Some(failure) if request.return_errors => {
-                return Ok(Asked::Told(response::error(failure, Some(handle))));
+                return Ok(CacheReply::Served(response::error(failure, Some(handle))));
             }
             Some(failure) => return Err(failure.clone()),
             None if request.mode == CacheMode::Frozen => {
@@ -283,13 +287,17 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
 }
 
 /// Runs the action without a key; the ledger records the reason.
-async fn uncached(request: Request, reason: Reason, runtime: &Runtime) -> Result<Value, Failure> {
+async fn run_uncached(
+    request: Request,
+    reason: Reason,
+    runtime: &Runtime,
+) -> Result<Value, Failure> {
     let policy = policy(&request, None, runtime);
     let input = Canonical::sealed(&json!({ "args": request.args }), &runtime.secret_set);
     let ticket = runtime
         .cache
         .bypass(&call(&request, &input), &policy, reason);
-    let run = Run {
+    let run = WrappedRun {
         ticket,
         handle: None,
         guard: Guard::Nothing,
@@ -299,7 +307,7 @@ async fn uncached(request: Request, reason: Reason, runtime: &Runtime) -> Result
 }
 
 /// A run of the wrapped action. Other callers may wait for it.
-struct Run {
+struct WrappedRun {
     ticket: Ticket,
     handle: Option<String>,
     guard: Guard,
@@ -307,16 +315,16 @@ struct Run {
     damage: Option<Reason>,
 }
 
-impl Run {
+impl WrappedRun {
     /// Runs the action, and with the configured probability erases some expired entries.
     async fn lead(self, request: Request, runtime: &Runtime) -> Result<Value, Failure> {
         let (probability, limit) = (request.cleanup_probability, request.cleanup_limit);
-        let (answer, memory_answers) = self.once(request, runtime).await?;
-        if memory_answers && limit > 0 && runtime.random.unit() < probability {
+        let (answer, store_is_available) = self.once(request, runtime).await?;
+        if store_is_available && limit > 0 && runtime.random.unit() < probability {
             // A failed sweep does not affect the answer.
-            let sweeping = runtime.cache.sweep(Some(limit));
-            let most = duration(runtime, "patience_ms", DEFAULT_LOOKUP_TIMEOUT);
-            let _ = tokio::time::timeout(most, sweeping).await;
+            let sweep_expired = runtime.cache.sweep(Some(limit));
+            let time_limit = duration(runtime, "patience_ms", DEFAULT_LOOKUP_TIMEOUT);
+            let _ = tokio::time::timeout(time_limit, sweep_expired).await;
         }
         Ok(answer)
     }
@@ -340,29 +348,29 @@ impl Run {
         let scope = request.scope.clone();
         let action = &*request.action;
         let running = announced(action, request.args, runtime, |arguments| {
-            action.run_alone(arguments, runtime, &witness_list)
+            action.run_without_alternatives(arguments, runtime, &witness_list)
         });
-        let (ended, inside) = spending::within(running).await;
-        ticket.charge(inside.charged);
-        ticket.subtract_nested(inside.accounted);
-        spending::account_outside(Spend {
+        let (ended, inner_spend) = spending::run_metered(running).await;
+        ticket.charge(inner_spend.charged);
+        ticket.subtract_nested(inner_spend.accounted);
+        spending::add_accounted(Spend {
             time: ticket.elapsed(),
-            ..inside.charged
+            ..inner_spend.charged
         });
         let result = match ended {
             Ok(result) => result,
             Err(failure) => {
                 let failure = redacted(failure, runtime);
-                let settled = ticket.fail(RunFailure::new(failure.clone())).await;
+                let summary = ticket.fail(RunFailure::new(failure.clone())).await;
                 Response {
                     handle,
                     status: &status,
-                    settled: &settled,
+                    summary: &summary,
                     created: None,
                     is_error: true,
                 }
-                .tell(runtime);
-                let failure = match in_its_place(failure, alternatives, runtime).await {
+                .report(runtime);
+                let failure = match try_alternatives(failure, alternatives, runtime).await {
                     Ok(answer) => return Ok((answer, false)),
                     Err(failure) => failure,
                 };
@@ -376,25 +384,25 @@ impl Run {
         let value = serde_json::to_vec(&result)
             .map_err(|error| Failure::new("serialization_error", error.to_string()))?;
         // A wrap around this one must not keep the result longer, or share it more widely.
-        if let Some(lifetime) = inside.lifetime {
+        if let Some(lifetime) = inner_spend.lifetime {
             spending::limit_lifetime(lifetime);
             ticket.limit_ttl(lifetime);
         }
-        let shared = inside.private && matches!(scope, Scope::Workspace(_) | Scope::Global);
-        if inside.private {
+        let shared = inner_spend.private && matches!(scope, Scope::Workspace(_) | Scope::Global);
+        if inner_spend.private {
             spending::keep_private();
         }
         let declined = match shared {
             true => Some("the result is for one user only".to_owned()),
-            false => inside.declined,
+            false => inner_spend.declined,
         };
         let storable = match (
             declined,
-            response::worth_keeping(&result, &runtime.secret_set),
+            response::check_storable(&result, &runtime.secret_set),
         ) {
             (Some(why), _) => {
                 // The wrap around this one must not store its answer either.
-                spending::decline(why.as_str());
+                spending::decline_storing(why.as_str());
                 Err(Reason::Declined(why))
             }
             (None, Ok(())) => guard.check(runtime).await,
@@ -411,33 +419,33 @@ impl Run {
             spent,
             labels: Vec::new(),
         };
-        let settled = ticket.finish(product).await;
+        let summary = ticket.finish(product).await;
         let response = Response {
             handle,
             status: &status,
-            settled: &settled,
+            summary: &summary,
             created: None,
             is_error,
         };
-        response.tell(runtime);
-        let memory_answers = !matches!(
-            (status.reason(), &settled.stored),
+        response.report(runtime);
+        let store_is_available = !matches!(
+            (status.reason(), &summary.stored),
             (Some(Reason::StoreFault(_) | Reason::NoStore), _)
                 | (_, Err(Reason::StoreFault(_) | Reason::NoStore))
         );
-        Ok((response.with(result, runtime), memory_answers))
+        Ok((response.with_result(result, runtime), store_is_available))
     }
 }
 
 /// Answers a failed call with the first alternative that succeeds, from the cache or by running it. The
 /// result is stored under the alternative's own key.
-async fn in_its_place(
-    mut failed: Failure,
+async fn try_alternatives(
+    mut failure_so_far: Failure,
     alternatives: Vec<Request>,
     runtime: &Runtime,
 ) -> Result<Value, Failure> {
     for alternative in alternatives {
-        if !failed.elsewhere {
+        if !failure_so_far.allows_alternatives {
             break;
         }
         let alternative = Request {
@@ -446,10 +454,12 @@ async fn in_its_place(
         };
         match Box::pin(answer_request(alternative, runtime)).await {
             Ok(answer) => return Ok(answer),
-            Err(failure) => failed = failed.and_of(redacted(failure, runtime)),
+            Err(failure) => {
+                failure_so_far = failure_so_far.with_alternative(redacted(failure, runtime))
+            }
         }
     }
-    Err(failed)
+    Err(failure_so_far)
 }
 
 /// Records the files that the action reads and those in `depends_on`, before the action reads them.
@@ -468,23 +478,27 @@ async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Resul
         witness.mark_incomplete("the path of a file that it depends on holds a secret");
         return Ok(());
     }
-    let noted = tokio::task::spawn_blocking(move || {
+    let observed = tokio::task::spawn_blocking(move || {
         paths
             .iter()
             .for_each(|path| witness.observe(Observation::Content(path)));
     });
-    noted
+    observed
         .await
         .map_err(|error| Failure::new("internal_error", error.to_string()))
 }
 
 /// Returns the decoded answer of an outcome, shared by all callers that the same entry serves.
-async fn decoded(outcome: &Outcome) -> Result<Arc<Answer>, RunFailure> {
-    outcome.body.decoded(Answer::decode).await
+async fn decode_outcome(outcome: &Outcome) -> Result<Arc<DecodedResult>, RunFailure> {
+    outcome.body.decoded(DecodedResult::decode).await
 }
 
 /// Returns the response fields of an outcome that the cache served.
-fn told_of<'a>(outcome: &'a Outcome, settled: &'a CallSummary, handle: &'a str) -> Response<'a> {
+fn served_response<'a>(
+    outcome: &'a Outcome,
+    summary: &'a CallSummary,
+    handle: &'a str,
+) -> Response<'a> {
     let entry = outcome
         .entry
         .as_ref()
@@ -492,7 +506,7 @@ fn told_of<'a>(outcome: &'a Outcome, settled: &'a CallSummary, handle: &'a str) 
     Response {
         handle: Some(handle),
         status: &outcome.status,
-        settled,
+        summary,
         created: entry.map(|entry| entry.created),
         is_error: false,
     }

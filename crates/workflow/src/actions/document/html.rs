@@ -3,7 +3,7 @@
 use htmd::HtmlToMarkdown;
 
 /// The maximum nesting depth of elements; browsers stop at 512.
-const DEEPEST: usize = 2_000;
+const MAX_DEPTH: usize = 2_000;
 
 /// Elements without readable text: scripts, styles, and content that is shown only when scripts are
 /// disabled.
@@ -22,8 +22,8 @@ pub(super) fn markdown(page: &str) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     let mut open = vec![(tree.clone(), 0)];
     while let Some((node, depth)) = open.pop() {
-        if depth > DEEPEST {
-            return Err(format!("its elements are nested deeper than {DEEPEST}"));
+        if depth > MAX_DEPTH {
+            return Err(format!("its elements are nested deeper than {MAX_DEPTH}"));
         }
         open.extend(
             node.children

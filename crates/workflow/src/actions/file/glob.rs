@@ -12,8 +12,8 @@ use cachalot_core::{Effects, Problem};
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Value, json};
 
-use crate::actions::arguments::{Given, excerpt, optional, required};
-use crate::actions::written::Written;
+use crate::actions::argument_checker::ArgumentChecker;
+use crate::actions::arguments::{CheckedArguments, excerpt, optional, required};
 use crate::actions::{Registry, location};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
@@ -48,19 +48,19 @@ impl Operation for Glob {
     }
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        let walk = plan(&Given::seen(&GLOB, arguments), runtime);
-        Effects::reading_files(walk.map(|walk| walk.looked_at()).unwrap_or_default())
+        let walk = plan_walk(&CheckedArguments::borrowed(&GLOB, arguments), runtime);
+        Effects::reading_files(walk.map(|walk| walk.dependencies()).unwrap_or_default())
     }
 
     fn implicit_inputs(&self, _arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         // Keyed even if the search begins elsewhere: paths in the result are relative to the run's
         // directory.
-        Ok(json!({ "relative_to": location::keyed(&runtime.directory) }))
+        Ok(json!({ "relative_to": location::path_key(&runtime.directory) }))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&GLOB, arguments);
-        let walk = plan(&given, runtime)?;
+        let given = CheckedArguments::new(&GLOB, arguments);
+        let walk = plan_walk(&given, runtime)?;
         let stop = StopOnDrop(Arc::clone(&walk.stopped));
         let found = tokio::task::spawn_blocking(move || walk.run()).await;
         drop(stop);
@@ -77,11 +77,11 @@ impl Operation for Glob {
 
 impl Action for Glob {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
+        ArgumentChecker::new(with)
             .read(
                 "pattern",
                 "see the syntax of patterns under `file.glob`",
-                |text| compiled(split(text).1).map(drop),
+                |text| compile(split(text).1).map(drop),
             )
             .problems()
     }
@@ -108,12 +108,12 @@ struct Walk {
     stopped: Arc<AtomicBool>,
 }
 
-fn plan(given: &Given<'_>, runtime: &Runtime) -> Result<Walk, Failure> {
+fn plan_walk(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Walk, Failure> {
     let pattern = given.required_text("pattern")?;
     let directory = match given.text("directory")? {
         None | Some("") => runtime.directory.clone(),
         Some(named) => {
-            let directory = location::local(given, runtime, "directory", named)?;
+            let directory = location::local_path(given, runtime, "directory", named)?;
             if !directory.is_dir() {
                 return Err(
                     given.failure("not_found", format_args!("there is no directory `{named}`"))
@@ -123,7 +123,7 @@ fn plan(given: &Given<'_>, runtime: &Runtime) -> Result<Walk, Failure> {
         }
     };
     let (literal, rest) = split(pattern);
-    let matcher = compiled(rest).map_err(|error| {
+    let matcher = compile(rest).map_err(|error| {
         given.wrong(
             "pattern",
             format_args!("is `{}`: {error}", excerpt(pattern)),
@@ -136,12 +136,12 @@ fn plan(given: &Given<'_>, runtime: &Runtime) -> Result<Walk, Failure> {
         hidden: rest
             .split('/')
             .any(|name| name.starts_with('.') && !matches!(name, "." | "..")),
-        relative_to: normal(&runtime.directory),
+        relative_to: normalize(&runtime.directory),
         stopped: Arc::default(),
     })
 }
 
-fn compiled(pattern: &str) -> Result<GlobMatcher, String> {
+fn compile(pattern: &str) -> Result<GlobMatcher, String> {
     GlobBuilder::new(pattern)
         .literal_separator(true)
         .backslash_escape(true)
@@ -163,7 +163,7 @@ fn split(pattern: &str) -> (&str, &str) {
 }
 
 /// Normalizes a path by its text: removes `.`, and resolves `..` where a preceding name allows it.
-fn normal(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
@@ -181,35 +181,35 @@ fn normal(path: &Path) -> PathBuf {
 
 /// Result of a walk.
 #[derive(Default)]
-struct Seen {
+struct WalkResult {
     /// Matching files, in the form in which they are shown.
     files: Vec<String>,
     /// Inputs that determine the set of files: the directories, and links that may point to a file.
-    looked_at: Vec<PathBuf>,
+    dependencies: Vec<PathBuf>,
 }
 
 impl Walk {
     fn run(&self) -> Result<Vec<String>, (PathBuf, io::Error)> {
-        let mut seen = Seen::default();
+        let mut result = WalkResult::default();
         // A start directory that does not exist contains no matches.
         if self.start.is_dir() {
-            self.visit(&self.start, Path::new(""), 1, &mut seen)?;
+            self.visit(&self.start, Path::new(""), 1, &mut result)?;
         }
-        seen.files.sort_unstable();
-        Ok(seen.files)
+        result.files.sort_unstable();
+        Ok(result.files)
     }
 
     /// Returns the directories and links on which the result of [`Walk::run`] depends, sorted.
-    fn looked_at(&self) -> Vec<PathBuf> {
-        let mut seen = Seen::default();
+    fn dependencies(&self) -> Vec<PathBuf> {
+        let mut result = WalkResult::default();
         if self.start.is_dir() {
             // The run encounters the same error and reports it.
-            let _ = self.visit(&self.start, Path::new(""), 1, &mut seen);
+            let _ = self.visit(&self.start, Path::new(""), 1, &mut result);
         } else {
-            seen.looked_at.push(self.start.clone());
+            result.dependencies.push(self.start.clone());
         }
-        seen.looked_at.sort_unstable();
-        seen.looked_at
+        result.dependencies.sort_unstable();
+        result.dependencies
     }
 
     /// Visits the entries of `directory`, which are `level` names below the start.
@@ -218,10 +218,10 @@ impl Walk {
         directory: &Path,
         below: &Path,
         level: usize,
-        seen: &mut Seen,
+        result: &mut WalkResult,
     ) -> Result<(), (PathBuf, io::Error)> {
         let fault = |error| (directory.to_path_buf(), error);
-        seen.looked_at.push(directory.to_path_buf());
+        result.dependencies.push(directory.to_path_buf());
         for entry in fs::read_dir(directory).map_err(fault)? {
             if self.stopped.load(Ordering::Relaxed) {
                 return Ok(());
@@ -235,16 +235,17 @@ impl Walk {
             let kind = entry.file_type().map_err(fault)?;
             if kind.is_dir() {
                 if self.depth.is_none_or(|depth| level < depth) {
-                    self.visit(&path, &below, level + 1, seen)?;
+                    self.visit(&path, &below, level + 1, result)?;
                 }
             } else if self.matcher.is_match(&below) {
                 if kind.is_symlink() {
-                    seen.looked_at.push(path.clone());
+                    result.dependencies.push(path.clone());
                 }
                 if path.is_file() {
-                    let shown = self.shown(&path);
-                    seen.files.push(
-                        shown.ok_or_else(|| (path, io::Error::other("its name is not UTF-8")))?,
+                    let display_path = self.display_path(&path);
+                    result.files.push(
+                        display_path
+                            .ok_or_else(|| (path, io::Error::other("its name is not UTF-8")))?,
                     );
                 }
             }
@@ -254,8 +255,8 @@ impl Walk {
 
     /// Returns the path relative to the run's directory if it is below it; `None` if it is not valid
     /// Unicode.
-    fn shown(&self, path: &Path) -> Option<String> {
-        let path = normal(path);
+    fn display_path(&self, path: &Path) -> Option<String> {
+        let path = normalize(path);
         path.strip_prefix(&self.relative_to)
             .unwrap_or(&path)
             .to_str()

@@ -6,13 +6,13 @@ use cachalot_core::tree::Node;
 use cachalot_core::{Effects, Problem};
 use serde_json::{Value, json};
 
-use crate::actions::arguments::{Given, excerpt, optional, required};
-use crate::actions::written::Written;
+use crate::actions::argument_checker::ArgumentChecker;
+use crate::actions::arguments::{CheckedArguments, excerpt, optional, required};
 use crate::actions::{Registry, location};
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
 /// The default maximum of bytes to read.
-const LARGEST: u64 = 64 << 20;
+const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 
 static READ: OperationMetadata = OperationMetadata::declared(
 "file.read",
@@ -50,18 +50,18 @@ impl Operation for Read {
     }
 
     fn effects(&self, arguments: &Arguments, runtime: &Runtime) -> Effects {
-        Effects::reading_files(location::looked_at(runtime, arguments, "path"))
+        Effects::reading_files(location::local_files(runtime, arguments, "path"))
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(location::implied(runtime, arguments, "path"))
+        Ok(location::implicit_input(runtime, arguments, "path"))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&READ, arguments);
+        let given = CheckedArguments::new(&READ, arguments);
         let path = given.required_text("path")?;
         let decode = decoder(&given)?;
-        let largest = given.count("max_bytes", LARGEST, 0..=u64::MAX)?;
+        let largest = given.count("max_bytes", DEFAULT_MAX_BYTES, 0..=u64::MAX)?;
         let bytes = location::read(&given, runtime, path, largest).await?;
         let content = decode(&given, path, bytes.into())?;
         Ok(json!({ "content": content, "success": true }))
@@ -70,21 +70,21 @@ impl Operation for Read {
 
 impl Action for Read {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with)
+        ArgumentChecker::new(with)
             .one_of("encoding", &ENCODINGS, |name| decode(name).is_some())
             .count("max_bytes", 0..=u64::MAX)
             .problems()
     }
 }
 
-type Decode = fn(&Given<'_>, &str, Vec<u8>) -> Result<String, Failure>;
+type Decode = fn(&CheckedArguments<'_>, &str, Vec<u8>) -> Result<String, Failure>;
 
 /// Display names of the encodings.
 const ENCODINGS: [&str; 3] = ["utf-8", "latin-1", "base64"];
 
 /// Returns the decoder for the bytes. It is chosen before anything is read, so that an unknown encoding
 /// fails early.
-fn decoder(given: &Given<'_>) -> Result<Decode, Failure> {
+fn decoder(given: &CheckedArguments<'_>) -> Result<Decode, Failure> {
     let encoding = given.text("encoding")?.unwrap_or("utf-8");
     decode(encoding).ok_or_else(|| {
         given.wrong(

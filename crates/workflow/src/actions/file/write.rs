@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use cachalot_core::{EffectTarget, Effects, disk};
 use serde_json::{Value, json};
 
-use crate::actions::arguments::{Given, optional, required};
+use crate::actions::arguments::{CheckedArguments, optional, required};
 use crate::actions::location;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Runtime,
@@ -59,9 +59,9 @@ impl Operation for Write {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&WRITE, arguments);
-        let named = given.required_text("path")?;
-        let path = location::local(&given, runtime, "path", named)?;
+        let given = CheckedArguments::new(&WRITE, arguments);
+        let display_name = given.required_text("path")?;
+        let path = location::local_path(&given, runtime, "path", display_name)?;
         let content = given
             .text("content")?
             .ok_or_else(|| given.wrong("content", "is required"))?
@@ -74,17 +74,17 @@ impl Operation for Write {
                 fs::create_dir_all(parent)?;
             }
             if append {
-                add(&path, content.as_bytes())
+                append_to(&path, content.as_bytes())
             } else {
                 replace(&path, content.as_bytes())
             }
         });
         match work.await {
-            Ok(Ok(())) => Ok(json!({ "path": named, "success": true })),
-            Ok(Err(error)) => Err(fault(&given, named, &error)),
+            Ok(Ok(())) => Ok(json!({ "path": display_name, "success": true })),
+            Ok(Err(error)) => Err(write_failure(&given, display_name, &error)),
             Err(error) => Err(given.failure(
                 "file_error",
-                format_args!("`{named}` was not written: {error}"),
+                format_args!("`{display_name}` was not written: {error}"),
             )),
         }
     }
@@ -92,17 +92,17 @@ impl Operation for Write {
 
 impl Action for Write {}
 
-fn fault(given: &Given<'_>, named: &str, error: &io::Error) -> Failure {
+fn write_failure(given: &CheckedArguments<'_>, display_name: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => given.failure(
             "not_found",
-            format_args!("the directory of `{named}` does not exist: create it, or give `create_directories: true`"),
+            format_args!("the directory of `{display_name}` does not exist: create it, or give `create_directories: true`"),
         ),
         _ if disk::is_full(error) => given.failure(
             "file_error",
-            format_args!("`{named}` was not written: no space left ({error}); free some on its disk"),
+            format_args!("`{display_name}` was not written: no space left ({error}); free some on its disk"),
         ),
-        _ => given.failure("file_error", format_args!("`{named}` was not written: {error}")),
+        _ => given.failure("file_error", format_args!("`{display_name}` was not written: {error}")),
     }
 }
 
@@ -119,23 +119,23 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         Ok(metadata) => Some(metadata.permissions()),
         Err(_) => None,
     };
-    let aside = Aside::beside(&target)?;
+    let temporary = TemporaryFile::create_beside(&target)?;
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .open(&aside.path)?;
+        .open(&temporary.path)?;
     file.write_all(content)?;
     if let Some(permissions) = permissions {
         file.set_permissions(permissions)?;
     }
     file.sync_all()?;
     drop(file);
-    aside.take_place_of(&target)
+    temporary.replace_target(&target)
 }
 
 /// Appends `content` to the file at `path`, which is created if needed. Writers are serialized by a file
 /// lock; a write that fails midway is rolled back.
-fn add(path: &Path, content: &[u8]) -> io::Result<()> {
+fn append_to(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(path)?;
     file.lock()?;
     let before = file.metadata()?.len();
@@ -147,30 +147,30 @@ fn add(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// A temporary file beside the file to be replaced. It is removed on drop unless it was renamed.
-struct Aside {
+struct TemporaryFile {
     path: PathBuf,
-    kept: bool,
+    is_renamed: bool,
 }
 
-impl Aside {
-    fn beside(target: &Path) -> io::Result<Self> {
+impl TemporaryFile {
+    fn create_beside(target: &Path) -> io::Result<Self> {
         let name = target
             .file_name()
             .ok_or_else(|| io::Error::other("it is a directory"))?;
         let mut suffix = [0_u8; 8];
         getrandom::fill(&mut suffix).map_err(io::Error::other)?;
-        let mut aside = std::ffi::OsString::from(".");
-        aside.push(name);
-        aside.push(format!(".{}", hex::encode(suffix)));
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{}", hex::encode(suffix)));
         Ok(Self {
-            path: target.with_file_name(aside),
-            kept: false,
+            path: target.with_file_name(temporary),
+            is_renamed: false,
         })
     }
 
-    fn take_place_of(mut self, target: &Path) -> io::Result<()> {
+    fn replace_target(mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
-        self.kept = true;
+        self.is_renamed = true;
         // Syncing the directory makes the rename durable. If a directory cannot be opened, the file is
         // still complete.
         if let Some(parent) = target.parent()
@@ -186,9 +186,9 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.is_renamed {
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -17,7 +17,7 @@ use jmespath::{Context, Expression, JmespathError, Variable, interpret};
 use serde_json::Value;
 
 /// Failure of a search.
-pub(super) enum Fault {
+pub(super) enum QueryError {
     /// The text is not a valid expression.
     Expression(String),
     /// The expression cannot be evaluated on this data.
@@ -31,26 +31,27 @@ pub(super) enum Fault {
 pub(super) fn check(expression: &str) -> Result<(), String> {
     jmespath::parse(expression)
         .map(drop)
-        .map_err(|error| told(&error))
+        .map_err(|error| describe_error(&error))
 }
 
 /// Evaluates an expression.
 ///
 /// # Errors
 /// Its syntax error or its evaluation error.
-pub(super) fn search(data: &Value, expression: &str) -> Result<Value, Fault> {
-    let ast = jmespath::parse(expression).map_err(|error| Fault::Expression(told(&error)))?;
+pub(super) fn search(data: &Value, expression: &str) -> Result<Value, QueryError> {
+    let ast = jmespath::parse(expression)
+        .map_err(|error| QueryError::Expression(describe_error(&error)))?;
     let runtime = functions::runtime();
     let compiled = Expression::new(expression, exact(ast), &runtime);
     let data = Rc::new(variable(data));
-    let evaluate = |error: JmespathError| Fault::Evaluation(told(&error));
+    let evaluate = |error: JmespathError| QueryError::Evaluation(describe_error(&error));
     let mut context = Context::new(expression, &runtime);
     let result = interpret(&data, compiled.as_ast(), &mut context).map_err(evaluate)?;
-    value(&result).map_err(Fault::Evaluation)
+    value(&result).map_err(QueryError::Evaluation)
 }
 
 /// Formats an error on one line; lines and columns count from 1.
-fn told(error: &JmespathError) -> String {
+fn describe_error(error: &JmespathError) -> String {
     format!(
         "{} at line {}, column {}",
         error.reason,
@@ -101,7 +102,7 @@ fn value(variable: &Variable) -> Result<Value, String> {
 
 /// Replaces every comparison in the tree by a call of an exact one.
 fn exact(ast: Ast) -> Ast {
-    let within = |ast: Box<Ast>| Box::new(exact(*ast));
+    let boxed = |ast: Box<Ast>| Box::new(exact(*ast));
     match ast {
         Ast::Comparison {
             offset,
@@ -119,16 +120,16 @@ fn exact(ast: Ast) -> Ast {
             then,
         } => Ast::Condition {
             offset,
-            predicate: within(predicate),
-            then: within(then),
+            predicate: boxed(predicate),
+            then: boxed(then),
         },
         Ast::Expref { offset, ast } => Ast::Expref {
             offset,
-            ast: within(ast),
+            ast: boxed(ast),
         },
         Ast::Flatten { offset, node } => Ast::Flatten {
             offset,
-            node: within(node),
+            node: boxed(node),
         },
         Ast::Function { offset, name, args } => Ast::Function {
             offset,
@@ -151,31 +152,31 @@ fn exact(ast: Ast) -> Ast {
         }
         Ast::Not { offset, node } => Ast::Not {
             offset,
-            node: within(node),
+            node: boxed(node),
         },
         Ast::Projection { offset, lhs, rhs } => Ast::Projection {
             offset,
-            lhs: within(lhs),
-            rhs: within(rhs),
+            lhs: boxed(lhs),
+            rhs: boxed(rhs),
         },
         Ast::ObjectValues { offset, node } => Ast::ObjectValues {
             offset,
-            node: within(node),
+            node: boxed(node),
         },
         Ast::And { offset, lhs, rhs } => Ast::And {
             offset,
-            lhs: within(lhs),
-            rhs: within(rhs),
+            lhs: boxed(lhs),
+            rhs: boxed(rhs),
         },
         Ast::Or { offset, lhs, rhs } => Ast::Or {
             offset,
-            lhs: within(lhs),
-            rhs: within(rhs),
+            lhs: boxed(lhs),
+            rhs: boxed(rhs),
         },
         Ast::Subexpr { offset, lhs, rhs } => Ast::Subexpr {
             offset,
-            lhs: within(lhs),
-            rhs: within(rhs),
+            lhs: boxed(lhs),
+            rhs: boxed(rhs),
         },
         leaf @ (Ast::Identity { .. }
         | Ast::Field { .. }

@@ -8,26 +8,26 @@ use reqwest::{Method, RequestBuilder, Url};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::wire::{AgentJob, Extracted, Identified, Job, SchemaJob};
-use crate::actions::arguments::{Given, excerpt};
-use crate::actions::reply::{self, Reply, Terms};
+use super::wire::{AgentJob, ExtractionResult, IdResponse, Job, SchemaJob};
+use crate::actions::arguments::{CheckedArguments, excerpt};
+use crate::actions::http_response::{self, HttpResponse, RequestLimits};
 use crate::{Failure, Runtime};
 
 /// Limits of one request; the whole extraction has its own time limit.
-const REQUEST: Terms = Terms {
+const REQUEST: RequestLimits = RequestLimits {
     timeout: Duration::from_secs(60),
     unauthorized: "auth_error",
 };
 
 /// Limits of an upload.
-const UPLOAD: Terms = Terms {
+const UPLOAD: RequestLimits = RequestLimits {
     timeout: Duration::from_secs(600),
     unauthorized: "auth_error",
 };
 
 /// A client for one account at one base URL.
 pub(super) struct Client<'a> {
-    given: &'a Given<'a>,
+    given: &'a CheckedArguments<'a>,
     runtime: &'a Runtime,
     base: Url,
     key: &'a str,
@@ -35,7 +35,7 @@ pub(super) struct Client<'a> {
 
 impl<'a> Client<'a> {
     pub(super) fn new(
-        given: &'a Given<'a>,
+        given: &'a CheckedArguments<'a>,
         runtime: &'a Runtime,
         base: &str,
         key: &'a str,
@@ -52,10 +52,10 @@ impl<'a> Client<'a> {
     }
 
     /// Returns the id of the extraction agent of this name.
-    pub(super) async fn agent_named(&self, name: &str) -> Result<String, Failure> {
+    pub(super) async fn find_agent(&self, name: &str) -> Result<String, Failure> {
         let url = self.url(&["extraction", "extraction-agents", "by-name", name])?;
-        let agent: Identified = self
-            .ask(self.request(Method::GET, &url)?, &url, REQUEST)
+        let agent: IdResponse = self
+            .send(self.request(Method::GET, &url)?, &url, REQUEST)
             .await?;
         Ok(agent.id)
     }
@@ -64,8 +64,8 @@ impl<'a> Client<'a> {
     pub(super) async fn upload(&self, name: String, document: Vec<u8>) -> Result<String, Failure> {
         let url = self.url(&["files"])?;
         let form = Form::new().part("upload_file", Part::bytes(document).file_name(name));
-        let file: Identified = self
-            .ask(
+        let file: IdResponse = self
+            .send(
                 self.request(Method::POST, &url)?.multipart(form),
                 &url,
                 UPLOAD,
@@ -91,7 +91,7 @@ impl<'a> Client<'a> {
                     file_id: file,
                     data_schema_override: schema,
                 };
-                self.ask(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)
+                self.send(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)
                     .await
             }
             None => {
@@ -103,7 +103,7 @@ impl<'a> Client<'a> {
                         .map_or_else(|| json!({}), |mode| json!({ "extraction_mode": mode })),
                     file_id: file,
                 };
-                self.ask(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)
+                self.send(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)
                     .await
             }
         }
@@ -111,15 +111,19 @@ impl<'a> Client<'a> {
 
     /// Polls a job until it ends. A poll that fails with a retryable error is repeated, because the job
     /// is already paid for.
-    pub(super) async fn end_of(&self, mut job: Job, interval: Duration) -> Result<Job, Failure> {
-        while !job.status.is_end() {
+    pub(super) async fn wait_for_end(
+        &self,
+        mut job: Job,
+        interval: Duration,
+    ) -> Result<Job, Failure> {
+        while !job.status.is_final() {
             tokio::time::sleep(interval).await;
             let url = self.url(&["extraction", "jobs", &job.id])?;
             match self
-                .ask::<Job>(self.request(Method::GET, &url)?, &url, REQUEST)
+                .send::<Job>(self.request(Method::GET, &url)?, &url, REQUEST)
                 .await
             {
-                Ok(looked_at) => job = looked_at,
+                Ok(polled) => job = polled,
                 Err(failure) if failure.retryable => {}
                 Err(failure) => return Err(failure),
             }
@@ -128,9 +132,9 @@ impl<'a> Client<'a> {
     }
 
     /// Returns the result of a successful job.
-    pub(super) async fn result(&self, job: &str) -> Result<Extracted, Failure> {
+    pub(super) async fn result(&self, job: &str) -> Result<ExtractionResult, Failure> {
         let url = self.url(&["extraction", "jobs", job, "result"])?;
-        self.ask(self.request(Method::GET, &url)?, &url, REQUEST)
+        self.send(self.request(Method::GET, &url)?, &url, REQUEST)
             .await
     }
 
@@ -155,21 +159,28 @@ impl<'a> Client<'a> {
     }
 
     fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Failure> {
-        Ok(reply::configured_request(self.given, self.runtime, method, url)?.bearer_auth(self.key))
+        Ok(
+            http_response::configured_request(self.given, self.runtime, method, url)?
+                .bearer_auth(self.key),
+        )
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn send<T: DeserializeOwned>(
         &self,
         request: RequestBuilder,
         url: &Url,
-        terms: Terms,
+        limits: RequestLimits,
     ) -> Result<T, Failure> {
         let sent = (self.runtime.storage.http(), request);
-        let reply: Reply = reply::fetch(self.given, self.runtime, sent, url, terms).await?;
-        serde_json::from_value(reply.json(self.given)?).map_err(|error| {
+        let response: HttpResponse =
+            http_response::fetch(self.given, self.runtime, sent, url, limits).await?;
+        serde_json::from_value(response.json(self.given)?).map_err(|error| {
             self.given.failure(
                 "http_error",
-                format_args!("{} did not answer as LlamaCloud does: {error}", reply.from),
+                format_args!(
+                    "{} did not answer as LlamaCloud does: {error}",
+                    response.from
+                ),
             )
         })
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Response with an id: `POST /api/v1/files`, `GET /api/v1/extraction/extraction-agents/by-name/{name}`.
 #[derive(Deserialize)]
-pub(super) struct Identified {
+pub(super) struct IdResponse {
     pub(super) id: String,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Status {
 }
 
 impl Status {
-    pub(super) fn is_end(&self) -> bool {
+    pub(super) fn is_final(&self) -> bool {
         !matches!(self, Self::Pending | Self::Other)
     }
 
@@ -69,7 +69,7 @@ impl Status {
 
 /// Response of `GET /api/v1/extraction/jobs/{id}/result`.
 #[derive(Deserialize)]
-pub(super) struct Extracted {
+pub(super) struct ExtractionResult {
     pub(super) data: Value,
     #[serde(default)]
     pub(super) extraction_metadata: Value,

@@ -9,12 +9,12 @@ use cachalot_model::{
 use reqwest::Url;
 use serde_json::{Map, Value};
 
-use super::super::arguments::Given;
+use super::super::arguments::CheckedArguments;
 use super::super::model_error::failure;
 use crate::{Failure, Runtime, destination};
 
 /// Returns the model that a call uses.
-pub(super) fn model(given: &Given<'_>, runtime: &Runtime) -> Result<Model, Failure> {
+pub(super) fn model(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Model, Failure> {
     let settings = settings(given, runtime)?;
     let models = &runtime.models;
     let name = given.text("model")?.or_else(|| default(models));
@@ -53,7 +53,7 @@ fn choose(models: &Models, name: Option<&str>, settings: ModelSettings) -> Resul
 pub(super) const RETRIES: RangeInclusive<u64> = 0..=10;
 
 /// Reads the model settings in the arguments.
-fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failure> {
+fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSettings, Failure> {
     let text = |name| {
         let text = given.text(name)?.filter(|text| !text.is_empty());
         Ok::<_, Failure>(text.map(ToOwned::to_owned))
@@ -63,16 +63,16 @@ fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failu
     {
         destination::check(given.action(), runtime, &url, None)?;
     }
-    let number = |name: &str| given.any(name).and_then(Value::as_f64);
-    let max_tokens = match given.any("max_tokens") {
+    let number = |name: &str| given.value_of(name).and_then(Value::as_f64);
+    let max_tokens = match given.value_of("max_tokens") {
         None => None,
         Some(_) => Some(given.count("max_tokens", 1, 1..=u64::MAX)?),
     };
-    let total = match given.any("timeout") {
+    let total = match given.value_of("timeout") {
         None => None,
         Some(_) => Some(given.seconds("timeout", Duration::ZERO)?),
     };
-    let retries = match given.any("max_retries") {
+    let retries = match given.value_of("max_retries") {
         None => None,
         Some(_) => u32::try_from(given.count("max_retries", 0, RETRIES)?).ok(),
     };
@@ -97,8 +97,8 @@ fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failu
     })
 }
 
-fn stop(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
-    match given.any("stop") {
+fn stop(given: &CheckedArguments<'_>) -> Result<Option<Vec<String>>, Failure> {
+    match given.value_of("stop") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
         Some(Value::Array(texts)) => texts
@@ -111,7 +111,7 @@ fn stop(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
     }
 }
 
-fn fallbacks(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
+fn fallbacks(given: &CheckedArguments<'_>) -> Result<Option<Vec<String>>, Failure> {
     let Some(names) = given.list("fallbacks")? else {
         return Ok(None);
     };
@@ -124,7 +124,7 @@ fn fallbacks(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
 }
 
 /// Reads a JSON Schema, OpenAI's envelope around one, or OpenAI's JSON mode.
-fn response_format(given: &Given<'_>) -> Result<Option<OutputFormat>, Failure> {
+fn response_format(given: &CheckedArguments<'_>) -> Result<Option<OutputFormat>, Failure> {
     let Some(format) = given.object("response_format")? else {
         return Ok(None);
     };
@@ -154,8 +154,11 @@ fn response_format(given: &Given<'_>) -> Result<Option<OutputFormat>, Failure> {
 }
 
 /// Reads which tools the model may or must call.
-pub(super) fn tool_choice(given: &Given<'_>) -> Result<Option<ToolChoice>, Failure> {
-    let Some(choice) = given.any("tool_choice").filter(|value| !value.is_null()) else {
+pub(super) fn tool_choice(given: &CheckedArguments<'_>) -> Result<Option<ToolChoice>, Failure> {
+    let Some(choice) = given
+        .value_of("tool_choice")
+        .filter(|value| !value.is_null())
+    else {
         return Ok(None);
     };
     let named = |value: &Value| {

@@ -5,7 +5,7 @@ use cachalot_model::{
 };
 use serde_json::{Map, Value};
 
-use super::super::arguments::{Given, noun};
+use super::super::arguments::{CheckedArguments, kind_name};
 use crate::Failure;
 
 /// A conversation: the system prompt, and the messages.
@@ -16,7 +16,7 @@ pub(super) struct Conversation {
 }
 
 /// Reads `system`, `messages` and `prompt`.
-pub(super) fn read(given: &Given<'_>) -> Result<Conversation, Failure> {
+pub(super) fn read(given: &CheckedArguments<'_>) -> Result<Conversation, Failure> {
     let mut conversation = Conversation {
         system: given.text("system")?.map(ToOwned::to_owned),
         messages: Vec::new(),
@@ -52,8 +52,10 @@ fn add(
     let content = fields.get("content").unwrap_or(&Value::Null);
     let said = match fields.get("role").and_then(Value::as_str) {
         Some("system" | "developer") => return system(conversation, content, wrong),
-        Some("user") => Message::of(Role::User, blocks(content, wrong)?),
-        Some("assistant") => Message::of(Role::Assistant, answered(content, fields, wrong)?),
+        Some("user") => Message::new(Role::User, blocks(content, wrong)?),
+        Some("assistant") => {
+            Message::new(Role::Assistant, assistant_blocks(content, fields, wrong)?)
+        }
         Some("tool") => return result(conversation, content, fields, wrong),
         Some(other) => {
             return Err(wrong(&format!(
@@ -86,7 +88,7 @@ fn system(
     content: &Value,
     wrong: &dyn Fn(&str) -> Failure,
 ) -> Result<(), Failure> {
-    let text = texts(content).ok_or_else(|| wrong("has a `content` that is no text"))?;
+    let text = joined_text(content).ok_or_else(|| wrong("has a `content` that is no text"))?;
     if !conversation.messages.is_empty() {
         return Err(wrong(
             "is the system's, but stands behind another message: put it first",
@@ -103,7 +105,7 @@ fn system(
 }
 
 /// Returns an earlier answer of the model, with its tool calls.
-fn answered(
+fn assistant_blocks(
     content: &Value,
     fields: &Map<String, Value>,
     wrong: &dyn Fn(&str) -> Failure,
@@ -114,7 +116,7 @@ fn answered(
         Some(other) => {
             return Err(wrong(&format!(
                 "has `tool_calls` that are {}: expected a list",
-                noun(other)
+                kind_name(other)
             )));
         }
     };
@@ -152,14 +154,14 @@ fn result(
         Some(last) if last.content.iter().all(is_result) => last.content.push(result),
         _ => conversation
             .messages
-            .push(Message::of(Role::User, vec![result])),
+            .push(Message::new(Role::User, vec![result])),
     }
     Ok(())
 }
 
 /// Returns the conversation as one text, for a program without roles: `System: …`, `Assistant: …`, and
 /// everything else unchanged, separated by empty lines.
-pub(super) fn prompt(given: &Given<'_>) -> Result<String, Failure> {
+pub(super) fn prompt(given: &CheckedArguments<'_>) -> Result<String, Failure> {
     let mut parts = Vec::new();
     if let Some(system) = given.text("system")? {
         parts.push(format!("System: {system}"));
@@ -168,7 +170,7 @@ pub(super) fn prompt(given: &Given<'_>) -> Result<String, Failure> {
         let wrong = |what: &str| given.wrong("messages", format_args!("[{index}] {what}"));
         let content = value
             .get("content")
-            .and_then(texts)
+            .and_then(joined_text)
             .ok_or_else(|| wrong("has no `content` that is text"))?;
         parts.push(match value.get("role").and_then(Value::as_str) {
             Some("system" | "developer") => format!("System: {content}"),
@@ -189,7 +191,7 @@ pub(super) fn prompt(given: &Given<'_>) -> Result<String, Failure> {
 }
 
 /// Returns a text, or the joined text of text parts; `None` if a part has no text.
-fn texts(content: &Value) -> Option<String> {
+fn joined_text(content: &Value) -> Option<String> {
     match content {
         Value::String(text) => Some(text.clone()),
         Value::Array(parts) => parts
@@ -282,7 +284,7 @@ fn sorted(value: &Value) -> Value {
 }
 
 /// Reads tools in the format of OpenAI's chat API, or their functions alone.
-pub(super) fn tools(given: &Given<'_>) -> Result<Vec<ToolDefinition>, Failure> {
+pub(super) fn tools(given: &CheckedArguments<'_>) -> Result<Vec<ToolDefinition>, Failure> {
     let list = given.list("tools")?.unwrap_or_default();
     list.iter()
         .enumerate()

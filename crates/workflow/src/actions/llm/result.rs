@@ -4,9 +4,9 @@ use cachalot_core::Cost;
 use cachalot_model::{Block, Reply, StopReason};
 use serde_json::{Map, Value, json};
 
-use super::super::arguments::Given;
+use super::super::arguments::CheckedArguments;
 use super::super::exact_json;
-use super::shape::Shape;
+use super::answer_schema::AnswerSchema;
 use crate::{Failure, spending};
 
 /// Returns the result of a call. An incomplete answer is marked so that the surrounding wrap does not
@@ -14,20 +14,21 @@ use crate::{Failure, spending};
 ///
 /// # Errors
 /// If the answer does not match the requested schema.
-pub(super) fn of(
+pub(super) fn build(
     reply: &Reply,
     cost: Cost,
-    shape: Option<&Shape>,
-    given: &Given<'_>,
+    schema: Option<&AnswerSchema>,
+    given: &CheckedArguments<'_>,
 ) -> Result<Value, Failure> {
     let text = reply.message.text();
     let mut fields = Map::new();
-    if let Some(shape) = shape {
-        fields.insert("data".to_owned(), data(reply, &text, shape, given)?);
+    if let Some(schema) = schema {
+        fields.insert("data".to_owned(), data(reply, &text, schema, given)?);
     }
-    let (calls, are_whole) = tool_calls(reply);
-    if let Some(why) = why_not_keep(reply, &text, !calls.is_empty(), are_whole) {
-        spending::decline(why);
+    let (calls, arguments_are_json) = tool_calls(reply);
+    if let Some(reason) = not_cacheable_reason(reply, &text, !calls.is_empty(), arguments_are_json)
+    {
+        spending::decline_storing(reason);
     }
     fields.insert("content".to_owned(), text.into());
     if !calls.is_empty() {
@@ -55,7 +56,7 @@ pub(super) fn of(
 
 /// Returns the tool calls of the model, and true if all their arguments are JSON.
 fn tool_calls(reply: &Reply) -> (Vec<Value>, bool) {
-    let mut are_whole = true;
+    let mut arguments_are_json = true;
     let calls = reply
         .message
         .tool_uses()
@@ -64,7 +65,7 @@ fn tool_calls(reply: &Reply) -> (Vec<Value>, bool) {
                 "" => Ok(json!({})),
                 text => exact_json::parse(text),
             };
-            are_whole &= arguments.is_ok();
+            arguments_are_json &= arguments.is_ok();
             json!({
                 "id": call.id,
                 "name": call.name,
@@ -73,19 +74,24 @@ fn tool_calls(reply: &Reply) -> (Vec<Value>, bool) {
             })
         })
         .collect();
-    (calls, are_whole)
+    (calls, arguments_are_json)
 }
 
 /// Returns the reason why an answer must not be replayed. An answer with tool calls may be replayed: no
 /// tool runs here.
-fn why_not_keep(reply: &Reply, text: &str, calls: bool, are_whole: bool) -> Option<String> {
+fn not_cacheable_reason(
+    reply: &Reply,
+    text: &str,
+    calls: bool,
+    arguments_are_json: bool,
+) -> Option<String> {
     match &reply.stop {
         StopReason::Length => Some("the answer is cut off (max_tokens)".to_owned()),
         StopReason::Refusal => Some("the model refused to answer".to_owned()),
         StopReason::Other(reason) => Some(format!(
             "the answer ended for a reason that says nothing here (`{reason}`)"
         )),
-        _ if !are_whole => Some("the arguments of a tool call are not JSON".to_owned()),
+        _ if !arguments_are_json => Some("the arguments of a tool call are not JSON".to_owned()),
         _ if !calls && text.trim().is_empty() => Some("the answer is empty".to_owned()),
         _ => None,
     }
@@ -93,20 +99,25 @@ fn why_not_keep(reply: &Reply, text: &str, calls: bool, are_whole: bool) -> Opti
 
 /// Returns the parsed answer, which matches the requested schema; null if the model refused, or calls
 /// tools first.
-fn data(reply: &Reply, text: &str, shape: &Shape, given: &Given<'_>) -> Result<Value, Failure> {
-    let calls_tools = reply.message.tool_uses().next().is_some();
-    if reply.stop == StopReason::Refusal || (calls_tools && text.trim().is_empty()) {
+fn data(
+    reply: &Reply,
+    text: &str,
+    schema: &AnswerSchema,
+    given: &CheckedArguments<'_>,
+) -> Result<Value, Failure> {
+    let has_tool_calls = reply.message.tool_uses().next().is_some();
+    if reply.stop == StopReason::Refusal || (has_tool_calls && text.trim().is_empty()) {
         return Ok(Value::Null);
     }
     let cut = match reply.stop {
         StopReason::Length => "; it is cut off: raise `max_tokens`",
         _ => "",
     };
-    let wrong = |what: &str, why: &dyn std::fmt::Display| {
-        Failure::passing(
+    let wrong = |what: &str, reason: &dyn std::fmt::Display| {
+        Failure::transient(
             "invalid_answer",
             format!(
-                "{}: the answer is not {what} that `response_format` asks for ({why}){cut}",
+                "{}: the answer is not {what} that `response_format` asks for ({reason}){cut}",
                 given.action()
             ),
         )
@@ -114,9 +125,9 @@ fn data(reply: &Reply, text: &str, shape: &Shape, given: &Given<'_>) -> Result<V
     let data = exact_json::parse(text).map_err(|error| wrong("the JSON", &error))?;
     // Whole numbers beyond 64 bits are text in the data, but numbers for the schema.
     let checked = serde_json::from_str(text).map_err(|error| wrong("the JSON", &error))?;
-    match shape.check(&checked) {
+    match schema.check(&checked) {
         Ok(()) => Ok(data),
-        Err(why) => Err(wrong("of the shape", &why)),
+        Err(reason) => Err(wrong("of the shape", &reason)),
     }
 }
 

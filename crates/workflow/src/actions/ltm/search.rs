@@ -8,10 +8,10 @@ use cachalot_store::user_record::{UserRecord, metadata_label};
 use cachalot_store::{Label, LabelMatch, Order, PageRequest, Record, RecordFilter, Store, space};
 use serde_json::{Value, json};
 
-use super::{domain, memory, settled};
+use super::{await_reply, domain, store};
 use crate::actions::Registry;
-use crate::actions::arguments::{Given, noun, optional};
-use crate::actions::written::Written;
+use crate::actions::argument_checker::ArgumentChecker;
+use crate::actions::arguments::{CheckedArguments, kind_name, optional};
 use crate::report::Event;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
@@ -51,24 +51,24 @@ impl Operation for Search {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::to(&SEARCH, arguments);
+        let given = CheckedArguments::new(&SEARCH, arguments);
         let limit = u32::try_from(given.count("limit", 10, 1..=10_000)?).unwrap_or(u32::MAX);
-        let wanted = wanted(&given)?;
-        let labels: Vec<LabelMatch<'_>> = wanted
+        let required_labels = required_labels(&given)?;
+        let labels: Vec<LabelMatch<'_>> = required_labels
             .iter()
             .map(|Label { name, value }| LabelMatch::Is { name, value })
             .collect();
-        let memory = memory(&given, runtime)?;
+        let store = store(&given, runtime)?;
         let found = match given
             .text("query")?
             .filter(|query| !query.trim().is_empty())
         {
-            Some(query) => recalled(&given, memory.as_ref(), query, &labels, limit).await?,
-            None => newest(&given, memory.as_ref(), &labels, limit).await?,
+            Some(query) => recalled(&given, store.as_ref(), query, &labels, limit).await?,
+            None => newest(&given, store.as_ref(), &labels, limit).await?,
         };
         let results: Vec<Value> = found
             .into_iter()
-            .filter_map(|(record, score)| shown(runtime, &record, score))
+            .filter_map(|(record, score)| format_match(runtime, &record, score))
             .collect();
         Ok(json!({ "success": true, "count": results.len(), "results": results }))
     }
@@ -80,40 +80,42 @@ impl Action for Search {
     }
 
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).count("limit", 1..=10_000).problems()
+        ArgumentChecker::new(with)
+            .count("limit", 1..=10_000)
+            .problems()
     }
 }
 
 /// Returns the labels that the filter requires.
-fn wanted(given: &Given<'_>) -> Result<Vec<Label>, Failure> {
+fn required_labels(given: &CheckedArguments<'_>) -> Result<Vec<Label>, Failure> {
     let fields = given.object("metadata_filter")?.into_iter().flatten();
     fields
         .map(|(name, value)| {
             metadata_label(name, value).ok_or_else(|| given.wrong(
                 "metadata_filter",
-                format_args!("asks for {} in `{name}`: only text, numbers, booleans and null can be searched by", noun(value)),
+                format_args!("asks for {} in `{name}`: only text, numbers, booleans and null can be searched by", kind_name(value)),
             ))
         })
         .collect()
 }
 
 async fn recalled(
-    given: &Given<'_>,
-    memory: &dyn Store,
+    given: &CheckedArguments<'_>,
+    store: &dyn Store,
     query: &str,
     labels: &[LabelMatch<'_>],
     limit: u32,
 ) -> Result<Vec<(Record, f64)>, Failure> {
-    let recall = memory.recall().ok_or_else(|| {
+    let recall = store.recall().ok_or_else(|| {
         given.failure(
             "configuration_error",
             format_args!(
                 "the memory `{}` has no full text search: leave `query` out, or use another memory",
-                memory.about().name
+                store.about().name
             ),
         )
     })?;
-    let found = settled(given, recall.search(query, labels, limit)).await?;
+    let found = await_reply(given, recall.search(query, labels, limit)).await?;
     Ok(found
         .into_iter()
         .map(|found| (found.record, found.score))
@@ -122,8 +124,8 @@ async fn recalled(
 
 /// Returns the newest matches, all with the same score, because there is no query to rank them.
 async fn newest(
-    given: &Given<'_>,
-    memory: &dyn Store,
+    given: &CheckedArguments<'_>,
+    store: &dyn Store,
     labels: &[LabelMatch<'_>],
     limit: u32,
 ) -> Result<Vec<(Record, f64)>, Failure> {
@@ -132,9 +134,9 @@ async fn newest(
         order: Order::Newest,
         ..RecordFilter::default()
     };
-    let batch = settled(
+    let batch = await_reply(
         given,
-        memory.find(space::USER, &filter, PageRequest::first(limit)),
+        store.find(space::USER, &filter, PageRequest::first(limit)),
     )
     .await?;
     Ok(batch
@@ -144,12 +146,12 @@ async fn newest(
         .collect())
 }
 
-fn shown(runtime: &Runtime, record: &Record, score: f64) -> Option<Value> {
+fn format_match(runtime: &Runtime, record: &Record, score: f64) -> Option<Value> {
     match UserRecord::read(record) {
-        Ok(remembered) => Some(json!({
+        Ok(stored_value) => Some(json!({
             "key": record.key,
-            "value": remembered.value,
-            "metadata": remembered.metadata,
+            "value": stored_value.value,
+            "metadata": stored_value.metadata,
             "score": score,
         })),
         Err(error) => {

@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::answer;
-use super::super::llm::{Inner, MODEL};
+use super::super::json_object;
+use super::super::llm::{EmbeddedCall, MODEL_PARAMETERS};
 use crate::{Arguments, Failure, Planned, Runtime};
 
 /// The model calls of one run of an action: their common arguments, and their usage and cost so far.
-pub(super) struct Calls<'r> {
+pub(super) struct ModelCalls<'r> {
     runtime: &'r Runtime,
     model: Arguments,
-    usage: Sum,
+    usage: UsageSum,
     cost: Option<f64>,
 }
 
 /// The usage of all calls; unknown once the usage of one call is.
-enum Sum {
+enum UsageSum {
     Known(Map<String, Value>),
     Unknown,
 }
@@ -25,19 +25,19 @@ pub(super) struct Reply {
     pub(super) content: String,
     /// The model that answered.
     pub(super) model: Value,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Reply {
     /// Returns the JSON object in the answer.
     pub(super) fn object(&self) -> Option<Map<String, Value>> {
-        answer::object(&self.content)
+        json_object::find_object(&self.content)
     }
 
     /// Returns the failure for an answer that lacks something: `lacks` is a clause such as `has no
     /// `answer``.
     pub(super) fn malformed(&self, action: &str, lacks: &str) -> Failure {
-        let cut = match self.is_cut {
+        let cut = match self.is_truncated {
             true => "; it is cut off: raise `max_tokens`",
             false => "",
         };
@@ -45,7 +45,7 @@ impl Reply {
             "{action}: the answer of the model {lacks}{cut}: {}",
             super::super::arguments::excerpt(&self.content)
         );
-        Failure::passing("invalid_answer", message)
+        Failure::transient("invalid_answer", message)
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn message(role: &str, content: &str) -> Value {
 
 /// Returns the arguments about the model, with `named` in place of `model`.
 fn model_arguments(arguments: &Arguments, named: Option<&str>) -> Arguments {
-    let given = MODEL.iter().filter_map(|parameter| {
+    let given = MODEL_PARAMETERS.iter().filter_map(|parameter| {
         let value = arguments.get(parameter.name)?;
         Some((parameter.name.to_owned(), value.clone()))
     });
@@ -65,10 +65,10 @@ fn model_arguments(arguments: &Arguments, named: Option<&str>) -> Arguments {
 }
 
 /// A question with the arguments of an action, for its key and its plan.
-fn question(arguments: &Arguments, named: Option<&str>) -> Inner {
+fn question(arguments: &Arguments, named: Option<&str>) -> EmbeddedCall {
     let mut question = model_arguments(arguments, named);
     question.insert("prompt".to_owned(), Value::from("?"));
-    Inner::new(question)
+    EmbeddedCall::new(question)
 }
 
 /// Returns the inputs besides the arguments that change the answers of a model.
@@ -89,12 +89,12 @@ pub(super) fn plan(
     question(arguments, named).plan(runtime)
 }
 
-impl<'r> Calls<'r> {
+impl<'r> ModelCalls<'r> {
     pub(super) fn new(arguments: &Arguments, runtime: &'r Runtime) -> Self {
         Self {
             runtime,
             model: model_arguments(arguments, None),
-            usage: Sum::Known(Map::new()),
+            usage: UsageSum::Known(Map::new()),
             cost: Some(0.0),
         }
     }
@@ -121,12 +121,12 @@ impl<'r> Calls<'r> {
     ) -> Result<Reply, Failure> {
         let mut arguments = model_arguments(&self.model, model);
         arguments.insert("messages".to_owned(), Value::Array(messages));
-        let answer = Inner::new(arguments).ask(self.runtime).await?;
+        let answer = EmbeddedCall::new(arguments).ask(self.runtime).await?;
         self.add(&answer);
         Ok(Reply {
             content: answer["content"].as_str().unwrap_or_default().to_owned(),
             model: answer["model"].clone(),
-            is_cut: answer["stop_reason"] == "length",
+            is_truncated: answer["stop_reason"] == "length",
         })
     }
 
@@ -138,11 +138,11 @@ impl<'r> Calls<'r> {
     fn add(&mut self, answer: &Value) {
         let cost = answer["cost"].as_f64();
         self.cost = self.cost.zip(cost).map(|(sum, cost)| sum + cost);
-        let Sum::Known(sum) = &mut self.usage else {
+        let UsageSum::Known(sum) = &mut self.usage else {
             return;
         };
         let Some(usage) = answer["usage"].as_object() else {
-            self.usage = Sum::Unknown;
+            self.usage = UsageSum::Unknown;
             return;
         };
         for (name, count) in usage {
@@ -156,8 +156,8 @@ impl<'r> Calls<'r> {
     /// one of them.
     pub(super) fn totals(self, mut result: Value) -> Value {
         result["usage"] = match self.usage {
-            Sum::Known(sum) => Value::Object(sum),
-            Sum::Unknown => Value::Null,
+            UsageSum::Known(sum) => Value::Object(sum),
+            UsageSum::Unknown => Value::Null,
         };
         result["cost"] = json!(self.cost);
         result

@@ -6,10 +6,10 @@ use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::super::Registry;
-use super::super::arguments::{Given, joined, optional, required};
+use super::super::argument_checker::ArgumentChecker;
+use super::super::arguments::{CheckedArguments, concatenated, optional, required};
 use super::super::llm;
-use super::super::written::Written;
-use super::calls::{self, Calls};
+use super::calls::{self, ModelCalls};
 use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
@@ -25,7 +25,7 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
-const PARAMETERS: [Parameter; 17] = joined(
+const PARAMETERS: [Parameter; 17] = concatenated(
     &[
         required("problem", ParameterKind::Text, "The problem to solve."),
         optional(
@@ -39,7 +39,7 @@ const PARAMETERS: [Parameter; 17] = joined(
             "Solved problems: mappings with `problem`, `thinking` and `answer`.",
         ),
     ],
-    &llm::MODEL,
+    &llm::MODEL_PARAMETERS,
 );
 
 /// The formats of thinking, the default first, with their instructions.
@@ -78,7 +78,7 @@ impl Operation for Cot {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::seen(&ABOUT, &arguments);
+        let given = CheckedArguments::borrowed(&ABOUT, &arguments);
         let problem = given.required_text("problem")?;
         let (format, instruction) = format(&given, runtime)?;
         let system = format!(
@@ -86,7 +86,7 @@ impl Operation for Cot {
              {{\"thinking\": \"the whole way to the answer\", \"answer\": the answer: text, a number or other JSON}}{}",
             examples(&given)?
         );
-        let mut calls = Calls::new(&arguments, runtime);
+        let mut calls = ModelCalls::new(&arguments, runtime);
         let user = format!("Problem: {problem}");
         let reply = calls.ask(None, &system, &user).await?;
         let mut fields = reply
@@ -120,7 +120,7 @@ impl Operation for Cot {
 impl Action for Cot {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
         let names = FORMATS.map(|(name, _)| name);
-        llm::check_model(Written::new(with))
+        llm::check_model(ArgumentChecker::new(with))
             .one_of("thinking_format", &names, |name| names.contains(&name))
             .problems()
     }
@@ -132,7 +132,10 @@ impl Action for Cot {
 
 /// Returns the format of thinking and its instruction. An unknown format, which only a template can give,
 /// is replaced by the default with a warning.
-fn format(given: &Given<'_>, runtime: &Runtime) -> Result<(&'static str, &'static str), Failure> {
+fn format(
+    given: &CheckedArguments<'_>,
+    runtime: &Runtime,
+) -> Result<(&'static str, &'static str), Failure> {
     let Some(wanted) = given.text("thinking_format")? else {
         return Ok(FORMATS[0]);
     };
@@ -150,7 +153,7 @@ fn format(given: &Given<'_>, runtime: &Runtime) -> Result<(&'static str, &'stati
     }))
 }
 
-fn examples(given: &Given<'_>) -> Result<String, Failure> {
+fn examples(given: &CheckedArguments<'_>) -> Result<String, Failure> {
     let mut text = String::new();
     for (index, example) in given
         .list("few_shot_examples")?

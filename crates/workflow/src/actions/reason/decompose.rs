@@ -6,10 +6,10 @@ use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::super::Registry;
-use super::super::arguments::{Given, joined, optional, required};
+use super::super::argument_checker::ArgumentChecker;
+use super::super::arguments::{CheckedArguments, concatenated, optional, required};
 use super::super::llm;
-use super::super::written::Written;
-use super::calls::{self, Calls, Reply};
+use super::calls::{self, ModelCalls, Reply};
 use super::{ONE_OBJECT, as_text, take};
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
@@ -24,7 +24,7 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
-const PARAMETERS: [Parameter; 17] = joined(
+const PARAMETERS: [Parameter; 17] = concatenated(
     &[
         required("problem", ParameterKind::Text, "The problem to solve."),
         optional(
@@ -39,11 +39,11 @@ const PARAMETERS: [Parameter; 17] = joined(
             "How to combine the answers; the model that divides the problem decides by default.",
         ),
     ],
-    &llm::MODEL,
+    &llm::MODEL_PARAMETERS,
 );
 
 /// The maximum number of parts, each of which is a paid call.
-const MOST_PARTS: usize = 50;
+const MAX_PARTS: usize = 50;
 
 pub(super) struct Decompose;
 
@@ -61,13 +61,13 @@ impl Operation for Decompose {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::seen(&ABOUT, &arguments);
+        let given = CheckedArguments::borrowed(&ABOUT, &arguments);
         let problem = given.required_text("problem")?;
-        let mut calls = Calls::new(&arguments, runtime);
+        let mut calls = ModelCalls::new(&arguments, runtime);
         let mut trace = vec![json!({
             "step": "decompose_start",
             "problem": problem,
-            "max_depth": given.any("max_depth").unwrap_or(&json!(2)),
+            "max_depth": given.value_of("max_depth").unwrap_or(&json!(2)),
             "current_depth": 0,
             "model": given.text("model")?,
         })];
@@ -93,7 +93,7 @@ impl Operation for Decompose {
             answers.push(answer);
         }
         if answers.iter().any(|answer| answer.get("error").is_some()) {
-            spending::decline("a part of the problem is not solved");
+            spending::decline_storing("a part of the problem is not solved");
         }
         if let Some(error) = answers
             .iter()
@@ -141,7 +141,7 @@ impl Operation for Decompose {
 #[async_trait]
 impl Action for Decompose {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        llm::check_model(Written::new(with)).problems()
+        llm::check_model(ArgumentChecker::new(with)).problems()
     }
 
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
@@ -199,7 +199,11 @@ impl Part {
     }
 }
 
-async fn divide(given: &Given<'_>, problem: &str, calls: &mut Calls<'_>) -> Result<Plan, Failure> {
+async fn divide(
+    given: &CheckedArguments<'_>,
+    problem: &str,
+    calls: &mut ModelCalls<'_>,
+) -> Result<Plan, Failure> {
     let system = format!(
         "Divide the problem of the user into smaller ones that can be solved one by one. Do not solve them.\n\n{ONE_OBJECT}\n\
          {{\"analysis\": \"what makes up the problem\", \"sub_problems\": [\
@@ -216,10 +220,10 @@ async fn divide(given: &Given<'_>, problem: &str, calls: &mut Calls<'_>) -> Resu
     let Some(Value::Array(parts)) = take(&mut fields, "sub_problems") else {
         return Err(malformed("has no list `sub_problems`"));
     };
-    if parts.is_empty() || parts.len() > MOST_PARTS {
+    if parts.is_empty() || parts.len() > MAX_PARTS {
         let count = parts.len();
         return Err(malformed(&format!(
-            "has {count} `sub_problems`, expected 1 to {MOST_PARTS}"
+            "has {count} `sub_problems`, expected 1 to {MAX_PARTS}"
         )));
     }
     let parts = parts.into_iter().enumerate();
@@ -253,7 +257,7 @@ async fn solve(
     part: &Part,
     answers: &[Value],
     problem: &str,
-    calls: &mut Calls<'_>,
+    calls: &mut ModelCalls<'_>,
 ) -> Result<Value, Failure> {
     let system = format!(
         "Solve one part of a larger problem. The larger problem: {problem}\n\n{ONE_OBJECT}\n\
@@ -317,11 +321,11 @@ struct Combined {
 }
 
 async fn combine(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     problem: &str,
     wanted: &str,
     answers: &[Value],
-    calls: &mut Calls<'_>,
+    calls: &mut ModelCalls<'_>,
 ) -> Result<Combined, Failure> {
     let system = format!(
         "Combine the answers to the parts of a problem into one answer. {wanted}\n\n{ONE_OBJECT}\n\

@@ -6,10 +6,10 @@ use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
 use super::super::Registry;
-use super::super::arguments::{Given, joined, optional, required};
+use super::super::argument_checker::ArgumentChecker;
+use super::super::arguments::{CheckedArguments, concatenated, optional, required};
 use super::super::llm;
-use super::super::written::Written;
-use super::calls::{self, Calls, message};
+use super::calls::{self, ModelCalls, message};
 use super::tools::{self, Tools};
 use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
@@ -26,7 +26,7 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 )
 .with_cache_class(CacheClass::Excluded("runs other actions, whose effects a hit would skip"));
 
-const PARAMETERS: [Parameter; 17] = joined(
+const PARAMETERS: [Parameter; 17] = concatenated(
     &[
         required(
             "goal",
@@ -44,7 +44,7 @@ const PARAMETERS: [Parameter; 17] = joined(
             "The number of answers of the model, 1 to 100; 10 by default.",
         ),
     ],
-    &llm::MODEL,
+    &llm::MODEL_PARAMETERS,
 );
 
 /// The allowed numbers of steps.
@@ -54,7 +54,7 @@ const STEPS: std::ops::RangeInclusive<u64> = 1..=100;
 const FINAL: &str = "final_answer";
 
 /// The maximum number of characters of a tool's result that the model sees.
-const LONGEST_OBSERVATION: usize = 50_000;
+const MAX_OBSERVATION_CHARS: usize = 50_000;
 
 pub(super) struct React;
 
@@ -68,11 +68,11 @@ impl Operation for React {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::seen(&ABOUT, &arguments);
+        let given = CheckedArguments::borrowed(&ABOUT, &arguments);
         let goal = given.required_text("goal")?;
         let most = given.count("max_steps", 10, STEPS)?;
         let tools = Tools::read(&given, &runtime.actions)?;
-        let mut calls = Calls::new(&arguments, runtime);
+        let mut calls = ModelCalls::new(&arguments, runtime);
         let mut messages = vec![
             message("system", &system(&tools)),
             message("user", &format!("Goal: {goal}")),
@@ -141,7 +141,7 @@ impl Operation for React {
             }
             messages.push(message(
                 "user",
-                &format!("Result of `{}`: {}", step.action, shortened(&observation)),
+                &format!("Result of `{}`: {}", step.action, truncate(&observation)),
             ));
         }
         let warning = format!("`max_steps` ({most}) is reached without an answer");
@@ -164,7 +164,7 @@ impl Operation for React {
 #[async_trait]
 impl Action for React {
     fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
-        let written = llm::check_model(Written::new(with)).count("max_steps", STEPS);
+        let written = llm::check_model(ArgumentChecker::new(with)).count("max_steps", STEPS);
         let mut problems = written.problems();
         problems.extend(tools::problems(with, registry));
         problems
@@ -186,7 +186,7 @@ fn system(tools: &Tools) -> String {
          - {FINAL}: Ends the work with the answer.\n    answer (any JSON, required): The answer.\n\n{ONE_OBJECT}\n\
          {{\"thought\": \"why this step\", \"action\": \"the name of a tool or {FINAL}\", \
          \"action_input\": {{\"parameter\": \"value\"}}}}\n\nRun one tool per step. Use {FINAL} only when the goal is reached.",
-        tools.described()
+        tools.describe()
     )
 }
 
@@ -226,11 +226,11 @@ impl Step {
 }
 
 /// Returns the part of an observation that the model sees.
-fn shortened(observation: &str) -> String {
-    match observation.char_indices().nth(LONGEST_OBSERVATION) {
+fn truncate(observation: &str) -> String {
+    match observation.char_indices().nth(MAX_OBSERVATION_CHARS) {
         None => observation.to_owned(),
         Some((end, _)) => format!(
-            "{}… (cut off after {LONGEST_OBSERVATION} of {} characters)",
+            "{}… (cut off after {MAX_OBSERVATION_CHARS} of {} characters)",
             &observation[..end],
             observation.chars().count()
         ),

@@ -6,10 +6,10 @@ use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
 use super::super::Registry;
-use super::super::arguments::{Given, joined, optional, required};
+use super::super::argument_checker::ArgumentChecker;
+use super::super::arguments::{CheckedArguments, concatenated, optional, required};
 use super::super::llm;
-use super::super::written::Written;
-use super::calls::{self, Calls};
+use super::calls::{self, ModelCalls};
 use super::{ONE_OBJECT, as_text, take, take_list};
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
@@ -24,7 +24,7 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 )
 .read_only();
 
-const PARAMETERS: [Parameter; 19] = joined(
+const PARAMETERS: [Parameter; 19] = concatenated(
     &[
         required("task", ParameterKind::Text, "The task."),
         optional(
@@ -49,7 +49,7 @@ const PARAMETERS: [Parameter; 19] = joined(
         )
         .rendered_with(&["output", "task"]),
     ],
-    &llm::MODEL,
+    &llm::MODEL_PARAMETERS,
 );
 
 /// The allowed numbers of rounds.
@@ -78,12 +78,12 @@ impl Operation for SelfCorrect {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let given = Given::seen(&ABOUT, &arguments);
+        let given = CheckedArguments::borrowed(&ABOUT, &arguments);
         let rounds = given.count("improvement_rounds", 2, ROUNDS)?;
         let [generator, critic] = models(&arguments);
-        let mut work = Work {
+        let mut work = CorrectionRun {
             task: given.required_text("task")?,
-            calls: Calls::new(&arguments, runtime),
+            calls: ModelCalls::new(&arguments, runtime),
             trace: vec![json!({
                 "step": "self_correct_start",
                 "task": given.text("task")?,
@@ -105,7 +105,7 @@ impl Operation for SelfCorrect {
             }
         }
         if completed < rounds {
-            spending::decline("a round of the critic failed");
+            spending::decline_storing("a round of the critic failed");
         }
         work.trace
             .push(json!({ "step": "self_correct_complete", "rounds_completed": completed }));
@@ -125,7 +125,7 @@ impl Operation for SelfCorrect {
 #[async_trait]
 impl Action for SelfCorrect {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        llm::check_model(Written::new(with))
+        llm::check_model(ArgumentChecker::new(with))
             .count("improvement_rounds", ROUNDS)
             .problems()
     }
@@ -144,15 +144,15 @@ fn models(arguments: &Arguments) -> [Option<&str>; 2] {
 }
 
 /// One run of the action.
-struct Work<'w> {
+struct CorrectionRun<'w> {
     task: &'w str,
-    given: &'w Given<'w>,
-    calls: Calls<'w>,
+    given: &'w CheckedArguments<'w>,
+    calls: ModelCalls<'w>,
     trace: Vec<Value>,
     history: Vec<Value>,
 }
 
-impl Work<'_> {
+impl CorrectionRun<'_> {
     /// Returns the first output and the model that made it. An answer without the requested object counts
     /// as the output itself.
     async fn generate(&mut self, model: Option<&str>) -> Result<(Value, Value), Failure> {

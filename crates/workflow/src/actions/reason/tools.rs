@@ -8,7 +8,7 @@ use cachalot_core::{Problem, SourceSpan};
 use serde_json::Value;
 
 use super::super::Registry;
-use super::super::arguments::Given;
+use super::super::arguments::CheckedArguments;
 use crate::action::announced;
 use crate::format::codes;
 use crate::report::{Event, NODE, current_node};
@@ -17,7 +17,7 @@ use crate::{Action, Arguments, Failure, ParameterKind, Runtime, origin};
 
 /// Actions of the reference implementation that need services of others and are not here. A file that
 /// names them as tools is accepted with a warning, because a model may reach its goal without them.
-const ABSENT: [&str; 4] = ["web.scrape", "web.crawl", "web.ai_scrape", "rag.query"];
+const UNAVAILABLE_ACTIONS: [&str; 4] = ["web.scrape", "web.crawl", "web.ai_scrape", "rag.query"];
 
 /// The tools that a model may use.
 pub(super) struct Tools(Vec<(String, Arc<dyn Action>)>);
@@ -31,7 +31,7 @@ pub(super) fn problems(with: Option<&Node>, registry: &Registry) -> Vec<Problem>
     let NodeKind::List(items) = &node.kind else {
         let is_template = node.as_text().is_some_and(|text| !is_literal(text));
         return is_template
-            .then(|| not_written_out(&node.place))
+            .then(|| template_problem(&node.place))
             .into_iter()
             .collect();
     };
@@ -41,7 +41,7 @@ pub(super) fn problems(with: Option<&Node>, registry: &Registry) -> Vec<Problem>
         .collect()
 }
 
-fn not_written_out(place: &SourceSpan) -> Problem {
+fn template_problem(place: &SourceSpan) -> Problem {
     Problem::new(
         codes::BAD_VALUE,
         "`tools` is not a list of actions that are written out",
@@ -52,10 +52,10 @@ fn not_written_out(place: &SourceSpan) -> Problem {
 
 fn problem(item: &Node, registry: &Registry) -> Option<Problem> {
     let Some(name) = item.as_text().filter(|text| is_literal(text)) else {
-        return Some(not_written_out(&item.place));
+        return Some(template_problem(&item.place));
     };
     let Some(action) = registry.get(name) else {
-        let problem = match ABSENT.contains(&name) {
+        let problem = match UNAVAILABLE_ACTIONS.contains(&name) {
             true => Problem::warning(
                 codes::NO_EFFECT,
                 format!("there is no action `{name}`: the model does not get this tool"),
@@ -84,7 +84,7 @@ impl Tools {
     ///
     /// # Errors
     /// `validation_error` for an action that does not exist or cannot be a tool.
-    pub(super) fn read(given: &Given<'_>, registry: &Registry) -> Result<Self, Failure> {
+    pub(super) fn read(given: &CheckedArguments<'_>, registry: &Registry) -> Result<Self, Failure> {
         let mut tools = Vec::new();
         for name in given.list("tools")?.into_iter().flatten() {
             let name = name.as_str().ok_or_else(|| {
@@ -98,7 +98,7 @@ impl Tools {
                     let what = format_args!("names `{name}`, which runs other actions");
                     return Err(given.wrong("tools", what));
                 }
-                None if ABSENT.contains(&name) => {}
+                None if UNAVAILABLE_ACTIONS.contains(&name) => {}
                 None => {
                     let what = format_args!("names `{name}`, and there is no such action");
                     return Err(given.wrong("tools", what));
@@ -113,7 +113,7 @@ impl Tools {
     }
 
     /// Returns the description of the tools for the model, one line per tool and parameter.
-    pub(super) fn described(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let mut text = String::new();
         for (name, action) in &self.0 {
             let about = action.metadata();
@@ -126,7 +126,7 @@ impl Tools {
                 text.push_str(&format!(
                     "    {} ({}{required}): {}\n",
                     parameter.name,
-                    kind(parameter.kind),
+                    kind_name(parameter.kind),
                     parameter.doc
                 ));
             }
@@ -193,7 +193,7 @@ impl Tools {
     }
 }
 
-fn kind(kind: ParameterKind) -> &'static str {
+fn kind_name(kind: ParameterKind) -> &'static str {
     match kind.basic() {
         ParameterKind::Boolean => "true or false",
         ParameterKind::Any => "any JSON",

@@ -23,7 +23,7 @@ pub(in crate::actions) struct Job {
 }
 
 /// The result of a process that ended.
-pub(in crate::actions) struct Ended {
+pub(in crate::actions) struct ProcessOutput {
     pub(in crate::actions) stdout: Vec<u8>,
     pub(in crate::actions) stderr: Vec<u8>,
     /// The exit code, or the negated number of the signal that ended the process.
@@ -31,24 +31,25 @@ pub(in crate::actions) struct Ended {
 }
 
 /// Reason why a process has no result.
-pub(in crate::actions) enum Fault {
+pub(in crate::actions) enum ProcessError {
     NoDirectory(PathBuf),
     NoProgram,
     Start(io::Error),
-    Talk(io::Error),
+    Communication(io::Error),
     Timeout(Duration),
-    TooMuch { stream: &'static str, limit: usize },
+    OutputLimit { stream: &'static str, limit: usize },
 }
 
 impl Job {
     /// Runs the process to its end. The whole process group is killed if the future is dropped, the
     /// timeout expires, or an output exceeds its limit.
-    pub(in crate::actions) async fn run(self) -> Result<Ended, Fault> {
+    pub(in crate::actions) async fn run(self) -> Result<ProcessOutput, ProcessError> {
         let timeout = self.timeout;
         let group = Group::start(&self)?;
-        match tokio::time::timeout(timeout, group.watch(self.input, self.output_limit)).await {
+        match tokio::time::timeout(timeout, group.communicate(self.input, self.output_limit)).await
+        {
             Ok(ended) => ended,
-            Err(_) => Err(Fault::Timeout(timeout)),
+            Err(_) => Err(ProcessError::Timeout(timeout)),
         }
     }
 
@@ -77,37 +78,48 @@ impl Job {
 struct Group {
     child: Child,
     /// True once the process has been waited for: from then on the system may reuse its process id.
-    over: bool,
+    is_reaped: bool,
 }
 
 impl Group {
-    fn start(job: &Job) -> Result<Self, Fault> {
+    fn start(job: &Job) -> Result<Self, ProcessError> {
         if !job.directory.is_dir() {
-            return Err(Fault::NoDirectory(job.directory.clone()));
+            return Err(ProcessError::NoDirectory(job.directory.clone()));
         }
         match job.command().spawn() {
-            Ok(child) => Ok(Self { child, over: false }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::NoProgram),
-            Err(error) => Err(Fault::Start(error)),
+            Ok(child) => Ok(Self {
+                child,
+                is_reaped: false,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ProcessError::NoProgram),
+            Err(error) => Err(ProcessError::Start(error)),
         }
     }
 
     /// Writes the input and reads both outputs until they are closed, then waits for the process: in this
     /// order, so that the group id stays valid for as long as the group may have to be killed.
-    async fn watch(mut self, input: Option<Vec<u8>>, limit: usize) -> Result<Ended, Fault> {
+    async fn communicate(
+        mut self,
+        input: Option<Vec<u8>>,
+        limit: usize,
+    ) -> Result<ProcessOutput, ProcessError> {
         let (stdin, stdout, stderr) = (
             self.child.stdin.take(),
             self.child.stdout.take(),
             self.child.stderr.take(),
         );
         let (_, stdout, stderr) = tokio::try_join!(
-            feed(stdin, input.unwrap_or_default()),
-            drain(stdout, "stdout", limit),
-            drain(stderr, "stderr", limit),
+            write_input(stdin, input.unwrap_or_default()),
+            read_output(stdout, "stdout", limit),
+            read_output(stderr, "stderr", limit),
         )?;
-        let status = self.child.wait().await.map_err(Fault::Talk)?;
-        self.over = true;
-        Ok(Ended {
+        let status = self
+            .child
+            .wait()
+            .await
+            .map_err(ProcessError::Communication)?;
+        self.is_reaped = true;
+        Ok(ProcessOutput {
             stdout,
             stderr,
             code: code(status),
@@ -135,29 +147,29 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.is_reaped {
             self.kill();
         }
     }
 }
 
-async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) -> Result<(), Fault> {
+async fn write_input(stdin: Option<ChildStdin>, input: Vec<u8>) -> Result<(), ProcessError> {
     let Some(mut stdin) = stdin else {
         return Ok(());
     };
     match stdin.write_all(&input).await {
         // The process need not read its input.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Fault::Talk(error)),
+        Err(error) => Err(ProcessError::Communication(error)),
         Ok(()) => Ok(()),
     }
 }
 
-async fn drain(
+async fn read_output(
     output: Option<impl AsyncRead + Unpin>,
     stream: &'static str,
     limit: usize,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, ProcessError> {
     let mut bytes = Vec::new();
     let Some(output) = output else {
         return Ok(bytes);
@@ -167,9 +179,9 @@ async fn drain(
         .take(limit as u64 + 1)
         .read_to_end(&mut bytes)
         .await
-        .map_err(Fault::Talk)?;
+        .map_err(ProcessError::Communication)?;
     if bytes.len() > limit {
-        Err(Fault::TooMuch { stream, limit })
+        Err(ProcessError::OutputLimit { stream, limit })
     } else {
         Ok(bytes)
     }

@@ -101,7 +101,7 @@ const CONFIDENCE: Kind = Kind::Custom(&Custom {
         Kind::Boolean.check(entry, problems);
         if entry.value.as_boolean() == Some(true) {
             let help = "only rules in Prolog and generated prompts use it";
-            problems.push(codes::no_effect(entry, SCHEMA.name, help));
+            problems.push(codes::no_effect_warning(entry, SCHEMA.name, help));
         }
     },
 });
@@ -149,11 +149,11 @@ impl Schema {
 }
 
 /// True if a value contains no template.
-pub(super) fn is_written_out(node: &Node) -> bool {
+pub(super) fn is_literal_node(node: &Node) -> bool {
     match &node.kind {
         NodeKind::Text(text) => is_literal(text),
-        NodeKind::List(items) => items.iter().all(is_written_out),
-        NodeKind::Map(entries) => entries.iter().all(|entry| is_written_out(&entry.value)),
+        NodeKind::List(items) => items.iter().all(is_literal_node),
+        NodeKind::Map(entries) => entries.iter().all(|entry| is_literal_node(&entry.value)),
         _ => true,
     }
 }

@@ -10,7 +10,7 @@ use super::diagnose;
 pub(super) const CHUNK: &str = "=block";
 
 /// The maximum length of a block, in bytes.
-const LONGEST: usize = 128 * 1024;
+const MAX_BYTES: usize = 128 * 1024;
 
 /// The maximum memory, in bytes, for compiling a block.
 const MEMORY: usize = 64 * 1024 * 1024;
@@ -28,7 +28,7 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     });
     match compiled {
         Err(error) => Err(diagnose::failure(&error, first_line, MEMORY as u64)),
-        Ok(()) if source.len() > LONGEST => Err(too_long(source.len(), first_line)),
+        Ok(()) if source.len() > MAX_BYTES => Err(too_long(source.len(), first_line)),
         Ok(()) => Ok(()),
     }
 }
@@ -46,7 +46,7 @@ fn too_long(bytes: usize, first_line: u32) -> ScriptFailure {
     ScriptFailure {
         kind: "script_error",
         message: format!(
-            "the block is {bytes} bytes long; the limit is {LONGEST}: move data into a file"
+            "the block is {bytes} bytes long; the limit is {MAX_BYTES}: move data into a file"
         ),
         line: Some(first_line),
         printed: String::new(),

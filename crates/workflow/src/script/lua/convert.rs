@@ -3,11 +3,11 @@
 use mlua::{Lua, Table};
 use serde_json::{Map, Value};
 
-use super::super::convert::Unfit;
-use super::super::wire::DEEPEST;
+use super::super::convert::Unrepresentable;
+use super::super::wire::MAX_DEPTH;
 
 /// The maximum number of missing items of a table that becomes a list.
-const MOST_MISSING: usize = 10_000;
+const MAX_MISSING: usize = 10_000;
 
 /// Returns a JSON value as a value of Lua; null becomes nil, so a key with null is missing.
 ///
@@ -54,12 +54,12 @@ pub(super) fn table(lua: &Lua, map: &Map<String, Value>) -> mlua::Result<Table> 
 /// Converts values of Lua to JSON, up to a maximum number of them.
 ///
 /// A table can contain another one many times, so a small value of Lua may be a huge one of JSON.
-pub(super) struct Reader {
+pub(super) struct JsonConverter {
     /// The remaining number of values.
     left: u64,
 }
 
-impl Reader {
+impl JsonConverter {
     /// Creates a reader of at most `most` values.
     pub(super) fn new(most: u64) -> Self {
         Self { left: most }
@@ -69,23 +69,23 @@ impl Reader {
     ///
     /// # Errors
     /// The first part that JSON cannot represent.
-    pub(super) fn returned(&mut self, values: Vec<mlua::Value>) -> Result<Value, Unfit> {
+    pub(super) fn returned(&mut self, values: Vec<mlua::Value>) -> Result<Value, Unrepresentable> {
         let mut values = values;
         match values.len() {
-            0 | 1 => self.value(values.pop().unwrap_or_default(), DEEPEST),
+            0 | 1 => self.value(values.pop().unwrap_or_default(), MAX_DEPTH),
             _ => values
                 .into_iter()
-                .map(|value| self.value(value, DEEPEST - 1))
+                .map(|value| self.value(value, MAX_DEPTH - 1))
                 .collect::<Result<Vec<_>, _>>()
                 .map(Value::Array),
         }
     }
 
-    fn value(&mut self, value: mlua::Value, depth: usize) -> Result<Value, Unfit> {
+    fn value(&mut self, value: mlua::Value, depth: usize) -> Result<Value, Unrepresentable> {
         self.left = self
             .left
             .checked_sub(1)
-            .ok_or_else(|| Unfit::new("a part of too many values; return less"))?;
+            .ok_or_else(|| Unrepresentable::new("a part of too many values; return less"))?;
         match value {
             mlua::Value::Nil => Ok(Value::Null),
             mlua::Value::Boolean(it) => Ok(Value::Bool(it)),
@@ -93,21 +93,21 @@ impl Reader {
             mlua::Value::Number(it) => number(it),
             mlua::Value::String(it) => text(&it).map(Value::String),
             mlua::Value::Table(it) => self.table(&it, depth),
-            other => Err(Unfit::new(format!(
+            other => Err(Unrepresentable::new(format!(
                 "a {}; return text, numbers, booleans and tables",
                 other.type_name()
             ))),
         }
     }
 
-    fn table(&mut self, table: &Table, depth: usize) -> Result<Value, Unfit> {
-        let depth = depth
-            .checked_sub(1)
-            .ok_or_else(|| Unfit::new(format!("nested more than {DEEPEST} levels deep")))?;
-        let pairs: Vec<(mlua::Value, mlua::Value)> = table
-            .pairs()
-            .collect::<Result<_, _>>()
-            .map_err(|error| Unfit::new(format!("a table that cannot be read: {error}")))?;
+    fn table(&mut self, table: &Table, depth: usize) -> Result<Value, Unrepresentable> {
+        let depth = depth.checked_sub(1).ok_or_else(|| {
+            Unrepresentable::new(format!("nested more than {MAX_DEPTH} levels deep"))
+        })?;
+        let pairs: Vec<(mlua::Value, mlua::Value)> =
+            table.pairs().collect::<Result<_, _>>().map_err(|error| {
+                Unrepresentable::new(format!("a table that cannot be read: {error}"))
+            })?;
         match positions(&pairs) {
             Some(last) if !pairs.is_empty() => self.list(pairs, last, depth),
             _ => self.object(pairs, depth),
@@ -119,9 +119,9 @@ impl Reader {
         pairs: Vec<(mlua::Value, mlua::Value)>,
         last: usize,
         depth: usize,
-    ) -> Result<Value, Unfit> {
-        if last - pairs.len() > MOST_MISSING {
-            return Err(Unfit::new(format!(
+    ) -> Result<Value, Unrepresentable> {
+        if last - pairs.len() > MAX_MISSING {
+            return Err(Unrepresentable::new(format!(
                 "a list of {} items with {last} as the last index; use text as keys: tostring(index)",
                 pairs.len()
             )));
@@ -132,7 +132,8 @@ impl Reader {
                 continue;
             };
             let value = self.value(value, depth);
-            list[position - 1] = value.map_err(|unfit| unfit.under(format!("[{position}]")))?;
+            list[position - 1] =
+                value.map_err(|unrepresentable| unrepresentable.within(format!("[{position}]")))?;
         }
         Ok(Value::Array(list))
     }
@@ -143,18 +144,19 @@ impl Reader {
         &mut self,
         pairs: Vec<(mlua::Value, mlua::Value)>,
         depth: usize,
-    ) -> Result<Value, Unfit> {
+    ) -> Result<Value, Unrepresentable> {
         let mut fields = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
             let key = key_text(&key)?;
             let value = self.value(value, depth);
-            let value = value.map_err(|unfit| unfit.under(format!("[{key:?}]")))?;
+            let value =
+                value.map_err(|unrepresentable| unrepresentable.within(format!("[{key:?}]")))?;
             fields.push((key, value));
         }
         fields.sort_by(|(one, _), (other, _)| one.cmp(other));
-        if let Some(twice) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let key = &twice[0].0;
-            return Err(Unfit::new(format!(
+        if let Some(duplicate) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let key = &duplicate[0].0;
+            return Err(Unrepresentable::new(format!(
                 "a table with the keys {key} and {key:?}, which are the same key in JSON"
             )));
         }
@@ -177,7 +179,7 @@ fn position(key: &mlua::Value) -> Option<usize> {
 }
 
 /// Converts a number; a whole float becomes an integer, just as Lua treats the key `3.0` as 3.
-fn number(number: f64) -> Result<Value, Unfit> {
+fn number(number: f64) -> Result<Value, Unrepresentable> {
     // The largest float below 2^63 fits into an i64, and 2^63 does not.
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if number.fract() == 0.0 && (-BOUND..BOUND).contains(&number) {
@@ -186,25 +188,25 @@ fn number(number: f64) -> Result<Value, Unfit> {
     serde_json::Number::from_f64(number)
         .map(Value::Number)
         .ok_or_else(|| {
-            Unfit::new(format!(
+            Unrepresentable::new(format!(
                 "the number {number}, which JSON does not have; return nil or text instead"
             ))
         })
 }
 
-fn text(text: &mlua::LuaString) -> Result<String, Unfit> {
-    text.to_str()
-        .map(|text| text.to_owned())
-        .map_err(|_| Unfit::new("text that is not UTF-8; return it in another form, such as hex"))
+fn text(text: &mlua::LuaString) -> Result<String, Unrepresentable> {
+    text.to_str().map(|text| text.to_owned()).map_err(|_| {
+        Unrepresentable::new("text that is not UTF-8; return it in another form, such as hex")
+    })
 }
 
-fn key_text(key: &mlua::Value) -> Result<String, Unfit> {
+fn key_text(key: &mlua::Value) -> Result<String, Unrepresentable> {
     match key {
         mlua::Value::String(it) => {
-            text(it).map_err(|_| Unfit::new("a table with a key that is not UTF-8"))
+            text(it).map_err(|_| Unrepresentable::new("a table with a key that is not UTF-8"))
         }
         mlua::Value::Integer(it) => Ok(it.to_string()),
-        other => Err(Unfit::new(format!(
+        other => Err(Unrepresentable::new(format!(
             "a table with a key that is a {}; keys must be text: tostring(key)",
             other.type_name()
         ))),

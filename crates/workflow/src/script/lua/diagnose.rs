@@ -5,11 +5,11 @@ use mlua::Error;
 use super::super::ScriptFailure;
 
 /// Prefix of a location in the block: `block:3:`.
-const PLACE: &str = "block:";
+const LOCATION_PREFIX: &str = "block:";
 
 /// Libraries that inline Lua leaves out: the name as quoted in Lua's message about a missing one, and the
 /// reason.
-const LEFT_OUT: &[(&str, &str)] = &[
+const REMOVED_LIBRARIES: &[(&str, &str)] = &[
     ("global 'io'", "files"),
     ("global 'dofile'", "files"),
     ("global 'loadfile'", "files"),
@@ -37,7 +37,9 @@ pub(super) fn failure(error: &Error, first_line: u32, memory_limit: u64) -> Scri
         Error::CallbackError { cause, traceback } => {
             let failed = failure(cause, first_line, memory_limit);
             ScriptFailure {
-                line: failed.line.or_else(|| first_place(traceback, first_line)),
+                line: failed
+                    .line
+                    .or_else(|| first_location(traceback, first_line)),
                 ..failed
             }
         }
@@ -50,8 +52,8 @@ pub(super) fn failure(error: &Error, first_line: u32, memory_limit: u64) -> Scri
             None,
         ),
         Error::SyntaxError { message, .. } => {
-            let (line, message) = placed(message, first_line);
-            let message = of_file(message, first_line);
+            let (line, message) = split_location(message, first_line);
+            let message = with_file_line(message, first_line);
             of(
                 "script_error",
                 format!("not Lua: {message}"),
@@ -67,10 +69,14 @@ pub(super) fn failure(error: &Error, first_line: u32, memory_limit: u64) -> Scri
 fn runtime(text: &str, first_line: u32) -> ScriptFailure {
     let (message, traceback) = text.split_once("\nstack traceback:").unwrap_or((text, ""));
     let message = without_prelude(message);
-    let (line, message) = placed(message, first_line);
+    let (line, message) = split_location(message, first_line);
     let left_out = message
         .contains(" a nil value (")
-        .then(|| LEFT_OUT.iter().find(|(name, _)| message.contains(name)))
+        .then(|| {
+            REMOVED_LIBRARIES
+                .iter()
+                .find(|(name, _)| message.contains(name))
+        })
         .flatten();
     let message = match left_out {
         _ if message.starts_with("table: 0x") => {
@@ -87,7 +93,7 @@ fn runtime(text: &str, first_line: u32) -> ScriptFailure {
             "script_error"
         },
         message,
-        line: line.or_else(|| first_place(traceback, first_line)),
+        line: line.or_else(|| first_location(traceback, first_line)),
         printed: String::new(),
     }
 }
@@ -102,29 +108,29 @@ fn without_prelude(message: &str) -> &str {
 }
 
 /// Splits a message into its leading location, as a line of the file, and the rest.
-fn placed(message: &str, first_line: u32) -> (Option<u32>, &str) {
+fn split_location(message: &str, first_line: u32) -> (Option<u32>, &str) {
     let Some((line, rest)) = message
-        .strip_prefix(PLACE)
+        .strip_prefix(LOCATION_PREFIX)
         .and_then(|rest| rest.split_once(": "))
     else {
         return (None, message);
     };
     match line.parse::<u32>() {
-        Ok(line) => (Some(in_file(line, first_line)), rest),
+        Ok(line) => (Some(file_line(line, first_line)), rest),
         Err(_) => (None, message),
     }
 }
 
 /// Returns the line of the file for the innermost location of the block in a traceback.
-fn first_place(traceback: &str, first_line: u32) -> Option<u32> {
-    let (_, rest) = traceback.split_once(&format!("\t{PLACE}"))?;
+fn first_location(traceback: &str, first_line: u32) -> Option<u32> {
+    let (_, rest) = traceback.split_once(&format!("\t{LOCATION_PREFIX}"))?;
     let digits = rest.split(|it: char| !it.is_ascii_digit()).next()?;
-    Some(in_file(digits.parse().ok()?, first_line))
+    Some(file_line(digits.parse().ok()?, first_line))
 }
 
 /// Replaces the line of the block in the message, if there is one, by the line of the file:
 /// `'end' expected (to close 'if' at line 2) near <eof>`.
-fn of_file(message: &str, first_line: u32) -> String {
+fn with_file_line(message: &str, first_line: u32) -> String {
     const AT: &str = "at line ";
     let Some((before, rest)) = message.split_once(AT) else {
         return message.to_owned();
@@ -133,12 +139,16 @@ fn of_file(message: &str, first_line: u32) -> String {
         .find(|it: char| !it.is_ascii_digit())
         .unwrap_or(rest.len());
     match rest[..end].parse::<u32>() {
-        Ok(line) => format!("{before}{AT}{}{}", in_file(line, first_line), &rest[end..]),
+        Ok(line) => format!(
+            "{before}{AT}{}{}",
+            file_line(line, first_line),
+            &rest[end..]
+        ),
         Err(_) => message.to_owned(),
     }
 }
 
 /// Converts a line of the block, from 1, to a line of the file.
-pub(super) fn in_file(line: u32, first_line: u32) -> u32 {
+pub(super) fn file_line(line: u32, first_line: u32) -> u32 {
     first_line.saturating_add(line.saturating_sub(1))
 }

@@ -8,31 +8,34 @@ use mlua::chunk::ChunkMode;
 use mlua::{HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, VmState};
 use serde_json::Value;
 
-use super::super::printed::Printed;
-use super::super::wire::Received;
-use super::super::{Changes, Ended, ScriptFailure, limits};
-use super::convert::{self, Reader};
+use super::super::output_buffer::OutputBuffer;
+use super::super::wire::ReceivedRequest;
+use super::super::{Changes, ScriptFailure, ScriptResult, limits};
+use super::convert::{self, JsonConverter};
 use super::{check, diagnose};
 
 /// Restricts the libraries before the block runs.
 const PRELUDE: &str = include_str!("prelude.lua");
 
 /// The number of instructions between two checks of the time limit.
-const LOOK_EVERY: u32 = 10_000;
+const CHECK_INTERVAL: u32 = 10_000;
 
 /// The minimum memory, in bytes, of a converted JSON value.
-const LEAST_VALUE: u64 = 32;
+const MIN_VALUE_BYTES: u64 = 32;
 
 /// Runs a block to its end. A `memory_limit` of 0 means no limit.
 ///
 /// # Errors
 /// The block's own error, or the limit that stopped it; lines are lines of the file.
-pub(in super::super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFailure> {
-    let printed = Rc::new(RefCell::new(Printed::new(block.most_printed)));
+pub(in super::super) fn run(
+    block: ReceivedRequest,
+    memory_limit: u64,
+) -> Result<ScriptResult, ScriptFailure> {
+    let printed = Rc::new(RefCell::new(OutputBuffer::new(block.most_printed)));
     let ended = Block::new(&block, memory_limit, &printed).evaluate();
-    let printed = printed.replace(Printed::new(0)).finish();
+    let printed = printed.replace(OutputBuffer::new(0)).finish();
     match ended {
-        Ok(returned) => Ok(Ended {
+        Ok(returned) => Ok(ScriptResult {
             returned,
             changes: Changes::default(),
             printed,
@@ -42,9 +45,9 @@ pub(in super::super) fn run(block: Received, memory_limit: u64) -> Result<Ended,
 }
 
 struct Block<'b> {
-    block: &'b Received,
+    block: &'b ReceivedRequest,
     memory_limit: u64,
-    printed: &'b Rc<RefCell<Printed>>,
+    printed: &'b Rc<RefCell<OutputBuffer>>,
     started: Instant,
     /// Set when the time limit is exceeded: the line of the file at that moment, if the interpreter was
     /// in the block.
@@ -52,7 +55,11 @@ struct Block<'b> {
 }
 
 impl<'b> Block<'b> {
-    fn new(block: &'b Received, memory_limit: u64, printed: &'b Rc<RefCell<Printed>>) -> Self {
+    fn new(
+        block: &'b ReceivedRequest,
+        memory_limit: u64,
+        printed: &'b Rc<RefCell<OutputBuffer>>,
+    ) -> Self {
         Self {
             block,
             memory_limit,
@@ -71,9 +78,9 @@ impl<'b> Block<'b> {
                 let returned = self.call(&lua)?;
                 let most = match self.memory_limit {
                     0 => u64::MAX,
-                    limit => limit / LEAST_VALUE,
+                    limit => limit / MIN_VALUE_BYTES,
                 };
-                Ok(Reader::new(most).returned(returned.into_vec()))
+                Ok(JsonConverter::new(most).returned(returned.into_vec()))
             })
             .map_err(|error| diagnose::failure(&error, self.block.first_line, self.memory_limit));
         if let Some(line) = self.stopped.get() {
@@ -83,8 +90,12 @@ impl<'b> Block<'b> {
                 line,
             ));
         }
-        ended?.map_err(|unfit| {
-            self.failure("script_error", unfit.message("the returned value"), None)
+        ended?.map_err(|unrepresentable| {
+            self.failure(
+                "script_error",
+                unrepresentable.message("the returned value"),
+                None,
+            )
         })
     }
 
@@ -125,7 +136,7 @@ impl<'b> Block<'b> {
         let (started, stopped) = (self.started, Rc::clone(&self.stopped));
         let first_line = self.block.first_line;
         lua.set_global_hook(
-            HookTriggers::new().every_nth_instruction(LOOK_EVERY),
+            HookTriggers::new().every_nth_instruction(CHECK_INTERVAL),
             move |_, at| {
                 if started.elapsed() < limit {
                     return Ok(VmState::Continue);
@@ -134,7 +145,7 @@ impl<'b> Block<'b> {
                     let in_block = at.source().short_src.as_deref() == Some("block");
                     let line = at.current_line().filter(|_| in_block);
                     let line = line.and_then(|line| u32::try_from(line).ok());
-                    stopped.set(Some(line.map(|line| diagnose::in_file(line, first_line))));
+                    stopped.set(Some(line.map(|line| diagnose::file_line(line, first_line))));
                 }
                 // A block can catch this error: it is raised again until the parent kills the process.
                 Err(mlua::Error::runtime("the time limit is over"))

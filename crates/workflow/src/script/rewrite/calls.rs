@@ -153,7 +153,7 @@ impl<'a> Writer<'a> {
         let looks_for_text = matches!(arguments.args.first(),
             Some(Expr::StringLiteral(it)) if !it.value.is_empty());
         let needed = match name {
-            "decode" => self.seeks_blanks,
+            "decode" => self.searches_whitespace,
             "sort" | "remove" => self.nans,
             "index" | "count" if self.nans => true,
             "find" | "rfind" | "index" | "rindex" | "count" | "startswith" | "endswith" => {
@@ -237,7 +237,7 @@ impl<'a> Writer<'a> {
             .find(|it| **it == name.id.as_str())
             .copied();
         let known = known.or(match name.id.as_str() {
-            "chr" if self.seeks_blanks => Some("chr"),
+            "chr" if self.searches_whitespace => Some("chr"),
             "isinstance" if self.uses_flags => Some("isinstance"),
             "sorted" if self.nans => Some("sorted"),
             _ => None,

@@ -23,7 +23,7 @@ impl<'a> Writer<'a> {
 
     pub(super) fn need_loads(&mut self, at: usize) {
         self.need("loads", at);
-        if self.seeks_blanks {
+        if self.searches_whitespace {
             self.out.helpers.insert("seeks_blanks");
         }
     }

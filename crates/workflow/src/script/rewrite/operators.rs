@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
             Operator::FloorDiv => (TokenKind::DoubleSlashEqual, "floordiv"),
             // A `Counter` changes in place.
             Operator::Add
-                if self.counts
+                if self.uses_counter
                     && is_plain(&it.target)
                     && !matches!(&*it.value, Expr::NumberLiteral(_) | Expr::StringLiteral(_)) =>
             {

@@ -13,7 +13,7 @@ models:
 ";
 
 #[tokio::test]
-async fn the_model_of_the_settings_is_meant_where_none_is_named() {
+async fn the_model_of_the_settings_is_the_default() {
     let provider = Provider::built_in();
     let world = asking(&provider, DEFAULTS);
     world.ok("llm.call", json!({ "prompt": "Hi" })).await;
@@ -36,7 +36,7 @@ async fn the_model_of_the_settings_is_meant_where_none_is_named() {
 
 /// By the name that it has in the file, too; what else the settings say still holds.
 #[tokio::test]
-async fn the_settings_may_mean_one_of_the_models_of_the_file() {
+async fn the_settings_may_name_a_model_of_the_file() {
     let provider = Provider::built_in();
     let file = DEFAULTS.replace(
         "model: gpt-4o-mini, temperature: 0.3",
@@ -123,7 +123,7 @@ async fn a_provider_is_named_in_the_model_or_beside_it() {
 
 /// Where the settings say of no provider where it is, they say nothing of another one.
 #[tokio::test]
-async fn another_provider_is_where_it_is_and_not_where_the_settings_say() {
+async fn base_url_of_the_settings_applies_only_to_its_provider() {
     let (own, gateway) = (Provider::built_in(), Provider::built_in());
     let file = format!("settings: {{llm: {{base_url: '{}/v1'}}}}", gateway.url());
     let world = asking(&own, &file);
@@ -162,7 +162,7 @@ async fn headers_of_a_provider_are_sent() {
 }
 
 #[tokio::test]
-async fn a_plan_says_that_it_is_paid() {
+async fn a_plan_reports_a_miss() {
     use cachalot_workflow::Planned;
     let provider = Provider::built_in();
     let world = asking(&provider, DEFAULTS);
@@ -171,7 +171,7 @@ async fn a_plan_says_that_it_is_paid() {
         let reason = "there is no cache.wrap around it".to_owned();
         assert_eq!(
             planned,
-            Planned::Pays {
+            Planned::Miss {
                 handle: None,
                 reason
             }

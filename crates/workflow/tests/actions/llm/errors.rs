@@ -12,7 +12,7 @@ use crate::stand_ins::provider::{KEY, configure};
 use crate::world::World;
 
 #[tokio::test]
-async fn every_fault_has_its_kind() {
+async fn every_provider_error_has_a_failure_kind() {
     for (model, _) in EACH {
         for (fault, kind, retryable, requests, says) in [
             (Fault::status(400), "rejected", false, 1, "status 400"),
@@ -95,7 +95,7 @@ async fn every_fault_has_its_kind() {
 }
 
 #[tokio::test]
-async fn a_fault_that_passes_is_not_noticed() {
+async fn transient_errors_are_retried() {
     for (model, _) in EACH {
         let fault = Fault::status(429)
             .retry_after(Duration::from_millis(1))
@@ -114,7 +114,7 @@ async fn a_fault_that_passes_is_not_noticed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_no_answer() {
+async fn a_truncated_stream_is_a_failure() {
     let provider =
         Provider::replies([ScriptedReply::text("The whale dives.").with_fault(Fault::cut(3))]);
     let world = asking(&provider, MODELS);
@@ -129,7 +129,7 @@ async fn an_answer_that_breaks_off_is_no_answer() {
 }
 
 #[tokio::test]
-async fn who_is_too_slow_is_not_waited_for() {
+async fn a_slow_provider_times_out() {
     let slow = Fault::slow(Duration::from_secs(60), Duration::ZERO);
     let provider = Provider::replies([ScriptedReply::text("Hi.").with_fault(slow)]);
     let file = "settings: {llm: {timeouts: {first_byte: 50ms}}}";
@@ -145,7 +145,7 @@ async fn who_is_too_slow_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_call_ends_in_its_own_time_and_is_repeated_as_often_as_it_says() {
+async fn a_call_has_its_own_timeout_and_retry_count() {
     let slow = || Fault::slow(Duration::from_secs(60), Duration::ZERO).times(9);
     for (more, requests) in [
         (json!({"timeout": 0.2}), 1),
@@ -207,7 +207,7 @@ async fn api_base_is_another_name_of_base_url_and_gets_no_key_unasked() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_connection_error() {
+async fn a_refused_connection_is_a_connection_error() {
     let provider = Provider::built_in();
     let world = asking(&provider, MODELS);
     drop(provider);
@@ -222,7 +222,7 @@ async fn nobody_there_is_a_connection_error() {
 }
 
 #[tokio::test]
-async fn what_is_no_api_is_said_to_be_none() {
+async fn a_response_that_is_not_of_the_api_is_reported() {
     let page = axum::Router::new().fallback(|| async { "<html>Welcome to nginx!</html>" });
     let server = crate::stand_ins::Server::start(page);
     let world = alone("name: a");
@@ -266,7 +266,7 @@ async fn a_missing_key_is_named_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_model_that_there_is_not_is_told_with_what_was_meant() {
+async fn an_unknown_model_is_reported_with_suggestions() {
     let world = alone("models: {fast: gpt-4o-mini}");
     for (arguments, says) in [
         (
@@ -299,7 +299,7 @@ async fn a_model_that_there_is_not_is_told_with_what_was_meant() {
 
 /// Somebody else's file must not send a key away by naming an address alone.
 #[tokio::test]
-async fn an_address_gets_a_key_only_if_the_file_says_so() {
+async fn a_base_url_gets_a_key_only_with_token_key() {
     let (own, other) = (Provider::built_in(), Provider::built_in());
     let world = asking(&own, MODELS);
     let elsewhere = format!("{}/v1", other.url());

@@ -17,7 +17,7 @@ fn reply() -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn an_answer_is_the_same_whatever_its_provider_speaks() {
+async fn the_result_is_the_same_in_every_wire_format() {
     for (model, path) in EACH {
         let provider = Provider::replies([reply()]);
         let world = asking(&provider, MODELS);
@@ -51,7 +51,7 @@ async fn an_answer_is_the_same_whatever_its_provider_speaks() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_sent() {
+async fn parameters_are_sent_in_every_wire_format() {
     let provider = Provider::built_in();
     let world = asking(&provider, MODELS);
     let arguments = json!({
@@ -88,7 +88,7 @@ async fn what_is_asked_for_is_sent() {
 }
 
 #[tokio::test]
-async fn thoughts_are_told_apart_from_the_answer() {
+async fn reasoning_is_separate_from_the_answer() {
     let reply = || ScriptedReply::text("42").with_reasoning("Six by seven.");
     let thinking = "
 models:
@@ -109,7 +109,7 @@ models:
 }
 
 #[tokio::test]
-async fn the_reason_for_the_end_is_told() {
+async fn the_stop_reason_is_reported() {
     use cachalot_simulator::ScriptedStop::{Length, Refusal};
     for (model, _) in EACH {
         for (stop, word) in [(Length, "length"), (Refusal, "refusal")] {
@@ -123,7 +123,7 @@ async fn the_reason_for_the_end_is_told() {
 }
 
 #[tokio::test]
-async fn what_has_no_known_price_costs_null_and_never_nothing() {
+async fn the_cost_of_an_unpriced_model_is_null() {
     let provider = Provider::answers(["Hi."]);
     let world = asking(
         &provider,

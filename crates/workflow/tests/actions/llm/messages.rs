@@ -75,7 +75,7 @@ async fn a_prompt_comes_behind_the_messages_and_systems_are_joined() {
 }
 
 #[tokio::test]
-async fn a_speakers_name_goes_only_where_there_is_a_word_for_it() {
+async fn the_name_of_a_participant_is_sent_only_in_the_chat_format() {
     let provider = Provider::built_in();
     let world = asking(&provider, MODELS);
     for model in ["messages", "responses"] {
@@ -151,7 +151,7 @@ async fn refused(world: &World, arguments: Value) -> String {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_conversation_is_told_before_it_is_paid_for() {
+async fn invalid_conversations_fail_before_the_request() {
     let provider = Provider::built_in();
     let world = asking(&provider, MODELS);
     let cases = [

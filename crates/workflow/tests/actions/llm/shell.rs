@@ -74,7 +74,7 @@ async fn messages_become_one_text() {
 }
 
 #[tokio::test]
-async fn the_settings_may_say_which_program() {
+async fn the_settings_may_name_the_program() {
     let settings = json!({
         "llm": { "provider": "shell", "shell_provider": "mine" },
         "shell_providers": { "mine": { "command": "cat" } },
@@ -161,7 +161,7 @@ async fn keys_are_not_passed_on() {
 }
 
 #[tokio::test]
-async fn failures_say_what_happened() {
+async fn failures_contain_the_reason() {
     for (world, kind, part) in [
         (
             mine(json!({ "command": "no-such-agent" })),
@@ -188,7 +188,7 @@ async fn failures_say_what_happened() {
 }
 
 #[tokio::test]
-async fn the_time_is_limited_for_the_whole_group() {
+async fn the_timeout_kills_the_process_group() {
     let world = mine(
         json!({ "command": "sh", "args": ["-c", "sleep 60 & echo $! > pid; wait"], "timeout": 60 }),
     );
@@ -262,7 +262,7 @@ async fn an_answer_is_memoized_by_provider_program_and_prompt() {
 }
 
 #[tokio::test]
-async fn a_budget_that_cannot_be_held_is_refused_first() {
+async fn a_budget_that_cannot_be_enforced_fails_first() {
     for budget in [
         Budget {
             max_cost: Some(1),

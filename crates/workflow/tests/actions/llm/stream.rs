@@ -20,7 +20,7 @@ fn poem() -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn the_answer_is_that_of_a_call_and_its_lines_are_told() {
+async fn the_answer_equals_that_of_a_call_and_its_lines_are_reported() {
     for (model, _) in EACH {
         let provider = Provider::replies([poem()]);
         let world = asking(&provider, MODELS);
@@ -40,7 +40,7 @@ async fn the_answer_is_that_of_a_call_and_its_lines_are_told() {
 
 /// What came before the connection broke was told before, not when all was there.
 #[tokio::test]
-async fn lines_are_told_when_they_come() {
+async fn lines_are_reported_as_they_arrive() {
     for (model, _) in EACH {
         let long = "One line.\n".repeat(200);
         let provider = Provider::replies([ScriptedReply::text(long).with_fault(Fault::cut(60))]);

@@ -73,7 +73,7 @@ models:
 }
 
 #[tokio::test]
-async fn an_answer_of_another_shape_is_a_failure_that_may_pass() {
+async fn an_answer_that_violates_the_schema_is_a_transient_failure() {
     for (text, why) in [
         (
             "The whale dives.",
@@ -115,7 +115,7 @@ async fn an_answer_of_another_shape_is_a_failure_that_may_pass() {
 }
 
 #[tokio::test]
-async fn who_refuses_or_wants_tools_first_gives_no_data() {
+async fn a_refusal_or_a_tool_call_has_no_data() {
     let refused = ScriptedReply::text("I will not.").with_stop(ScriptedStop::Refusal);
     let provider = Provider::replies([refused]);
     let answer = asking(&provider, MODELS)
@@ -156,7 +156,7 @@ async fn json_mode_takes_any_object() {
 }
 
 #[tokio::test]
-async fn a_wrong_format_is_told_before_it_is_paid_for() {
+async fn an_invalid_format_fails_before_the_request() {
     let provider = Provider::built_in();
     let world = asking(&provider, MODELS);
     for (format, why) in [

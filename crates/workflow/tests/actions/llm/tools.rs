@@ -14,7 +14,7 @@ fn weather() -> Value {
 }
 
 #[tokio::test]
-async fn the_calls_that_a_model_wants_are_in_the_result() {
+async fn tool_calls_of_the_model_are_in_the_result() {
     for (model, _) in EACH {
         let reply = ScriptedReply::call("weather", json!({ "city": "Bergen" }))
             .and_call("weather", json!({ "city": "Bremen" }));

@@ -72,7 +72,7 @@ fn a_schema_in_the_arguments_is_read_strictly() {
 }
 
 #[test]
-fn what_needs_prolog_or_a_model_is_refused() {
+fn validation_with_prolog_or_a_model_is_refused() {
     let sections = "validation_constraints: {language: prolog, rules: x}\nsemantic_probes: [{for_each: entity, probe: x}]\nvalidation_logging: {enabled: true}\n";
     assert_eq!(
         found(&format!("{sections}{NODE}"))

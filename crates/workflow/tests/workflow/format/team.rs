@@ -7,7 +7,7 @@ use cachalot_model::RequestedReasoning;
 use super::{load, problems};
 
 #[test]
-fn what_is_said_of_models_and_agents_is_read() {
+fn models_and_agents_are_read() {
     let agent = load(
         "
 settings:
@@ -71,7 +71,7 @@ fn a_budget_and_models_need_no_agents() {
 }
 
 #[test]
-fn what_is_wrong_with_models_is_told_with_its_place() {
+fn problems_of_models_are_reported_with_their_place() {
     problems(
         "
 models:
@@ -100,7 +100,7 @@ nodes: [{name: a}]
 }
 
 #[test]
-fn what_is_wrong_with_agents_is_told_with_its_place() {
+fn problems_of_agents_are_reported_with_their_place() {
     problems(
         "
 agents:
@@ -126,7 +126,7 @@ nodes: [{name: a}]
 }
 
 #[test]
-fn what_only_agents_need_is_a_slip_where_there_are_none() {
+fn agent_sections_without_agents_are_problems() {
     problems(
         "
 tools: {cacheToolResults: true}

@@ -88,7 +88,7 @@ fn register_arithmetic(runtime: &mut Runtime) {
                 .collect();
             number::sum(&numbers)
                 .map(number_variable)
-                .ok_or_else(|| beyond(ctx))
+                .ok_or_else(|| out_of_range(ctx))
         },
     );
     define(runtime, "to_number", vec![Any], |args, _| {
@@ -170,10 +170,10 @@ fn mapped(
     as_number(&args[0])
         .and_then(work)
         .map(number_variable)
-        .ok_or_else(|| beyond(ctx))
+        .ok_or_else(|| out_of_range(ctx))
 }
 
-fn beyond(ctx: &Context<'_>) -> JmespathError {
+fn out_of_range(ctx: &Context<'_>) -> JmespathError {
     JmespathError::from_ctx(
         ctx,
         ErrorReason::Parse("the result is beyond 64 bits".to_owned()),

@@ -5,7 +5,9 @@ use serde_json::json;
 
 fn evaluated(data: &Value, expression: &str) -> Value {
     search(data, expression).unwrap_or_else(|fault| match fault {
-        Fault::Expression(what) | Fault::Evaluation(what) => panic!("{expression}: {what}"),
+        QueryError::Expression(what) | QueryError::Evaluation(what) => {
+            panic!("{expression}: {what}")
+        }
     })
 }
 
@@ -57,7 +59,7 @@ fn computing_with_whole_numbers_is_exact_or_an_error() {
     );
     assert_eq!(evaluated(&data, "to_number('[1]')"), json!(null));
     assert!(
-        matches!(search(&data, "sum(large)"), Err(Fault::Evaluation(what)) if what.contains("beyond 64 bits"))
+        matches!(search(&data, "sum(large)"), Err(QueryError::Evaluation(what)) if what.contains("beyond 64 bits"))
     );
 }
 
@@ -73,7 +75,7 @@ fn ordering_by_an_expression_is_exact_stable_and_typed() {
     assert_eq!(evaluated(&json!([]), "max_by(@, &k)"), json!(null));
     assert!(matches!(
         search(&json!([{"k": 1}, {"k": "x"}]), "sort_by(@, &k)"),
-        Err(Fault::Evaluation(_))
+        Err(QueryError::Evaluation(_))
     ));
 }
 
@@ -97,16 +99,19 @@ fn comparisons_inside_every_construct_are_exact() {
 }
 
 #[test]
-fn faults_say_where() {
+fn errors_name_the_position() {
     assert!(
-        matches!(search(&json!(1), "a["), Err(Fault::Expression(what)) if what.contains("line 1"))
+        matches!(search(&json!(1), "a["), Err(QueryError::Expression(what)) if what.contains("line 1"))
     );
     assert!(
-        matches!(search(&json!(1), "nothing(@)"), Err(Fault::Evaluation(what)) if what.contains("nothing"))
+        matches!(search(&json!(1), "nothing(@)"), Err(QueryError::Evaluation(what)) if what.contains("nothing"))
     );
     assert!(matches!(
         search(&json!("x"), "abs(@)"),
-        Err(Fault::Evaluation(_))
+        Err(QueryError::Evaluation(_))
     ));
-    assert!(matches!(search(&json!(1), "&a"), Err(Fault::Evaluation(_))));
+    assert!(matches!(
+        search(&json!(1), "&a"),
+        Err(QueryError::Evaluation(_))
+    ));
 }

@@ -6,12 +6,12 @@ use super::exact_json;
 
 /// Returns the JSON object in a model's answer: the object that the answer consists of, in a fenced block
 /// or with text around it. `None` if there is none.
-pub(super) fn object(text: &str) -> Option<Map<String, Value>> {
+pub(super) fn find_object(text: &str) -> Option<Map<String, Value>> {
     let block = text.split("```").nth(1);
     [Some(text), block]
         .into_iter()
         .flatten()
-        .find_map(|text| between_braces(text).and_then(parsed))
+        .find_map(|text| between_braces(text).and_then(parse_object))
 }
 
 /// Returns the text from the first opening to the last closing brace.
@@ -19,7 +19,7 @@ fn between_braces(text: &str) -> Option<&str> {
     text.get(text.find('{')?..=text.rfind('}')?)
 }
 
-fn parsed(text: &str) -> Option<Map<String, Value>> {
+fn parse_object(text: &str) -> Option<Map<String, Value>> {
     match exact_json::parse(text) {
         Ok(Value::Object(fields)) => Some(fields),
         _ => None,
@@ -38,12 +38,12 @@ mod tests {
             "Sure:\n{\"a\": \"```{\"}\nDone.",
             "Of {x}:\n```json\n{\"a\": \"`{\"}\n```\n{end}",
         ] {
-            let found = object(text).map(Value::Object);
+            let found = find_object(text).map(Value::Object);
             let expected = json!({ "a": if text.contains("end") { "`{" } else { "```{" } });
             assert_eq!(found, Some(expected), "{text}");
         }
         for text in ["", "no", "}{", "{a}", "[1]", "```", "{\"a\": 1"] {
-            assert_eq!(object(text), None, "{text}");
+            assert_eq!(find_object(text), None, "{text}");
         }
     }
 }

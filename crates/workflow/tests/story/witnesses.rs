@@ -62,7 +62,7 @@ async fn the_content_that_is_in_the_key_is_not_watched_as_well() {
 }
 
 #[tokio::test]
-async fn what_was_read_from_user_memory_is_read_again_after_a_store() {
+async fn a_store_invalidates_entries_that_read_long_term_memory() {
     let world = World::with(Act::new());
     let retrieve = json!({"action": "ltm.retrieve", "args": {"key": "k"}});
     let search = json!({"action": "ltm.search", "args": {"query": "whale"}});

@@ -12,12 +12,12 @@ use crate::format::codes;
 use crate::template::is_literal;
 
 /// Arguments of one action as written.
-pub(super) struct Written<'a> {
+pub(super) struct ArgumentChecker<'a> {
     with: Option<&'a Node>,
     problems: Vec<Problem>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> ArgumentChecker<'a> {
     pub(super) fn new(with: Option<&'a Node>) -> Self {
         Self {
             with,
@@ -73,7 +73,7 @@ impl<'a> Written<'a> {
         let NodeKind::List(items) = &node.kind else {
             // The type check reports other kinds; a template is refused here.
             if node.as_text().is_some_and(|text| !is_literal(text)) {
-                self.refuse_hosts(name);
+                self.report_hosts(name);
             }
             return self;
         };
@@ -82,21 +82,21 @@ impl<'a> Written<'a> {
             .filter_map(|item| item.as_text().map(str::to_owned))
             .collect();
         if texts.len() < items.len() || !texts.iter().all(|text| is_literal(text)) {
-            self.refuse_hosts(name);
+            self.report_hosts(name);
         } else if let Err(error) = AllowedHosts::parse(&texts) {
-            self.refuse(codes::BAD_VALUE, name, error.message, "correct the entry");
+            self.report(codes::BAD_VALUE, name, error.message, "correct the entry");
         }
         self
     }
 
-    fn refuse_hosts(&mut self, name: &str) {
+    fn report_hosts(&mut self, name: &str) {
         let message = format!("`{name}` is not a list of hosts that are written out");
         let help = "write each host as text, without templates: `[api.example, '*.example.com']`";
-        self.refuse(codes::BAD_VALUE, name, message, help);
+        self.report(codes::BAD_VALUE, name, message, help);
     }
 
     /// Adds a problem at the argument `name`, or at all arguments if it is missing.
-    pub(super) fn refuse(
+    pub(super) fn report(
         &mut self,
         code: &'static str,
         name: &str,
@@ -113,13 +113,13 @@ impl<'a> Written<'a> {
 
     /// Checks a duration in seconds, with the same bounds as at run time.
     pub(super) fn seconds(mut self, name: &str) -> Self {
-        const LONGEST: f64 = 604_800.0;
+        const MAX_SECONDS: f64 = 604_800.0;
         if let Some((_, seconds)) = self.number(name)
-            && !(seconds > 0.0 && seconds <= LONGEST)
+            && !(seconds > 0.0 && seconds <= MAX_SECONDS)
         {
             let message = format!("`{name}` is {seconds}");
-            let help = format!("expected seconds, above 0 and at most {LONGEST}");
-            self.refuse(codes::OUT_OF_RANGE, name, message, help);
+            let help = format!("expected seconds, above 0 and at most {MAX_SECONDS}");
+            self.report(codes::OUT_OF_RANGE, name, message, help);
         }
         self
     }
@@ -130,9 +130,9 @@ impl<'a> Written<'a> {
             clippy::cast_precision_loss,
             reason = "a bound that is off by a little is enough"
         )]
-        let (least, most) = (*range.start() as f64, *range.end() as f64);
+        let (min, max) = (*range.start() as f64, *range.end() as f64);
         if let Some((_, count)) = self.number(name)
-            && !(least..=most).contains(&count)
+            && !(min..=max).contains(&count)
         {
             let message = format!("`{name}` is {count}");
             let help = format!(
@@ -140,7 +140,7 @@ impl<'a> Written<'a> {
                 range.start(),
                 range.end()
             );
-            self.refuse(codes::OUT_OF_RANGE, name, message, help);
+            self.report(codes::OUT_OF_RANGE, name, message, help);
         }
         self
     }
@@ -150,14 +150,14 @@ impl<'a> Written<'a> {
         mut self,
         name: &str,
         known: &[&str],
-        takes: impl Fn(&str) -> bool,
+        is_known: impl Fn(&str) -> bool,
     ) -> Self {
         if let Some((_, text)) = self.text(name)
-            && !takes(text)
+            && !is_known(text)
         {
             let message = format!("`{name}` is `{}`", excerpt(text));
             let help = suggest::did_you_mean(text, known);
-            self.refuse(codes::BAD_VALUE, name, message, help);
+            self.report(codes::BAD_VALUE, name, message, help);
         }
         self
     }
@@ -172,24 +172,24 @@ impl<'a> Written<'a> {
         if let Some((_, text)) = self.text(name)
             && let Err(what) = read(text)
         {
-            self.refuse(codes::BAD_VALUE, name, format!("`{name}` {what}"), help);
+            self.report(codes::BAD_VALUE, name, format!("`{name}` {what}"), help);
         }
         self
     }
 
     /// Requires at least one of these arguments.
-    pub(super) fn some_of(mut self, action: &str, names: &[&str], help: &str) -> Self {
-        let may_be = |name: &&&str| self.argument(name).is_some_and(|node| !node.is_null());
-        if !self.is_template() && !names.iter().any(|name| may_be(&name)) {
-            let message = format!("`{action}` needs one of {}", listed(names));
-            self.refuse(codes::MISSING_KEY, "", message, help);
+    pub(super) fn at_least_one_of(mut self, action: &str, names: &[&str], help: &str) -> Self {
+        let is_present = |name: &&&str| self.argument(name).is_some_and(|node| !node.is_null());
+        if !self.is_template() && !names.iter().any(|name| is_present(&name)) {
+            let message = format!("`{action}` needs one of {}", join_names(names));
+            self.report(codes::MISSING_KEY, "", message, help);
         }
         self
     }
 
     /// Allows at most one of these arguments. Templates are not counted: their value may be null, which
     /// counts as absent.
-    pub(super) fn one_at_most(mut self, action: &str, names: &[&str], help: &str) -> Self {
+    pub(super) fn at_most_one_of(mut self, action: &str, names: &[&str], help: &str) -> Self {
         let given: Vec<&str> = names
             .iter()
             .copied()
@@ -198,9 +198,9 @@ impl<'a> Written<'a> {
         if let [_, second, ..] = given[..] {
             let message = format!(
                 "`{action}` is given {}, which exclude each other",
-                listed(&given)
+                join_names(&given)
             );
-            self.refuse(codes::BAD_VALUE, second, message, help);
+            self.report(codes::BAD_VALUE, second, message, help);
         }
         self
     }
@@ -221,7 +221,7 @@ impl<'a> Written<'a> {
     }
 }
 
-fn listed(names: &[&str]) -> String {
+fn join_names(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),

@@ -1,14 +1,14 @@
 //! The output that a block prints.
 
 /// Output of a block, up to a limit.
-pub(super) struct Printed {
+pub(super) struct OutputBuffer {
     text: String,
     most: usize,
     /// The number of bytes beyond the limit.
     dropped: usize,
 }
 
-impl Printed {
+impl OutputBuffer {
     /// Creates a buffer that keeps at most `most` bytes.
     pub(super) fn new(most: usize) -> Self {
         Self {
@@ -46,8 +46,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn printed_text_is_cut_between_characters_and_says_so() {
-        let mut printed = Printed::new(4);
+    fn truncated_output_ends_at_a_character_boundary_with_a_note() {
+        let mut printed = OutputBuffer::new(4);
         printed.push("aé");
         printed.push("é!");
         assert_eq!(

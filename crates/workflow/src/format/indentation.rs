@@ -13,26 +13,26 @@ const KEYS: [&str; 8] = [
 /// Improves the problems of `nodes` that are caused by a key that is indented too far. An unknown key of a
 /// mapping inside a node becomes a problem that names the right indentation. Missing arguments with the
 /// same cause are removed.
-pub(super) fn explain(nodes: &[Node], problems: &mut Vec<Problem>) {
+pub(super) fn explain_indentation(nodes: &[Node], problems: &mut Vec<Problem>) {
     for node in nodes {
         let entries = node.as_map().unwrap_or_default();
         for outer in entries {
             for inner in outer.value.as_map().unwrap_or_default() {
-                if is_misplaced(entries, outer, inner, problems) {
-                    blame(entries, outer, inner, problems);
+                if is_indented_too_far(entries, outer, inner, problems) {
+                    report_indentation(entries, outer, inner, problems);
                 }
             }
             if matches!(outer.key.as_str(), "steps" | "body") {
-                explain(outer.value.as_list().unwrap_or_default(), problems);
+                explain_indentation(outer.value.as_list().unwrap_or_default(), problems);
             }
             if outer.key == "action" {
-                explain(std::slice::from_ref(&outer.value), problems);
+                explain_indentation(std::slice::from_ref(&outer.value), problems);
             }
         }
     }
 }
 
-fn is_misplaced(
+fn is_indented_too_far(
     node: &[MapEntry],
     outer: &MapEntry,
     inner: &MapEntry,
@@ -49,7 +49,12 @@ fn is_misplaced(
     is_output || problems.iter().any(|problem| is_unknown(problem, inner))
 }
 
-fn blame(node: &[MapEntry], outer: &MapEntry, inner: &MapEntry, problems: &mut Vec<Problem>) {
+fn report_indentation(
+    node: &[MapEntry],
+    outer: &MapEntry,
+    inner: &MapEntry,
+    problems: &mut Vec<Problem>,
+) {
     if inner.key == "with" {
         let missing: Vec<usize> = arguments_missing(node, problems).collect();
         missing

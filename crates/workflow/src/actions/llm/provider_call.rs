@@ -7,21 +7,21 @@ use cachalot_core::Spend;
 use cachalot_model::{Delta, Error, Model, Reply, Request, ToolChoice};
 use serde_json::{Value, json};
 
-use super::super::arguments::Given;
+use super::super::arguments::CheckedArguments;
 use super::super::model_error::failure;
 use super::super::order;
-use super::lines::Lines;
-use super::shape::Shape;
+use super::answer_schema::AnswerSchema;
+use super::line_reporter::LineReporter;
 use super::{choice, messages, result};
 use crate::{Arguments, Failure, OperationMetadata, Runtime, spending};
 
 /// A question, ready to be sent.
-pub(super) struct Ask<'a> {
-    given: Given<'a>,
+pub(super) struct ProviderCall<'a> {
+    given: CheckedArguments<'a>,
     model: Model,
     request: Request,
     /// The schema that the answer must match.
-    shape: Option<Shape>,
+    schema: Option<AnswerSchema>,
 }
 
 /// Returns the inputs besides the arguments that change the answer: the model with its whole
@@ -32,9 +32,9 @@ pub(super) fn identity(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Result<Value, Failure> {
-    let given = Given::seen(about, arguments);
+    let given = CheckedArguments::borrowed(about, arguments);
     let model = choice::model(&given, runtime)?.identity();
-    let order = order::of(&json!([
+    let order = order::key_order(&json!([
         model.pointer("/parameters/output"),
         model.pointer("/parameters/extra"),
         arguments.get("tools"),
@@ -47,7 +47,7 @@ pub(super) fn identity(
 }
 
 /// Arguments that locate a model or that only its provider understands; a fallback is asked without them.
-const OF_ONE_MODEL: [&str; 6] = [
+const MODEL_SPECIFIC: [&str; 6] = [
     "model",
     "provider",
     "base_url",
@@ -63,28 +63,29 @@ pub(super) fn alternatives(
     arguments: &Arguments,
     runtime: &Runtime,
 ) -> Vec<Arguments> {
-    let Ok(model) = choice::model(&Given::seen(about, arguments), runtime) else {
+    let Ok(model) = choice::model(&CheckedArguments::borrowed(about, arguments), runtime) else {
         return Vec::new();
     };
     let fallbacks = model.fallbacks();
     fallbacks
         .map(|(name, _)| {
-            let kept = arguments.iter();
-            let kept = kept.filter(|(key, _)| !OF_ONE_MODEL.contains(&key.as_str()));
-            kept.map(|(key, value)| (key.clone(), value.clone()))
+            let shared = arguments.iter();
+            let shared = shared.filter(|(key, _)| !MODEL_SPECIFIC.contains(&key.as_str()));
+            shared
+                .map(|(key, value)| (key.clone(), value.clone()))
                 .chain([("model".to_owned(), Value::from(name))])
                 .collect()
         })
         .collect()
 }
 
-impl<'a> Ask<'a> {
-    pub(super) fn of(
+impl<'a> ProviderCall<'a> {
+    pub(super) fn new(
         about: &'static OperationMetadata,
         arguments: &'a Arguments,
         runtime: &Runtime,
     ) -> Result<Self, Failure> {
-        let given = Given::seen(about, arguments);
+        let given = CheckedArguments::borrowed(about, arguments);
         let model = choice::model(&given, runtime)?;
         let conversation = messages::read(&given)?;
         let tools = messages::tools(&given)?;
@@ -101,15 +102,15 @@ impl<'a> Ask<'a> {
             parameters.tool_choice = None;
             parameters.parallel_tool_calls = None;
         }
-        let shape = parameters
+        let schema = parameters
             .output
             .as_ref()
-            .map(|output| Shape::of(&output.schema))
+            .map(|output| AnswerSchema::compile(&output.schema))
             .transpose()
-            .map_err(|why| {
+            .map_err(|reason| {
                 given.wrong(
                     "response_format",
-                    format_args!("is no JSON Schema (or `structured_output` is none): {why}"),
+                    format_args!("is no JSON Schema (or `structured_output` is none): {reason}"),
                 )
             })?;
         let request = Request {
@@ -122,27 +123,27 @@ impl<'a> Ask<'a> {
             given,
             model,
             request,
-            shape,
+            schema,
         })
     }
 
     /// Asks, and waits for the complete answer.
-    pub(super) async fn whole(self, runtime: &Runtime) -> Result<Value, Failure> {
+    pub(super) async fn complete(self, runtime: &Runtime) -> Result<Value, Failure> {
         runtime.check_budget(&self.model)?;
         let body = self.body(false)?;
-        let began = Instant::now();
-        let calling = runtime.meter.start_call();
-        let reply = spending::in_time(runtime, self.model.ask(body)).await?;
-        drop(calling);
-        self.account(reply, began, runtime).await
+        let started = Instant::now();
+        let call_guard = runtime.meter.start_call();
+        let reply = spending::with_time_limit(runtime, self.model.ask(body)).await?;
+        drop(call_guard);
+        self.account(reply, started, runtime).await
     }
 
     /// Asks, and shows the answer while it streams.
-    pub(super) async fn streamed(self, runtime: &Runtime) -> Result<Value, Failure> {
+    pub(super) async fn stream(self, runtime: &Runtime) -> Result<Value, Failure> {
         runtime.check_budget(&self.model)?;
         let body = self.body(true)?;
-        let began = Instant::now();
-        let mut lines = Lines::of(runtime);
+        let started = Instant::now();
+        let mut lines = LineReporter::new(runtime);
         let mut is_shown = false;
         let mut on = |delta: Delta| {
             is_shown = true;
@@ -150,13 +151,13 @@ impl<'a> Ask<'a> {
                 lines.add(&text);
             }
         };
-        let calling = runtime.meter.start_call();
-        let reply = spending::in_time(runtime, self.model.stream(body, &mut on)).await;
-        drop(calling);
-        lines.end();
-        let answered = self.account(reply?, began, runtime).await;
-        answered.map_err(|failure| Failure {
-            elsewhere: failure.elsewhere && !is_shown,
+        let call_guard = runtime.meter.start_call();
+        let reply = spending::with_time_limit(runtime, self.model.stream(body, &mut on)).await;
+        drop(call_guard);
+        lines.finish();
+        let result = self.account(reply?, started, runtime).await;
+        result.map_err(|failure| Failure {
+            allows_alternatives: failure.allows_alternatives && !is_shown,
             ..failure
         })
     }
@@ -170,7 +171,7 @@ impl<'a> Ask<'a> {
     async fn account(
         &self,
         reply: Result<Reply, Error>,
-        began: Instant,
+        started: Instant,
         runtime: &Runtime,
     ) -> Result<Value, Failure> {
         let reply = reply.map_err(|error| failure(&self.given, &error))?;
@@ -181,11 +182,11 @@ impl<'a> Ask<'a> {
             input_tokens: usage.total_input(),
             output_tokens: usage.output,
             cost,
-            ..Spend::for_call(began.elapsed())
+            ..Spend::for_call(started.elapsed())
         };
         let about = json!({ "model": self.model.name(), "provider": self.model.provider() });
         let saved = Spend::default();
         spending::account(runtime, self.given.action(), &about, spent, saved).await;
-        result::of(&reply, cost, self.shape.as_ref(), &self.given)
+        result::build(&reply, cost, self.schema.as_ref(), &self.given)
     }
 }

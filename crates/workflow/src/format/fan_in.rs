@@ -6,7 +6,7 @@ use super::agent::Target;
 use super::flow::{Edge, Outgoing};
 
 /// The connections between nodes that are needed to find where branches meet.
-pub(super) struct Graph<'a> {
+pub(super) struct FanInGraph<'a> {
     outgoing: &'a [Outgoing],
     /// The first node of each branch, with the group of edges that contains the edge to it.
     heads: BTreeMap<usize, &'a [Edge]>,
@@ -18,11 +18,11 @@ enum Reached {
     FanIn(usize),
     /// The order of the file leads to the first node of another branch, and thereby to the node where
     /// those branches meet.
-    Wherever,
-    Nothing,
+    OtherBranch,
+    NoFanIn,
 }
 
-impl<'a> Graph<'a> {
+impl<'a> FanInGraph<'a> {
     pub(super) fn new(outgoing: &'a [Outgoing], starts: &'a [Edge]) -> Self {
         let groups = outgoing
             .iter()
@@ -35,27 +35,27 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns the node where the branches that start after `node` meet.
-    pub(super) fn meeting_after(&self, node: usize) -> Option<usize> {
-        self.meeting_of(&self.outgoing[node].edges)
+    pub(super) fn fan_in_after(&self, node: usize) -> Option<usize> {
+        self.fan_in_of(&self.outgoing[node].edges)
     }
 
     /// Returns the node where the branches of these edges meet: the `fan_in` of the edges, or the first
     /// node marked as `fan_in` that all branches reach.
-    pub(super) fn meeting_of(&self, group: &[Edge]) -> Option<usize> {
-        self.meeting(group, &mut BTreeSet::new())
+    pub(super) fn fan_in_of(&self, group: &[Edge]) -> Option<usize> {
+        self.find_fan_in(group, &mut BTreeSet::new())
     }
 
-    fn meeting(&self, group: &[Edge], under_way: &mut BTreeSet<usize>) -> Option<usize> {
-        let told: BTreeSet<usize> = group.iter().filter_map(|edge| edge.fan_in).collect();
-        if !told.is_empty() {
-            return told.first().copied().filter(|_| told.len() == 1);
+    fn find_fan_in(&self, group: &[Edge], visiting: &mut BTreeSet<usize>) -> Option<usize> {
+        let explicit: BTreeSet<usize> = group.iter().filter_map(|edge| edge.fan_in).collect();
+        if !explicit.is_empty() {
+            return explicit.first().copied().filter(|_| explicit.len() == 1);
         }
         let reached: BTreeSet<Reached> = heads(group)
-            .map(|head| self.first_fan_in(head, under_way))
+            .map(|head| self.first_fan_in(head, visiting))
             .collect();
         let mut certain = reached
             .iter()
-            .filter(|reached| **reached != Reached::Wherever);
+            .filter(|reached| **reached != Reached::OtherBranch);
         match (certain.next(), certain.next()) {
             (Some(Reached::FanIn(fan_in)), None) => Some(*fan_in),
             _ => None,
@@ -64,43 +64,43 @@ impl<'a> Graph<'a> {
 
     /// Follows a branch from `head` to the first node marked as `fan_in`. Skips nodes where nested
     /// branches meet that start on the way.
-    fn first_fan_in(&self, head: usize, under_way: &mut BTreeSet<usize>) -> Reached {
+    fn first_fan_in(&self, head: usize, visiting: &mut BTreeSet<usize>) -> Reached {
         let mut seen = BTreeSet::from([head]);
         let mut queue = VecDeque::from([head]);
-        let mut reached = Reached::Nothing;
+        let mut reached = Reached::NoFanIn;
         while let Some(node) = queue.pop_front() {
             if self.outgoing[node].is_fan_in && node != head {
                 return Reached::FanIn(node);
             }
-            let successors = self.successors(node, under_way);
+            let successors = self.successors(node, visiting);
             if successors.is_empty() && self.heads.contains_key(&(node + 1)) {
-                reached = Reached::Wherever;
+                reached = Reached::OtherBranch;
             }
             queue.extend(successors.into_iter().filter(|next| seen.insert(*next)));
         }
         reached
     }
 
-    fn successors(&self, node: usize, under_way: &mut BTreeSet<usize>) -> Vec<usize> {
+    fn successors(&self, node: usize, visiting: &mut BTreeSet<usize>) -> Vec<usize> {
         let outgoing = &self.outgoing[node];
         let targets: Vec<Target> = match &outgoing.goto {
             Some(rules) => rules.iter().map(|rule| rule.to).collect(),
             None => outgoing.edges.iter().map(|edge| edge.to).collect(),
         };
         let inner = match heads(&outgoing.edges).next() {
-            Some(_) if outgoing.goto.is_none() && under_way.insert(node) => {
-                let inner = self.meeting(&outgoing.edges, under_way);
-                under_way.remove(&node);
+            Some(_) if outgoing.goto.is_none() && visiting.insert(node) => {
+                let inner = self.find_fan_in(&outgoing.edges, visiting);
+                visiting.remove(&node);
                 inner
             }
             Some(_) => None,
-            None if targets.is_empty() => outgoing.meets,
+            None if targets.is_empty() => outgoing.fan_in,
             None => return targets.iter().filter_map(index).collect(),
         };
         match inner {
-            Some(inner) if under_way.insert(inner) => {
-                let after = self.successors(inner, under_way);
-                under_way.remove(&inner);
+            Some(inner) if visiting.insert(inner) => {
+                let after = self.successors(inner, visiting);
+                visiting.remove(&inner);
                 after
             }
             Some(_) => Vec::new(),
@@ -116,12 +116,12 @@ impl<'a> Graph<'a> {
     /// Returns the successor of a node without `goto` and without edges.
     pub(super) fn implicit(&self, node: usize) -> Target {
         let next = node + 1;
-        if let Some(meets) = self.outgoing[node].meets {
-            return Target::Node(meets);
+        if let Some(fan_in) = self.outgoing[node].fan_in {
+            return Target::Node(fan_in);
         }
         let group = self.heads.get(&next);
-        match group.map(|group| self.meeting_of(group)) {
-            Some(Some(meeting)) if meeting != node => Target::Node(meeting),
+        match group.map(|group| self.fan_in_of(group)) {
+            Some(Some(fan_in)) if fan_in != node => Target::Node(fan_in),
             Some(_) => Target::End,
             None if next < self.outgoing.len() => Target::Node(next),
             None => Target::End,

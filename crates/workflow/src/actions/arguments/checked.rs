@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{expected, noun};
+use super::{expected, kind_name};
 use crate::{Arguments, Failure, OperationMetadata, ParameterKind};
 
 /// Checked arguments of one call, read by name. A value of another kind than requested is a failure, not
 /// a panic, so that an action that is called without the check reports the error.
-pub(in crate::actions) struct Given<'a> {
+pub(in crate::actions) struct CheckedArguments<'a> {
     action: &'static str,
     arguments: Cow<'a, Arguments>,
 }
 
-impl Given<'static> {
+impl CheckedArguments<'static> {
     /// Takes the arguments of a call of this action.
-    pub(in crate::actions) fn to(about: &'static OperationMetadata, arguments: Arguments) -> Self {
+    pub(in crate::actions) fn new(about: &'static OperationMetadata, arguments: Arguments) -> Self {
         Self {
             action: &about.name,
             arguments: Cow::Owned(arguments),
@@ -25,9 +25,9 @@ impl Given<'static> {
     }
 }
 
-impl<'a> Given<'a> {
+impl<'a> CheckedArguments<'a> {
     /// Borrows the arguments of a call of this action.
-    pub(in crate::actions) fn seen(
+    pub(in crate::actions) fn borrowed(
         about: &'static OperationMetadata,
         arguments: &'a Arguments,
     ) -> Self {
@@ -60,36 +60,36 @@ impl<'a> Given<'a> {
     }
 
     /// Returns the argument, of any kind and including null.
-    pub(in crate::actions) fn any(&self, name: &str) -> Option<&Value> {
+    pub(in crate::actions) fn value_of(&self, name: &str) -> Option<&Value> {
         self.arguments.get(name)
     }
 
     /// Returns the argument, unless it is null.
-    fn some(&self, name: &str) -> Option<&Value> {
+    fn non_null(&self, name: &str) -> Option<&Value> {
         self.arguments.get(name).filter(|value| !value.is_null())
     }
 
-    fn of_kind<'s, T>(
+    fn typed<'s, T>(
         &'s self,
         name: &str,
         kind: ParameterKind,
         read: impl FnOnce(&'s Value) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        let Some(value) = self.some(name) else {
+        let Some(value) = self.non_null(name) else {
             return Ok(None);
         };
         match read(value) {
             Some(read) => Ok(Some(read)),
             None => Err(self.wrong(
                 name,
-                format_args!("is {}: expected {}", noun(value), expected(kind)),
+                format_args!("is {}: expected {}", kind_name(value), expected(kind)),
             )),
         }
     }
 
     /// Returns an optional text.
     pub(in crate::actions) fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
-        self.of_kind(name, ParameterKind::Text, Value::as_str)
+        self.typed(name, ParameterKind::Text, Value::as_str)
     }
 
     /// Returns a required, non-empty text.
@@ -104,7 +104,7 @@ impl<'a> Given<'a> {
     /// Returns a boolean, or `default` if it is left out.
     pub(in crate::actions) fn flag(&self, name: &str, default: bool) -> Result<bool, Failure> {
         Ok(self
-            .of_kind(name, ParameterKind::Boolean, Value::as_bool)?
+            .typed(name, ParameterKind::Boolean, Value::as_bool)?
             .unwrap_or(default))
     }
 
@@ -115,7 +115,7 @@ impl<'a> Given<'a> {
         default: u64,
         range: std::ops::RangeInclusive<u64>,
     ) -> Result<u64, Failure> {
-        let Some(value) = self.some(name) else {
+        let Some(value) = self.non_null(name) else {
             return Ok(default);
         };
         match value.as_u64() {
@@ -138,31 +138,31 @@ impl<'a> Given<'a> {
         name: &str,
         default: Duration,
     ) -> Result<Duration, Failure> {
-        const LONGEST: f64 = 604_800.0;
-        let Some(value) = self.some(name) else {
+        const MAX_SECONDS: f64 = 604_800.0;
+        let Some(value) = self.non_null(name) else {
             return Ok(default);
         };
         value
             .as_f64()
-            .filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST)
+            .filter(|seconds| *seconds > 0.0 && *seconds <= MAX_SECONDS)
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             .filter(|duration| !duration.is_zero())
             .ok_or_else(|| {
                 self.wrong(
                     name,
-                    format_args!("is {value}: expected seconds, above 0 and at most {LONGEST}"),
+                    format_args!("is {value}: expected seconds, above 0 and at most {MAX_SECONDS}"),
                 )
             })
     }
 
     /// Returns an optional mapping.
     pub(in crate::actions) fn object(&self, name: &str) -> Result<Option<&Arguments>, Failure> {
-        self.of_kind(name, ParameterKind::Object, Value::as_object)
+        self.typed(name, ParameterKind::Object, Value::as_object)
     }
 
     /// Returns an optional list.
     pub(in crate::actions) fn list(&self, name: &str) -> Result<Option<&[Value]>, Failure> {
-        self.of_kind(name, ParameterKind::List, |value| {
+        self.typed(name, ParameterKind::List, |value| {
             value.as_array().map(Vec::as_slice)
         })
     }
@@ -178,9 +178,10 @@ impl<'a> Given<'a> {
             Value::String(text) => Ok(Some(text.clone())),
             Value::Number(number) => Ok(Some(number.to_string())),
             Value::Bool(flag) => Ok(Some(flag.to_string())),
-            Value::Array(_) | Value::Object(_) => {
-                Err(self.wrong(name, format_args!("holds {}: expected text", noun(value))))
-            }
+            Value::Array(_) | Value::Object(_) => Err(self.wrong(
+                name,
+                format_args!("holds {}: expected text", kind_name(value)),
+            )),
         }
     }
 }
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn an_unchecked_argument_is_a_failure_and_no_panic() {
-        let given = Given::to(
+        let given = CheckedArguments::new(
             &METADATA,
             json!({"path": 5, "ratio": -1}).as_object().unwrap().clone(),
         );

@@ -13,7 +13,7 @@ fn sorted(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_reads_a_local_path_looks_at_it() {
+fn actions_that_read_local_paths_depend_on_them() {
     let world = World::new();
     for (action, argument) in [
         ("file.read", "path"),
@@ -22,7 +22,7 @@ fn what_reads_a_local_path_looks_at_it() {
         ("storage.hash", "path"),
         ("llamaextract.extract", "file"),
     ] {
-        let looks = |path: &str| world.looks_at(action, json!({argument: path}));
+        let looks = |path: &str| world.file_dependencies(action, json!({argument: path}));
         assert_eq!(looks("d/f.txt"), [world.path("d/f.txt")], "{action}");
         assert_eq!(looks("/x/f.txt"), [Path::new("/x/f.txt")], "{action}");
         assert_eq!(looks("file:///x/f%20g"), [Path::new("/x/f g")], "{action}");
@@ -35,12 +35,15 @@ fn what_reads_a_local_path_looks_at_it() {
         ("http.get", json!({"url": "http://127.0.0.1/f"})),
         ("json.parse", json!({"text": "{}"})),
     ] {
-        assert!(world.looks_at(action, arguments).is_empty(), "{action}");
+        assert!(
+            world.file_dependencies(action, arguments).is_empty(),
+            "{action}"
+        );
     }
 }
 
 #[test]
-fn a_search_looks_at_every_directory_that_it_walks() {
+fn a_search_depends_on_every_visited_directory() {
     let world = World::new();
     for name in [
         "a/one.md",
@@ -51,7 +54,7 @@ fn a_search_looks_at_every_directory_that_it_walks() {
         world.file(name, "");
     }
     let looks = |arguments: Value| {
-        let paths = world.looks_at("file.glob", arguments);
+        let paths = world.file_dependencies("file.glob", arguments);
         assert_eq!(paths, sorted(paths.clone()));
         let below = |path: &PathBuf| path.strip_prefix(world.path("")).unwrap().to_owned();
         let below: Vec<PathBuf> = paths.iter().map(below).collect();
@@ -89,17 +92,17 @@ fn a_search_looks_at_every_directory_that_it_walks() {
 
 #[cfg(unix)]
 #[test]
-fn a_search_looks_at_links_that_may_lead_to_files() {
+fn a_search_depends_on_links_that_may_lead_to_files() {
     let world = World::new();
     world.file("d/target", "");
     std::os::unix::fs::symlink("d/target", world.path("link.md")).unwrap();
     std::os::unix::fs::symlink("d", world.path("other")).unwrap();
-    let looks = world.looks_at("file.glob", json!({"pattern": "*.md"}));
+    let looks = world.file_dependencies("file.glob", json!({"pattern": "*.md"}));
     assert_eq!(looks, [world.path(""), world.path("link.md")]);
 }
 
 #[test]
-fn what_reads_user_memory_depends_on_it() {
+fn actions_that_read_long_term_memory_depend_on_it() {
     let world = World::new();
     let domains = |action: &str| {
         let action = world.runtime.actions.get(action).unwrap();

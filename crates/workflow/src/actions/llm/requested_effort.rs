@@ -6,12 +6,12 @@ use cachalot_model::{Error, ModelSettings, Models, RequestedReasoning};
 
 use super::choice::default;
 use super::{CALL, STREAM};
-use crate::actions::reason::ABOUTS;
+use crate::actions::reason::ALL_ABOUT;
 use crate::template::is_literal;
 
 /// A reasoning effort that a call in a file requests.
 #[derive(Debug, Clone)]
-pub struct WrittenEffort {
+pub struct RequestedEffort {
     /// The place of the effort in the file.
     pub place: SourceSpan,
     /// The model of the call, as written.
@@ -20,7 +20,7 @@ pub struct WrittenEffort {
     pub settings: ModelSettings,
 }
 
-impl WrittenEffort {
+impl RequestedEffort {
     /// Returns the error if the model of the call rejects the effort. The model is the one that the call
     /// would use at run time; a model that cannot be found rejects nothing.
     #[must_use]
@@ -32,11 +32,11 @@ impl WrittenEffort {
         if let (Some(provider), Some(name), None) = (&settings.provider, name, &settings.base_url)
             && models.configured().model(name).is_none()
         {
-            let bare = ModelSettings {
+            let without_provider = ModelSettings {
                 provider: None,
                 ..settings.clone()
             };
-            return models.refusal(Some(&format!("{provider}/{name}")), &bare);
+            return models.refusal(Some(&format!("{provider}/{name}")), &without_provider);
         }
         models.refusal(name, settings)
     }
@@ -45,17 +45,17 @@ impl WrittenEffort {
 /// Returns the reasoning efforts of all `llm.*` and `reason.*` calls in a file, including those inside
 /// `cache.wrap`. Calls whose model or effort comes from a template are left out.
 #[must_use]
-pub fn written_efforts(file: &Node) -> Vec<WrittenEffort> {
+pub fn requested_efforts(file: &Node) -> Vec<RequestedEffort> {
     let mut found = Vec::new();
-    visit(file, &mut found);
+    collect_arguments(file, &mut found);
     found.into_iter().filter_map(effort).collect()
 }
 
 /// Collects the arguments of all `llm.*` and `reason.*` calls in a file.
-pub(super) fn visit<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
+pub(super) fn collect_arguments<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
     for (action, arguments) in [("uses", "with"), ("action", "args")] {
         if let Some(name) = node.get(action).and_then(Node::as_text)
-            && asks_a_model(name)
+            && takes_model_arguments(name)
         {
             found.extend(node.get(arguments));
         }
@@ -63,17 +63,17 @@ pub(super) fn visit<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
     let entries = node.as_map().unwrap_or_default();
     let items = node.as_list().unwrap_or_default();
     for child in entries.iter().map(|entry| &entry.value).chain(items) {
-        visit(child, found);
+        collect_arguments(child, found);
     }
 }
 
 /// True if the action of this name takes the arguments of a model.
-fn asks_a_model(name: &str) -> bool {
-    let actions = [&CALL, &STREAM].into_iter().chain(ABOUTS);
-    actions.into_iter().any(|about| about.is_called(name))
+fn takes_model_arguments(name: &str) -> bool {
+    let actions = [&CALL, &STREAM].into_iter().chain(ALL_ABOUT);
+    actions.into_iter().any(|about| about.has_name(name))
 }
 
-fn effort(arguments: &Node) -> Option<WrittenEffort> {
+fn effort(arguments: &Node) -> Option<RequestedEffort> {
     let effort = arguments.get("reasoning_effort")?;
     let text = |name: &str| match arguments.get(name) {
         None => Some(None),
@@ -81,14 +81,14 @@ fn effort(arguments: &Node) -> Option<WrittenEffort> {
     };
     let (model, provider) = (text("model")?.map(str::to_owned), text("provider")?);
     let base_url = text("base_url")?;
-    let wish = text("reasoning_effort")??;
-    Some(WrittenEffort {
+    let requested = text("reasoning_effort")??;
+    Some(RequestedEffort {
         place: effort.place.clone(),
         model,
         settings: ModelSettings {
             provider: provider.map(str::to_owned),
             base_url: base_url.map(str::to_owned),
-            reasoning: Some(RequestedReasoning::Effort(wish.to_owned())),
+            reasoning: Some(RequestedReasoning::Effort(requested.to_owned())),
             ..ModelSettings::default()
         },
     })

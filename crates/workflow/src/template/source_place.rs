@@ -7,7 +7,7 @@ use cachalot_core::SourceSpan;
 /// Returns the place of `source[range]`, where `source` is (part of) the text that is written at `whole`
 /// in `file`. The YAML notation of the text (quoted, block, escaped) is not known, so this searches the
 /// file for the piece and falls back to `whole` if it is not found verbatim.
-pub(super) fn of_piece(
+pub(super) fn span_of_part(
     file: &str,
     whole: &SourceSpan,
     source: &str,
@@ -27,11 +27,11 @@ fn find(file: &str, whole: &SourceSpan, source: &str, range: Range<usize>) -> Op
     let earlier = source.get(..piece_start)?.matches(piece).count();
     let written = file.get(whole.start..whole.start + whole.len)?;
     let (offset, _) = written.match_indices(piece).nth(earlier)?;
-    Some(within(whole, written, offset, piece.len()))
+    Some(span_within(whole, written, offset, piece.len()))
 }
 
 /// Returns the place `offset` bytes into `whole`, whose text is `written`.
-fn within(whole: &SourceSpan, written: &str, offset: usize, len: usize) -> SourceSpan {
+fn span_within(whole: &SourceSpan, written: &str, offset: usize, len: usize) -> SourceSpan {
     let before = &written[..offset];
     let columns = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     let breaks = u32::try_from(before.matches('\n').count()).unwrap_or(u32::MAX);
@@ -48,7 +48,11 @@ fn within(whole: &SourceSpan, written: &str, offset: usize, len: usize) -> Sourc
 }
 
 /// Returns the place of the text of a line of `file`, without surrounding blanks.
-pub(super) fn of_line(file: &str, name: &std::sync::Arc<str>, line: u32) -> Option<SourceSpan> {
+pub(super) fn span_of_line(
+    file: &str,
+    name: &std::sync::Arc<str>,
+    line: u32,
+) -> Option<SourceSpan> {
     let index = usize::try_from(line).ok()?.checked_sub(1)?;
     let text = file.split('\n').nth(index)?;
     let start: usize = file.split_inclusive('\n').take(index).map(str::len).sum();

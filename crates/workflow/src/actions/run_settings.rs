@@ -23,6 +23,6 @@ pub(super) fn variable<'a>(runtime: &'a Runtime, name: &str) -> Option<&'a str> 
 }
 
 /// Returns a base URL without its trailing slashes, so that paths can be appended.
-pub(super) fn base(url: &str) -> &str {
+pub(super) fn trim_base_url(url: &str) -> &str {
     url.trim_end_matches('/')
 }

@@ -4,17 +4,17 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 /// The maximum number of validation errors in a message.
-const TOLD: usize = 3;
+const MAX_SHOWN_ERRORS: usize = 3;
 
 /// A compiled schema.
-pub(super) struct Shape(Validator);
+pub(super) struct AnswerSchema(Validator);
 
-impl Shape {
+impl AnswerSchema {
     /// Compiles a schema. Nothing is fetched: references must resolve within it.
     ///
     /// # Errors
     /// The reason why it is not a JSON Schema.
-    pub(super) fn of(schema: &Value) -> Result<Self, String> {
+    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
         jsonschema::options()
             .offline()
             .build(schema)
@@ -24,10 +24,10 @@ impl Shape {
 
     /// Returns the validation errors of an answer with their places; values of the answer are masked.
     pub(super) fn check(&self, answer: &Value) -> Result<(), String> {
-        let wrong: Vec<String> = self
+        let errors: Vec<String> = self
             .0
             .iter_errors(answer)
-            .take(TOLD)
+            .take(MAX_SHOWN_ERRORS)
             .map(|error| {
                 let place = match error.instance_path().as_str() {
                     "" => "the answer".to_owned(),
@@ -36,9 +36,9 @@ impl Shape {
                 format!("{place}: {}", error.masked())
             })
             .collect();
-        match wrong.is_empty() {
+        match errors.is_empty() {
             true => Ok(()),
-            false => Err(wrong.join("; ")),
+            false => Err(errors.join("; ")),
         }
     }
 }

@@ -22,14 +22,14 @@ use cachalot_workflow::runtime::AgentHost;
 
 /// Where agents live. Tools work in the directory of the run.
 #[derive(Clone)]
-pub struct Rooms {
+pub struct TestAgentHost {
     models: Models,
     context: ToolContext,
     sessions: Sessions,
     begun: Arc<AtomicUsize>,
 }
 
-impl Rooms {
+impl TestAgentHost {
     /// For the agents of this run, as it is configured now.
     pub fn of(runtime: &Runtime) -> Self {
         let clock = Arc::clone(&runtime.clock);
@@ -43,7 +43,7 @@ impl Rooms {
                 environment: Arc::new(runtime.environment.clone()),
                 clock: Arc::clone(&clock),
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
-                memory: None,
+                store: None,
                 secret_set: Arc::clone(&secret_set),
                 gate: None,
                 rules: Arc::default(),
@@ -56,8 +56,8 @@ impl Rooms {
 }
 
 #[async_trait]
-impl AgentHost for Rooms {
-    async fn house(
+impl AgentHost for TestAgentHost {
+    async fn dependencies(
         &self,
         team: &Arc<Team>,
         listener: Arc<dyn Listener>,
@@ -93,7 +93,7 @@ impl AgentHost for Rooms {
 }
 
 #[async_trait]
-impl Toolboxes for Rooms {
+impl Toolboxes for TestAgentHost {
     async fn toolbox(
         &self,
         _: &Team,
@@ -112,7 +112,7 @@ impl Toolboxes for Rooms {
             })
             .unwrap_or_default();
         assert!(problems.is_empty(), "{problems:?}");
-        let surroundings = settings::ToolDependencies {
+        let dependencies = settings::ToolDependencies {
             mcp: cachalot_mcp::McpDependencies {
                 directory: self.context.workspace.root().to_owned(),
                 environment: Arc::clone(&self.context.environment),
@@ -123,7 +123,7 @@ impl Toolboxes for Rooms {
             servers: McpServerPool::new(),
         };
         let wrong = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());
-        let assembled = assemble(&toolsets, &surroundings)
+        let assembled = assemble(&toolsets, &dependencies)
             .await
             .map_err(|error| wrong(&error))?;
         let mut tools = assembled.tools;

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::node::After;
+use super::node::NodeOutcome;
 use super::{RunFailure, Runner};
 use crate::actions::reflection::Judgement;
-use crate::actions::truth::is_true;
+use crate::actions::truthiness::is_true;
 use crate::actions::validate::UNREADABLE;
 use crate::format::{Evaluator, Node, Reflection, Retries};
 use crate::template::{Scope, State};
 
 /// The maximum delay between two rounds, in seconds.
-const LONGEST_DELAY: f64 = 86_400.0;
+const MAX_DELAY: f64 = 86_400.0;
 
 impl Runner<'_> {
     /// Generates, evaluates and corrects an output until it is valid or the rounds are used up.
@@ -24,30 +24,33 @@ impl Runner<'_> {
         path: &str,
         state: &State,
     ) -> Result<Value, RunFailure> {
-        let limits = Limits::new(self, &reflection.limits, node, path, state).await?;
-        let most = limits.whole("max_iterations", 3)?;
+        let limits = LoopLimits::new(self, &reflection.limits, node, path, state).await?;
+        let max = limits.integer("max_iterations", 3)?;
         let on_failure = limits.text("on_failure", "return_best");
-        if most == 0 {
-            return Err(limits.wrong("`max_iterations` must be at least 1"));
+        if max == 0 {
+            return Err(limits.invalid("`max_iterations` must be at least 1"));
         }
         if !["return_best", "return_last", "raise"].contains(&on_failure.as_str()) {
-            return Err(limits.wrong(&format!(
+            return Err(limits.invalid(&format!(
                 "`on_failure` is `{on_failure}`: expected return_best, return_last or raise"
             )));
         }
         let mut state = state.clone();
         let mut history: Vec<Value> = Vec::new();
         let mut best = (Value::Null, -1.0);
-        for round in 1..=most {
+        for round in 1..=max {
             state.set("reflection_iteration", json!(round));
             state.set("reflection_history", json!(history));
             let generating = format!("{path}/generator[{round}]");
-            let output = match self.part(&reflection.generator, generating, &state).await {
+            let output = match self
+                .run_part(&reflection.generator, generating, &state)
+                .await
+            {
                 Ok(output) => output,
                 Err(failure) if is_recorded(&failure) => {
                     let errors =
                         json!([{ "message": format!("Generator failed: {}", failure.message) }]);
-                    history.push(entry(round, &Value::Null, false, 0.0, &errors));
+                    history.push(round_entry(round, &Value::Null, false, 0.0, &errors));
                     state.set("reflection_errors", errors);
                     continue;
                 }
@@ -56,7 +59,7 @@ impl Runner<'_> {
             state.set("reflection_output", output.clone());
             let evaluating = format!("{path}/evaluator[{round}]");
             let judgement = self
-                .judge(&reflection.evaluator, evaluating, &output, &state)
+                .evaluate(&reflection.evaluator, evaluating, &output, &state)
                 .await?;
             let Judgement {
                 valid,
@@ -64,7 +67,7 @@ impl Runner<'_> {
                 errors,
             } = judgement;
             let errors = Value::Array(errors);
-            history.push(entry(round, &output, valid, score, &errors));
+            history.push(round_entry(round, &output, valid, score, &errors));
             if score > best.1 {
                 best = (output.clone(), score);
             }
@@ -86,9 +89,9 @@ impl Runner<'_> {
                     }),
                 ));
             }
-            if let Some(corrector) = reflection.corrector.as_ref().filter(|_| round < most) {
+            if let Some(corrector) = reflection.corrector.as_ref().filter(|_| round < max) {
                 let correcting = format!("{path}/corrector[{round}]");
-                match self.part(corrector, correcting, &state).await {
+                match self.run_part(corrector, correcting, &state).await {
                     Ok(Value::Object(fields)) => state.merge(fields),
                     Ok(_) => {}
                     Err(failure) if is_recorded(&failure) => {
@@ -110,7 +113,7 @@ impl Runner<'_> {
             "return_last" => last["output"].clone(),
             "raise" => {
                 let message = format!(
-                    "no output was valid after {most} rounds; errors of the last: {}",
+                    "no output was valid after {max} rounds; errors of the last: {}",
                     last["errors"]
                 );
                 return Err(RunFailure::new(path, "reflection_failed", message).at(&node.place));
@@ -120,7 +123,7 @@ impl Runner<'_> {
         Ok(with_fields_of(
             &output,
             json!({
-                "reflection_iteration": most,
+                "reflection_iteration": max,
                 "reflection_output": output,
                 "reflection_errors": last["errors"],
                 "reflection_history": history,
@@ -133,7 +136,7 @@ impl Runner<'_> {
         ))
     }
 
-    async fn judge(
+    async fn evaluate(
         &self,
         evaluator: &Evaluator,
         path: String,
@@ -142,24 +145,24 @@ impl Runner<'_> {
     ) -> Result<Judgement, RunFailure> {
         let judged = match evaluator {
             Evaluator::Schema(schema) => {
-                let scope = Scope::new(&self.surroundings, state);
+                let scope = Scope::new(&self.context, state);
                 let schema = self.agent.templates.render(schema, &scope).await;
-                let schema = schema.map_err(|failure| RunFailure::of_template(&path, failure))?;
-                return Ok(Judgement::by_schema(output, &schema));
+                let schema = schema.map_err(|failure| RunFailure::from_template(&path, failure))?;
+                return Ok(Judgement::from_schema(output, &schema));
             }
             Evaluator::Model(ask) => {
                 let mut state = state.clone();
                 state.set("output_to_evaluate", output.clone());
-                let answer = self.part(ask, path, &state).await;
+                let answer = self.run_part(ask, path, &state).await;
                 answer.map(|answer| {
-                    Judgement::of_answer(answer["content"].as_str().unwrap_or_default())
+                    Judgement::from_answer(answer["content"].as_str().unwrap_or_default())
                 })
             }
             Evaluator::Code(code) => {
                 let mut state = state.clone();
                 state.set("output", output.clone());
-                let returned = self.part(code, path, &state).await;
-                returned.map(|returned| Judgement::of_code(&returned))
+                let returned = self.run_part(code, path, &state).await;
+                returned.map(|returned| Judgement::from_code(&returned))
             }
         };
         match judged {
@@ -183,17 +186,17 @@ impl Runner<'_> {
         path: &str,
         state: &State,
     ) -> Result<Value, RunFailure> {
-        let limits = Limits::new(self, &retries.limits, node, path, state).await?;
-        let most = limits.whole("max_retries", 1)?;
+        let limits = LoopLimits::new(self, &retries.limits, node, path, state).await?;
+        let max = limits.integer("max_retries", 1)?;
         let delay = limits.seconds("retry_delay")?;
         let correct = &self.agent.nodes[retries.correct];
-        let mut state = state.settled().branch();
-        for count in 0..=most {
+        let mut state = state.flattened().branch();
+        for count in 0..=max {
             state.set("_retry_count", json!(count));
             let validating = format!("{path}/validate[{}]", count + 1);
-            let validated = match self.part(&retries.validate, validating, &state).await {
+            let validated = match self.run_part(&retries.validate, validating, &state).await {
                 Ok(Value::Object(fields)) => fields,
-                Ok(_) => return Err(limits.wrong("`validate` gave no mapping with `valid`")),
+                Ok(_) => return Err(limits.invalid("`validate` gave no mapping with `valid`")),
                 Err(failure) if is_recorded(&failure) => Map::from_iter([
                     ("valid".to_owned(), json!(false)),
                     (
@@ -205,8 +208,8 @@ impl Runner<'_> {
             };
             let valid = validated.get("valid").is_some_and(is_true);
             let errors = validated.get("errors").cloned().unwrap_or(json!([]));
-            let ended = |state: State, errors: Value, exhausted: bool| {
-                let mut fields = state.into_own();
+            let outcome = |state: State, errors: Value, exhausted: bool| {
+                let mut fields = state.into_own_fields();
                 fields.insert("_retry_count".to_owned(), json!(count));
                 fields.insert("_retry_errors".to_owned(), errors);
                 fields.insert("_retry_result".to_owned(), json!(validated));
@@ -215,11 +218,11 @@ impl Runner<'_> {
                 Value::Object(fields)
             };
             if valid {
-                return Ok(ended(state, json!([]), false));
+                return Ok(outcome(state, json!([]), false));
             }
             state.set("_retry_errors", errors.clone());
-            if count >= most {
-                return Ok(ended(state, errors, true));
+            if count >= max {
+                return Ok(outcome(state, errors, true));
             }
             let correcting = format!("{path}/{}[{}]", correct.name, count + 1);
             match self.node(correct, correcting, state.clone()).await {
@@ -231,15 +234,20 @@ impl Runner<'_> {
             }
             tokio::time::sleep(delay).await;
         }
-        Err(limits.wrong("`max_retries` is too large"))
+        Err(limits.invalid("`max_retries` is too large"))
     }
 
     /// Runs a part of a loop. Returns its result.
-    async fn part(&self, part: &Node, path: String, state: &State) -> Result<Value, RunFailure> {
+    async fn run_part(
+        &self,
+        part: &Node,
+        path: String,
+        state: &State,
+    ) -> Result<Value, RunFailure> {
         let (after, _) = self.node(part, path, state.clone()).await?;
         Ok(match after {
-            After::Flow(result) => result,
-            After::Fallback(_) => Value::Null,
+            NodeOutcome::Flow(result) => result,
+            NodeOutcome::Fallback(_) => Value::Null,
         })
     }
 }
@@ -250,7 +258,7 @@ fn is_recorded(failure: &RunFailure) -> bool {
     failure.retryable || ["script_error", UNREADABLE].contains(&failure.kind)
 }
 
-fn entry(round: u64, output: &Value, valid: bool, score: f64, errors: &Value) -> Value {
+fn round_entry(round: u64, output: &Value, valid: bool, score: f64, errors: &Value) -> Value {
     json!({ "iteration": round, "output": output, "score": score, "valid": valid, "errors": errors })
 }
 
@@ -282,7 +290,7 @@ fn uncorrected(
         "message": format!("Correction node '{correct}' failed: {}", failure.message),
         "type": "correction_error",
     }));
-    let mut fields = state.into_own();
+    let mut fields = state.into_own_fields();
     fields.insert("_retry_count".to_owned(), json!(count));
     fields.insert("_retry_errors".to_owned(), json!(all));
     fields.insert(
@@ -295,13 +303,13 @@ fn uncorrected(
 }
 
 /// The rendered limits of a loop.
-struct Limits<'l> {
+struct LoopLimits<'l> {
     fields: Map<String, Value>,
     node: &'l Node,
     path: &'l str,
 }
 
-impl<'l> Limits<'l> {
+impl<'l> LoopLimits<'l> {
     async fn new(
         runner: &Runner<'_>,
         limits: &crate::template::Prepared,
@@ -309,9 +317,9 @@ impl<'l> Limits<'l> {
         path: &'l str,
         state: &State,
     ) -> Result<Self, RunFailure> {
-        let scope = Scope::new(&runner.surroundings, state);
+        let scope = Scope::new(&runner.context, state);
         let rendered = runner.agent.templates.render(limits, &scope).await;
-        let rendered = rendered.map_err(|failure| RunFailure::of_template(path, failure))?;
+        let rendered = rendered.map_err(|failure| RunFailure::from_template(path, failure))?;
         Ok(Self {
             fields: match rendered {
                 Value::Object(fields) => fields,
@@ -322,7 +330,7 @@ impl<'l> Limits<'l> {
         })
     }
 
-    fn wrong(&self, message: &str) -> RunFailure {
+    fn invalid(&self, message: &str) -> RunFailure {
         RunFailure::new(self.path, "validation_error", message).at(&self.node.place)
     }
 
@@ -337,24 +345,24 @@ impl<'l> Limits<'l> {
         };
         match number.filter(|number| *number >= 0.0) {
             Some(number) => Ok(Some(number)),
-            None => Err(self.wrong(&format!("`{name}` is {value}: expected a number from 0"))),
+            None => Err(self.invalid(&format!("`{name}` is {value}: expected a number from 0"))),
         }
     }
 
-    fn whole(&self, name: &str, default: u64) -> Result<u64, RunFailure> {
-        const MOST: f64 = 1_000.0;
+    fn integer(&self, name: &str, default: u64) -> Result<u64, RunFailure> {
+        const MAX: f64 = 1_000.0;
         match self.number(name)? {
             None => Ok(default),
-            Some(number) if number.fract() == 0.0 && number <= MOST => Ok(number as u64),
-            Some(number) => Err(self.wrong(&format!(
-                "`{name}` is {number}: expected a whole number up to {MOST}"
+            Some(number) if number.fract() == 0.0 && number <= MAX => Ok(number as u64),
+            Some(number) => Err(self.invalid(&format!(
+                "`{name}` is {number}: expected a whole number up to {MAX}"
             ))),
         }
     }
 
     fn seconds(&self, name: &str) -> Result<Duration, RunFailure> {
         let seconds = self.number(name)?.unwrap_or_default();
-        Ok(Duration::from_secs_f64(seconds.min(LONGEST_DELAY)))
+        Ok(Duration::from_secs_f64(seconds.min(MAX_DELAY)))
     }
 
     fn text(&self, name: &str, default: &str) -> String {

@@ -10,12 +10,12 @@ use cachalot_core::{Cost, Problem, Spend};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
-use super::super::arguments::Given;
-use super::super::configured::setting;
+use super::super::arguments::CheckedArguments;
 use super::super::location;
-use super::super::shell::{self, Fault, Job};
-use super::lines::Lines;
-use super::{messages, written};
+use super::super::run_settings::setting;
+use super::super::shell::{self, Job, ProcessError};
+use super::line_reporter::LineReporter;
+use super::{messages, requested_effort};
 use crate::format::codes;
 use crate::template::is_literal;
 use crate::{Arguments, Failure, OperationMetadata, Runtime, spending};
@@ -31,7 +31,7 @@ const INPUT_FILE: &str = "{input_file}";
 
 /// The maximum length in bytes of a prompt that is passed as an argument; a longer one goes to stdin.
 /// Linux allows 128 KiB.
-const LONGEST_ARGUMENT: usize = 100_000;
+const MAX_ARGUMENT_BYTES: usize = 100_000;
 
 /// The maximum bytes that a program may write to each of stdout and stderr.
 const OUTPUT_LIMIT: usize = 16 * 1024 * 1024;
@@ -40,7 +40,7 @@ const OUTPUT_LIMIT: usize = 16 * 1024 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Arguments of a call that a program cannot receive.
-const NOT_FOR_PROGRAMS: [&str; 9] = [
+const UNSUPPORTED_ARGUMENTS: [&str; 9] = [
     "max_retries",
     "base_url",
     "token_key",
@@ -73,7 +73,7 @@ struct Program {
 }
 
 /// Built-in programs: coding agents, with the command-line options for a single non-interactive answer.
-const KNOWN: [(&str, &str, &[&str]); 6] = [
+const BUILTIN_PROGRAMS: [(&str, &str, &[&str]); 6] = [
     (
         "claude",
         "claude",
@@ -107,16 +107,16 @@ const KNOWN: [(&str, &str, &[&str]); 6] = [
     ("qwen", "qwen", &[]),
 ];
 
-/// The timeout of a program of [`KNOWN`]: a coding agent may work for hours.
-const KNOWN_TIMEOUT: Duration = Duration::from_secs(108_000);
+/// The timeout of a program of [`BUILTIN_PROGRAMS`]: a coding agent may work for hours.
+const BUILTIN_TIMEOUT: Duration = Duration::from_secs(108_000);
 
 /// Returns the name of the program that a call asks, if it asks one.
 ///
 /// # Errors
 /// If the provider is `shell` and no program is named, or if `shell_provider` is given for another
 /// provider.
-pub(super) fn named<'g>(
-    given: &'g Given<'_>,
+pub(super) fn program_name<'g>(
+    given: &'g CheckedArguments<'_>,
     runtime: &'g Runtime,
 ) -> Result<Option<&'g str>, Failure> {
     let text = |name| Ok::<_, Failure>(given.text(name)?.filter(|text| !text.is_empty()));
@@ -150,7 +150,7 @@ pub(super) fn named<'g>(
 
 /// Returns the arguments of the same question to each fallback.
 pub(super) fn alternatives(arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
-    const OF_PROGRAMS: [&str; 4] = ["model", "provider", "shell_provider", "fallbacks"];
+    const PROGRAM_ARGUMENTS: [&str; 4] = ["model", "provider", "shell_provider", "fallbacks"];
     let configured = runtime.settings.pointer("/llm/fallbacks");
     let names = arguments.get("fallbacks").or(configured);
     names
@@ -160,7 +160,7 @@ pub(super) fn alternatives(arguments: &Arguments, runtime: &Runtime) -> Vec<Argu
         .filter_map(Value::as_str)
         .map(|name| {
             let kept = arguments.iter();
-            let kept = kept.filter(|(key, _)| !OF_PROGRAMS.contains(&key.as_str()));
+            let kept = kept.filter(|(key, _)| !PROGRAM_ARGUMENTS.contains(&key.as_str()));
             kept.map(|(key, value)| (key.clone(), value.clone()))
                 .chain([("model".to_owned(), Value::from(name))])
                 .collect()
@@ -172,18 +172,18 @@ pub(super) fn alternatives(arguments: &Arguments, runtime: &Runtime) -> Vec<Argu
 /// built in. `settings` are those of the file. Names that a template produces are not checked.
 pub(crate) fn unknown_programs(file: &Node, settings: &Value) -> Vec<Problem> {
     let mut calls = Vec::new();
-    written::visit(file, &mut calls);
+    requested_effort::collect_arguments(file, &mut calls);
     let configured = configured(settings);
     calls
         .into_iter()
         .filter_map(|arguments| {
             let is_program = arguments.get("provider").and_then(Node::as_text) == Some(PROVIDER);
-            let named = arguments.get("shell_provider").filter(|_| is_program)?;
-            let name = named.as_text().filter(|name| is_literal(name))?;
+            let node = arguments.get("shell_provider").filter(|_| is_program)?;
+            let name = node.as_text().filter(|name| is_literal(name))?;
             let help = help(name, &configured)?;
             let message = format!("there is no program `{name}` for `provider: shell`");
             let problem = Problem::new(codes::BAD_VALUE, message);
-            Some(problem.at(&named.place).help(help))
+            Some(problem.at(&node.place).help(help))
         })
         .collect()
 }
@@ -202,19 +202,19 @@ fn help(name: &str, configured: &[&Map<String, Value>]) -> Option<String> {
         .iter()
         .flat_map(|programs| programs.keys())
         .map(String::as_str)
-        .chain(KNOWN.iter().map(|(known, ..)| *known))
+        .chain(BUILTIN_PROGRAMS.iter().map(|(known, ..)| *known))
         .collect();
     (!names.contains(&name)).then(|| did_you_mean(name, &names))
 }
 
 /// One question to a program.
-pub(super) struct Ask<'a> {
-    given: Given<'a>,
+pub(super) struct ProgramCall<'a> {
+    given: CheckedArguments<'a>,
     program: Program,
     prompt: String,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> ProgramCall<'a> {
     /// Creates the question to the program of this name.
     ///
     /// # Errors
@@ -225,10 +225,10 @@ impl<'a> Ask<'a> {
         name: &str,
         runtime: &Runtime,
     ) -> Result<Self, Failure> {
-        let given = Given::seen(about, arguments);
-        let useless = NOT_FOR_PROGRAMS
+        let given = CheckedArguments::borrowed(about, arguments);
+        let useless = UNSUPPORTED_ARGUMENTS
             .into_iter()
-            .find(|name| given.any(name).is_some_and(|value| !value.is_null()));
+            .find(|name| given.value_of(name).is_some_and(|value| !value.is_null()));
         if let Some(useless) = useless {
             return Err(given.wrong(useless, "is not for `provider: shell`: leave it out"));
         }
@@ -254,9 +254,9 @@ impl<'a> Ask<'a> {
             environment,
         } = &self.program;
         // Values may be credentials, and the key is stored, so only their digests are keyed.
-        let digested: Map<String, Value> = environment
+        let digests: Map<String, Value> = environment
             .iter()
-            .map(|(name, value)| (name.clone(), location::digested(runtime, value).into()))
+            .map(|(name, value)| (name.clone(), location::digest_text(runtime, value).into()))
             .collect();
         json!({
             "shell": {
@@ -267,10 +267,10 @@ impl<'a> Ask<'a> {
                     Input::Pipe => "pipe",
                     Input::File => "file",
                 },
-                "environment": digested,
+                "environment": digests,
             },
-            "directory": location::keyed(&shell::resolved(runtime.directory.clone())),
-            "passed": shell::passed(runtime),
+            "directory": location::path_key(&shell::resolved(runtime.directory.clone())),
+            "passed": shell::passed_variables(runtime),
         })
     }
 
@@ -279,31 +279,31 @@ impl<'a> Ask<'a> {
     /// # Errors
     /// If the budget cannot be enforced, or the program does not exist, exceeds its timeout, fails, or
     /// writes nothing.
-    pub(super) async fn whole(&self, runtime: &Runtime) -> Result<Value, Failure> {
+    pub(super) async fn complete(&self, runtime: &Runtime) -> Result<Value, Failure> {
         self.check_budget(runtime)?;
-        let began = Instant::now();
-        let calling = runtime.meter.start_call();
+        let started = Instant::now();
+        let call_guard = runtime.meter.start_call();
         // The file must exist until the program has ended.
         let (job, file) = self.job(runtime)?;
-        let ended = spending::in_time(runtime, job.run()).await?;
-        drop((calling, file));
+        let ended = spending::with_time_limit(runtime, job.run()).await?;
+        drop((call_guard, file));
         let has_run = !matches!(
             ended,
-            Err(Fault::NoProgram | Fault::NoDirectory(_) | Fault::Start(_))
+            Err(ProcessError::NoProgram | ProcessError::NoDirectory(_) | ProcessError::Start(_))
         );
         if has_run {
-            self.account(began, runtime).await;
+            self.account(started, runtime).await;
         }
         let program = &self.program.command;
-        let elsewhere = |failure| Failure {
-            elsewhere: true,
+        let allows_alternatives = |failure| Failure {
+            allows_alternatives: true,
             ..failure
         };
-        let ended =
-            ended.map_err(|fault| elsewhere(shell::failure(&self.given, program, fault)))?;
+        let ended = ended
+            .map_err(|fault| allows_alternatives(shell::failure(&self.given, program, fault)))?;
         if ended.code != 0 {
-            let failure = shell::unsuccessful(&self.given, runtime, program, &ended);
-            return Err(elsewhere(Failure {
+            let failure = shell::exit_failure(&self.given, runtime, program, &ended);
+            return Err(allows_alternatives(Failure {
                 retryable: true,
                 ..failure
             }));
@@ -311,12 +311,12 @@ impl<'a> Ask<'a> {
         let answer = shell::stdout(&self.given, program, ended.stdout)?;
         let content = answer.trim();
         if content.is_empty() {
-            let said = shell::said(runtime, &ended.stderr);
-            let separator = if said.is_empty() { "" } else { ": " };
-            return Err(elsewhere(Failure::passing(
+            let output_excerpt = shell::output_excerpt(runtime, &ended.stderr);
+            let separator = if output_excerpt.is_empty() { "" } else { ": " };
+            return Err(allows_alternatives(Failure::transient(
                 "malformed_answer",
                 format!(
-                    "{}: `{program}` wrote nothing to stdout{separator}{said}",
+                    "{}: `{program}` wrote nothing to stdout{separator}{output_excerpt}",
                     self.given.action()
                 ),
             )));
@@ -332,15 +332,15 @@ impl<'a> Ask<'a> {
         }))
     }
 
-    /// Like [`Ask::whole`], and shows the answer when it is complete.
+    /// Like [`ProgramCall::complete`], and shows the answer when it is complete.
     ///
     /// # Errors
-    /// Those of [`Ask::whole`].
-    pub(super) async fn streamed(&self, runtime: &Runtime) -> Result<Value, Failure> {
-        let answer = self.whole(runtime).await?;
-        let mut lines = Lines::of(runtime);
+    /// Those of [`ProgramCall::complete`].
+    pub(super) async fn stream(&self, runtime: &Runtime) -> Result<Value, Failure> {
+        let answer = self.complete(runtime).await?;
+        let mut lines = LineReporter::new(runtime);
         lines.add(answer["content"].as_str().unwrap_or_default());
-        lines.end();
+        lines.finish();
         Ok(answer)
     }
 
@@ -381,15 +381,15 @@ impl<'a> Ask<'a> {
             Input::Pipe if !arguments.iter().any(holds_prompt) => {
                 (arguments.clone(), Some(self.prompt.clone()), None)
             }
-            Input::Pipe if self.prompt.len() > LONGEST_ARGUMENT => {
+            Input::Pipe if self.prompt.len() > MAX_ARGUMENT_BYTES => {
                 let rest = arguments.iter().filter(|it| !holds_prompt(it));
                 (rest.cloned().collect(), Some(self.prompt.clone()), None)
             }
-            Input::Pipe => (filled(arguments, PROMPT, &self.prompt), None, None),
+            Input::Pipe => (substitute(arguments, PROMPT, &self.prompt), None, None),
             Input::File => {
                 let file = self.file()?;
                 let path = file.path().to_string_lossy().into_owned();
-                (filled(arguments, INPUT_FILE, &path), None, Some(file))
+                (substitute(arguments, INPUT_FILE, &path), None, Some(file))
             }
         };
         if arguments.iter().any(|argument| argument.contains('\0')) {
@@ -398,13 +398,13 @@ impl<'a> Ask<'a> {
                 format_args!("an argument of `{name}` holds a NUL character"),
             ));
         }
-        let mut passed = shell::passed(runtime);
-        passed.extend(environment.clone());
+        let mut variables = shell::passed_variables(runtime);
+        variables.extend(environment.clone());
         let job = Job {
             program: command.clone(),
             arguments,
             directory: runtime.directory.clone(),
-            environment: passed,
+            environment: variables,
             input: stdin.map(String::into_bytes),
             timeout: *timeout,
             output_limit: OUTPUT_LIMIT,
@@ -427,11 +427,11 @@ impl<'a> Ask<'a> {
         })
     }
 
-    async fn account(&self, began: Instant, runtime: &Runtime) {
+    async fn account(&self, started: Instant, runtime: &Runtime) {
         runtime.meter.record(None, Cost::UNPRICED);
         let spent = Spend {
             cost: Cost::UNPRICED,
-            ..Spend::for_call(began.elapsed())
+            ..Spend::for_call(started.elapsed())
         };
         let about =
             json!({ "model": format!("{PREFIX}{}", self.program.name), "provider": PROVIDER });
@@ -441,7 +441,7 @@ impl<'a> Ask<'a> {
 }
 
 /// Returns the arguments with `mark` replaced by `value`.
-fn filled(arguments: &[String], mark: &str, value: &str) -> Vec<String> {
+fn substitute(arguments: &[String], mark: &str, value: &str) -> Vec<String> {
     arguments
         .iter()
         .map(|argument| argument.replace(mark, value))
@@ -449,21 +449,27 @@ fn filled(arguments: &[String], mark: &str, value: &str) -> Vec<String> {
 }
 
 /// Returns the program of this name: the configured one, else the built-in one.
-fn program(name: &str, given: &Given<'_>, runtime: &Runtime) -> Result<Program, Failure> {
+fn program(
+    name: &str,
+    given: &CheckedArguments<'_>,
+    runtime: &Runtime,
+) -> Result<Program, Failure> {
     let configured = configured(&runtime.settings);
     if let Some(fields) = configured
         .iter()
         .find_map(|programs| programs.get(name)?.as_object())
     {
-        return Ok(of_file(name, fields));
+        return Ok(from_configuration(name, fields));
     }
-    if let Some((_, command, arguments)) = KNOWN.iter().find(|(known, ..)| *known == name) {
+    if let Some((_, command, arguments)) =
+        BUILTIN_PROGRAMS.iter().find(|(known, ..)| *known == name)
+    {
         return Ok(Program {
             name: name.to_owned(),
             command: (*command).to_owned(),
             arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
             input: Input::Pipe,
-            timeout: KNOWN_TIMEOUT,
+            timeout: BUILTIN_TIMEOUT,
             environment: BTreeMap::new(),
         });
     }
@@ -477,7 +483,7 @@ fn program(name: &str, given: &Given<'_>, runtime: &Runtime) -> Result<Program, 
 }
 
 /// Returns a configured program; the configuration was checked when the file was loaded.
-fn of_file(name: &str, fields: &Map<String, Value>) -> Program {
+fn from_configuration(name: &str, fields: &Map<String, Value>) -> Program {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -8,7 +8,7 @@ use crate::Runtime;
 use crate::report::{Event, Reporter, current_node};
 
 /// Reports each line once it is complete. Secrets are masked.
-pub(super) struct Lines {
+pub(super) struct LineReporter {
     reporter: Arc<dyn Reporter>,
     secret_set: Arc<SecretSet>,
     node: String,
@@ -16,9 +16,9 @@ pub(super) struct Lines {
     rest: String,
 }
 
-impl Lines {
+impl LineReporter {
     /// Creates the buffer for the node that the current task works for.
-    pub(super) fn of(runtime: &Runtime) -> Self {
+    pub(super) fn new(runtime: &Runtime) -> Self {
         Self {
             reporter: Arc::clone(&runtime.reporter),
             secret_set: Arc::clone(&runtime.secret_set),
@@ -32,19 +32,19 @@ impl Lines {
         self.rest.push_str(text);
         while let Some(end) = self.rest.find('\n') {
             let line: String = self.rest.drain(..=end).collect();
-            self.tell(line.trim_end_matches(['\n', '\r']));
+            self.report(line.trim_end_matches(['\n', '\r']));
         }
     }
 
     /// Reports the last line, at the end of the answer.
-    pub(super) fn end(&mut self) {
+    pub(super) fn finish(&mut self) {
         if !self.rest.is_empty() {
             let rest = std::mem::take(&mut self.rest);
-            self.tell(&rest);
+            self.report(&rest);
         }
     }
 
-    fn tell(&self, line: &str) {
+    fn report(&self, line: &str) {
         self.reporter.report(Event::Printed {
             node: self.node.clone(),
             text: self.secret_set.redact(line).into_owned(),

@@ -8,7 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
 
-use super::arguments::{Given, excerpt};
+use super::arguments::{CheckedArguments, excerpt};
 use super::exact_json;
 use crate::{Failure, Runtime, destination};
 
@@ -16,24 +16,24 @@ use crate::{Failure, Runtime, destination};
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum size of a body, in bytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_BODY_BYTES: u64 = 64 << 20;
 
 /// The maximum bytes of an error response's body that are read for the message.
-const LARGEST_REFUSAL: u64 = 64 << 10;
+const MAX_ERROR_BODY_BYTES: u64 = 64 << 10;
 
 /// Timeout and error kinds of a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct RequestLimits {
     /// The timeout, from connecting to the last byte.
     pub(super) timeout: Duration,
     /// The failure kind for the statuses 401 and 403.
     pub(super) unauthorized: &'static str,
 }
 
-impl Terms {
+impl RequestLimits {
     /// Returns the terms for URLs that the author wrote: 401 and 403 are treated like any other error
     /// status.
-    pub(super) fn within(timeout: Duration) -> Self {
+    pub(super) fn with_timeout(timeout: Duration) -> Self {
         Self {
             timeout,
             unauthorized: "http_error",
@@ -42,7 +42,7 @@ impl Terms {
 }
 
 /// A complete response with a status below 400.
-pub(super) struct Reply {
+pub(super) struct HttpResponse {
     /// The URL of the response, safe to show in a message.
     pub(super) from: String,
     headers: HeaderMap,
@@ -53,7 +53,11 @@ pub(super) struct Reply {
 ///
 /// # Errors
 /// If the text is not a URL, or has another scheme.
-pub(super) fn web_url(given: &Given<'_>, name: &str, text: &str) -> Result<Url, Failure> {
+pub(super) fn web_url(
+    given: &CheckedArguments<'_>,
+    name: &str,
+    text: &str,
+) -> Result<Url, Failure> {
     let url = Url::parse(text.trim()).map_err(|error| {
         given.wrong(
             name,
@@ -79,7 +83,7 @@ pub(super) fn web_url(given: &Given<'_>, name: &str, text: &str) -> Result<Url, 
 /// `host_not_allowed` for a host that may not be requested: see [`destination`]. `configuration_error` if
 /// the client cannot be set up (an invalid proxy variable).
 pub(super) fn request(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     method: Method,
     url: &Url,
@@ -90,9 +94,9 @@ pub(super) fn request(
         Some(hosts) => http.redirecting_to(&hosts),
         None => http.clone(),
     };
-    let begun = http.request(method, url.as_str());
-    let begun = begun.map_err(|error| given.failure("configuration_error", error))?;
-    Ok((http, begun))
+    let builder = http.request(method, url.as_str());
+    let builder = builder.map_err(|error| given.failure("configuration_error", error))?;
+    Ok((http, builder))
 }
 
 /// Returns a request to a URL that comes from the configuration, not from an argument.
@@ -100,17 +104,17 @@ pub(super) fn request(
 /// # Errors
 /// `configuration_error` if the client cannot be set up.
 pub(super) fn configured_request(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     method: Method,
     url: &Url,
 ) -> Result<RequestBuilder, Failure> {
-    let begun = runtime.storage.http().request(method, url.as_str());
-    begun.map_err(|error| given.failure("configuration_error", error))
+    let builder = runtime.storage.http().request(method, url.as_str());
+    builder.map_err(|error| given.failure("configuration_error", error))
 }
 
 /// Returns a URL for messages: without user, password, query and fragment, which may contain credentials.
-pub(super) fn shown(url: &Url) -> String {
+pub(super) fn display_url(url: &Url) -> String {
     let mut url = url.clone();
     let _ = url.set_username("");
     let _ = url.set_password(None);
@@ -119,92 +123,92 @@ pub(super) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// Sends a request with `http` and reads the response, all within the timeout of `terms`.
+/// Sends a request with `http` and reads the response, all within the timeout of `limits`.
 ///
 /// # Errors
-/// `timeout`, `connection_error`, `too_large`; `http_error` (or the kind in `terms`) for a status of 400
+/// `timeout`, `connection_error`, `too_large`; `http_error` (or the kind in `limits`) for a status of 400
 /// or above. Retryable where a retry may succeed.
 pub(super) async fn fetch(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     (http, request): (&HttpClient, RequestBuilder),
     url: &Url,
-    terms: Terms,
-) -> Result<Reply, Failure> {
-    let from = shown(url);
+    limits: RequestLimits,
+) -> Result<HttpResponse, Failure> {
+    let from = display_url(url);
     let work = async {
         let response = http
             .send(request)
             .await
-            .map_err(|error| unsent(given, &from, &error))?;
-        receive(given, runtime, response, &from, terms).await
+            .map_err(|error| send_failure(given, &from, &error))?;
+        receive(given, runtime, response, &from, limits).await
     };
-    match tokio::time::timeout(terms.timeout, work).await {
+    match tokio::time::timeout(limits.timeout, work).await {
         Ok(reply) => reply,
-        Err(_) => Err(Failure::passing(
+        Err(_) => Err(Failure::transient(
             "timeout",
             format!(
                 "{}: {from} did not answer in full within {:?}; raise `timeout`",
                 given.action(),
-                terms.timeout
+                limits.timeout
             ),
         )),
     }
 }
 
 async fn receive(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     response: reqwest::Response,
     from: &str,
-    terms: Terms,
-) -> Result<Reply, Failure> {
+    limits: RequestLimits,
+) -> Result<HttpResponse, Failure> {
     let status = response.status();
     let headers = response.headers().clone();
     if status.is_client_error() || status.is_server_error() {
-        let (body, _) = read(given, response, from, LARGEST_REFUSAL)
+        let (body, _) = read(given, response, from, MAX_ERROR_BODY_BYTES)
             .await
             .unwrap_or_default();
         let kind = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => terms.unauthorized,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => limits.unauthorized,
             _ => "http_error",
         };
-        let message = refusal(given, runtime, from, status, &headers, &body);
+        let message = status_message(given, runtime, from, status, &headers, &body);
         return Err(Failure {
-            retryable: may_pass(status),
+            retryable: is_transient(status),
             ..Failure::new(kind, message)
         });
     }
-    let (body, whole) = read(given, response, from, LARGEST).await?;
-    if !whole {
+    let (body, is_complete) = read(given, response, from, MAX_BODY_BYTES).await?;
+    if !is_complete {
         return Err(given.failure(
             "too_large",
-            format_args!("the response of {from} is larger than {LARGEST} bytes"),
+            format_args!("the response of {from} is larger than {MAX_BODY_BYTES} bytes"),
         ));
     }
-    Ok(Reply {
+    Ok(HttpResponse {
         from: from.to_owned(),
         headers,
         body,
     })
 }
 
-/// Reads at most `largest` bytes of the body; the flag is true if that is all of it.
+/// Reads at most `max_bytes` bytes of the body; the flag is true if that is all of it.
 async fn read(
-    given: &Given<'_>,
+    given: &CheckedArguments<'_>,
     mut response: reqwest::Response,
     from: &str,
-    largest: u64,
+    max_bytes: u64,
 ) -> Result<(Vec<u8>, bool), Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = response
         .chunk()
         .await
-        .map_err(|error| broken(given, from, error))?
+        .map_err(|error| receive_failure(given, from, error))?
     {
-        let room = usize::try_from(largest).unwrap_or(usize::MAX) - body.len();
-        if chunk.len() > room {
-            body.extend_from_slice(&chunk[..room]);
+        let remaining = usize::try_from(max_bytes).unwrap_or(usize::MAX) - body.len();
+        if chunk.len() > remaining {
+            body.extend_from_slice(&chunk[..remaining]);
             return Ok((body, false));
         }
         body.extend_from_slice(&chunk);
@@ -213,7 +217,11 @@ async fn read(
 }
 
 /// Returns the failure for a request without a response.
-fn unsent(given: &Given<'_>, from: &str, error: &cachalot_storage::Error) -> Failure {
+fn send_failure(
+    given: &CheckedArguments<'_>,
+    from: &str,
+    error: &cachalot_storage::Error,
+) -> Failure {
     let source = error.source.as_deref();
     let cause = source.and_then(|cause| cause.downcast_ref::<reqwest::Error>());
     let kind = match cause.is_some_and(reqwest::Error::is_timeout) {
@@ -231,7 +239,7 @@ fn unsent(given: &Given<'_>, from: &str, error: &cachalot_storage::Error) -> Fai
 }
 
 /// Returns the failure for a request without a complete response.
-fn broken(given: &Given<'_>, from: &str, error: reqwest::Error) -> Failure {
+fn receive_failure(given: &CheckedArguments<'_>, from: &str, error: reqwest::Error) -> Failure {
     let kind = if error.is_timeout() {
         "timeout"
     } else {
@@ -262,8 +270,8 @@ pub(super) fn causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Formats an error response: the status and the beginning of the body.
-fn refusal(
-    given: &Given<'_>,
+fn status_message(
+    given: &CheckedArguments<'_>,
     runtime: &Runtime,
     from: &str,
     status: StatusCode,
@@ -289,7 +297,7 @@ fn refusal(
 }
 
 /// True if a retry may succeed.
-fn may_pass(status: StatusCode) -> bool {
+fn is_transient(status: StatusCode) -> bool {
     status.is_server_error()
         || matches!(
             status,
@@ -297,13 +305,13 @@ fn may_pass(status: StatusCode) -> bool {
         )
 }
 
-impl Reply {
+impl HttpResponse {
     /// Returns the body according to its content type: JSON as its value (whole numbers beyond 64 bits as
     /// text), anything else as text; an empty body is the empty text.
     ///
     /// # Errors
     /// `parse_error` if the body is declared as JSON and is not, or is not text.
-    pub(super) fn into_value(self, given: &Given<'_>) -> Result<Value, Failure> {
+    pub(super) fn into_value(self, given: &CheckedArguments<'_>) -> Result<Value, Failure> {
         if self.is_json() && !self.body.is_empty() {
             self.json(given)
         } else {
@@ -315,21 +323,21 @@ impl Reply {
     ///
     /// # Errors
     /// `parse_error`.
-    pub(super) fn json(&self, given: &Given<'_>) -> Result<Value, Failure> {
+    pub(super) fn json(&self, given: &CheckedArguments<'_>) -> Result<Value, Failure> {
         let text = std::str::from_utf8(&self.body)
-            .map_err(|error| self.unreadable(given, "UTF-8", &error))?;
+            .map_err(|error| self.parse_failure(given, "UTF-8", &error))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        exact_json::parse(text).map_err(|error| self.unreadable(given, "JSON", &error))
+        exact_json::parse(text).map_err(|error| self.parse_failure(given, "JSON", &error))
     }
 
-    fn into_text(mut self, given: &Given<'_>) -> Result<String, Failure> {
+    fn into_text(mut self, given: &CheckedArguments<'_>) -> Result<String, Failure> {
         let charset = self
             .parameter("charset")
             .unwrap_or_else(|| "utf-8".to_owned());
         match charset.as_str() {
             "utf-8" | "utf8" | "us-ascii" | "ascii" => {
                 String::from_utf8(std::mem::take(&mut self.body))
-                    .map_err(|error| self.unreadable(given, "text (UTF-8)", &error))
+                    .map_err(|error| self.parse_failure(given, "text (UTF-8)", &error))
             }
             // Each byte is the code point with its number.
             "iso-8859-1" | "latin1" | "latin-1" => {
@@ -346,15 +354,15 @@ impl Reply {
         }
     }
 
-    fn unreadable(
+    fn parse_failure(
         &self,
-        given: &Given<'_>,
-        as_what: &str,
+        given: &CheckedArguments<'_>,
+        expected: &str,
         error: &dyn std::fmt::Display,
     ) -> Failure {
         given.failure(
             "parse_error",
-            format_args!("the response of {} is not {as_what}: {error}", self.from),
+            format_args!("the response of {} is not {expected}: {error}", self.from),
         )
     }
 
