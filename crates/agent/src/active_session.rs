@@ -245,7 +245,7 @@ impl ActiveSession {
         self.hook_emitter
             .set_transcript(self.conversation.transcript());
         self.hook_emitter
-            .warn("the session was continued elsewhere; the chat goes on from there")
+            .warn("the session was continued elsewhere; the chat continues from there")
             .await;
         for notice in notices {
             self.hook_emitter.warn(&notice).await;

@@ -142,7 +142,7 @@ impl Conversation {
             return Ok((this, notices));
         }
         notices.push(format!(
-            "the session was held with {}/{}, and goes on with {}/{}: everything is sent anew",
+            "the session was held with {}/{} and continues with {}/{}: the whole conversation is sent again",
             head.provider,
             head.model,
             model.provider(),

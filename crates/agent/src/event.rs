@@ -190,7 +190,7 @@ impl ApprovalRequest<'_> {
             }
             // An ask rule takes precedence over an allow rule.
             (Some(rule), ..) => format!(
-                "the rule `{rule}` under permissions.ask wants it asked about, whatever permissions.allow says{lets}"
+                "the rule `{rule}` under permissions.ask requires approval, independent of permissions.allow{lets}"
             ),
             (None, _, Some(why), _) => format!("a hook wants it asked about: {why}{lets}"),
             (.., Some(concern)) => format!("it {concern}; {or}{}", concern.remedy(tool)),
@@ -271,7 +271,7 @@ pub struct DenyAll;
 impl Approver for DenyAll {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         let remedy = question.refusal_message(None);
-        Approval::No(Some(format!("nobody can be asked here; {remedy}")))
+        Approval::No(Some(format!("no user is present to approve it; {remedy}")))
     }
 
     fn mode(&self) -> PermissionMode {

@@ -285,7 +285,7 @@ impl Fork {
         let prepared_turn = match is_visible(message) {
             true => self.prepare(&fork_listener, message).await,
             false => {
-                let nothing = "nothing was said: the message is empty";
+                let nothing = "the message is empty";
                 Err(Error::new(ErrorKind::Input, nothing))
             }
         };
@@ -465,7 +465,7 @@ impl Fork {
     fn instruction(&self) -> String {
         let (name, instruction) = (&self.agent.name, self.agent.instruction.trim());
         let begins = format!(
-            "From here on you are the agent `{name}`, and work alone on the task below. What stands above is what was said before; your answer is returned to whoever gave you the task."
+            "From here on you are the agent `{name}`, and work alone on the task below. Above is the earlier conversation; your answer is returned to the agent that gave you the task."
         );
         match is_visible(instruction) {
             true => format!("{begins}\n\n{instruction}"),
@@ -507,7 +507,7 @@ impl Fork {
             return Ok(());
         }
         let message = format!(
-            "this fork does not go on with what the session `{}` has sent: {}. The provider reads what was said as if it were new",
+            "this fork does not continue the prefix of the session `{}`: {}. The provider does not read the conversation from its cache",
             self.from.snapshot.head.id,
             unexpected.join(", ")
         );

@@ -38,7 +38,9 @@ impl Stop {
                 "the answer is cut off: it reached the limit of its tokens (max_tokens)".to_owned()
             }
             Self::Iterations(most) => {
-                format!("stopped after {most} model calls (max_iterations); say something to go on")
+                format!(
+                    "stopped after {most} model calls (max_iterations); send a message to continue"
+                )
             }
             Self::Repetition(times) => format!(
                 "stopped: the same tool calls were made {times} times in a row (max_consecutive_tool_calls)"

@@ -168,7 +168,7 @@ impl<'a> Turn<'a> {
     /// Runs the turn.
     pub(crate) async fn run(mut self) -> Result<TurnOutcome, Error> {
         if !is_visible(self.input.text) {
-            let nothing = "nothing was said: the message is empty";
+            let nothing = "the message is empty";
             return Err(Error::new(ErrorKind::Input, nothing));
         }
         self.context.hook_emitter.begin_turn(self.input.text);

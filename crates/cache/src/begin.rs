@@ -103,7 +103,7 @@ impl Request<'_> {
             || flight_start,
         );
         let FlightEntry::Lead { flight, .. } = entered else {
-            unreachable!("who keeps out joins nobody")
+            unreachable!("an isolated call never joins")
         };
         self.start_ticket(self.ticket(flight, status, Err(why_not_stored)))
     }
@@ -148,7 +148,7 @@ impl Request<'_> {
         match label {
             None => Ok(()),
             Some(label) => Err(Reason::Declined(format!(
-                "the label `{:.40}` is too long: the memory takes at most {longest} bytes",
+                "the label `{:.40}` is too long: the store accepts at most {longest} bytes",
                 label.name
             ))),
         }
@@ -371,7 +371,7 @@ impl Request<'_> {
                 FlightEntry::Lead { flight, superseded } => break (flight, superseded),
                 FlightEntry::Wait => self.engine.flights.lookup_released(&self.key).await,
                 FlightEntry::Joined(_) | FlightEntry::Retry => {
-                    unreachable!("who supersedes or keeps out joins nobody")
+                    unreachable!("a superseding or isolated call never joins")
                 }
             }
         };

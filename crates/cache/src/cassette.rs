@@ -87,7 +87,7 @@ pub struct ImportReport {
 #[non_exhaustive]
 pub enum CassetteError {
     /// The store failed.
-    #[error("the memory failed: {0}")]
+    #[error("the store failed: {0}")]
     Store(#[from] cachalot_store::Error),
     /// The file failed.
     #[error("{0}")]
@@ -101,7 +101,7 @@ pub enum CassetteError {
         problem: String,
     },
     /// The engine has no store.
-    #[error("there is no memory to export from or import into")]
+    #[error("there is no store to export from or import into")]
     NoStore,
 }
 
@@ -188,8 +188,9 @@ fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> std::io::Re
 fn parse_header(text: &[u8]) -> Result<Option<DigestKey>, String> {
     let Version {
         cachalot_cassette: version,
-    } = serde_json::from_slice(text)
-        .map_err(|_| "not a cassette: the first line must say `cachalot_cassette`".to_owned())?;
+    } = serde_json::from_slice(text).map_err(|_| {
+        "not a cassette: the first line must contain `cachalot_cassette`".to_owned()
+    })?;
     if version > CASSETTE_VERSION {
         return Err(format!(
             "the cassette has version {version}, this cachalot reads up to {CASSETTE_VERSION}: update it"

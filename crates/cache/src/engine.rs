@@ -273,7 +273,7 @@ impl Engine {
     pub(crate) fn fault(&self, error: &Error) -> Reason {
         if self.is_new_fault(error.kind) {
             self.report(&format!(
-                "the cache's memory failed, the work goes on without it: {error}"
+                "the cache's store failed; continuing without a cache: {error}"
             ));
         }
         Reason::StoreFault(error.to_string())

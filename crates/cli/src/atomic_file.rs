@@ -34,7 +34,7 @@ impl<'a> AtomicFile<'a> {
     pub(crate) fn new(file: &'a Path, home: &Home) -> command_error::Result<Self> {
         let whole = Self::target_path(file).map_err(|error| with_file_name(file, &error))?;
         if home.holds(whole.as_deref().unwrap_or(file)) {
-            let what = format!("`{}` is a file of the memory itself", file.display());
+            let what = format!("`{}` is a file of the store itself", file.display());
             let problem = Problem::new("file-of-memory", what);
             return Err(CommandError::usage(problem.help("write to another file")));
         }

@@ -30,13 +30,13 @@ impl Backend {
         let problem = if UNSUPPORTED_BACKENDS.contains(&name) {
             Problem::new(
                 "backend-not-built",
-                format!("the memory backend `{name}` is not part of this build"),
+                format!("the store backend `{name}` is not part of this build"),
             )
             .help(format!("this build has: {}", BUILT.join(", ")))
         } else {
             Problem::new(
                 "unknown-backend",
-                format!("there is no memory backend `{name}`"),
+                format!("there is no store backend `{name}`"),
             )
             .help(suggest::did_you_mean(name, &BUILT))
         };
@@ -48,7 +48,7 @@ impl Backend {
 /// process; here it would be a file of that name.
 fn no_file() -> Problem {
     Problem::new("bad-value", "`:memory:` is not the path of a file")
-        .help("say `backend: in-process` in place of the path for a memory that ends with the run")
+        .help("use `backend: in-process` in place of the path for a store that ends with the run")
 }
 
 fn at(problem: Problem, settings: &MemorySettings) -> Problem {

@@ -75,7 +75,7 @@ impl std::fmt::Display for CommandError {
             }
             Self::Failed { message, .. } => f.write_str(message),
             Self::Interrupted(how) => write!(f, "interrupted: {how}"),
-            Self::BrokenPipe => f.write_str("nobody reads the output any more"),
+            Self::BrokenPipe => f.write_str("the reader of the output is gone"),
         }
     }
 }

@@ -125,11 +125,8 @@ fn default_database(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
     data.map(|data| data.join("cachalot").join("cachalot.db"))
         .ok_or_else(|| {
             CommandError::usage(
-                Problem::new(
-                    "no-home",
-                    "there is no place for the memory: HOME is not set",
-                )
-                .help("say where with --db PATH or CACHALOT_DB"),
+                Problem::new("no-home", "no path for the store: HOME is not set")
+                    .help("set --db PATH or CACHALOT_DB"),
             )
         })
 }

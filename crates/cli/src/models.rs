@@ -104,7 +104,7 @@ pub(crate) fn simulator_hint(provider: Option<&str>) -> String {
         _ => format!("its `base_url: {SIMULATOR}/v1`"),
     };
     format!(
-        "to try it without a key, run `cachalot simulate` in another terminal, and say that the provider is there: {there}"
+        "to try it without a key, run `cachalot simulate` in another terminal and set the provider's address: {there}"
     )
 }
 

@@ -129,9 +129,7 @@ impl EngineOptions<'_> {
                 None
             }
             Err(error) => {
-                (self.warn)(&format!(
-                    "no memory, nothing is cached in this run: {error}"
-                ));
+                (self.warn)(&format!("no store, nothing is cached in this run: {error}"));
                 None
             }
         };
@@ -147,7 +145,7 @@ impl EngineOptions<'_> {
     pub(crate) fn for_inspection(self) -> Result<Engine> {
         if !self.home.database.exists() {
             return Err(CommandError::failed(format!(
-                "there is no memory at {}: nothing was kept there yet, or it is elsewhere (--db)",
+                "there is no store at {}: nothing has been stored there yet, or it is elsewhere (--db)",
                 self.home.database.display()
             )));
         }
@@ -188,7 +186,7 @@ impl EngineOptions<'_> {
             Err(error) => format!("it could not be set aside: {error}"),
         };
         (self.warn)(&format!(
-            "the memory is damaged, nothing is cached in this run; {kept} ({error})"
+            "the store is damaged, nothing is cached in this run; {kept} ({error})"
         ));
     }
 

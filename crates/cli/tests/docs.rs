@@ -1,10 +1,7 @@
-//! What the house says of itself is true: the arrows between the crates, every YAML and every command
+//! The documentation is correct: the dependencies between the crates, every YAML and every command
 //! in the documentation, every example.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-#![allow(
-    clippy::print_stdout,
-    reason = "what was counted and what was left out is told"
-)]
+#![allow(clippy::print_stdout, reason = "the tests report counts and omissions")]
 
 mod arrows;
 

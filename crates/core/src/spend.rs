@@ -95,7 +95,7 @@ impl Cost {
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
-        reason = "53 bits are more digits than anybody reads"
+        reason = "53 bits are more digits than are shown"
     )]
     pub fn dollars(self) -> f64 {
         self.picodollars as f64 / 1e12

@@ -143,7 +143,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
     ),
     guard_contract(
         Event::UserPromptSubmit,
-        "when the user has said something, once a turn; not for tasks that agents give to sub-agents",
+        "after each user message, once per turn; not for tasks that agents give to sub-agents",
         Parallel,
         Refusal,
         &[H::AdditionalContext, H::SyntheticResponse],
@@ -201,7 +201,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
     ),
     tool_contract(
         Event::PreToolUse,
-        "before every call, whatever the permissions say; allowing does not overrule a rule that denies or asks",
+        "before every call, independent of permissions; allowing does not override a rule that denies or asks",
         Sequential,
         Refusal,
         Denial,
@@ -253,7 +253,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
     ),
     contract(
         Event::SubagentStop,
-        "when a sub-agent has nothing more to do; told to the hooks of the agent that gave it the task",
+        "when a sub-agent has finished; runs the hooks of the agent that gave it the task",
         Parallel,
         Nothing,
         &[],
@@ -317,7 +317,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
     ),
     contract(
         Event::Notification,
-        "when the user is warned, told of a failure, or asked for permission",
+        "when the user gets a warning, an error or a permission prompt",
         Parallel,
         Nothing,
         &[],

@@ -159,9 +159,8 @@ impl Dialect {
             Self::Codex => codex::write_input(call, input),
             Self::Gemini => gemini::write_input(call, input),
         };
-        serde_json::to_vec(&told).map_err(|error| {
-            Fault::new(format!("what the hook is told cannot be written: {error}"))
-        })
+        serde_json::to_vec(&told)
+            .map_err(|error| Fault::new(format!("the hook's input cannot be serialized: {error}")))
     }
 
     /// The environment variables that its handlers expect.

@@ -28,7 +28,7 @@ pub fn input_schema(event: Event) -> Value {
     );
     json!({
         "$schema": DRAFT,
-        "title": format!("What hooks are told at {event}"),
+        "title": format!("Input of hooks at {event}"),
         "description": sentence(event.contract().fires),
         "type": "object",
         "required": REQUIRED_KEYS,
@@ -53,7 +53,7 @@ pub fn output_schema(event: Event) -> Value {
     properties["hook_specific_output"]["additionalProperties"] = json!(false);
     json!({
         "$schema": DRAFT,
-        "title": format!("What hooks may say at {event}"),
+        "title": format!("Output of hooks at {event}"),
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
@@ -96,10 +96,10 @@ fn synthetic() -> Value {
         "required": ["content"],
         "properties": {
             "content": { "type": "string", "minLength": 1, "description": "The text." },
-            "provenance": { "type": "string", "description": "Where it comes from, in a few words." },
+            "provenance": { "type": "string", "description": "The source, in a few words." },
             "metadata": texts(),
             "saved": {
-                "description": "What was not spent because of it; the cost in US dollars.",
+                "description": "The saved spend; the cost in US dollars.",
                 "type": "object",
                 "properties": {
                     "calls": number(),

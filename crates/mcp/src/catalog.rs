@@ -151,7 +151,7 @@ where
             }
         });
         let (page, next) = asked.await.map_err(|error| McpError {
-            message: format!("does not tell its {what}: it {}", error.message),
+            message: format!("does not list its {what}: it {}", error.message),
             ..error
         })?;
         listed.extend(page);
@@ -163,7 +163,7 @@ where
     }
     Err(McpError::new(
         server.name(),
-        format!("does not tell its {what}: its list has no end; this is a fault of the server"),
+        format!("does not list its {what}: its list has no end; this is a fault of the server"),
     ))
 }
 

@@ -91,7 +91,7 @@ pub(super) fn connect_error(error: &ClientInitializeError) -> String {
             };
             format!("cannot be reached: {reason}{remedy}")
         }
-        other => format!("did not answer as the protocol says: {other}"),
+        other => format!("violated the protocol: {other}"),
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) fn request_error(server: &str, error: &ServiceError) -> McpError {
         ),
         ServiceError::UnexpectedResponse => McpError::new(
             server,
-            "did not answer as the protocol says; this is a fault of the server",
+            "violated the protocol; this is a fault of the server",
         ),
         other => McpError::new(server, format!("did not answer: {other}")),
     }
@@ -159,7 +159,7 @@ pub(super) fn timeout_error(server: &str, after: Duration) -> McpError {
     McpError::transient(
         server,
         format!(
-            "did not answer within {} seconds, and was told to stop; ask for less, or raise its `timeout`",
+            "did not answer within {} seconds and was canceled; request less, or raise its `timeout`",
             after.as_secs_f64()
         ),
     )
@@ -170,7 +170,7 @@ pub(super) fn max_timeout_error(server: &str, after: Duration) -> McpError {
     McpError::transient(
         server,
         format!(
-            "was still at work after {} seconds, and was told to stop; ask for less, or raise its `max_timeout`",
+            "was still at work after {} seconds and was canceled; request less, or raise its `max_timeout`",
             after.as_secs_f64()
         ),
     )

@@ -225,7 +225,7 @@ fn of_prompt(settings: &McpSettings, prompt: Prompt) -> OfferedTool {
         id: prompt.name.clone(),
         description: describe(
             format!(
-                "Gives the prompt `{}` of the MCP server `{}`: a text that says how to do something.",
+                "Gives the prompt `{}` of the MCP server `{}`: a text with instructions.",
                 prompt.name, settings.name
             ),
             prompt.description,

@@ -173,7 +173,7 @@ fn repair_answer(mut fields: Map<String, Value>, id: RequestId) -> ParsedMessage
             Some(Value::String(text)) => text,
             _ => error.to_string(),
         };
-        let why = format!("refused, not as the protocol says: {said}");
+        let why = format!("refused, with an error that violates the protocol: {said}");
         return ParsedMessage {
             message: Some(error_answer(why, id)),
             ..ParsedMessage::default()
@@ -189,7 +189,7 @@ fn repair_answer(mut fields: Map<String, Value>, id: RequestId) -> ParsedMessage
         Some(message).filter(is_understood)
     });
     let unusable = || {
-        let why = "did not answer as the protocol says; this is a fault of the server";
+        let why = "violated the protocol; this is a fault of the server";
         error_answer(why.to_owned(), id)
     };
     ParsedMessage {
@@ -362,12 +362,12 @@ mod tests {
             json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "hologram"}]}}),
             json!({"jsonrpc": "2.0", "id": 1, "result": {"unheard": "of"}}),
         ] {
-            assert!(error(&read(answer)).starts_with("did not answer as the protocol says"));
+            assert!(error(&read(answer)).starts_with("violated the protocol"));
         }
         let refused = read(json!({"id": 1, "error": {"code": "E42", "message": "no disk"}}));
         assert_eq!(
             error(&refused),
-            "refused, not as the protocol says: no disk"
+            "refused, with an error that violates the protocol: no disk"
         );
     }
 

@@ -343,7 +343,7 @@ impl Drop for CancelOnDrop<'_> {
             return;
         };
         runtime.spawn(async move {
-            let why = Some("nobody waits for it any more".to_owned());
+            let why = Some("the caller was canceled".to_owned());
             let cancelled = CancelledNotificationParam::new(Some(request), why);
             let cancelled = CancelledNotification::new(cancelled);
             // The server may have ended meanwhile.

@@ -86,7 +86,7 @@ impl ServerExit {
             };
             if !known.lines.is_empty() {
                 let lines: Vec<&str> = known.lines.iter().map(String::as_str).collect();
-                text.push_str(&format!("; the last that it said: {}", lines.join(" | ")));
+                text.push_str(&format!("; the end of its stderr: {}", lines.join(" | ")));
             }
             text
         })

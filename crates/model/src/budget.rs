@@ -251,7 +251,7 @@ impl Meter {
             let shown = Cost::from_picodollars(limit);
             if spent.cost.unpriced > 0 {
                 return Err(over_budget(format!(
-                    "the budget of {shown} (`max_cost`) cannot be held: the price of {} is not known, beside {} spent. Say what the model costs with `cost: {{input: …, output: …}}`, or take `max_cost` out",
+                    "the budget of {shown} (`max_cost`) cannot be enforced: the price of {} is unknown, beside {} spent. Set `cost: {{input: …, output: …}}` of the model, or remove `max_cost`",
                     calls(spent.cost.unpriced),
                     Cost::from_picodollars(spent.cost.picodollars)
                 )));
@@ -267,7 +267,7 @@ impl Meter {
         if let Some(limit) = max_tokens {
             if spent.uncounted > 0 {
                 return Err(over_budget(format!(
-                    "the budget of {limit} tokens (`max_tokens`) cannot be held: the provider did not say how many {} took, beside {} counted. Take `max_tokens` out, or have the provider report usage",
+                    "the budget of {limit} tokens (`max_tokens`) cannot be enforced: the provider reported no usage for {}, beside {} counted. Remove `max_tokens`, or make the provider report usage",
                     calls(spent.uncounted),
                     spent.tokens
                 )));
@@ -324,7 +324,7 @@ impl Meter {
     fn check_price_known(&self, model: &Model) -> Result<(), Error> {
         match self.shared.budget.max_cost {
             Some(limit) if model.price().is_none() => Err(over_budget(format!(
-                "the budget of {} (`max_cost`) cannot be held: nobody knows what the model `{}` of {} costs. Say it with `cost: {{input: …, output: …}}` (0 if nothing), or take `max_cost` out",
+                "the budget of {} (`max_cost`) cannot be enforced: the price of the model `{}` of {} is unknown. Set `cost: {{input: …, output: …}}` (0 if free), or remove `max_cost`",
                 Cost::from_picodollars(limit),
                 model.name(),
                 model.provider()

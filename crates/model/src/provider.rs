@@ -488,7 +488,7 @@ impl Models {
             None => {
                 let variables = known.base_url_variables.join(" or ");
                 Err(configuration(format!(
-                    "{name}: nobody says where it is: write `base_url: …`{}",
+                    "{name}: no address is configured: set `base_url: …`{}",
                     match variables.is_empty() {
                         true => String::new(),
                         false => format!(", or set the environment variable {variables}"),
@@ -523,7 +523,7 @@ impl Models {
     fn no_provider(&self, name: &str) -> Error {
         let names = self.configured.provider_names(self.known);
         configuration(format!(
-            "there is no provider `{name}`: {} Or say where it is, under `providers:`",
+            "there is no provider `{name}`: {} Or set its address under `providers:`",
             sentence(&did_you_mean(name, &names))
         ))
     }

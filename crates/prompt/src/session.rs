@@ -277,8 +277,8 @@ impl Session {
     fn inexpressible(&self, wire: &dyn Wire, error: cachalot_model::Error) -> Error {
         let (id, format) = (&self.id, wire.format());
         let message = format!(
-            "the session `{id}` cannot go on in the format {format:?}: {error}; go on with the \
-             provider that it was held with, or begin a new session"
+            "the session `{id}` cannot continue in the format {format:?}: {error}; continue with \
+             its original provider, or begin a new session"
         );
         Error {
             source: Some(Arc::new(error)),

@@ -43,7 +43,7 @@ impl<'a, T: Send + 'a> StoreReply<'a, T> {
                 Ok(answer) => answer,
                 Err(_) => Err(Error::new(
                     ErrorKind::TimedOut,
-                    format!("the memory did not answer within {patience:?}"),
+                    format!("the store did not answer within {patience:?}"),
                 )),
             },
         }

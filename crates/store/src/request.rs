@@ -65,7 +65,7 @@ pub(crate) fn check_names<'n>(
         Some(name) => Err(Error::new(
             ErrorKind::TooLarge,
             format!(
-                "the name `{name:.80}` has {} bytes; this memory takes at most {longest}",
+                "the name `{name:.80}` has {} bytes; this store accepts at most {longest}",
                 name.len()
             ),
         )),
@@ -110,7 +110,7 @@ pub(crate) fn check_put(
         return Err(Error::new(
             ErrorKind::TooLarge,
             format!(
-                "the record `{:.80}` has {size} bytes; this memory takes at most {largest}",
+                "the record `{:.80}` has {size} bytes; this store accepts at most {largest}",
                 record.key
             ),
         ));
@@ -152,8 +152,9 @@ pub(crate) fn check_amend(space: &str, record: &Record, largest: u64) -> Result<
     }
     let size = weight(key, record.value.len(), &record.labels);
     if size > largest {
-        let refused =
-            format!("the record `{key:.80}` has {size} bytes; this memory takes at most {largest}");
+        let refused = format!(
+            "the record `{key:.80}` has {size} bytes; this store accepts at most {largest}"
+        );
         return Err(Error::new(ErrorKind::TooLarge, refused));
     }
     Ok(())

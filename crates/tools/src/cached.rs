@@ -108,9 +108,9 @@ impl CachedTools {
         } = options;
         let narrowed = match settings.scope {
             ToolCacheScope::Session => None,
-            _ if persistent.is_none() => Some("there is no memory that would keep them longer"),
+            _ if persistent.is_none() => Some("there is no store that would keep them longer"),
             // An empty user name would share results between unknown users.
-            ToolCacheScope::User if user.trim().is_empty() => Some("nobody says who the user is"),
+            ToolCacheScope::User if user.trim().is_empty() => Some("the user is unknown"),
             ToolCacheScope::Workspace | ToolCacheScope::User => None,
         };
         if let Some(why) = narrowed.filter(|_| settings.enabled) {

@@ -21,7 +21,7 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
         Parameter::optional(
             "at_least",
             ParameterKind::Integer,
-            "Counts only words of so many letters; 1 unless said.",
+            "Counts only words of so many letters; 1 by default.",
         ),
     ],
 );

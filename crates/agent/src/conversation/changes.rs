@@ -25,12 +25,12 @@ pub(super) fn prompt(prompt: &Prompt, now: &RenderedPrompt) -> Vec<String> {
     let mut notices = Vec::new();
     if let Some(which) = tools(prompt, now) {
         notices.push(format!(
-            "the agent's tools are not those that the session began with ({which}); the model goes on with those it began with. A new session takes the others, and so does `/reload`"
+            "the agent's tools are not those that the session began with ({which}); the model keeps the tools of the session. A new session or `/reload` uses the new ones"
         ));
     }
     if of_level(prompt, Level::System) != bytes(&now.system) {
         notices.push(
-            "the agent's instruction is not the one that the session began with, and goes on with; a new session takes the other"
+            "the agent's instruction has changed since the session began; the session keeps the old one, a new session uses the new one"
                 .to_owned(),
         );
     }

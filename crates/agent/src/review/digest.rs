@@ -16,7 +16,7 @@ const MAX_TOTAL_BYTES: usize = 8_000;
 pub(super) fn digest(messages: &[Arc<Message>]) -> String {
     let (earlier, newest) = messages.split_at(messages.len().saturating_sub(VERBATIM_MESSAGES));
     let mut text = String::from(
-        "Below is a conversation between a user and an assistant, in which you had no part. Lines with a margin are what was said.\n",
+        "Below is a conversation between a user and an assistant, in which you had no part. Lines with a margin are the messages.\n",
     );
     let earlier = earlier_user_messages(earlier);
     if !earlier.is_empty() {

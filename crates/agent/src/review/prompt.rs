@@ -3,16 +3,16 @@
 use crate::definition::ReviewKind;
 
 /// The beginning of the message. The message follows the conversation, or a digest of it.
-const OPENING: &str = "Look back over this conversation. It goes on without you: the user does not read what you write now, and none of it becomes part of the conversation.";
+const OPENING: &str = "Review this conversation. It continues without you: the user does not read what you write now, and none of it becomes part of the conversation.";
 
 const MEMORY: &str = "Look for what will matter in later conversations and is not remembered yet:
 - what the user prefers, and how they want to be answered;
 - what they corrected, and what is right instead;
 - what was decided, and why;
 - facts about the user, their project and their surroundings that will stay true.
-Search long-term memory before you store anything: put right what is there instead of storing it twice, and forget what has turned out to be wrong. Store one thing in one record, under a key that somebody would look for, in words that can be understood without this conversation. Leave out what the files say anyway, what matters only for the task at hand, guesses, and everything secret.";
+Search long-term memory before you store anything: put right what is there instead of storing it twice, and forget what has turned out to be wrong. Store one thing in one record, under a key that a reader would search for, in words that can be understood without this conversation. Leave out what the files say anyway, what matters only for the task at hand, guesses, and everything secret.";
 
-const SKILL: &str = "Look for a way of doing something that will be needed again: steps that worked after others had failed, a procedure that the user explained or insisted on, commands and checks that belong together. See which skills there are first: improve the one that it belongs to, and make a new one only if none fits. Write it for somebody who has not seen this conversation: when it is of use, what to do in which order, how to tell that it worked, and what goes wrong. What was done once and will not come again is no skill.";
+const SKILL: &str = "Look for a way of doing something that will be needed again: steps that worked after others had failed, a procedure that the user explained or insisted on, commands and checks that belong together. See which skills there are first: improve the one that it belongs to, and make a new one only if none fits. Write it for a reader who has not seen this conversation: when it is of use, what to do in which order, how to tell that it worked, and what goes wrong. What was done once and will not come again is no skill.";
 
 const END: &str = "Most conversations hold nothing of the kind. Then change nothing, and answer: Nothing to keep. Otherwise say in one sentence what you kept.";
 

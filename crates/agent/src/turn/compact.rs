@@ -77,7 +77,7 @@ impl Compactor<'_, '_> {
     /// Compacts the conversation at the user's request. Returns true if it did.
     pub(super) async fn compact_on_request(&mut self) -> Result<bool, Error> {
         if self.session.conversation.is_new() {
-            let nothing = "nothing was said yet that could be summarized";
+            let nothing = "the conversation is empty; nothing can be summarized";
             self.context.warn(nothing).await;
             return Ok(false);
         }
@@ -124,7 +124,7 @@ impl Compactor<'_, '_> {
         };
         self.session.compaction_failed = true;
         let warning =
-            format!("the conversation was not summarized, and goes on as it was: {reason}");
+            format!("the conversation was not summarized and continues unchanged: {reason}");
         self.context.warn(&warning).await;
         false
     }
@@ -257,7 +257,9 @@ impl Compactor<'_, '_> {
         Ok(match reply.stop {
             StopReason::Length => SummaryOutcome::Failed("the summary was cut off".to_owned()),
             StopReason::Refusal => SummaryOutcome::Failed("the model refused".to_owned()),
-            _ if !is_visible(&text) => SummaryOutcome::Failed("the model said nothing".to_owned()),
+            _ if !is_visible(&text) => {
+                SummaryOutcome::Failed("the model returned an empty answer".to_owned())
+            }
             _ => SummaryOutcome::Done(text.trim().to_owned()),
         })
     }

@@ -47,7 +47,7 @@ pub(super) async fn stop_of_answer(
             ));
         }
         // The model has made calls and adds no text.
-        (true, _) => context.warn("the model said nothing more").await,
+        (true, _) => context.warn("the model returned an empty answer").await,
     }
     Ok(Stop::End)
 }
@@ -84,7 +84,7 @@ pub(super) async fn emit_stop(
     };
     if continuations >= MAX_CONTINUATIONS {
         return Err(Stop::Hook(format!(
-            "stop hooks rejected {MAX_CONTINUATIONS} answers of this turn and reject the next one: {why} (a hook that is told `stop_hook_active: true` should let the turn end)"
+            "stop hooks rejected {MAX_CONTINUATIONS} answers of this turn and reject the next one: {why} (a hook whose input has `stop_hook_active: true` should let the turn end)"
         )));
     }
     Ok(Some(why))

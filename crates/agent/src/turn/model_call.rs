@@ -65,7 +65,7 @@ pub(super) async fn call_model(
     if let Err(error) = &answered
         && let Some(body) = session.conversation.body_without_comparison(error)
     {
-        let message = format!("{error}; going on without `prefix.diagnostics`");
+        let message = format!("{error}; continuing without `prefix.diagnostics`");
         shared.warn(agent, &message);
         answered = model.stream(body, &mut on).await;
     }

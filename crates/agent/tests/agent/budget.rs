@@ -91,7 +91,7 @@ async fn a_model_without_a_price_is_not_asked_under_a_budget_of_money() {
     let mut chat = world.chat().await;
     let report = world.turn(&mut chat, "go").await;
     assert!(
-        stopped(&report.stop).contains("nobody knows what the model"),
+        stopped(&report.stop).contains("the price of the model"),
         "{report:?}"
     );
     assert_eq!(world.simulator.received().len(), 0);

@@ -229,7 +229,10 @@ async fn without_a_summary_the_conversation_goes_on_as_it_was() {
         world.turn(&mut chat, "one").await;
         assert!(!chat.compact(&CancellationToken::default()).await.unwrap());
         let warnings = world.told.warnings();
-        assert!(warnings[0].contains("nothing was said yet"), "{warnings:?}");
+        assert!(
+            warnings[0].contains("the conversation is empty"),
+            "{warnings:?}"
+        );
         assert!(warnings[1].contains("was not summarized"), "{warnings:?}");
         world.turn(&mut chat, "two").await;
         assert_eq!(turns(&world.last_body()).len(), 3);

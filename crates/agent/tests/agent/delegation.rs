@@ -125,7 +125,7 @@ async fn expected_output_is_sent_and_invalid_arguments_are_refused() {
     assert_eq!(ended[0].how, CallOutcome::Refused);
     assert!(ended[0].text.contains("reader"), "{}", ended[0].text);
     assert!(
-        ended[1].is_error && ended[1].text.contains("nothing was said"),
+        ended[1].is_error && ended[1].text.contains("the task is empty"),
         "{ended:?}"
     );
     assert_eq!(ended[2].text, "word");
@@ -330,7 +330,7 @@ async fn the_stop_reason_of_a_sub_agent_is_returned_to_its_caller() {
     assert!(ended[1].is_error);
     assert_eq!(
         ended[1].text,
-        "I look.\n(reader: stopped after 1 model calls (max_iterations); say something to go on)"
+        "I look.\n(reader: stopped after 1 model calls (max_iterations); send a message to continue)"
     );
     assert!(
         ended[2].is_error && ended[2].text.starts_with("`reader` failed: openai:"),

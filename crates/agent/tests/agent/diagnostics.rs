@@ -203,7 +203,7 @@ async fn a_provider_that_refuses_to_compare_is_asked_without_and_not_again() {
             .unwrap();
         let warnings = world.told.warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].contains("going on without `prefix.diagnostics`"));
+        assert!(warnings[0].contains("continuing without `prefix.diagnostics`"));
         // The simulator has seen none of it.
         assert_eq!(world.bodies().len(), 3);
         world.check();

@@ -263,7 +263,7 @@ async fn messages_of_other_processes_are_read_before_sending() {
     assert!(!all(&world).contains("hunter2"));
     let stop = world.ear.heard_of(Event::Stop).pop().unwrap();
     let added = stop.answer.unwrap().added_by;
-    assert_eq!(added, ["somebody who continued the session elsewhere"]);
+    assert_eq!(added, ["another process that continued the session"]);
     world.check();
 }
 

@@ -32,7 +32,7 @@ async fn a_turn_has_so_many_model_calls_and_the_next_goes_on() {
         let notice = report.stop.notice().unwrap();
         assert_eq!(
             notice,
-            "stopped after 3 model calls (max_iterations); say something to go on"
+            "stopped after 3 model calls (max_iterations); send a message to continue"
         );
         assert_eq!(world.turn(&mut chat, "go on").await.text, "I go on.");
         world.check();

@@ -45,7 +45,10 @@ async fn a_model_may_have_nothing_to_say_about_what_it_did() {
         let mut chat = world.chat().await;
         let report = world.turn(&mut chat, "look").await;
         assert_eq!((report.text.as_str(), report.stop), ("I look.", Stop::End));
-        assert_eq!(world.told.warnings(), ["the model said nothing more"]);
+        assert_eq!(
+            world.told.warnings(),
+            ["the model returned an empty answer"]
+        );
         assert_eq!(world.turn(&mut chat, "and?").await.text, "yes");
         world.check();
     }

@@ -186,7 +186,7 @@ async fn another_model_continues_the_whole_conversation() {
             let warnings = world.told.warnings();
             assert_eq!(warnings.len(), 1, "{warnings:?}");
             assert!(
-                warnings[0].contains("everything is sent anew"),
+                warnings[0].contains("the whole conversation is sent again"),
                 "{warnings:?}"
             );
             world.turn(&mut chat, "go on").await;

@@ -195,10 +195,7 @@ async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
         assert_ne!(review.session, chat.session());
 
         let asked = last_message(&world.bodies()[1]);
-        assert!(
-            asked.starts_with("Look back over this conversation."),
-            "{asked}"
-        );
+        assert!(asked.starts_with("Review this conversation."), "{asked}");
         assert!(asked.contains("`grep`, `memory`, `read_file`"), "{asked}");
         assert!(
             !asked.contains("skill_manage"),
@@ -440,7 +437,10 @@ async fn an_empty_conversation_is_not_reviewed() {
     let desk = desk(Wire::Chat, &wait_for_review("every_turns: 1"), vec![]).await;
     let mut chat = desk.world.chat().await;
     let error = chat.review(None).unwrap_err();
-    assert!(error.message.contains("nothing was said yet"), "{error}");
+    assert!(
+        error.message.contains("the conversation is empty"),
+        "{error}"
+    );
     desk.world.check();
 }
 

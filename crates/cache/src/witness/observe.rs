@@ -67,7 +67,7 @@ fn content_observation(
 ) -> Result<Observed> {
     if length != status.size {
         return Err(format!(
-            "{} holds {length} bytes, and its status says {}: it cannot be told when it changes",
+            "{} holds {length} bytes, but its status reports {}: its changes cannot be detected",
             path.display(),
             status.size
         ));

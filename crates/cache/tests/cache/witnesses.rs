@@ -155,7 +155,7 @@ async fn files_that_the_kernel_makes_up_are_not_taken_as_unchanged() {
                     told.status
                 );
                 let why = told.settled.stored.unwrap_err().to_string();
-                assert!(why.contains("its status says 0"), "{why}");
+                assert!(why.contains("its status reports 0"), "{why}");
             }
         }
     }

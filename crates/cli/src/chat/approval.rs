@@ -112,8 +112,8 @@ impl Approver for TerminalApprover {
         self.tell(question);
         loop {
             let asked = match question.pattern {
-                Some(_) => "  allow it? [y]es, [a]lways, [n]o, or say what to do instead: ",
-                None => "  allow it? [y]es, [n]o, or say what to do instead: ",
+                Some(_) => "  allow it? [y]es, [a]lways, [n]o, or type what to do instead: ",
+                None => "  allow it? [y]es, [n]o, or type what to do instead: ",
             };
             let line = Arc::clone(&self.prompt).answer(asked).await;
             let InputLine::Text(text) = line else {

@@ -39,22 +39,22 @@ const KNOWN: [&str; 12] = [
 
 const HELP: &str = "\
 /new      end the session and begin a new one
-/fresh    a new answer to the message behind it, or to the next one, whatever was answered before
-/compact  summarize what was said so far, and go on from the summary
-/retract  take back your last message and all that came of it, for instance when the provider refuses
-          the conversation because of it; again for the one before; what tools did is not undone
-/review   look back over the conversation for what should be remembered; what stands behind it is
-          looked at above all
-/btw      a question beside the conversation: its answer is shown, and the conversation goes on without it
-/reload   take over tools that have come, gone or changed since the session began
-/session  tell the session's name
-/stats    tell what the session's tool calls were answered from
+/fresh    a new answer to the message behind it, or to the next one, bypassing the response cache
+/compact  summarize the conversation and continue from the summary
+/retract  remove your last message and all that follows from it, for instance when the provider refuses
+          the conversation because of it; repeat for earlier messages; effects of tools remain
+/review   review the conversation for what should be remembered; the text after the command is
+          the focus
+/btw      a question beside the conversation: its answer is shown, and the conversation continues without it
+/reload   use the tools that were added, removed or changed since the session began
+/session  show the session's name
+/stats    show how the session's tool calls were answered
 /tools    list the tools
 /quit     end the chat (as Ctrl-D does); the session is kept
-A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of several lines.
+A line that ends with \\ continues on the next; \"\"\" begins and ends a text of several lines.
 Ctrl-C interrupts the turn, and then nothing but the turn. A second one does not wait for its end.
-When a tool call is asked about: y allows this one, a allows this tool to this agent until the
-chat ends, n refuses it, and anything else is told to the model instead of the result.";
+When a tool call needs approval: y allows this one, a allows this tool to this agent until the
+chat ends, n refuses it, and any other text goes to the model instead of the result.";
 
 impl Command {
     /// Parses a command. Returns `None` for a message: a path, or a line that begins with whitespace.

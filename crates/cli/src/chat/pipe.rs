@@ -178,7 +178,7 @@ impl PipeReport {
 
     fn interrupted(&self, setup: &ChatSetup<'_>) -> CommandError {
         CommandError::Interrupted(match &self.session {
-            Some(session) => format!("to go on, {}", setup.resume_command(session)),
+            Some(session) => format!("to continue, {}", setup.resume_command(session)),
             None => "nothing of it is kept".to_owned(),
         })
     }
@@ -205,7 +205,7 @@ struct DenyUnattended;
 impl Approver for DenyUnattended {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         let remedy = question.refusal_message(Some("--yes"));
-        Approval::No(Some(format!("nobody can be asked here; {remedy}")))
+        Approval::No(Some(format!("no user is present to approve it; {remedy}")))
     }
 
     fn mode(&self) -> PermissionMode {

@@ -499,7 +499,7 @@ impl Listener for Show {
                 self.note(&self.owned(agent, &words::synthetic(provenance)));
             }
             Event::Compacted { agent, tokens, .. } => {
-                let what = format!("what was said so far ({tokens} tokens) was summarized");
+                let what = format!("the conversation ({tokens} tokens) was summarized");
                 self.note(&self.owned(agent, &what));
             }
             Event::Reviewed {

@@ -112,7 +112,7 @@ impl ChatLoop<'_> {
             sum_up(&total, self.show.cut_off());
             if is_kept {
                 render::err(&format!(
-                    "to go on: {}",
+                    "to continue: {}",
                     self.setup.resume_command(&session)
                 ));
             }
@@ -139,7 +139,7 @@ impl ChatLoop<'_> {
             false => String::new(),
         };
         render::err(&format!(
-            "{session}/help tells the commands, Ctrl-D ends the chat"
+            "{session}/help lists the commands, Ctrl-D ends the chat"
         ));
     }
 
@@ -248,9 +248,7 @@ impl ChatLoop<'_> {
     /// Starts a review, which reports its own end.
     fn review(&mut self, focus: Option<&str>) {
         match self.chat.review(focus) {
-            Ok(()) => self
-                .show
-                .note("the review has begun; the chat goes on meanwhile"),
+            Ok(()) => self.show.note("the review runs in the background"),
             Err(error) => complain(&error),
         }
     }
@@ -338,7 +336,7 @@ impl ChatLoop<'_> {
             signal = interrupts.next() => match signal {
                 Signal::End => return NextStep::Leave,
                 Signal::Interrupt => {
-                    render::err("interrupted; the session goes on");
+                    render::err("interrupted; the session continues");
                     return NextStep::Continue;
                 }
             }
@@ -391,7 +389,7 @@ impl ChatLoop<'_> {
         }
         if self.prompt.is_asking() && !turned.leave {
             // A time budget, or a signal from elsewhere, ended the turn while its question was open.
-            render::err("the question is not open any more: Enter goes on");
+            render::err("the question is no longer open: press Enter to continue");
         }
         self.show.stdout()?;
         Ok(match turned.leave {

@@ -106,7 +106,7 @@ fn session_conflict(error: Error) -> Error {
     match error.kind {
         cachalot_agent::ErrorKind::Conflict => Error::new(
             error.kind,
-            "the session was continued elsewhere in the middle of the turn, and goes on from there: what came of the answer is not part of it; ask again",
+            "the session was continued elsewhere during the turn: the answer of this turn is not part of it; send the message again",
         ),
         _ => error,
     }

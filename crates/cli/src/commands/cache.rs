@@ -288,7 +288,7 @@ fn store_digest_key(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) ->
             return Ok(());
         }
         return Err(CommandError::failed(format!(
-            "the entries are imported, but {} holds another digest key than the cassette: entries with secrets will not be found; import into a memory of their own with --db",
+            "the entries are imported, but {} holds another digest key than the cassette: entries with secrets will not be found; import into a separate store with --db",
             home.digest_key.display()
         )));
     }

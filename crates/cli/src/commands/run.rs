@@ -122,7 +122,7 @@ async fn run_to_the_end(
 /// Waits until the run is to end; returns the message for the user.
 async fn interrupted(interrupts: &mut Interrupts, runtime: &Runtime) -> String {
     interrupts.next().await;
-    let mut how = "what was paid for is kept, run it again to go on".to_owned();
+    let mut how = "completed steps are cached; run it again to continue".to_owned();
     let calls_in_progress = runtime.meter.calls_in_progress();
     if calls_in_progress > 0 {
         let calls = render::count(
@@ -287,7 +287,7 @@ fn warn_about_short_secrets(secrets: &BTreeMap<String, Secret<String>>, progress
         if (1..MIN_SECRET_CHARS).contains(&secret.expose().chars().count()) {
             progress.report(Event::Warning {
                 message: format!(
-                    "the secret {name} is very short: whatever holds the same characters is taken for it, and not cached"
+                    "the secret {name} is very short: every text with the same characters is treated as the secret and not cached"
                 ),
             });
         }

@@ -111,7 +111,7 @@ pub(crate) fn open(
     .for_inspection()?;
     let store = engine
         .store
-        .ok_or_else(|| CommandError::failed("there is no memory"))?;
+        .ok_or_else(|| CommandError::failed("there is no store"))?;
     Ok(Sessions::new(
         store,
         Arc::clone(&process_environment.clock),

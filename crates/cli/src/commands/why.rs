@@ -27,7 +27,7 @@ pub(crate) fn why(
             Some(key) => format!("the ledger {path} knows no call of {key}"),
             None => match newest_session(&ledger).map_err(CommandError::failed)? {
                 Some(session) => format!(
-                    "nothing was called that the cache could have answered: the ledger {path} tells of answers of models alone; `cachalot why SESSION` explains the last one of a session, `cachalot why {session}` that of the newest"
+                    "no call of this run could have been answered by the cache: the ledger {path} records only answers of models; `cachalot why SESSION` explains the last one of a session, `cachalot why {session}` that of the newest"
                 ),
                 None => format!("the ledger {path} is empty: nothing was run yet"),
             },

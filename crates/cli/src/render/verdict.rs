@@ -17,7 +17,7 @@ const UPDATED_MESSAGES: &str = "updated_messages";
 pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
     let mut text = String::new();
     if verdict.reports.is_empty() {
-        let _ = writeln!(text, "{event}: no hook is told of this");
+        let _ = writeln!(text, "{event}: no hook is configured");
         return text;
     }
     let rows = verdict.reports.iter().map(|report| {
@@ -65,7 +65,7 @@ fn format_handler_verdict(event: Event, report: &HandlerReport, verdict: &Verdic
         let did = match contract.blocks {
             BlockEffect::Refusal => "deny",
             BlockEffect::Continue if continue_reason.is_some_and(|all| all.contains(reason)) => {
-                "goes on"
+                "continues"
             }
             BlockEffect::Continue | BlockEffect::Nothing => "wanted to block",
         };
@@ -76,11 +76,11 @@ fn format_handler_verdict(event: Event, report: &HandlerReport, verdict: &Verdic
             let reason = reason.as_deref().unwrap_or_default();
             match contract.honours(SpecificOutput::PermissionDecision) {
                 true => with_reason(decision.name(), reason),
-                false => with_reason(&format!("said `{}`", decision.name()), reason),
+                false => with_reason(&format!("returned `{}`", decision.name()), reason),
             }
         }
-        None if *output == Output::default() => "nothing to say".to_owned(),
-        None => "has something to say".to_owned(),
+        None if *output == Output::default() => "no output".to_owned(),
+        None => "has output".to_owned(),
     }
 }
 
@@ -97,7 +97,7 @@ fn format_verdict(verdict: &Verdict) -> String {
             with_reason(decision.name(), reason)
         }
         (None, Some(_), _) => "answered without a model".to_owned(),
-        (None, None, Some(reason)) => with_reason("goes on", reason),
+        (None, None, Some(reason)) => with_reason("continues", reason),
         (None, None, None) => "goes ahead".to_owned(),
     }
 }

@@ -176,7 +176,7 @@ fn commands_about_a_memory_that_is_not_there_say_so() {
         &["cache", "export", "x.jsonl"],
     ] {
         let ran = home.run(command).fails(1);
-        assert!(ran.stderr.contains("there is no memory at"), "{ran}");
+        assert!(ran.stderr.contains("there is no store at"), "{ran}");
         assert!(!home.database().exists());
     }
 }

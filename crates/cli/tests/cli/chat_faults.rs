@@ -262,10 +262,7 @@ fn without_a_memory_the_question_is_answered_and_nothing_is_promised() {
         .ask(&provider, &["agent.yaml", "--db", "file/x.db"], "hello")
         .ok();
     assert_eq!(ran.stdout, "I was told: hello\n");
-    assert!(
-        ran.stderr.contains("warning: this chat is not kept"),
-        "{ran}"
-    );
+    assert!(ran.stderr.contains("warning: chat not saved"), "{ran}");
     assert!(!ran.stderr.contains("\nsession "), "{ran}");
     let told = home
         .ask(
@@ -405,7 +402,7 @@ fn ctrl_c_ends_a_turn_and_prints_how_to_continue() {
         assert_eq!(ran.stdout, "", "{ran}");
         assert!(
             ran.stderr
-                .contains("interrupted: to go on, cachalot chat agent.yaml --session "),
+                .contains("interrupted: to continue, cachalot chat agent.yaml --session "),
             "{ran}"
         );
         // Nothing that it started is left.

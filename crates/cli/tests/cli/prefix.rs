@@ -87,7 +87,7 @@ fn people_see_what_became_of_what_and_what_to_do() {
         "dedup ratio",
         "system_changed: a time of day in the prefix · 2 times",
         "`Conversation started: Saturday 08:41`\n     became `Conversation started: Saturday 08:43`",
-        "Take the time out of the prefix",
+        "Remove the time from the prefix",
         "the parameter `reasoning_effort`",
         "became `[old tool result cleared]`",
     ] {

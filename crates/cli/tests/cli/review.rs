@@ -296,7 +296,7 @@ mod on_a_terminal {
             .see("denied: shell");
         terminal
             .say("/review the units")
-            .see("the review has begun");
+            .see("the review runs in the background");
         terminal.see("review: stored 1 memory · ");
         terminal
             .say("/btw what did I ask?")

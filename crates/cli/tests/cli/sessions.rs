@@ -153,7 +153,7 @@ fn missing_sessions_are_reported_before_any_removal() {
     home.write("agent.yaml", SHELL);
     let nothing = home.run(&["sessions", "ls"]).fails(1);
     assert!(
-        nothing.stderr.contains("there is no memory at "),
+        nothing.stderr.contains("there is no store at "),
         "{nothing}"
     );
     let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());

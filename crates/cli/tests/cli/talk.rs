@@ -83,7 +83,7 @@ fn calls_answers_and_sums_are_shown_and_how_to_go_on() {
     assert!(text.contains("in all "), "{text}");
     let go_on = text
         .lines()
-        .find_map(|line| line.strip_prefix("to go on: cachalot "))
+        .find_map(|line| line.strip_prefix("to continue: cachalot "))
         .unwrap();
     let arguments: Vec<&str> = go_on.split(' ').skip(1).collect();
     let mut terminal = chat(&home, &provider, &arguments);
@@ -98,7 +98,7 @@ fn calls_answers_and_sums_are_shown_and_how_to_go_on() {
 fn calls_are_asked_about() {
     let (home, provider) = obedient();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
-    let asked = "allow it? [y]es, [a]lways, [n]o, or say what to do instead: ";
+    let asked = "allow it? [y]es, [a]lways, [n]o, or type what to do instead: ";
     terminal.prompt().say("run touch one; echo one");
     terminal.see("  shell touch one; echo one\n").see(asked);
     assert!(
@@ -254,7 +254,10 @@ fn a_turn_can_end_while_its_question_is_open() {
     home.write("agent.yaml", format!("{SHELL}budget: {{max_time: 1}}\n"));
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().say("run touch made").see("allow it?");
-    terminal.see("stopped: ").see("Enter goes on").say("y");
+    terminal
+        .see("stopped: ")
+        .see("press Enter to continue")
+        .say("y");
     // What was answered too late is no message either.
     terminal.prompt().say("/session").see("\n").prompt().leave();
     assert!(!home.join("made").exists());
@@ -284,7 +287,7 @@ fn what_is_to_be_allowed_is_seen_wherever_stderr_goes() {
     terminal.say("n").see("It said: ").prompt().leave();
     let told = std::fs::read_to_string(home.join("told.txt")).unwrap();
     assert!(
-        told.contains("refused") && told.contains("to go on: "),
+        told.contains("refused") && told.contains("to continue: "),
         "{told}"
     );
 }
@@ -464,7 +467,7 @@ fn an_empty_session_is_not_stored() {
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
     terminal.prompt().say("/new").see("session ");
     let text = terminal.prompt().leave();
-    assert!(!text.contains("to go on"), "{text}");
+    assert!(!text.contains("to continue"), "{text}");
     let listed = home.run(&["sessions", "ls", "--json"]).ok().json();
     assert_eq!(listed.as_array().unwrap().len(), 0, "{listed}");
 }
@@ -603,7 +606,7 @@ fn a_full_disk_ends_the_chat_with_the_reason() {
     terminal
         .prompt()
         .say("hello")
-        .see("to go on: ")
+        .see("to continue: ")
         .see("No space left");
     assert_eq!(terminal.ended(), Some(1), "{}", terminal.text());
 }

@@ -28,7 +28,8 @@ impl AddDate {
 #[async_trait]
 impl SimpleBuiltin for AddDate {
     const NAME: &'static str = "add_date";
-    const ABOUT: &'static str = "Tells the model the time (UTC), in each message of the user. Agents with `add_date: true` have it.";
+    const ABOUT: &'static str =
+        "Adds the time (UTC) to each message of the user. Agents with `add_date: true` have it.";
     const EVENTS: &'static [Event] = &[Event::TurnStart];
     const HAS_FLAG: bool = true;
 

@@ -20,7 +20,7 @@ pub(super) struct AddDirectoryListing;
 #[async_trait]
 impl SimpleBuiltin for AddDirectoryListing {
     const NAME: &'static str = "add_directory_listing";
-    const ABOUT: &'static str = "Tells the model what is in the working directory: at most 100 entries, sorted, without those whose names begin with a dot.";
+    const ABOUT: &'static str = "Adds a listing of the working directory to the context: at most 100 entries, sorted, without those whose names begin with a dot.";
     const EVENTS: &'static [Event] = &[Event::SessionStart];
 
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {

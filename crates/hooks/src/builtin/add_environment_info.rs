@@ -16,7 +16,7 @@ pub(super) struct AddEnvironmentInfo;
 #[async_trait]
 impl SimpleBuiltin for AddEnvironmentInfo {
     const NAME: &'static str = "add_environment_info";
-    const ABOUT: &'static str = "Tells the model the working directory, whether that is in a git repository, the operating system and the processor. Agents with `add_environment_info: true` have it.";
+    const ABOUT: &'static str = "Adds the working directory, whether it is in a git repository, the operating system and the processor to the context. Agents with `add_environment_info: true` have it.";
     const EVENTS: &'static [Event] = &[Event::SessionStart];
     const HAS_FLAG: bool = true;
 

@@ -153,7 +153,7 @@ async fn output(mut command: Command, most: usize) -> Option<(Vec<u8>, Option<i3
 #[async_trait]
 impl SimpleBuiltin for AddGitStatus {
     const NAME: &'static str = "add_git_status";
-    const ABOUT: &'static str = "Tells the model the branch and what has changed (`git status --short --branch`), in each message of the user before which that became different. Nothing outside of git repositories.";
+    const ABOUT: &'static str = "Adds the branch and the changed files (`git status --short --branch`) to each message of the user before which they changed. Nothing outside of git repositories.";
     const EVENTS: &'static [Event] = &[Event::TurnStart];
 
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {

@@ -86,8 +86,7 @@ impl Builtin for CacheResponse {
     }
 
     fn about(&self) -> &'static str {
-        "Answers a question that was answered before without asking a model, and keeps the answers of \
-         turns for that. Adds itself to agents whose section `cache` says `enabled: true`."
+        "Response cache: replays the answer of an earlier turn without a model call. Enabled for agents with `cache: {enabled: true}`."
     }
 
     fn events(&self) -> &'static [Event] {

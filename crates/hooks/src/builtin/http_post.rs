@@ -74,7 +74,7 @@ impl Builtin for HttpPost {
     }
 
     fn about(&self) -> &'static str {
-        "Posts to a URL: the text of the second argument or, without one, what hooks are told, as JSON. The turn goes on whatever the server does; that it does not work is said once a session."
+        "Posts to a URL: the text of the second argument or, without one, the hook's input as JSON. The turn continues even if the request fails; a failure is reported once per session."
     }
 
     fn events(&self) -> &'static [Event] {

@@ -202,7 +202,7 @@ impl Builtin for RedactSecrets {
     }
 
     fn about(&self) -> &'static str {
-        "Puts `[secret]` in place of secrets: in the messages that were not sent yet and in the results of tools. Arguments of tools are never rewritten: a call with a secret in them, or with `[secret]`, is not made, and the model is told why. All agents have it for the secrets that are known (of providers, servers and the settings); with `redact_secrets: true` the same holds for what has the shape of a credential (keys of providers, bearer tokens, private keys, passwords in addresses), which is not for agents whose work it is to write such texts into files; `redact_secrets: false` turns it off. Thoughts and images stay as they are."
+        "Puts `[secret]` in place of secrets: in the messages that were not sent yet and in the results of tools. Arguments of tools are never rewritten: a call with a secret in them, or with `[secret]`, is not made, and the model gets the reason. All agents have it for the secrets that are known (of providers, servers and the settings); with `redact_secrets: true` the same holds for what has the shape of a credential (keys of providers, bearer tokens, private keys, passwords in addresses), which is not for agents whose work it is to write such texts into files; `redact_secrets: false` turns it off. Thoughts and images stay as they are."
     }
 
     fn events(&self) -> &'static [Event] {

@@ -46,7 +46,7 @@ impl StripUnsupportedModalities {
 #[async_trait]
 impl SimpleBuiltin for StripUnsupportedModalities {
     const NAME: &'static str = "strip_unsupported_modalities";
-    const ABOUT: &'static str = "Puts a text in place of images that the model does not take, in messages and in results of tools. Agents have it whose model is listed with `images: false`; `strip_unsupported_modalities: true` says the same of any model, `false` turns it off.";
+    const ABOUT: &'static str = "Puts a text in place of images that the model does not take, in messages and in results of tools. Agents have it whose model is listed with `images: false`; `strip_unsupported_modalities: true` turns it on for any model, `false` turns it off.";
     const EVENTS: &'static [Event] = &[Event::BeforeLlmCall];
     const HAS_FLAG: bool = true;
 

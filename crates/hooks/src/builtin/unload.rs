@@ -63,7 +63,7 @@ impl Unload {
 #[async_trait]
 impl SimpleBuiltin for Unload {
     const NAME: &'static str = "unload";
-    const ABOUT: &'static str = "Has Ollama and Docker Model Runner free the memory that an agent's models take when another agent goes on, unless that one uses the same.";
+    const ABOUT: &'static str = "Has Ollama and Docker Model Runner free the memory that an agent's models use when another agent continues, unless that agent uses the same models.";
     const EVENTS: &'static [Event] = &[Event::OnAgentSwitch];
 
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {

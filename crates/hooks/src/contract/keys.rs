@@ -57,13 +57,13 @@ impl SpecificOutput {
             Self::InstructionContext => &[Key {
                 name: "instruction_context",
                 kind: Kind::List,
-                about: "For the model, behind that: instructions under names, `{label, content}`, which are said again when they have changed (`changed_content`) or do not hold any more (`removed`, `removed_content`).",
+                about: "For the model, behind that: instructions under names, `{label, content}`, which are sent again when they have changed (`changed_content`) or do not hold any more (`removed`, `removed_content`).",
             }],
             Self::PermissionDecision => &[
                 Key {
                     name: "permission_decision",
                     kind: Kind::OneOf(&["allow", "ask", "deny"]),
-                    about: "What is to become of the call. Of several, the strongest: `deny`, then `ask`.",
+                    about: "The decision about the call. Of several, the strongest applies: `deny`, then `ask`.",
                 },
                 Key {
                     name: "permission_decision_reason",
@@ -79,7 +79,7 @@ impl SpecificOutput {
             Self::UpdatedMessages => &[Key {
                 name: "updated_messages",
                 kind: Kind::List,
-                about: "All messages, as they were told, with the last `unsent` of them rewritten; an empty list rewrites nothing.",
+                about: "All messages of the input, with the last `unsent` of them rewritten; an empty list rewrites nothing.",
             }],
             Self::UpdatedToolResponse => &[Key {
                 name: "updated_tool_response",

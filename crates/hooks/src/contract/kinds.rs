@@ -73,7 +73,7 @@ pub static INPUT_KEYS: &[Key] = &[
     key(
         "permission_mode",
         Kind::OneOf(&PermissionMode::NAMES),
-        "How much the user is asked about.",
+        "The approval mode.",
     ),
     key("agent_name", Kind::Text, "The agent at work."),
     key("model_id", Kind::Text, "Its model: `provider/model`."),
@@ -86,23 +86,23 @@ pub static INPUT_KEYS: &[Key] = &[
     key(
         "last_user_message",
         Kind::Text,
-        "What the user said last, as typed.",
+        "The last message of the user, as typed.",
     ),
     key(
         "source",
         Kind::Text,
         "Why: `startup`, `resume`, `clear`, `compact` of a session; `manual`, `auto` of a compaction.",
     ),
-    key("prompt", Kind::Text, "What the user says, as typed."),
+    key("prompt", Kind::Text, "The message of the user, as typed."),
     key(
         "fresh",
         Kind::Flag,
-        "Whether the user wants a new answer, whatever was answered before.",
+        "True if the user requests a new answer, bypassing the response cache.",
     ),
     key(
         "implicit",
         Kind::Flag,
-        "Whether no user said it: a task that another agent gave.",
+        "True for a task from another agent, false for a message of the user.",
     ),
     key(
         "prefix",
@@ -117,7 +117,7 @@ pub static INPUT_KEYS: &[Key] = &[
     key(
         "unsent",
         Kind::Whole,
-        "How many messages, at the end, were not sent before: only these can be rewritten.",
+        "The number of messages at the end that were not sent before: only these can be rewritten.",
     ),
     key(
         "usage",
@@ -139,16 +139,16 @@ pub static INPUT_KEYS: &[Key] = &[
     key(
         "tool_category",
         Kind::Text,
-        "Where the tool comes from: `builtin`, `mcp`.",
+        "The source of the tool: `builtin`, `mcp`.",
     ),
     key(
         "tool_read_only",
         Kind::Flag,
-        "Whether it changes nothing, as far as we vouch for it.",
+        "True if the call is known to be read-only.",
     ),
     key("tool_input", Kind::Mapping, "The arguments."),
-    key("tool_response", Kind::Text, "What the tool answered."),
-    key("tool_error", Kind::Flag, "Whether it failed."),
+    key("tool_response", Kind::Text, "The result of the tool."),
+    key("tool_error", Kind::Flag, "True if it failed."),
     key(
         "stop_response",
         Kind::Text,
@@ -157,12 +157,12 @@ pub static INPUT_KEYS: &[Key] = &[
     key(
         "synthetic",
         Kind::Flag,
-        "Whether a hook answered instead of the model.",
+        "True if a hook answered instead of the model.",
     ),
     key(
         "stop_hook_active",
         Kind::Flag,
-        "Whether the turn goes on because a stop hook wanted it to: wanting it forever is a mistake.",
+        "True if the turn continues because a stop hook requested it; a hook must not request it forever.",
     ),
     key(
         "turn_tool_calls",
@@ -170,8 +170,8 @@ pub static INPUT_KEYS: &[Key] = &[
         "The calls of tools in the turn: `name`, `read_only`, `error`.",
     ),
     key("reason", Kind::Text, "Why it ended."),
-    key("from_agent", Kind::Text, "Who stops for now."),
-    key("to_agent", Kind::Text, "Who goes on."),
+    key("from_agent", Kind::Text, "The agent that pauses."),
+    key("to_agent", Kind::Text, "The agent that continues."),
     key(
         "agent_switch_kind",
         Kind::Text,
@@ -191,7 +191,7 @@ pub static INPUT_KEYS: &[Key] = &[
     key(
         "context_limit",
         Kind::Whole,
-        "How many tokens the model takes; 0 if that is not known.",
+        "The size of the model's context window in tokens; 0 if unknown.",
     ),
     key(
         "compaction_reason",
@@ -205,13 +205,17 @@ pub static INPUT_KEYS: &[Key] = &[
         Kind::Text,
         "`warning`, `error`, `info`.",
     ),
-    key("notification_message", Kind::Text, "What the user is told."),
+    key(
+        "notification_message",
+        Kind::Text,
+        "The message for the user.",
+    ),
     key(
         "notification_type",
         Kind::Text,
         "`permission_prompt`, `idle_prompt`.",
     ),
-    key("error_message", Kind::Text, "What failed."),
+    key("error_message", Kind::Text, "The name of the failure."),
 ];
 
 /// The output keys that all events have.
@@ -221,19 +225,19 @@ pub static OUTPUT_KEYS: &[Key] = &[
     key(
         "suppress_output",
         Kind::Flag,
-        "Of no effect; strict hooks must not say it.",
+        "Without effect; strict hooks must not set it.",
     ),
     key("system_message", Kind::Text, "For the user."),
     key(
         "decision",
         Kind::OneOf(&["block", "deny"]),
-        "Both block. To grant a call, say `permission_decision: allow`.",
+        "Both block. To grant a call, set `permission_decision: allow`.",
     ),
     key("reason", Kind::Text, "Why, with `decision: block`."),
     key(
         "hook_specific_output",
         Kind::Mapping,
-        "What only some events honour.",
+        "Output that only some events support.",
     ),
 ];
 

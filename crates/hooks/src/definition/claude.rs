@@ -54,7 +54,7 @@ pub(super) fn prompt(
         context.warnings.push(
             Problem::new(
                 "without-tools",
-                "hooks of type `agent` are one question to a model here: it has no tools, and judges by what hooks are told",
+                "hooks of type `agent` are one question to a model here: it has no tools and judges by the hook's input",
             )
             .at(section.place())
             .help("let a `command` look at files and run tests"),

@@ -60,32 +60,32 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
 static UNSUPPORTED: [UnsupportedEvent; 8] = [
     UnsupportedEvent {
         name: "user_steering_messages_submit",
-        nearest: "nothing can be said into a turn here: `user_prompt_submit` is told of all that the user says",
+        nearest: "messages cannot be added to a running turn here: `user_prompt_submit` receives every message of the user",
         guards: false,
     },
     UnsupportedEvent {
         name: "user_followup_submit",
-        nearest: "what the user says next begins a turn here: `user_prompt_submit` is told of it",
+        nearest: "the user's next message begins a turn here: use `user_prompt_submit`",
         guards: false,
     },
     UnsupportedEvent {
         name: "after_agent_complete",
-        nearest: "`stop` is told of the answer, but cannot forbid it",
+        nearest: "`stop` receives the answer but cannot forbid it",
         guards: true,
     },
     UnsupportedEvent {
         name: "on_session_resume",
-        nearest: "nobody grants a turn more model calls here: `on_max_iterations` is told that it has none left",
+        nearest: "a turn cannot get more model calls here: `on_max_iterations` runs when none are left",
         guards: false,
     },
     UnsupportedEvent {
         name: "on_tool_approval_decision",
-        nearest: "`permission_request` is told before the user is asked, `post_tool_use` of calls that were made",
+        nearest: "`permission_request` runs before the user is asked, `post_tool_use` after each call",
         guards: false,
     },
     UnsupportedEvent {
         name: "worktree_create",
-        nearest: "no worktrees are made here: `session_start` is told that a session begins",
+        nearest: "no worktrees are created here: `session_start` runs when a session begins",
         guards: false,
     },
     UnsupportedEvent {

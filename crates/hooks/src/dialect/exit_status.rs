@@ -61,9 +61,9 @@ fn read_answer(
     match said.first() {
         None => Ok(Output::default()),
         Some(b'{') => parse_output(dialect, call, input, said).map_err(Fault::new),
-        Some(_) if call.strict_output => Err(Fault::new(
-            "strict output: it said something that is no JSON object",
-        )),
+        Some(_) if call.strict_output => {
+            Err(Fault::new("strict output: its output is not a JSON object"))
+        }
         Some(_) => match extra_text::object(said) {
             Some((before, said)) => {
                 let mut output = parse_output(dialect, call, input, said).map_err(Fault::new)?;
@@ -71,7 +71,7 @@ fn read_answer(
                 Ok(output)
             }
             None if extra_text::is_mangled(dialect, call.event, said) => Err(Fault::new(
-                "it said something that looks like a decision and is no JSON: its output has to be one JSON object and nothing else",
+                "its output looks like a decision but is not JSON: write exactly one JSON object",
             )),
             None => Ok(read_plain_text(dialect, call.event, said)),
         },
@@ -84,14 +84,10 @@ fn parse_output(
     input: &Input,
     said: &[u8],
 ) -> Result<Output, String> {
-    let text = std::str::from_utf8(said).map_err(|error| {
-        format!(
-            "what it said is not UTF-8 from byte {}",
-            error.valid_up_to()
-        )
-    })?;
+    let text = std::str::from_utf8(said)
+        .map_err(|error| format!("its output is not UTF-8 from byte {}", error.valid_up_to()))?;
     let document: Document = serde_json::from_str(text)
-        .map_err(|error| format!("what it said is no valid JSON: {error}"))?;
+        .map_err(|error| format!("its output is not valid JSON: {error}"))?;
     let read = |value: &Value| {
         let top = OutputObject::new(Some(value));
         let specific: Vec<&Value> = top.all("hook_specific_output").collect();

@@ -338,7 +338,7 @@ pub(super) fn parse_rewritten_texts(
     after: &[Value],
 ) -> Result<RewrittenConversation, String> {
     if before.len() != after.len() || !is_aligned(before, after) {
-        return Err("`llm_request.messages` may change the text of messages, and not how many they are and who says them".to_owned());
+        return Err("`llm_request.messages` may change the text of messages, but not their number and roles".to_owned());
     }
     let sent = before.len().saturating_sub(input.unsent);
     let changed_sent = before[..sent] != after[..sent];

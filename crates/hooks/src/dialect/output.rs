@@ -12,7 +12,7 @@ use crate::input::Input;
 use crate::output::{Decision, Output};
 
 /// The reason for the model if a handler gives none.
-const DEFAULT_REASON: &str = "a hook objects to this, and does not say why";
+const DEFAULT_REASON: &str = "a hook blocks this without a reason";
 
 /// Parses an output: its top-level keys and those in `hook_specific_output`, which are accepted in both
 /// places. The strongest of several decisions applies, wherever it is.
@@ -179,7 +179,7 @@ impl<'a> OutputParser<'a> {
             let is_told_nothing = reason.as_deref().unwrap_or_default().trim().is_empty();
             if self.dialect == Dialect::Codex && self.event == Event::Stop && is_told_nothing {
                 return Err(
-                    "`decision: block` needs a `reason`, which the agent goes on with".to_owned(),
+                    "`decision: block` needs a `reason`, with which the agent continues".to_owned(),
                 );
             }
             refuse(self.dialect, self.event, reason, output);
@@ -350,7 +350,7 @@ impl<'a> OutputParser<'a> {
         join(
             &mut output.system_message,
             format!(
-                "a hook wanted {to} to go on (`transition`), which is not honoured: the same agent goes on"
+                "a hook asked to continue with {to} (`transition`), which is not supported: the same agent continues"
             ),
         );
     }

@@ -29,12 +29,12 @@ pub fn parse_input(event: Event, json: &str) -> Result<Input, Problem> {
             "json-syntax",
             format!("the input is no valid JSON: {error}"),
         )
-        .help("write what a hook is told, as one JSON object")
+        .help("write the hook's input as one JSON object")
     })?;
     let Value::Object(map) = value else {
         return Err(
             Problem::new("wrong-type", "the input must be a JSON object")
-                .help("write what a hook is told, as one JSON object"),
+                .help("write the hook's input as one JSON object"),
         );
     };
     let told = InputParser { event, map: &map };
@@ -56,7 +56,7 @@ impl InputParser<'_> {
         if let Some(key) = unknown.next() {
             return Err(Problem::new(
                 "unknown-key",
-                format!("hooks of `{}` are not told `{key}`", self.event),
+                format!("the input of `{}` has no `{key}`", self.event),
             )
             .help(did_you_mean(key, &keys)));
         }

@@ -132,7 +132,7 @@ fn check(entry: &HookEntry, output: Output) -> Result<Output, Fault> {
     let contract = entry.event.contract();
     match find_ignored_output(contract, &output) {
         Some(what) if entry.definition.strict_output => Err(Fault::new(format!(
-            "it said `{}`, which `{}` does not honour; `strict_output` makes that a failure",
+            "it returned `{}`, which `{}` does not support; with `strict_output` that is a failure",
             what.key(),
             entry.event
         ))),

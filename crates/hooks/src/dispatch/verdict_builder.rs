@@ -111,7 +111,7 @@ impl VerdictBuilder {
     /// Collects all reasons: the model receives every task that is left.
     fn continue_turn(&mut self, entry: &HookEntry, reason: &str) {
         let reason = match reason {
-            "" => hook_message(entry, "wants the work to go on", ""),
+            "" => hook_message(entry, "asks to continue", ""),
             said => said.to_owned(),
         };
         match &mut self.verdict.continue_reason {
@@ -135,9 +135,9 @@ impl VerdictBuilder {
         if self.contract.honours(SpecificOutput::PermissionDecision) {
             self.decide(entry, decision, reason);
         } else if decision > Decision::Allow {
-            let what = hook_message(entry, &format!("said `{}`", decision.name()), reason);
+            let what = hook_message(entry, &format!("returned `{}`", decision.name()), reason);
             let event = self.contract.event;
-            self.add_message(Some(&format!("{what}; `{event}` honours no decisions")));
+            self.add_message(Some(&format!("{what}; `{event}` supports no decisions")));
         }
     }
 

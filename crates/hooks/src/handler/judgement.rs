@@ -122,7 +122,7 @@ impl Judgement {
             .collect();
         let decisions: Vec<&str> = self.decisions().iter().map(|one| one.name()).collect();
         Fault::new(format!(
-            "the model's answer is no `{}` ({what}); wanted is {{\"decision\": \"{}\", \"reason\": …}}, and it said: {}",
+            "the model's answer is no `{}` ({what}); expected {{\"decision\": \"{}\", \"reason\": …}}; it answered: {}",
             self.name(),
             decisions.join("|"),
             match shown.is_empty() {

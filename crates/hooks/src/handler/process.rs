@@ -237,7 +237,7 @@ async fn drain(
     {
         if bytes.len() > MAX_OUTPUT_BYTES {
             return Err(Fault::new(format!(
-                "it said more than {} MiB on {name}, and was ended: it should say less",
+                "it wrote more than {} MiB to {name} and was killed; reduce its output",
                 MAX_OUTPUT_BYTES >> 20
             )));
         }

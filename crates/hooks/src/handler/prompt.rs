@@ -21,7 +21,7 @@ const ARGUMENTS: &str = "$ARGUMENTS";
 /// Model names that let the runtime choose the model.
 const DEFAULT_MODEL_NAMES: [&str; 5] = ["", "inherit", "haiku", "sonnet", "opus"];
 
-const SYSTEM: &str = "You judge one step of an agent for the people who it works for. You have no tools: judge by what you are told. Answer with one JSON object and nothing else: {\"ok\": true} if what you are asked about holds and the step may be made, {\"ok\": false, \"reason\": \"…\"} if not.";
+const SYSTEM: &str = "You judge one step of an agent for the people who it works for. You have no tools: judge by the given input. Answer with one JSON object and nothing else: {\"ok\": true} if what you are asked about holds and the step may be made, {\"ok\": false, \"reason\": \"…\"} if not.";
 
 struct PromptHandler {
     model: Option<Model>,

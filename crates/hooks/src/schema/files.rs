@@ -17,7 +17,7 @@ pub fn hooks_schema() -> Value {
     json!({
         "$schema": DRAFT,
         "title": "Hooks of an agent",
-        "description": "What is run when something happens, by event.",
+        "description": "Hooks by event.",
         "type": ["object", "null"],
         "additionalProperties": false,
         "properties": properties,
@@ -101,9 +101,9 @@ fn group(hook: &Value) -> Value {
         "additionalProperties": false,
         "required": ["hooks"],
         "properties": {
-            "matcher": text("Of events of tools, the tools: a regular expression that matches the whole name; all of them if it is empty, `*` or absent."),
-            "preempt_yolo": flag("Read for files of docker-agent. Of no effect: hooks are asked whatever the permissions say."),
-            "sequential": flag("Whether each of them waits for those before it."),
+            "matcher": text("For tool events: a regular expression that matches the whole name of the tool; all tools if it is empty, `*` or absent."),
+            "preempt_yolo": flag("Read for files of docker-agent. Without effect: hooks run independent of permissions."),
+            "sequential": flag("Run the hooks one after the other."),
             "dialect": dialect(),
             "hooks": one_or_more(hook),
         },
@@ -114,7 +114,7 @@ fn dialect() -> Value {
     let names = Dialect::ALL.map(Dialect::name);
     described(
         json!({ "enum": names }),
-        "In whose words hooks are told and speak.",
+        "The dialect of the hooks' input and output.",
     )
 }
 
@@ -141,13 +141,13 @@ fn hook(may_block: bool) -> Value {
             "args": texts("Its arguments."),
         })),
         of("http", "A POST request with the same JSON.", &["url"], json!({
-            "url": text("Where to."),
+            "url": text("The URL."),
             "headers": plain("Further headers; `${env.NAME}` in a value stands for an environment variable."),
         })),
         of("model", "A question to a model.", &["model", "prompt"], json!({
             "model": text("The model, as agents name theirs."),
             "prompt": text("A template of the question."),
-            "system_prompt": text("What the model is told before it."),
+            "system_prompt": text("The system prompt before it."),
             "schema": described(
                 json!({ "enum": ["pre_tool_use_decision", "guard_decision"] }),
                 "The form of its judgement; without one, its answer is context.",
@@ -185,8 +185,8 @@ fn foreign() -> Value {
         let options = json!({
             "once": flag("Claude Code: whether it runs the first time in a session, and then no more."),
             "if": text("Claude Code: the calls of tools that it is for, as a permission rule such as `Bash(git *)`."),
-            "async": flag("Claude Code: whether nobody waits for it."),
-            "asyncRewake": flag("Claude Code: the same, and what it blocks with is told when the next turn starts."),
+            "async": flag("Claude Code: runs in the background."),
+            "asyncRewake": flag("Claude Code: the same; its reason for blocking is delivered when the next turn starts."),
             "description": text("For people."),
             "statusMessage": text("For people."),
         });
@@ -195,7 +195,7 @@ fn foreign() -> Value {
     };
     let prompt = || {
         json!({
-            "prompt": text("The question; `$ARGUMENTS` stands for what hooks are told."),
+            "prompt": text("The question; `$ARGUMENTS` is replaced by the hook's input."),
             "model": text("The model; without one that of the settings, or else the agent's own."),
         })
     };
@@ -206,7 +206,7 @@ fn foreign() -> Value {
             "shell": described(json!({ "enum": ["bash", "powershell"] }), "Claude Code: the shell that the line is for."),
         })),
         of("http", "A POST request with the same JSON.", &["url"], json!({
-            "url": text("Where to."),
+            "url": text("The URL."),
             "headers": plain("Further headers; `$NAME` in a value stands for an environment variable."),
             "allowedEnvVars": texts("The environment variables that headers may name."),
         })),
@@ -226,13 +226,13 @@ fn shared(may_block: bool) -> Map<String, Value> {
         "name": text("For messages."),
         "timeout": described(
             json!({ "type": "number" }),
-            "How long it may take, in whole seconds, in other dialects in their unit; 60 seconds if it is absent or not positive.",
+            "The timeout, in whole seconds, in other dialects in their unit; 60 seconds if it is absent or not positive.",
         ),
         "env": plain("Further environment variables; `${env.NAME}` in a value stands for one."),
-        "working_dir": text("Where it runs, if not in the directory that tools work in."),
-        "on_error": described(json!({ "enum": on_error }), "What a failure brings about."),
-        "strict_output": flag("Whether an output with anything that the event does not honour is a failure."),
-        "sequential": flag("Whether it waits for those before it, also where the event's hooks run beside each other."),
+        "working_dir": text("The working directory; the directory of the tools by default."),
+        "on_error": described(json!({ "enum": on_error }), "The effect of a failure."),
+        "strict_output": flag("Treat output that the event does not support as a failure."),
+        "sequential": flag("Wait for the previous hooks, even if the hooks of the event run in parallel."),
         "dialect": dialect(),
     });
     shared.as_object().cloned().unwrap_or_default()

@@ -43,7 +43,7 @@ fn rules() -> String {
         "a failure",
         "honoured",
     ];
-    let mut table = begin("What holds of them", &columns);
+    let mut table = begin("Execution and failures", &columns);
     for contract in &CONTRACTS {
         row(&mut table, &contract_row(contract));
     }
@@ -59,13 +59,11 @@ fn contract_row(contract: &Contract) -> [String; 6] {
     let blocks = match contract.blocks {
         BlockEffect::Nothing => "is a message",
         BlockEffect::Refusal => "forbids",
-        BlockEffect::Continue => {
-            "in the dialects of others: the agent goes on; otherwise a message"
-        }
+        BlockEffect::Continue => "in other dialects: the agent continues; otherwise a message",
     };
     let failure = match contract.failure {
         FailureEffect::Warning => "warns",
-        FailureEffect::DenialByDefault => "forbids, unless `on_error` says otherwise",
+        FailureEffect::DenialByDefault => "forbids, unless `on_error` is set",
         FailureEffect::Denial => "forbids",
     };
     let honoured = contract.honours.iter().map(|honoured| honoured.key());
@@ -80,7 +78,7 @@ fn contract_row(contract: &Contract) -> [String; 6] {
 }
 
 fn inputs_of_all() -> String {
-    let mut table = begin("What all are told", &["key", "value", "meaning"]);
+    let mut table = begin("Input of all events", &["key", "value", "meaning"]);
     for key in INPUT_KEYS.iter().filter(|key| is_common(key)) {
         row(&mut table, &of_all(key));
     }
@@ -88,7 +86,10 @@ fn inputs_of_all() -> String {
 }
 
 fn inputs_of_some() -> String {
-    let mut table = begin("What some are told", &["key", "value", "meaning", "events"]);
+    let mut table = begin(
+        "Input of some events",
+        &["key", "value", "meaning", "events"],
+    );
     for key in INPUT_KEYS.iter().filter(|key| !is_common(key)) {
         let is_told = |contract: &Contract| inputs(contract).any(|told| told.name == key.name);
         row(&mut table, &of_some(key, is_told));
@@ -97,7 +98,7 @@ fn inputs_of_some() -> String {
 }
 
 fn outputs_of_all() -> String {
-    let mut table = begin("What all may say", &["key", "value", "meaning"]);
+    let mut table = begin("Output of all events", &["key", "value", "meaning"]);
     for key in OUTPUT_KEYS {
         row(&mut table, &of_all(key));
     }
@@ -105,7 +106,7 @@ fn outputs_of_all() -> String {
 }
 
 fn outputs_of_some() -> String {
-    let title = "What some may say, in `hook_specific_output`";
+    let title = "Output of some events, in `hook_specific_output`";
     let mut table = begin(title, &["key", "value", "meaning", "events"]);
     for honoured in SpecificOutput::ALL {
         for key in honoured.keys() {

@@ -197,7 +197,7 @@ async fn there_is_no_decision_on_events_that_honour_none_but_a_message() {
         let verdict = made.verdict().await;
         assert_eq!(verdict.decision, None, "{}", contract.event);
         let message = format!(
-            "hook `hook-0` (agent.yaml) said `deny`: no; `{}` honours no decisions",
+            "hook `hook-0` (agent.yaml) returned `deny`: no; `{}` supports no decisions",
             contract.event
         );
         assert_eq!(verdict.messages, [message]);

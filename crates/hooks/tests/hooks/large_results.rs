@@ -110,7 +110,7 @@ async fn a_truncated_file_keeps_its_beginning_and_a_continuation_note() {
         .unwrap();
     assert!(text.starts_with("line 1\nline 2\n"));
     assert!(text.contains("\nline 1990\n[this result was cut"));
-    assert!(text.ends_with("ask for the lines behind these to go on reading]\n"));
+    assert!(text.ends_with("request the following lines to continue]\n"));
 }
 
 #[tokio::test]

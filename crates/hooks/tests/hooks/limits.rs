@@ -338,8 +338,7 @@ async fn unsupported_output_fails_strict_hooks_and_is_ignored_otherwise() {
     assert_eq!(
         verdict.messages,
         [
-            "hook `hook-0` (agent.yaml) failed: it said `additional_context`, which `turn_end` does \
-          not honour; `strict_output` makes that a failure"
+            "hook `hook-0` (agent.yaml) failed: it returned `additional_context`, which `turn_end` does not support; with `strict_output` that is a failure"
         ]
     );
     let strict = Made::of(Event::ToolGuard).says(output());

@@ -244,7 +244,7 @@ async fn each_refusal_has_a_reason_in_the_ledger() {
         (
             asked().prompted(|prompt| prompt.prefix = None),
             "so",
-            "no key: it cannot be told what stands before",
+            "no key: the conversation before",
         ),
     ] {
         let world = world(ON);
@@ -300,7 +300,7 @@ async fn what_the_agent_is_made_of_must_be_known() {
 async fn nothing_is_shared_per_user_without_a_user_name() {
     let world = making(ON).user(" ").make();
     let why = world.refusal(Turn::saying("?"), "so").await;
-    assert!(why.contains("who the user is"), "{why}");
+    assert!(why.contains("the user is unknown"), "{why}");
     let by_session = making("{enabled: true, scope: session}").user("").make();
     assert!(by_session.keeps(Turn::saying("?"), "so").await);
 }

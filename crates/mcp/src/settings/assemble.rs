@@ -289,7 +289,7 @@ impl AgentTools {
         let mut own = self.taken.iter().filter(|taken| taken.server == server);
         let remedy = match own.any(|taken| taken.read_only) {
             true => {
-                "its toolset is `readonly`, and tools of servers are so only if `trust: {read_only: […]}` says so"
+                "its toolset is `readonly`, and tools of servers count as read-only only with `trust: {read_only: […]}`"
             }
             false => "it offers nothing, or nothing that `tools` takes",
         };

@@ -168,7 +168,7 @@ async fn a_server_that_never_answers_anything_is_left_alone_for_a_while() {
     assert!(assembled.tools.is_empty());
     let warnings = house.warnings();
     assert!(
-        warnings[0].contains("does not tell its tools: it ended before it answered")
+        warnings[0].contains("does not list its tools: it ended before it answered")
             && warnings[0].contains("exit status 9"),
         "{warnings:?}"
     );
@@ -193,7 +193,7 @@ async fn a_server_that_does_not_start_is_a_warning_or_an_error_if_it_is_required
     assert!(assembled.tools.is_empty());
     let warnings = house.warnings();
     assert!(
-        warnings[0].starts_with("the MCP server `test` ended before it was ready (exit status 7); the last that it said: ready to serve | no licence, says [secret]"),
+        warnings[0].starts_with("the MCP server `test` ended before it was ready (exit status 7); the end of its stderr: ready to serve | no licence, says [secret]"),
         "{warnings:?}"
     );
     assert!(

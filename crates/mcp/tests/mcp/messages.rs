@@ -79,10 +79,7 @@ async fn a_malformed_answer_is_an_error_at_once_or_loses_what_is_malformed() {
         let workshop = house.workshop(&[settings]).await;
         let began = Instant::now();
         let shown = workshop.fails("mcp_test_nonsense", json!({})).await;
-        assert!(
-            shown.contains("did not answer as the protocol says"),
-            "{shown}"
-        );
+        assert!(shown.contains("violated the protocol"), "{shown}");
         assert!(began.elapsed() < Duration::from_secs(20));
         assert_eq!(workshop.done("mcp_test_hologram", json!({})).await, "flat");
         let warning = house.warnings().pop().unwrap();
@@ -112,7 +109,7 @@ async fn progress_is_reported_and_extends_the_timeout() {
         .await;
     assert_eq!(
         shown,
-        "the MCP server `test` was still at work after 2 seconds, and was told to stop; ask for less, or raise its `max_timeout`"
+        "the MCP server `test` was still at work after 2 seconds and was canceled; request less, or raise its `max_timeout`"
     );
 }
 

@@ -90,7 +90,7 @@ impl Price {
                 problems.push(
                     Problem::new("missing-key", "a price needs `input` and `output`")
                         .at(&values.mapping().head())
-                        .help("say what tokens cost below the limit, too"),
+                        .help("set the price below the limit, too"),
                 );
                 None
             }

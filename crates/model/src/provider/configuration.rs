@@ -34,7 +34,7 @@ impl ModelConfiguration {
                 if known.provider(&entry.key).is_none() && settings.base_url.is_none() {
                     let problem = Problem::new(
                         "missing-key",
-                        format!("nobody knows where the provider `{}` is", entry.key),
+                        format!("the address of the provider `{}` is unknown", entry.key),
                     );
                     let names: Vec<&str> = known.names().collect();
                     problems.push(problem.at(&entry.key_place).help(format!(
@@ -102,7 +102,7 @@ impl ModelConfiguration {
             && known.provider(provider).is_none()
         {
             let help = format!(
-                "{} Or say where it is, under `providers:`",
+                "{} Or set its address under `providers:`",
                 sentence(&did_you_mean(provider, &self.provider_names(known)))
             );
             problems.push(

@@ -439,7 +439,7 @@ fn read_reasoning(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Req
             None => budget.as_u64().map(RequestedReasoning::Budget),
         },
         (Some(_), Some(budget)) => {
-            let what = "`reasoning_effort` and `thinking_budget` say the same thing";
+            let what = "`reasoning_effort` and `thinking_budget` exclude each other";
             problems.push(
                 Problem::new("bad-value", what)
                     .at(&budget.place)

@@ -284,7 +284,7 @@ fn what_is_wrong_has_a_place_and_a_remedy_and_shows_no_secret() {
         (
             "models: {m: {model: x, reasoning_effort: low, thinking_budget: 5}}",
             "bad-value",
-            "same thing",
+            "exclude each other",
         ),
         (
             "models: {m: {model: x, structured_output: {name: a}}}",

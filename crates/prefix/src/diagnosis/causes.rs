@@ -40,21 +40,21 @@ macro_rules! causes {
 
 causes! {
     Timestamp "timestamp": "a time of day in the prefix",
-        "Take the time out of the prefix, or say it in the newest message.";
+        "Remove the time from the prefix, or put it into the newest message.";
     Date "date": "a date in the prefix",
-        "Fix the date when the session begins, or say it in the newest message: it changes at midnight.";
+        "Fix the date when the session begins, or put it into the newest message: it changes at midnight.";
     Identifier "identifier": "an id of the session or request in the prefix",
         "Leave ids out of what the model reads; send them as metadata.";
     Credential "credential": "a credential in the prefix",
-        "Keep credentials out of what the model reads: whoever logs or answers requests sees them.";
+        "Keep credentials out of the prompt: the provider and every log of requests see them.";
     Counter "counter": "a number that changes in the prefix",
-        "Take counts and sizes out of the prefix, or say them in the newest message.";
+        "Remove counts and sizes from the prefix, or put them into the newest message.";
     SkillsIndex "skills-index": "the index of skills changed",
         "Freeze the index when the session begins; a new skill counts from the next session on.";
     MemoryBlock "memory-block": "remembered facts in the prefix changed",
         "Freeze what is remembered when the session begins, and put what is recalled later into the newest message.";
     GitStatus "git-status": "the state of the repository in the prefix changed",
-        "Take the state of the repository once, when the session begins; let a tool tell the newest.";
+        "Read the state of the repository once, when the session begins; let a tool return the current state.";
     WorkingDirectory "working-directory": "the working directory or its files in the prefix changed",
         "Say where the work is done once, when the session begins; let a tool list files.";
     ProjectFile "project-file": "a file of instructions in the prefix was edited",
@@ -64,7 +64,7 @@ causes! {
     ModelFooter "model-footer": "the model or provider is named in the prefix",
         "Leave the names of model and provider out of the system's text.";
     SurfaceSwitch "surface": "the user interface is described in the prefix",
-        "Keep the description that the session began with; tell of a switch in the newest message.";
+        "Keep the description that the session began with; mention a switch in the newest message.";
     WebTools "web-tools": "web search or web fetch was switched",
         "Decide on the provider's own tools when the session begins; switching them loses the system's text.";
     ToolsReordered "tools-reordered": "the same tools in another order",
@@ -84,7 +84,7 @@ causes! {
     ReasoningSetting "reasoning-setting": "the effort or budget of reasoning changed",
         "Choose the effort once for a session.";
     ToolChoice "tool-choice": "`tool_choice` or parallel calls changed",
-        "Keep `tool_choice`; say in the newest message which tool is wanted.";
+        "Keep `tool_choice`; name the tool in the newest message.";
     OutputSetting "output-setting": "the form of the answer changed",
         "Keep the format and verbosity of answers; ask for another form in the newest message.";
     FeatureSetting "feature-setting": "a setting of the provider changed that becomes part of the prompt",

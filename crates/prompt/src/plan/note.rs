@@ -22,7 +22,7 @@ impl fmt::Display for Part {
         f.write_str(match self {
             Self::Stable => "what does not change from session to session",
             Self::Frozen => "tools and system text",
-            Self::Turn => "what was said before this turn",
+            Self::Turn => "the conversation before this turn",
             Self::Previous => "what the request before sent",
             Self::Whole => "the whole prompt",
         })

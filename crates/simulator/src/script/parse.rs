@@ -180,7 +180,7 @@ fn check_placeholder(name: &str, node: &Node, user: Option<&Regex>, problems: &m
         problems.push(
             Problem::new(
                 "unknown-placeholder",
-                format!("`{{{{{name}}}}}` stands for nothing here"),
+                format!("`{{{{{name}}}}}` is not a known placeholder"),
             )
             .at(&node.place)
             .help(did_you_mean(name, &known)),

@@ -422,6 +422,6 @@ impl Drop for PanicGuard<'_> {
 fn stopped() -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        "the memory's writer has stopped; open the memory again to go on",
+        "the store's writer has stopped; open the store again",
     )
 }

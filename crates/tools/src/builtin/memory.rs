@@ -101,7 +101,7 @@ impl Operation for MemoryTool {
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let Some(store) = &context.store else {
-            return ToolOutput::error("there is no long-term memory here; go on without it");
+            return ToolOutput::error("there is no long-term memory here; continue without it");
         };
         let done = match text(&arguments, "action") {
             Some("store") => store_value(store, &arguments, context).await,
@@ -141,7 +141,7 @@ async fn store_value(
             Ok(json!({ "stored": true, "key": key, "replaced": revision > 1 }))
         }
         PutResult::LeaseLost | PutResult::CounterChanged { .. } => {
-            Err("the memory did not store the value; try again".to_owned())
+            Err("the store did not accept the value; retry".to_owned())
         }
     }
 }
@@ -228,7 +228,7 @@ async fn search_text(
 ) -> Result<Vec<Record>, String> {
     let recall = store.recall().ok_or_else(|| {
         format!(
-            "the memory `{}` has no full text search: leave `query` out, or search by `metadata`",
+            "the store `{}` has no full-text search: leave `query` out, or search by `metadata`",
             store.about().name
         )
     })?;
@@ -256,7 +256,7 @@ async fn await_store<T: Send>(answer: StoreReply<'_, T>) -> Result<T, String> {
             true => "; try again later",
             false => "",
         };
-        format!("the memory failed: {error}{remedy}")
+        format!("the store failed: {error}{remedy}")
     })
 }
 

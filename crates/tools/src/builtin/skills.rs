@@ -173,7 +173,7 @@ fn describe_skill(skill: &Skill, context: &ToolContext) -> String {
         Ok(head) => match head.name.filter(|said| said != name) {
             None => format!("- {name} ({owner}): {}", head.description),
             Some(said) => format!(
-                "- {name} ({owner}, calls itself `{said}`): {}",
+                "- {name} ({owner}, its file names it `{said}`): {}",
                 head.description
             ),
         },

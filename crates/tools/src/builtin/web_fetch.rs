@@ -135,7 +135,7 @@ impl WebFetch {
     ) -> Result<FetchedPage, String> {
         if self.is_allowed_host(url) == Some(false) {
             return Err(format!(
-                "`{}` was not fetched: its host is not in `allowed_hosts` of this tool. Do not try it again; use an allowed host or tell the user",
+                "`{}` was not fetched: its host is not in `allowed_hosts` of this tool. Do not try it again; use an allowed host or inform the user",
                 masked(url)
             ));
         }

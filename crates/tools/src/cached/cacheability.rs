@@ -91,7 +91,7 @@ impl Cacheability {
             Self::Never(why) => declined(why),
             Self::IfStated if output.lifetime.is_none() => declined(bypass::NEVER),
             _ if output.lifetime.is_some_and(|lifetime| lifetime.is_zero()) => {
-                declined("whoever made it says that it does not last")
+                declined("its author declares that its results do not stay valid")
             }
             Self::Validated { .. } if effects.reads.include_files() && witness.is_empty() => {
                 declined("it read files and noted nothing of them")

@@ -52,7 +52,7 @@ pub struct CacheStats {
 pub(super) mod bypass {
     pub(in crate::cached) const NOT_READ_ONLY: &str = "it is not read-only";
     pub(in crate::cached) const MAY_WRITE: &str = "it may write something";
-    pub(in crate::cached) const NEVER: &str = "nobody said that its results last";
+    pub(in crate::cached) const NEVER: &str = "its results are not declared as reusable";
 }
 
 /// The statistics of a session.

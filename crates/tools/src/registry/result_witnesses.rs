@@ -45,7 +45,7 @@ fn tool_witness_gap(metadata: &OperationMetadata) -> Option<&'static str> {
         CacheClass::Never
         | CacheClass::Wrappable
         | CacheClass::EffectOnly
-        | CacheClass::Excluded(_) => Some("nobody said that its results last"),
+        | CacheClass::Excluded(_) => Some("its results are not declared as reusable"),
         CacheClass::Ttl(_) => Some("its results last for a time only"),
         CacheClass::Validated | CacheClass::Immutable => None,
     }

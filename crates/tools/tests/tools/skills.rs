@@ -75,7 +75,7 @@ async fn skills_of_all_places_are_listed_and_the_workspaces_win() {
     assert_eq!(lines[3], "- own (workspace): Own.");
     assert_eq!(
         lines[4],
-        "- plain (workspace, calls itself `pdf`): Reads PDF files."
+        "- plain (workspace, its file names it `pdf`): Reads PDF files."
     );
     assert_eq!(lines.len(), 5);
     let viewed = learned

@@ -30,14 +30,10 @@ static RUN: OperationMetadata = OperationMetadata::declared(
     "agent.run",
     &["actions.agent_run"],
     "Lets an agent work on something, with its tools and sub-agents, until it has an answer. \
-          Nobody is asked: what the permissions would ask about is refused. \
+          No user is asked for approval: a call that would need it is denied. \
           The result has `text`, `stop_reason`, `model_calls`, `tool_calls`, `usage` and `cost`.",
     &[
-        required(
-            "input",
-            ParameterKind::Text,
-            "What the agent is told to do.",
-        ),
+        required("input", ParameterKind::Text, "The task of the agent."),
         optional(
             "agent",
             ParameterKind::Text,
@@ -243,7 +239,7 @@ fn why_not_memoizable(agent: &AgentDefinition, adds_hooks: bool) -> Option<&'sta
     if agent.toolsets.is_some() || !agent.sub_agents.is_empty() {
         Some("the agent has tools or sub-agents, whose effects a hit would swallow")
     } else if agent.recall > 0 {
-        Some("the agent is told what is remembered, which changes")
+        Some("the agent reads long-term memory, which changes")
     } else if adds_hooks || !agent.hooks.is_empty() || !agent.sections.is_empty() {
         Some("the agent has hooks, which may answer otherwise another time")
     } else {

@@ -28,7 +28,7 @@ static PARSE: OperationMetadata = OperationMetadata::declared(
         optional(
             "text",
             ParameterKind::Text,
-            "What to read; this or `path` must be given.",
+            "The text to parse; this or `path` must be given.",
         ),
         optional(
             "path",
@@ -38,12 +38,12 @@ static PARSE: OperationMetadata = OperationMetadata::declared(
         optional(
             "delimiter",
             ParameterKind::Text,
-            "What separates fields, one ASCII character; `,` by default.",
+            "The separator of fields, one ASCII character; `,` by default.",
         ),
         optional(
             "header",
             ParameterKind::Boolean,
-            "Whether the first row names the fields, so that rows become mappings; true by default. Without, rows are lists.",
+            "True if the first row names the fields, so that rows become mappings (default). Otherwise rows are lists.",
         )
         .with_aliases(&["has_header"]),
     ],

@@ -28,11 +28,11 @@ static PARSE: OperationMetadata = OperationMetadata::declared(
 &["actions.json_parse"],
 "Reads JSON text. Whole numbers beyond 64 bits become text of their digits.",
 &[
-        required("text", ParameterKind::Text, "What to read."),
+        required("text", ParameterKind::Text, "The text to parse."),
         optional(
             "strict",
             ParameterKind::Boolean,
-            "Whether the text must be JSON; true by default. Otherwise `default` takes the place of what is none; without `default`, comments and trailing commas are taken.",
+            "Fail if the text is not JSON; true by default. Otherwise `default` replaces invalid text; without `default`, comments and trailing commas are accepted.",
         ),
         optional(
             "default",
@@ -48,7 +48,11 @@ static TRANSFORM: OperationMetadata = OperationMetadata::declared(
     &["actions.json_transform"],
     "Evaluates a JMESPath expression; whole numbers stay exact.",
     &[
-        required("data", ParameterKind::Any, "What to evaluate it on."),
+        required(
+            "data",
+            ParameterKind::Any,
+            "The data that the expression is evaluated on.",
+        ),
         required(
             "expression",
             ParameterKind::Text,
@@ -63,7 +67,7 @@ static STRINGIFY: OperationMetadata = OperationMetadata::declared(
     &["actions.json_stringify"],
     "Writes data as JSON text.",
     &[
-        required("data", ParameterKind::Any, "What to write."),
+        required("data", ParameterKind::Any, "The data to format."),
         optional(
             "indent",
             ParameterKind::Integer,
@@ -72,7 +76,7 @@ static STRINGIFY: OperationMetadata = OperationMetadata::declared(
         optional(
             "sort_keys",
             ParameterKind::Boolean,
-            "Whether to sort the keys of all mappings; false by default.",
+            "Sort the keys of all mappings; false by default.",
         ),
     ],
 )

@@ -51,11 +51,7 @@ const QUESTION_PARAMETERS: [Parameter; 6] = [
         ParameterKind::Text,
         "One message of the user, instead of `messages` or after them.",
     ),
-    optional(
-        "system",
-        ParameterKind::Text,
-        "What the model is told before everything else.",
-    ),
+    optional("system", ParameterKind::Text, "The system prompt."),
     optional(
         "response_format",
         ParameterKind::Object,
@@ -83,7 +79,7 @@ pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
     optional(
         "provider",
         ParameterKind::Text,
-        "The provider, where the model's name does not say it.",
+        "The provider, unless the model's name contains it.",
     ),
     optional(
         "shell_provider",
@@ -93,7 +89,7 @@ pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
     optional(
         "base_url",
         ParameterKind::Text,
-        "Where the provider is. Its key then comes from `token_key` alone.",
+        "The provider's address. Its key then comes from `token_key` alone.",
     )
     .with_aliases(&["api_base"]),
     optional(
@@ -109,7 +105,7 @@ pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
     optional(
         "max_tokens",
         ParameterKind::Integer,
-        "How many tokens the answer may have, reasoning included.",
+        "The maximum number of tokens of the answer, reasoning included.",
     ),
     optional("top_p", ParameterKind::Number, "Nucleus sampling."),
     optional(
@@ -120,7 +116,7 @@ pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
     optional(
         "reasoning_effort",
         ParameterKind::Text,
-        "How much the model should think, as its provider calls it: `low`, `medium`, `high`.",
+        "The reasoning effort, as its provider calls it: `low`, `medium`, `high`.",
     ),
     optional(
         "provider_opts",
@@ -141,7 +137,7 @@ pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
     optional(
         "max_retries",
         ParameterKind::Integer,
-        "How often to ask again where that may help, 0 to 10, after a timeout too; 2 by default, and then not after a timeout. In no key.",
+        "The maximum number of retries of transient errors, 0 to 10, including timeouts; 2 by default, and then not after a timeout. Not part of the cache key.",
     )
     .unkeyed(),
 ];

@@ -47,7 +47,7 @@ static STORE: OperationMetadata = OperationMetadata::declared(
         required(
             "value",
             ParameterKind::Any,
-            "What to remember; any JSON data.",
+            "The value to store; any JSON data.",
         ),
         optional(
             "metadata",
@@ -123,7 +123,7 @@ impl Operation for StoreAction {
                 Ok(json!({ "success": true, "stored": true, "key": key, "created": revision == 1 }))
             }
             PutResult::LeaseLost | PutResult::CounterChanged { .. } => {
-                Err(given.failure("storage_error", "the memory did not store the value"))
+                Err(given.failure("storage_error", "the store did not accept the value"))
             }
         }
     }

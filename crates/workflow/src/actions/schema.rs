@@ -29,7 +29,7 @@ static MERGE: OperationMetadata = OperationMetadata::declared(
         optional(
             "validate",
             ParameterKind::Boolean,
-            "Whether the result must be a JSON Schema (draft 2020-12); false by default.",
+            "Fail if the result is not a JSON Schema (draft 2020-12); false by default.",
         ),
         optional(
             "output_key",

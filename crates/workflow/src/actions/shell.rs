@@ -47,7 +47,7 @@ static RUN: OperationMetadata = OperationMetadata::declared(
         optional(
             "directory",
             ParameterKind::Text,
-            "Where it runs; the run's directory by default.",
+            "The working directory; the run's directory by default.",
         ),
         optional(
             "environment",
@@ -57,12 +57,12 @@ static RUN: OperationMetadata = OperationMetadata::declared(
         optional(
             "stdin",
             ParameterKind::Text,
-            "What it reads; nothing by default.",
+            "The text on stdin; none by default.",
         ),
         optional(
             "check",
             ParameterKind::Boolean,
-            "Whether an exit code other than 0 fails the node; true by default.",
+            "Fail the node if the exit code is not 0; true by default.",
         ),
     ],
 );

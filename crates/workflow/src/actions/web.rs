@@ -25,7 +25,7 @@ static SEARCH: OperationMetadata = OperationMetadata::declared(
         required(
             "query",
             ParameterKind::Text,
-            "What to search for, in the syntax of the instance.",
+            "The query, in the syntax of the instance.",
         ),
         optional(
             "limit",

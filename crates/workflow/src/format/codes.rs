@@ -38,7 +38,7 @@ codes! {
     NO_EFFECT = "no-effect": "A warning: something that changes nothing."
     UNSET_VARIABLE = "unset-variable": "`${NAME}` in the settings names an environment variable that is not set."
     DUPLICATE_NODE = "duplicate-node": "Two nodes have one name."
-    CONFLICTING_WORK = "conflicting-work": "A node says more than one thing that it does, or a fan-out not one."
+    CONFLICTING_WORK = "conflicting-work": "A node defines more than one kind of work, or a fan-out none."
     GOTO_UNDEFINED = "goto-undefined": "A `goto` leads to a node that there is not."
     EDGE_UNDEFINED = "edge-undefined": "An edge begins or ends at a node that there is not."
     TEMPLATE_IN_CODE = "template-in-code": "A warning: a template in a `run` block, where it is not rendered."
@@ -65,7 +65,7 @@ codes! {
     DELEGATES_TO_ITSELF = "delegates-to-itself": "An agent is among its own sub-agents."
     BAD_PERMISSION = "bad-permission": "A rule of `permissions` is malformed."
     VOID_RULE = "void-rule": "A rule of `permissions` names a tool or an argument that does not exist."
-    CONFLICTING_KEYS = "conflicting-keys": "Two keys say the same thing."
+    CONFLICTING_KEYS = "conflicting-keys": "Two keys set the same value."
     UNREADABLE_INSTRUCTION = "unreadable-instruction": "The file of an `instruction_file` cannot be read."
 }
 

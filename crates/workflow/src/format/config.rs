@@ -60,7 +60,7 @@ pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Ve
         problems.push(
             Problem::new(
                 codes::UNSUPPORTED,
-                "`checkpoint`: a run does not go on from a checkpoint",
+                "`checkpoint`: a run does not continue from a checkpoint",
             )
             .at(&node.place)
             .help("take it out to run from the start; give a state with `--input`"),

@@ -456,9 +456,9 @@ impl MemorySettings {
         {
             return;
         }
-        let message = format!("the memory backend `{backend}` is not part of this build");
+        let message = format!("the store backend `{backend}` is not part of this build");
         let mut warning = Problem::warning(codes::NO_EFFECT, message)
-            .help("no node uses the memory, so the file runs without it");
+            .help("no node uses the store, so the file runs without it");
         warning.place = self.place.clone();
         problems.push(warning);
         *self = Self::default();
@@ -515,7 +515,7 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
 fn duplicate_key(key: &str, place: &SourceSpan) -> Problem {
     Problem::new(
         codes::BAD_VALUE,
-        format!("`{key}` names a second path of the memory"),
+        format!("`{key}` names a second path of the store"),
     )
     .at(place)
     .help("keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`")

@@ -257,7 +257,7 @@ pub(super) fn names(object: MontyObject) -> Result<Value, String> {
         };
         let value = plain(value, MAX_DEPTH - 1).map_err(|unrepresentable| {
             format!(
-                "{}; a name that begins with `_` stays inside the block, and `return` says what leaves it",
+                "{}; a name that begins with `_` stays inside the block, and `return` defines its result",
                 unrepresentable.message(&name)
             )
         })?;

@@ -173,7 +173,7 @@ impl Pool {
         let cause = match error {
             WorkerError::NotStarted(error) => error.to_string(),
             WorkerError::NotReady | WorkerError::TooLong => {
-                "it did not say that it was ready".to_owned()
+                "it did not report that it was ready".to_owned()
             }
             WorkerError::Ended {
                 stderr_tail,

@@ -261,7 +261,7 @@ def value_of(block, state):
         return root(names["__block__"](**given), "the returned value", DEEPEST, "")
     exec(compile(tree, "<block>", "exec"), names)
     hint = (
-        "; a name that begins with `_` stays inside the block, and `return` says what leaves it"
+        "; a name that begins with `_` stays inside the block, and `return` defines its result"
     )
     definitions = (type, types.ModuleType, types.FunctionType, types.MethodType)
     definitions += (types.BuiltinFunctionType,)

@@ -123,7 +123,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("it did not say why")
+        .unwrap_or("no reason was given")
 }
 
 fn encode(number: u64, result: Result<ScriptResult, ScriptFailure>) -> Vec<u8> {

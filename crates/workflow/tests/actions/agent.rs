@@ -228,7 +228,7 @@ async fn calls_that_need_approval_are_denied_without_a_user() {
         provider
             .last()
             .to_string()
-            .contains("nobody can be asked here")
+            .contains("no user is present to approve it")
     );
 }
 

@@ -78,7 +78,7 @@ async fn an_agent_without_tools_is_answered_from_the_cache() {
 #[tokio::test]
 async fn agents_with_tools_or_recall_run_uncached_with_a_reason() {
     let effects = "the agent has tools or sub-agents, whose effects a hit would swallow";
-    let changing = "the agent is told what is remembered, which changes";
+    let changing = "the agent reads long-term memory, which changes";
     for (more, reason) in [
         ("    toolsets: [{type: filesystem}]\n", effects),
         (

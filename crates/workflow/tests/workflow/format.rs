@@ -147,7 +147,7 @@ fn config_without_effect_is_accepted() {
         "config:\n  interrupt_after: a\n  checkpoint: ./c/a.pkl\n  raise_exception: true\n  checkpoint_dir: [x]\nnodes: [{name: a}]\n",
         &[
             "a.yaml:2:3: `interrupt_after` in `config` has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
-            "a.yaml:3:15: `checkpoint`: a run does not go on from a checkpoint [unsupported]; take it out to run from the start; give a state with `--input`",
+            "a.yaml:3:15: `checkpoint`: a run does not continue from a checkpoint [unsupported]; take it out to run from the start; give a state with `--input`",
             "a.yaml:4:3: unknown key `raise_exception` in `config` [unknown-key]; did you mean `raise_exceptions`?",
             "a.yaml:5:3: `checkpoint_dir` in `config` has no effect [no-effect]; no checkpoints are written",
         ],
@@ -537,7 +537,7 @@ nodes: [{name: a}]
 ",
         &[
             "a.yaml:2:9: unknown key `pth` in `settings.ltm` [unknown-key]; did you mean `path`?",
-            "a.yaml:3:13: `ltm_path` names a second path of the memory [bad-value]; keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`",
+            "a.yaml:3:13: `ltm_path` names a second path of the store [bad-value]; keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`",
             "a.yaml:4:9: the environment variable `UNSE` is not set [unset-variable]; set it, or give it a default: `${UNSE:-default}`",
             "a.yaml:5:11: unknown key `max_byte` in `settings.cache` [unknown-key]; did you mean `max_bytes`?",
             "a.yaml:6:9: unknown key `modle` in `settings.llm` [unknown-key]; did you mean `model`?",
@@ -805,7 +805,7 @@ edges:
             "a.yaml:5:33: `streams` in `settings.parallel` has no effect [no-effect]; no data goes from node to node but the state",
             "a.yaml:6:1: `observability` in an agent file has no effect [no-effect]; `cachalot run --ndjson` writes the events of a run",
             "a.yaml:8:15: `action` in a node has no effect: this node does nothing [no-effect]; to run it, write `uses: http.get`",
-            "a.yaml:9:32: `condition` in a node has no effect [no-effect]; the node runs whatever it says: give an edge `when: …`, or the node before `goto`",
+            "a.yaml:9:32: `condition` in a node has no effect [no-effect]; the node runs unconditionally: give an edge `when: …`, or the node before `goto`",
             "a.yaml:9:46: `params` in a node has no effect [no-effect]; the arguments of an action stand in `with`",
             "a.yaml:9:58: `interrupt` in a node has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
             "a.yaml:12:5: this edge is never taken: another one from the same node always is [unreachable]; give one of them a condition (`when: …`), or both `parallel: true`",
@@ -848,7 +848,7 @@ fn a_memory_that_is_not_there_is_a_warning_if_nothing_uses_it() {
     assert_eq!(
         warnings(&file("run: return")),
         [
-            "a.yaml:1:27: the memory backend `hierarchical` is not part of this build [no-effect]; no node uses the memory, so the file runs without it",
+            "a.yaml:1:27: the store backend `hierarchical` is not part of this build [no-effect]; no node uses the store, so the file runs without it",
         ]
     );
     let agent = load(&file("run: return")).unwrap();

@@ -190,7 +190,7 @@ async fn a_budget_of_money_wants_to_know_the_price_before_anything_is_paid() {
     assert!(
         failure
             .message
-            .contains("nobody knows what the model `gpt-of-mine` of openai costs"),
+            .contains("the price of the model `gpt-of-mine` of openai is unknown"),
         "{failure}"
     );
     assert_eq!(provider.requests(), 0);

@@ -209,7 +209,7 @@ fn text(name: &str, analysis: &Analysis) -> String {
     let (reported, usage) = &analysis.reported;
     if *reported > 0 {
         text += &format!(
-            "{} tell of {} tokens in, {} of them read from the provider's cache\n",
+            "{} report {} input tokens, {} of them read from the provider's cache\n",
             render::count(*reported, "answer", "answers"),
             usage.total_input(),
             usage.cache_read,

@@ -180,10 +180,13 @@ fn as_text(estimates: &[&Estimate], assumed: Option<u64>) -> String {
         .iter()
         .map(|estimate| format_estimate(estimate))
         .collect();
-    parts.push("What the input costs, by the providers' published rules; tokens are estimates (bytes / 4).\n".to_owned());
+    parts.push(
+        "Cost of the input by the providers' published rules; tokens are estimates (bytes / 4).\n"
+            .to_owned(),
+    );
     if let Some(seconds) = assumed {
         parts.push(format!(
-            "Not every request says when it was sent: {seconds} s lie between them (--every).\n"
+            "Not every request has a time: {seconds} s lie between them (--every).\n"
         ));
     }
     parts.join("\n")

@@ -82,7 +82,7 @@ fn an_empty_conversation_is_reported_as_not_summarizable() {
     terminal
         .prompt()
         .say("/compact")
-        .see("nothing was said yet that could be summarized")
+        .see("the conversation is empty; nothing can be summarized")
         .prompt();
     terminal.say("hello").see("I was told: hello");
     terminal.prompt().leave();
@@ -167,7 +167,7 @@ fn hooks_receive_start_and_end_reasons_of_a_session() {
     );
     let session = text
         .lines()
-        .find_map(|line| line.strip_prefix("to go on: "))
+        .find_map(|line| line.strip_prefix("to continue: "))
         .and_then(|line| line.split(' ').next_back())
         .unwrap();
     let mut terminal = start(&["--session", session]);

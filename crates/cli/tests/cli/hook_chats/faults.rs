@@ -183,7 +183,7 @@ fn ctrl_c_ends_a_hook_that_hangs_between_turns() {
     hooks_begun(2);
     terminal.press(CTRL_C).prompt().say("/quit");
     hooks_begun(3);
-    terminal.press(CTRL_C).see("to go on: ");
+    terminal.press(CTRL_C).see("to continue: ");
     assert_eq!(terminal.ended(), Some(0), "{}", terminal.text());
     assert!(begun.elapsed() < Duration::from_secs(30));
 }

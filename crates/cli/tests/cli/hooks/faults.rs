@@ -17,7 +17,7 @@ fn problems_are_reported_with_their_place_and_exit_code_2() {
         ("[]", &["stdin", "object"]),
         (
             r#"{"stop_response": "x"}"#,
-            &["`pre_tool_use` are not told `stop_response`"],
+            &["the input of `pre_tool_use` has no `stop_response`"],
         ),
         ("", &["stdin", "JSON"]),
     ] {

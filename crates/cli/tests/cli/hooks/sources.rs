@@ -106,7 +106,7 @@ agents:
     );
     let helper = ["--file", "team.yaml", "--agent", "helper"];
     let ran = home.try_hooks("pre_tool_use", &helper, RM).ok();
-    assert!(ran.stdout.contains("no hook is told"), "{ran}");
+    assert!(ran.stdout.contains("no hook is configured"), "{ran}");
     let ran = home.try_hooks("stop", &helper, "{}").ok();
     assert!(ran.stdout.starts_with("theirs  "), "{ran}");
     // The input may name the agent.
@@ -166,7 +166,7 @@ fn kept_answers_are_tried_and_nothing_is_kept() {
     assert!(ran.stdout.starts_with("cache_response  "), "{ran}");
     assert!(
         ran.stdout
-            .ends_with("nothing to say\npre_user_turn: goes ahead\n"),
+            .ends_with("no output\npre_user_turn: goes ahead\n"),
         "the model would answer: {ran}"
     );
     let answered = r#"{"stop_response": "Deep."}"#;

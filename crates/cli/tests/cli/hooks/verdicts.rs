@@ -50,7 +50,7 @@ fn a_call_without_a_denial_proceeds() {
             "examples/hooks/ls.json",
         ])
         .ok();
-    assert!(ran.stdout.contains("nothing to say\n"), "{ran}");
+    assert!(ran.stdout.contains("no output\n"), "{ran}");
     assert!(ran.stdout.ends_with("pre_tool_use: goes ahead\n"), "{ran}");
 }
 
@@ -104,7 +104,7 @@ fn output_beside_a_decision_is_shown() {
         .ok();
     assert!(
         ran.stdout
-            .ends_with("stop: goes on: run the tests before you stop\n"),
+            .ends_with("stop: continues: run the tests before you stop\n"),
         "{ran}"
     );
     let home = with_the_examples();
@@ -129,7 +129,7 @@ fn an_event_without_hooks_is_reported() {
     let ran = home
         .try_hooks("stop", &["--hooks", "examples/hooks/hooks.yml"], "{}")
         .ok();
-    assert_eq!(ran.stdout, "stop: no hook is told of this\n");
+    assert_eq!(ran.stdout, "stop: no hook is configured\n");
     // A matcher that fits another tool is no reader either.
     let other = RM.replace("shell", "read_file");
     let ran = home
@@ -139,7 +139,7 @@ fn an_event_without_hooks_is_reported() {
             &other,
         )
         .ok();
-    assert_eq!(ran.stdout, "pre_tool_use: no hook is told of this\n");
+    assert_eq!(ran.stdout, "pre_tool_use: no hook is configured\n");
     let told = home
         .try_hooks(
             "stop",
@@ -192,7 +192,7 @@ fn a_stop_hook_has_the_same_text_in_its_row_and_in_the_verdict() {
         .try_hooks("stop", &["--hooks", ".claude/settings.json"], stop)
         .ok();
     let rows: Vec<&str> = ran.stdout.lines().collect();
-    let told = "goes on: run the tests before you stop";
+    let told = "continues: run the tests before you stop";
     assert!(rows[0].ends_with(&format!("  {told}")), "{ran}");
     assert_eq!(rows[1], format!("stop: {told}"), "{ran}");
     // Whose dialect cannot send an agent back blocks nothing, and its row does not say so.

@@ -240,7 +240,7 @@ fn notice(file: &dyn FlatFile) -> String {
     format!(
         "answers are kept in {}, which holds questions and answers only: it cannot hold the rest of \
          the key, so an answer is given again after the instruction, the model, the tools, the user or \
-         the conversation before it have changed; without `path` all of that is told apart",
+         the conversation before it have changed; without `path` all of them are part of the key",
         file.name()
     )
 }

@@ -42,7 +42,7 @@ pub(super) fn check_answer(
         return Err(format!("another agent answered: `{}`", input.agent_name));
     }
     if has_extra_context(question, input) {
-        return Err("the user said more during the turn".to_owned());
+        return Err("the user sent another message during the turn".to_owned());
     }
     if has_prefix_changed(question, input) {
         return Err(
@@ -51,8 +51,8 @@ pub(super) fn check_answer(
     }
     if may_be_outdated(question, input) {
         return Err(
-            "tools were called earlier in the session, and nobody could tell whether what they \
-             found still holds; the answer would be kept with a `ttl`"
+            "tools were called earlier in the session, and their results may be outdated; set `ttl` to \
+             store the answer"
                 .to_owned(),
         );
     }

@@ -166,13 +166,13 @@ fn bypass_reason(
         return unsupported_by_file(prompt).map(|why| Reason::Declined(why.to_owned()));
     }
     if fingerprint.is_none() {
-        return no_key("it cannot be told which instruction, tools and model the agent has");
+        return no_key("the instruction, tools and model of the agent are unknown");
     }
     if settings.matching == MatchingMode::Conversation && prompt.prefix.is_none() {
-        return no_key("it cannot be told what stands before the message");
+        return no_key("the conversation before the message is unknown");
     }
     if settings.scope == SharingScope::User && store.user.trim().is_empty() {
-        return no_key("nobody says who the user is, and answers are shared by user");
+        return no_key("the user is unknown, and answers are shared per user");
     }
     None
 }

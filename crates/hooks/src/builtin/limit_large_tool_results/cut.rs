@@ -52,7 +52,7 @@ pub(super) fn cut(text: &str, kept: KeptPart, whole: Option<&Path>) -> String {
     };
     match kept {
         KeptPart::Beginning => {
-            notice.push_str("; ask for the lines behind these to go on reading]");
+            notice.push_str("; request the following lines to continue]");
             let gap = if part.ends_with('\n') { "" } else { "\n" };
             format!("{part}{gap}{notice}\n")
         }

@@ -10,7 +10,7 @@ pub(super) fn read(fields: &Map<String, Value>) -> Error {
     let error = fields.get("error").unwrap_or(&Value::Null);
     let code = text(error.get("type"));
     let message = text(error.get("message"))
-        .unwrap_or_else(|| "the provider reports an error and does not say which".into());
+        .unwrap_or_else(|| "the provider reports an error without details".into());
     Error {
         request_id: text(fields.get("request_id")),
         kind: kind(code.as_deref().unwrap_or_default(), &message),

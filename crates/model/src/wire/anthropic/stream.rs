@@ -165,7 +165,7 @@ impl AnthropicStreamReader {
         let block = self.block(index)?;
         if block.ended {
             return Err(malformed(format!(
-                "block {index} of the stream goes on after its end"
+                "block {index} of the stream continues after its end"
             )));
         }
         Ok(block.apply_delta(delta).into_iter().collect())
@@ -346,7 +346,7 @@ fn index(fields: &Fields) -> Result<u64, Error> {
     fields
         .get("index")
         .and_then(Value::as_u64)
-        .ok_or_else(|| malformed("an event of the stream does not say which block it is about"))
+        .ok_or_else(|| malformed("an event of the stream names no block"))
 }
 
 fn take_object(fields: &mut Fields, name: &str) -> Result<Fields, Error> {

@@ -52,7 +52,7 @@ impl StreamReader for ChatStreamReader {
         if !self.answer.has_finished() {
             return Err(Error::new(
                 ErrorKind::CutOff,
-                "the stream ended before the answer did: nothing said why it ended; ask again",
+                "the stream ended before the answer was complete, without a stop reason; retry",
             ));
         }
         self.answer.reply()

@@ -270,5 +270,5 @@ fn index(fields: &Fields) -> Result<u64, Error> {
     fields
         .get("contentBlockIndex")
         .and_then(Value::as_u64)
-        .ok_or_else(|| malformed("an event of the stream does not say which block it is about"))
+        .ok_or_else(|| malformed("an event of the stream names no block"))
 }

@@ -28,7 +28,7 @@ impl StreamReader for GeminiStreamReader {
             true => Ok(self.0.reply()),
             false => Err(Error::new(
                 ErrorKind::CutOff,
-                "the stream ended before the answer did: nothing said why it ended; ask again",
+                "the stream ended before the answer was complete, without a stop reason; retry",
             )),
         }
     }

@@ -63,7 +63,7 @@ pub(super) fn failure(reported: &Value) -> Error {
     if reported.is_null() {
         return Error::new(
             ErrorKind::Unavailable,
-            "the provider failed to answer and did not say why; ask again",
+            "the provider failed without a reason; retry",
         );
     }
     openai::provider_error(reported)

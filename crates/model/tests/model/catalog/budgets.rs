@@ -133,7 +133,7 @@ fn calls_without_a_price_are_not_free() {
     meter.record(None, Cost::default());
     let error = meter.check().unwrap_err();
     assert!(
-        error.message.contains("did not say how many 1 call took"),
+        error.message.contains("reported no usage for 1 call"),
         "{error}"
     );
 }
@@ -152,7 +152,7 @@ fn an_unpriced_model_is_refused_before_anything_is_paid() {
     assert!(
         error
             .message
-            .contains("nobody knows what the model `x` of ollama costs"),
+            .contains("the price of the model `x` of ollama is unknown"),
         "{error}"
     );
     unlimited.check_for(&unpriced).unwrap();

@@ -277,7 +277,7 @@ fn errors_in_a_stream_are_errors() {
         (
             typed("response.failed", json!({"response": {"error": null}})),
             ErrorKind::Unavailable,
-            "did not say why",
+            "failed without a reason",
         ),
         (typed("error", flat), ErrorKind::Limited, "Slow down"),
         (typed("error", nested), ErrorKind::Rejected, "Bad"),

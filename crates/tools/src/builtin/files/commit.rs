@@ -46,7 +46,7 @@ pub(super) fn commit(
     let mut made = Vec::new();
     let result = stage_all(workspace, changes, &mut made).and_then(|mut staged| {
         if abandoned.is() {
-            return Err("nobody waits for it any more".to_owned());
+            return Err("the caller was canceled".to_owned());
         }
         apply_all(workspace, &mut staged)
     });
@@ -82,7 +82,7 @@ fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), Str
             Ok(true) => {}
             Ok(false) => {
                 return Err(format!(
-                    "`{}` was changed by somebody else meanwhile; read it again",
+                    "`{}` was changed by another process in the meantime; read it again",
                     shown(one)
                 ));
             }

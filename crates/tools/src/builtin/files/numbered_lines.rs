@@ -110,7 +110,7 @@ impl NumberedLines {
         let last = first + self.shown.saturating_sub(1);
         if last < self.total {
             notices.push(format!(
-                "lines {first}-{last} of {}; go on with offset {}",
+                "lines {first}-{last} of {}; continue with offset {}",
                 self.total,
                 last + 1
             ));

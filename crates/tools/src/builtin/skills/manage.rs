@@ -153,7 +153,8 @@ impl ManageCall<'_> {
             let description = self.required("description")?;
             if description.trim().is_empty() {
                 return Err(
-                    "`description` is empty: say what the skill does and when to use it".to_owned(),
+                    "`description` is empty: describe what the skill does and when to use it"
+                        .to_owned(),
                 );
             }
             front_matter::write(name, description, content)

@@ -101,7 +101,7 @@ async fn every_call_is_in_the_ledger_with_its_reason() {
     assert!(rows[1].saved.time >= Duration::from_millis(3));
     assert_eq!(
         rows[4].not_stored.as_deref(),
-        Some("nobody said that its results last")
+        Some("its results are not declared as reusable")
     );
     let input = rows[0].input.clone().unwrap();
     assert_eq!(input["arguments"], json!({"a": 1}));

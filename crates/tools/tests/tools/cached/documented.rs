@@ -51,7 +51,7 @@ fn every_built_in_tool_is_described_as_it_is() {
         assert_eq!(row[2], read_only, "{}", metadata.name);
         let kept = match (metadata.cache_class, metadata.read_only) {
             (CacheClass::Validated, true) => "while what it read is the same",
-            (CacheClass::Never, true) => "for a time that somebody states",
+            (CacheClass::Never, true) => "for a declared time",
             _ => "never",
         };
         assert_eq!(row[3], kept, "{}", metadata.name);

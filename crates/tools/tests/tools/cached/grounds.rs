@@ -39,7 +39,10 @@ async fn read_only_alone_is_no_reason_to_keep_anything() {
     let stats = world.tools.cache_stats("main");
     assert_eq!(stats.eligible, 0, "it was never going to be kept");
     let counters = &world.tools.counters("main")["look"];
-    assert_eq!(counters.bypassed["nobody said that its results last"], 3);
+    assert_eq!(
+        counters.bypassed["its results are not declared as reusable"],
+        3
+    );
 }
 
 #[tokio::test]

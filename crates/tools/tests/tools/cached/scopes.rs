@@ -223,7 +223,7 @@ async fn nothing_is_shared_without_a_user() {
     let engine = in_process(&clock);
     let world = making(ToolCacheScope::User, &engine, " ", &clock).of(&[&Counting::reader("look")]);
     assert!(
-        world.said()[0].contains("who the user is"),
+        world.said()[0].contains("the user is unknown"),
         "{:?}",
         world.said()
     );

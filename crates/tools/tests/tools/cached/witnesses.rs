@@ -208,7 +208,7 @@ async fn dependencies_are_unknown_without_a_declaration() {
             "may have changed",
         ),
         (Counting::reader("look").from("server"), "MCP server"),
-        (Counting::named("look"), "nobody said"),
+        (Counting::named("look"), "not declared as reusable"),
         (
             Counting::named("look").cache_class(CacheClass::Ttl(Duration::from_secs(9))),
             "for a time only",

@@ -128,7 +128,7 @@ async fn hunks_that_do_not_fit_say_which_and_why() {
         (
             "x\ny\nx\n",
             "-x\n+z",
-            "its lines occur 2 times, at lines 1, 3; add context, or say with `@@` behind which line",
+            "its lines occur 2 times, at lines 1, 3; add context, or name the preceding line with `@@`",
         ),
         (
             "a\nb\n",

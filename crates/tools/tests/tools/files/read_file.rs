@@ -27,7 +27,7 @@ async fn a_range_says_what_there_is_beside_it() {
     let read = async |arguments| workshop.done("read_file", arguments).await;
     assert_eq!(
         read(json!({"path": "a.txt", "offset": 10, "limit": 2})).await,
-        "    10\tline 10\n    11\tline 11\n[lines 10-11 of 30; go on with offset 12]\n"
+        "    10\tline 10\n    11\tline 11\n[lines 10-11 of 30; continue with offset 12]\n"
     );
     assert_eq!(
         read(json!({"path": "a.txt", "offset": 30})).await,
@@ -49,7 +49,9 @@ async fn long_files_and_long_lines_are_cut_with_a_notice() {
     let many = workshop
         .done("read_file", json!({"path": "many.txt"}))
         .await;
-    assert!(many.ends_with("  2000\tline 2000\n[lines 1-2000 of 2500; go on with offset 2001]\n"));
+    assert!(
+        many.ends_with("  2000\tline 2000\n[lines 1-2000 of 2500; continue with offset 2001]\n")
+    );
     let wide = workshop
         .done("read_file", json!({"path": "wide.txt"}))
         .await;
@@ -61,7 +63,7 @@ async fn long_files_and_long_lines_are_cut_with_a_notice() {
     let fat = workshop.done("read_file", json!({"path": "fat.txt"})).await;
     assert!(fat.len() < 66_000, "{}", fat.len());
     assert!(
-        fat.ends_with("[lines 1-65 of 200; go on with offset 66]\n"),
+        fat.ends_with("[lines 1-65 of 200; continue with offset 66]\n"),
         "{}",
         &fat[fat.len() - 80..]
     );
@@ -183,7 +185,7 @@ async fn a_file_too_long_to_be_held_is_read_by_ranges() {
     assert_eq!(
         shown,
         format!(
-            "339999\t{}\n[lines 339999-339999 of 340000; go on with offset 340000]\n",
+            "339999\t{}\n[lines 339999-339999 of 340000; continue with offset 340000]\n",
             "y".repeat(99)
         )
     );

@@ -32,7 +32,7 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     optional(
         "key_strategy",
         ParameterKind::Text,
-        "What goes into the key: `args` (default), `sha256`, `file_content`, `custom`.",
+        "The source of the key: `args` (default), `sha256`, `file_content`, `custom`.",
     ),
     optional(
         "key_source",
@@ -42,12 +42,12 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     optional(
         "key_prefix",
         ParameterKind::Boolean,
-        "`false`: without the agent's name, shared by all agents of this memory.",
+        "`false`: without the agent's name, shared by all agents of this store.",
     ),
     optional(
         "scope",
         ParameterKind::Text,
-        "Who shares the entry: `run`, `workspace`, `agent` (default), `user`, `global`.",
+        "The shares the entry: `run`, `workspace`, `agent` (default), `user`, `global`.",
     ),
     optional(
         "version",
@@ -92,12 +92,12 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     optional(
         "cleanup_probability",
         ParameterKind::Number,
-        "How often a miss erases expired entries, from 0 to 1; 0.05 by default.",
+        "The probability that a miss erases expired entries, from 0 to 1; 0.05 by default.",
     ),
     optional(
         "cleanup_limit",
         ParameterKind::Integer,
-        "How many it erases at most; 5 by default.",
+        "The maximum number of entries that it erases; 5 by default.",
     ),
     optional(
         "on_error",
@@ -266,7 +266,7 @@ fn positive(with: &Node, key: &str, problems: &mut Vec<Problem>) {
     problems.push(
         Problem::new("bad-value", format!("`{key}` is {wrong}"))
             .at(&node.place)
-            .help("a time to live must be a positive number; to keep nothing, say `cache_enabled: false`"),
+            .help("a time to live must be a positive number; to store nothing, set `cache_enabled: false`"),
     );
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Get;
 static ABOUT: OperationMetadata = OperationMetadata::declared(
 "cache.get",
 &["actions.cache_get"],
-"Tells what is cached under a key, without running anything; of the entries that this run shares the newest, expired or not.",
+"Returns the newest entry under a key among those that this run shares, expired or not, without running anything.",
 &[
         required(
             "key",
@@ -28,7 +28,7 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
         optional(
             "include_metadata",
             ParameterKind::Boolean,
-            "Whether to return the entry's metadata; false by default.",
+            "Return the entry's metadata; false by default.",
         ),
         optional(
             "key_prefix",
@@ -106,7 +106,7 @@ impl Operation for Get {
         let newest =
             tokio::time::timeout(STORE_TIMEOUT, runtime.cache.newest(&filter, &scopes)).await;
         let newest =
-            newest.map_err(|_| Failure::transient("timeout", "the memory does not answer"))?;
+            newest.map_err(|_| Failure::transient("timeout", "the store does not answer"))?;
         let stored = newest.map_err(|error| Failure::transient("ltm_error", error.to_string()))?;
         let Some(stored) = stored else {
             return Ok(json!({"success": true, "found": false, "value": null, "expired": false}));

@@ -36,12 +36,12 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
         optional(
             "metadata_filter",
             ParameterKind::Object,
-            "Of the entries of all agents: `_cache_action`, `_cache_key`, `_cache_type`.",
+            "Select entries of all agents by `_cache_action`, `_cache_key`, `_cache_type`.",
         ),
         optional(
             "tags",
             ParameterKind::Any,
-            "Of the entries of all agents: those with all these tags.",
+            "Select entries of all agents that have all these tags.",
         ),
         optional(
             "key_prefix",
@@ -51,7 +51,7 @@ static ABOUT: OperationMetadata = OperationMetadata::declared(
         optional(
             "dry_run",
             ParameterKind::Boolean,
-            "Only reports what would be erased.",
+            "Only reports entries that would be erased.",
         ),
     ],
 )

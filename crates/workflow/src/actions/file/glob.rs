@@ -30,7 +30,7 @@ static GLOB: OperationMetadata = OperationMetadata::declared(
         optional(
             "directory",
             ParameterKind::Text,
-            "Where the pattern begins; the run's directory by default.",
+            "The start directory; the run's directory by default.",
         ),
     ],
 )

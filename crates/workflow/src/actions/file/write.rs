@@ -24,16 +24,20 @@ static WRITE: OperationMetadata = OperationMetadata::declared(
             ParameterKind::Text,
             "The file, relative to the run's directory.",
         ),
-        required("content", ParameterKind::Text, "What to write, as UTF-8."),
+        required(
+            "content",
+            ParameterKind::Text,
+            "The content, written as UTF-8.",
+        ),
         optional(
             "append",
             ParameterKind::Boolean,
-            "Whether to add to the end of the file instead of replacing it; false by default.",
+            "Append to the file instead of replacing it; false by default.",
         ),
         optional(
             "create_directories",
             ParameterKind::Boolean,
-            "Whether to create missing directories on the way; false by default.",
+            "Create missing parent directories; false by default.",
         ),
     ],
 )

@@ -360,7 +360,7 @@ impl<'a> ProgramCall<'a> {
         Err(Failure::new(
             "over_budget",
             format!(
-                "{}: the budget (`{limit}`) cannot be held: `{PREFIX}{}` does not say what it takes. Take `{limit}` out",
+                "{}: the budget (`{limit}`) cannot be enforced: `{PREFIX}{}` does not report its usage. Remove `{limit}`",
                 self.given.action(),
                 self.program.name
             ),

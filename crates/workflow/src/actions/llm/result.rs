@@ -89,7 +89,7 @@ fn not_cacheable_reason(
         StopReason::Length => Some("the answer is cut off (max_tokens)".to_owned()),
         StopReason::Refusal => Some("the model refused to answer".to_owned()),
         StopReason::Other(reason) => Some(format!(
-            "the answer ended for a reason that says nothing here (`{reason}`)"
+            "the answer ended with an unknown stop reason (`{reason}`)"
         )),
         _ if !arguments_are_json => Some("the arguments of a tool call are not JSON".to_owned()),
         _ if !calls && text.trim().is_empty() => Some("the answer is empty".to_owned()),

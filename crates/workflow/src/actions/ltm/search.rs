@@ -18,7 +18,7 @@ use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterK
 static SEARCH: OperationMetadata = OperationMetadata::declared(
 "ltm.search",
 &["actions.ltm_search"],
-"What is remembered that holds all words of a query and has the metadata asked for; without a query, the newest first.",
+"Searches long-term memory for entries that contain all words of the query and have the given metadata; without a query, returns the newest first.",
 &[
         optional(
             "query",
@@ -110,7 +110,7 @@ async fn recalled(
         given.failure(
             "configuration_error",
             format_args!(
-                "the memory `{}` has no full text search: leave `query` out, or use another memory",
+                "the store `{}` has no full-text search: leave `query` out, or use another store",
                 store.about().name
             ),
         )

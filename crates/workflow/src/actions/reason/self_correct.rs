@@ -45,7 +45,7 @@ const PARAMETERS: [Parameter; 19] = concatenated(
         optional(
             "critic_prompt",
             ParameterKind::Text,
-            "What the critic pays attention to. Templates are rendered in each round, with `output` and `task`.",
+            "The instruction of the critic. Templates are rendered in each round, with `output` and `task`.",
         )
         .rendered_with(&["output", "task"]),
     ],

@@ -229,7 +229,7 @@ impl HunkLocator<'_> {
             .map(|at| (at + 1).to_string())
             .collect();
         Err(format!(
-            "its lines occur {} times, at lines {}; add context, or say with `@@` behind which line",
+            "its lines occur {} times, at lines {}; add context, or name the preceding line with `@@`",
             found.len(),
             places.join(", ")
         ))
