@@ -258,7 +258,7 @@ fn the_schema_rejects_problems_that_the_loader_rejects() {
 fn every_action_is_in_the_schema_under_all_its_names() {
     let registry = actions::builtin();
     let schema = schema(&registry);
-    let mut listed: Vec<&str> = schema["$defs"]["node"]["properties"]["uses"]["enum"]
+    let mut listed: Vec<&str> = schema["$defs"]["node"]["properties"]["uses"]["anyOf"][0]["enum"]
         .as_array()
         .unwrap()
         .iter()

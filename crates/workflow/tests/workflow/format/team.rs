@@ -137,8 +137,8 @@ nodes: [{name: a}]
 ",
         &[
             "a.yaml:2:1: `tools` is for agents, and there are none [no-agents]; add `agents:`, or take it out: it would have no effect",
-            "a.yaml:3:1: `mcps` is for agents, and there are none [no-agents]; add `agents:`, or take it out: it would have no effect",
-            "a.yaml:4:1: `permissions` is for agents, and there are none [no-agents]; add `agents:`, or take it out: it would have no effect",
+            "a.yaml:3:1: `mcps` is for agents, and there are none [no-agents]; add `agents:` or a step that is a tool, or take it out: it would have no effect",
+            "a.yaml:4:1: `permissions` is for agents, and there are none [no-agents]; add `agents:` or a step that is a tool, or take it out: it would have no effect",
             "a.yaml:5:1: unknown key `agnts` in an agent file [unknown-key]; did you mean `agents`?",
         ],
     );
