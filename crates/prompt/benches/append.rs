@@ -1,4 +1,4 @@
-//! B12 and B13: appending a message to a conversation of 200 and making a body of it, and forking it,
+//! B12, B13 and B15: appending a message to a conversation of 200 and making a body of it, and forking it,
 //! against copying the body's bytes in the same run; beside that, what is done of each request: planning
 //! its markers, and comparing it with the one before. Medians over interleaved rounds.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
@@ -19,7 +19,7 @@ use cachalot_prompt::{
     segments,
 };
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
-use cachalot_store::{Record, Store};
+use cachalot_store::{Label, Record, Store};
 use serde_json::json;
 
 const MESSAGES: usize = 200;
@@ -213,7 +213,7 @@ fn watched(messages: usize) {
     );
 }
 
-/// What it costs that a message is durable before it is sent.
+/// B15: what it costs that a message is durable before it is sent.
 fn saved(prompt: &Prompt) {
     let home = tempfile::tempdir().unwrap();
     let clock = Arc::new(SystemClock);
@@ -249,14 +249,31 @@ fn saved(prompt: &Prompt) {
         revision: 0,
         updated: 0,
     };
+    // As large as what is stored of the message, under a new key each time, and found by a label.
+    let stored = [&rendered[0].bytes[..], &serde_json::to_vec(&*next).unwrap()].concat();
+    let new = |number: usize| {
+        let digest = cachalot_core::Digest::sha256(&number.to_le_bytes());
+        Record {
+            key: digest.to_hex(),
+            value: stored.clone().into(),
+            labels: vec![Label::new("parent", digest.to_hex())],
+            ..one.clone()
+        }
+    };
+    let mut number = 0;
     // Dropping a conversation takes time, too.
     let mut done = Vec::new();
-    let [put, append, first, opening] = in_turns(
+    let [put, put_new, append, first, opening] = in_turns(
         SAVES,
         1,
         [
             &mut || {
                 let put = memory.put("bench", one.clone(), None, &[]);
+                runtime.block_on(put.settle()).unwrap();
+            },
+            &mut || {
+                number += 1;
+                let put = memory.put("bench", new(number), None, &[]);
                 runtime.block_on(put.settle()).unwrap();
             },
             &mut || {
@@ -280,10 +297,10 @@ fn saved(prompt: &Prompt) {
         "-",
     );
     report(
-        "append to a session in a SQLite file, durably",
+        "B15 append to a session in a SQLite file, durably",
         append,
         put,
-        "-",
+        "<= 1.5x",
     );
     report(
         "the first one after the session was opened",
@@ -291,6 +308,13 @@ fn saved(prompt: &Prompt) {
         put,
         "-",
     );
+    report(
+        "reference: storing a new record as large, with a label",
+        put_new,
+        put_new,
+        "-",
+    );
+    report("B15 against that", append, put_new, "-");
     println!(
         "open a session of {} pieces: {opening:.2?}",
         session.prompt.len()
