@@ -140,6 +140,80 @@ impl std::fmt::Debug for Canonical {
     }
 }
 
+/// Encodes an object field by field, in the order of the fields' names. The bytes are those of
+/// [`Canonical::sealed`] for the whole object, and the digest of a part of it needs no second encoding.
+pub struct ObjectEncoder<'a> {
+    out: Vec<u8>,
+    /// `None` if there are no secrets.
+    secret_set: Option<&'a SecretSet>,
+    holds_secrets: Cell<bool>,
+}
+
+impl<'a> ObjectEncoder<'a> {
+    /// Creates an encoder that replaces every known secret by its keyed digest.
+    #[must_use]
+    pub fn sealed(secret_set: &'a SecretSet) -> Self {
+        let mut out = Vec::with_capacity(512);
+        out.push(b'{');
+        Self {
+            out,
+            secret_set: (!secret_set.is_empty()).then_some(secret_set),
+            holds_secrets: Cell::new(false),
+        }
+    }
+
+    /// Adds a field. Its name must come after those of the fields before it.
+    pub fn field(&mut self, name: &str, value: &Value) {
+        self.put(name, |sealing, out| encode_value(value, sealing, out));
+    }
+
+    /// Adds a field whose value is a text.
+    pub fn text(&mut self, name: &str, text: &str) {
+        self.put(name, |sealing, out| encode_string(text, sealing, out));
+    }
+
+    /// Adds a field whose value is an object of the given fields, which have distinct names in any order.
+    pub fn object<'f>(
+        &mut self,
+        name: &str,
+        fields: impl Iterator<Item = (&'f String, &'f Value)> + Clone,
+    ) {
+        self.put(name, |sealing, out| encode_fields(fields, sealing, out));
+    }
+
+    fn put(&mut self, name: &str, value: impl FnOnce(Option<&Sealing<'_>>, &mut Vec<u8>)) {
+        let sealing = self.secret_set.map(|secret_set| Sealing {
+            secret_set,
+            found: &self.holds_secrets,
+        });
+        encode_string(name, sealing.as_ref(), &mut self.out);
+        value(sealing.as_ref(), &mut self.out);
+    }
+
+    /// The end of the fields so far.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Returns the digest of an object that has only the fields added since [`ObjectEncoder::position`] was
+    /// `start`.
+    #[must_use]
+    pub fn digest_since(&self, start: usize) -> Digest {
+        Digest::sha256_of_pieces(&[b"{", &self.out[start..], &[END]])
+    }
+
+    /// Returns the whole object.
+    #[must_use]
+    pub fn finish(mut self) -> Canonical {
+        self.out.push(END);
+        Canonical {
+            bytes: self.out.into(),
+            holds_secrets: self.holds_secrets.get(),
+        }
+    }
+}
+
 /// The state of sealing while a value is encoded.
 struct Sealing<'a> {
     secret_set: &'a SecretSet,
@@ -176,7 +250,7 @@ fn encode_value(value: &Value, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>)
                 .for_each(|item| encode_value(item, sealing, out));
             out.push(END);
         }
-        Value::Object(fields) => encode_fields(fields, sealing, out),
+        Value::Object(fields) => encode_fields(fields.iter(), sealing, out),
     }
 }
 
@@ -226,8 +300,8 @@ fn encode_sealed(tag: u8, text: &str, sealing: Option<&Sealing<'_>>, out: &mut V
     true
 }
 
-fn encode_fields(
-    fields: &serde_json::Map<String, Value>,
+fn encode_fields<'f>(
+    fields: impl Iterator<Item = (&'f String, &'f Value)> + Clone,
     sealing: Option<&Sealing<'_>>,
     out: &mut Vec<u8>,
 ) {
@@ -236,10 +310,10 @@ fn encode_fields(
         encode_string(name, sealing, out);
         encode_value(field, sealing, out);
     };
-    if fields.keys().is_sorted() {
-        fields.iter().for_each(|(name, field)| put(name, field));
+    if fields.clone().map(|(name, _)| name).is_sorted() {
+        fields.for_each(|(name, field)| put(name, field));
     } else {
-        let mut sorted: Vec<_> = fields.iter().collect();
+        let mut sorted: Vec<_> = fields.collect();
         sorted.sort_unstable_by_key(|(name, _)| *name);
         sorted
             .into_iter()

@@ -16,7 +16,7 @@ pub mod suggest;
 pub mod tree;
 pub mod witnesses;
 
-pub use canonical::{Canonical, CanonicalError};
+pub use canonical::{Canonical, CanonicalError, ObjectEncoder};
 pub use clock::{Clock, ManualClock, Millis, SystemClock};
 pub use digest::Digest;
 pub use effects::{EffectTarget, EffectTargets, Effects};

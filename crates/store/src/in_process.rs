@@ -309,7 +309,15 @@ impl Store for InProcessStore {
     }
 
     fn stamp(&self, space: &str, name: &str) -> Option<u64> {
-        Some(self.stamps[slot(space, name)].load(Ordering::SeqCst))
+        self.stamp_at(slot(space, name))
+    }
+
+    fn stamp_slot(&self, space: &str, name: &str) -> Option<usize> {
+        Some(slot(space, name))
+    }
+
+    fn stamp_at(&self, slot: usize) -> Option<u64> {
+        Some(self.stamps.get(slot)?.load(Ordering::SeqCst))
     }
 
     fn recall(&self) -> Option<&dyn Recall> {

@@ -242,6 +242,19 @@ pub trait Store: Send + Sync {
     /// or ever); read the store.
     fn stamp(&self, space: &str, name: &str) -> Option<u64>;
 
+    /// Returns the place of a name's stamp for [`Store::stamp_at`]; it never changes. `None`: stamps are read
+    /// by name only, with [`Store::stamp`].
+    fn stamp_slot(&self, space: &str, name: &str) -> Option<usize> {
+        let _ = (space, name);
+        None
+    }
+
+    /// Returns the [`Store::stamp`] of the names with this slot, without reading the name.
+    fn stamp_at(&self, slot: usize) -> Option<u64> {
+        let _ = slot;
+        None
+    }
+
     /// Full text search, if this store has it.
     fn recall(&self) -> Option<&dyn Recall> {
         None

@@ -41,6 +41,8 @@ use crate::{
     RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, request,
 };
 
+use crate::slots::slot;
+
 use self::failure::Context;
 use self::read::InlineGet;
 use self::reader_pool::ReaderPool;
@@ -461,7 +463,15 @@ impl Store for SqliteStore {
     }
 
     fn stamp(&self, space: &str, name: &str) -> Option<u64> {
-        self.stamps.read(space, name)
+        self.stamps.read(slot(space, name))
+    }
+
+    fn stamp_slot(&self, space: &str, name: &str) -> Option<usize> {
+        Some(slot(space, name))
+    }
+
+    fn stamp_at(&self, slot: usize) -> Option<u64> {
+        self.stamps.read(slot)
     }
 
     fn recall(&self) -> Option<&dyn Recall> {

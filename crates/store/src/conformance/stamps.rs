@@ -45,12 +45,13 @@ async fn moves(read: &dyn Store, write: &dyn Store) {
             let Some(before) = read.stamp(SPACE, name) else {
                 return;
             };
+            let slot = read.stamp_slot(SPACE, name);
+            let in_slot = || slot.and_then(|slot| read.stamp_at(slot));
+            assert_eq!(in_slot(), slot.map(|_| before));
             change(write, name, how).await;
-            assert_ne!(
-                read.stamp(SPACE, name),
-                Some(before),
-                "change {how} of `{name}`"
-            );
+            let after = read.stamp(SPACE, name);
+            assert_ne!(after, Some(before), "change {how} of `{name}`");
+            assert_eq!(in_slot(), slot.and(after));
         }
     }
 }

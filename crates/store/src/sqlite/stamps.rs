@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::slots::{SLOTS, slot};
+use crate::slots::SLOTS;
 
 use super::files;
 
@@ -81,10 +81,10 @@ impl Stamps {
         stamps
     }
 
-    /// Returns the stamp of a name, unless the state is new or dirty.
-    pub(super) fn read(&self, space: &str, name: &str) -> Option<u64> {
+    /// Returns the stamp of a slot, unless the state is new or dirty.
+    pub(super) fn read(&self, slot: usize) -> Option<u64> {
         let words = self.stamp_file.get()?.words();
-        let stamp = words[HEADER + slot(space, name)].load(Ordering::SeqCst);
+        let stamp = words.get(HEADER + slot)?.load(Ordering::SeqCst);
         (words[STATE].load(Ordering::SeqCst) == CLEAN).then_some(stamp)
     }
 
@@ -306,6 +306,7 @@ impl Backoff {
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
+    use crate::slots::slot;
 
     fn open(directory: &tempfile::TempDir) -> Stamps {
         let stamps = Stamps::open(directory.path().join("memory.db-stamp"));
@@ -334,7 +335,7 @@ mod tests {
         die(open(&directory), |stamps| {
             stamps.hold(Duration::ZERO).unwrap()
         });
-        assert_eq!(reader.read("cache", "key"), Some(0));
+        assert_eq!(reader.read(slot("cache", "key")), Some(0));
         reader.hold(Duration::ZERO).unwrap().settle(&[]);
         assert_eq!(all(&reader), before);
     }
@@ -356,8 +357,8 @@ mod tests {
                     }
                     hold
                 });
-                assert_eq!(reader.read("cache", "key"), None);
-                assert_eq!(reader.read("cache", "other"), None);
+                assert_eq!(reader.read(slot("cache", "key")), None);
+                assert_eq!(reader.read(slot("cache", "other")), None);
                 if recover {
                     drop(open(&directory));
                 } else {
@@ -370,7 +371,7 @@ mod tests {
                         .all(|(now, before)| now > before),
                     "{what}"
                 );
-                assert!(reader.read("cache", "key").is_some());
+                assert!(reader.read(slot("cache", "key")).is_some());
             }
         }
     }
@@ -382,14 +383,17 @@ mod tests {
         let mut hold = writer.hold(Duration::ZERO).unwrap();
         hold.announce();
         let other = open(&directory);
-        assert_eq!(other.read("cache", "key"), None);
+        assert_eq!(other.read(slot("cache", "key")), None);
         assert_eq!(
             other.hold(Duration::from_millis(20)).unwrap_err().kind(),
             io::ErrorKind::WouldBlock
         );
         hold.settle(&[slot("cache", "key")]);
         assert_eq!(
-            (other.read("cache", "key"), other.read("cache", "other")),
+            (
+                other.read(slot("cache", "key")),
+                other.read(slot("cache", "other"))
+            ),
             (Some(1), Some(0))
         );
     }
@@ -402,7 +406,7 @@ mod tests {
         hold.announce();
         drop(hold);
         assert!(all(&stamps).iter().all(|&stamp| stamp == 1));
-        assert_eq!(stamps.read("cache", "key"), Some(1));
+        assert_eq!(stamps.read(slot("cache", "key")), Some(1));
     }
 
     #[test]
@@ -412,9 +416,9 @@ mod tests {
         let first = Stamps::open(path.clone());
         let second = Stamps::open(path);
         assert!(first.is_new() && second.is_new());
-        assert_eq!(second.read("cache", "key"), None);
+        assert_eq!(second.read(slot("cache", "key")), None);
         first.begin();
-        assert_eq!(second.read("cache", "key"), Some(0));
+        assert_eq!(second.read(slot("cache", "key")), Some(0));
     }
 
     #[test]
@@ -430,7 +434,7 @@ mod tests {
         late.begin();
         let hold = early.hold(Duration::ZERO).unwrap();
         assert!(!early.was_created_since(&hold));
-        assert_eq!(early.read("cache", "key"), Some(0));
+        assert_eq!(early.read(slot("cache", "key")), Some(0));
         assert!(late.hold(Duration::ZERO).is_err());
         drop(hold);
     }
