@@ -1,4 +1,4 @@
-//! The layout of an entry in a store: a format byte, a digest of all that follows, the length of the head,
+//! The layout of an entry in a store: a format byte, a checksum of all that follows, the length of the head,
 //! the head, the answer.
 
 use std::sync::Arc;
@@ -8,16 +8,22 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use cachalot_core::{Digest, Millis, Spend};
 use cachalot_store::{Label, Record};
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
 
 use crate::body::CompleteBody;
 use crate::outcome::EntryProvenance;
 use crate::witness::{ObservationSet, Observed};
 use crate::{Call, CallKind, Key, Reason};
 
-/// The version of the layout below; entries of any other version are misses.
-const FORMAT_VERSION: u8 = 2;
+/// The format of new entries: its checksum is XXH3 with 128 bits. It detects damage; it does not protect
+/// against forgery, for which the store's own access control is responsible.
+const FORMAT: u8 = 3;
 
-/// Number of bytes of the truncated digest that detects damage.
+/// The format of entries of earlier versions: the same layout, with the first half of the SHA-256 digest as
+/// checksum. Entries of any other format are misses.
+const FORMAT_WITH_SHA256: u8 = 2;
+
+/// Number of bytes of the checksum.
 const CHECKSUM_LENGTH: usize = 16;
 
 /// Offset of the length of the head.
@@ -67,18 +73,18 @@ impl EntryHead {
         let length = u32::try_from(head.len())
             .map_err(|_| Reason::Declined("what it depends on is too long a list".to_owned()))?;
         let mut value = BytesMut::with_capacity(HEAD_OFFSET + head.len() + answer.len());
-        value.put_u8(FORMAT_VERSION);
+        value.put_u8(FORMAT);
         value.put_bytes(0, CHECKSUM_LENGTH);
         value.put_u32_le(length);
         value.put_slice(&head);
         value.put_slice(answer);
-        let stored_checksum = checksum(&value[LENGTH_OFFSET..]);
-        value[1..LENGTH_OFFSET].copy_from_slice(&stored_checksum);
+        let checksum = fast_checksum(&value[LENGTH_OFFSET..]);
+        value[1..LENGTH_OFFSET].copy_from_slice(&checksum);
         Ok(value.freeze())
     }
 
     /// Origin and age of an entry with this head.
-    pub(crate) fn provenance(&self, labels: Vec<Label>, revision: u64) -> EntryProvenance {
+    pub(crate) fn provenance(&self, labels: Arc<[Label]>, revision: u64) -> EntryProvenance {
         EntryProvenance {
             created: self.created,
             expires: self.expires,
@@ -90,11 +96,15 @@ impl EntryHead {
 
     fn decode(value: &Bytes) -> Result<(Self, Bytes), String> {
         let (&format, rest) = value.split_first().ok_or("it is empty")?;
-        if format != FORMAT_VERSION {
-            return Err(format!(
-                "its format is {format}, this version reads {FORMAT_VERSION}"
-            ));
-        }
+        let checksum = match format {
+            FORMAT => fast_checksum,
+            FORMAT_WITH_SHA256 => sha256_checksum,
+            _ => {
+                return Err(format!(
+                    "its format is {format}, this version reads {FORMAT_WITH_SHA256} and {FORMAT}"
+                ));
+            }
+        };
         let (stored_checksum, sealed) = rest
             .split_first_chunk::<CHECKSUM_LENGTH>()
             .ok_or("it is cut short")?;
@@ -130,7 +140,9 @@ impl PartialHead {
             Some((end, answer))
         };
         match read() {
-            _ if beginning.first() != Some(&FORMAT_VERSION) => Self::Damaged,
+            _ if !matches!(beginning.first(), Some(&(FORMAT | FORMAT_WITH_SHA256))) => {
+                Self::Damaged
+            }
             None => Self::Damaged,
             Some((end, answer)) => match beginning.get(HEAD_OFFSET..end) {
                 None => Self::Truncated,
@@ -143,10 +155,14 @@ impl PartialHead {
     }
 }
 
-fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LENGTH] {
-    let mut stored_checksum = [0; CHECKSUM_LENGTH];
-    stored_checksum.copy_from_slice(&Digest::sha256(bytes).as_bytes()[..CHECKSUM_LENGTH]);
-    stored_checksum
+fn fast_checksum(bytes: &[u8]) -> [u8; CHECKSUM_LENGTH] {
+    XxHash3_128::oneshot(bytes).to_le_bytes()
+}
+
+fn sha256_checksum(bytes: &[u8]) -> [u8; CHECKSUM_LENGTH] {
+    let mut checksum = [0; CHECKSUM_LENGTH];
+    checksum.copy_from_slice(&Digest::sha256(bytes).as_bytes()[..CHECKSUM_LENGTH]);
+    checksum
 }
 
 impl Entry {
@@ -180,7 +196,8 @@ impl Entry {
     }
 
     pub(crate) fn provenance(&self) -> EntryProvenance {
-        self.head.provenance(self.labels.to_vec(), self.revision)
+        self.head
+            .provenance(Arc::clone(&self.labels), self.revision)
     }
 
     /// The record that the entry was read from, with the latest statuses of its files.
@@ -242,7 +259,36 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_back_as_written_and_damage_is_noticed() {
-        let head = EntryHead {
+        let head = head();
+        let value = head.encode(b"answer").unwrap();
+        read_back_and_damage(&head, &value);
+        let mut unknown = value.to_vec();
+        unknown[0] = 9;
+        assert!(
+            EntryHead::decode(&unknown.into())
+                .unwrap_err()
+                .contains("format is 9")
+        );
+        // The format is not covered by the checksum: the other one's checksum does not match.
+        let mut other = value.to_vec();
+        other[0] = FORMAT_WITH_SHA256;
+        assert!(EntryHead::decode(&other.into()).is_err());
+    }
+
+    /// [`head`] with the answer `answer`, as version 0.1 stored it.
+    const EARLIER_ENTRY: &str = "020d3543d9e3ba84f1c8bd00370a540ef3440000002c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a\
+        1dc30e73f826b68300076167656e743a61016e0a0112010765706f63683a6403000100c09fab03000000000161\
+        6e73776572";
+
+    #[test]
+    fn an_entry_with_a_sha256_checksum_is_read_and_checked() {
+        let value = Bytes::from(hex::decode(EARLIER_ENTRY).unwrap());
+        assert_eq!(value[0], FORMAT_WITH_SHA256);
+        read_back_and_damage(&head(), &value);
+    }
+
+    fn head() -> EntryHead {
+        EntryHead {
             key: Digest::sha256(b"key"),
             kind: CallKind::Action,
             scope: "agent:a".into(),
@@ -253,10 +299,12 @@ mod tests {
             observed: vec![],
             spent: Spend::for_call(std::time::Duration::from_millis(7)),
             sealed: true,
-        };
-        let value = head.encode(b"answer").unwrap();
-        let (again, answer) = EntryHead::decode(&value).unwrap();
-        assert_eq!((&again, &answer[..]), (&head, &b"answer"[..]));
+        }
+    }
+
+    fn read_back_and_damage(head: &EntryHead, value: &Bytes) {
+        let (again, answer) = EntryHead::decode(value).unwrap();
+        assert_eq!((&again, &answer[..]), (head, &b"answer"[..]));
         for cut in 0..value.len() {
             assert!(
                 EntryHead::decode(&value.slice(..cut)).is_err(),
@@ -275,7 +323,7 @@ mod tests {
         for end in value.len() - 6..=value.len() {
             let peeked = PartialHead::decode(&value[..end], value.len() as u64);
             assert!(
-                matches!(peeked, PartialHead::Complete(peeked, 6) if *peeked == head),
+                matches!(peeked, PartialHead::Complete(peeked, 6) if *peeked == *head),
                 "{end}"
             );
         }
@@ -285,13 +333,6 @@ mod tests {
                 PartialHead::Damaged
             ));
         }
-        let mut other = value.to_vec();
-        other[0] = 9;
-        assert!(
-            EntryHead::decode(&other.into())
-                .unwrap_err()
-                .contains("format is 9")
-        );
     }
 
     #[test]

@@ -422,7 +422,7 @@ impl Engine {
             PartialHead::Complete(head, bytes)
                 if *Key::from_digest(head.key).text() == *record.key =>
             {
-                let provenance = head.provenance(record.labels, record.revision);
+                let provenance = head.provenance(record.labels.into(), record.revision);
                 Ok(Some(EntryInfo::new(&head, provenance, bytes, now)))
             }
             PartialHead::Truncated => {

@@ -54,7 +54,7 @@ pub struct EntryProvenance {
     /// The cost of producing the answer.
     pub spent: Spend,
     /// Labels by which the entry can be found.
-    pub labels: Vec<Label>,
+    pub labels: Arc<[Label]>,
     /// The store's revision of the record.
     pub revision: u64,
 }

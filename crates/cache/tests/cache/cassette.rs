@@ -49,9 +49,10 @@ async fn described(stored: StoredEntry) -> String {
         created,
         expires,
         spent: again,
-        mut labels,
+        labels,
         revision: _,
     } = provenance;
+    let mut labels = labels.to_vec();
     labels.sort();
     format!(
         "{key} {kind:?} {scope} {name} {created} {expires:?} {again:?} {labels:?} {expired} {bytes} {spent:?} {body:?}"
