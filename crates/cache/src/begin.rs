@@ -1,9 +1,11 @@
 //! The start of a call: serve an entry, join a flight, or hand out a ticket.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cachalot_store::{Label, space};
+use cachalot_core::Millis;
+use cachalot_store::{Label, Store, space};
 
 use crate::body::Body;
 use crate::engine::{Engine, Lookup, LookupMiss, LookupRequest, TimeBudget};
@@ -12,10 +14,10 @@ use crate::epoch::LocalEpochs;
 use crate::flight::{
     EndedFlights, Flight, FlightEntry, FlightStart, JoinMode, LookupGuard, ReaderGuard,
 };
-use crate::front::FrontEntry;
+use crate::front::{FrontEntry, Stamp};
 use crate::outcome::{CacheStatus, Outcome, OutcomeState, Revision};
-use crate::policy::{CacheMode, Policy, SingleFlight};
-use crate::reserve::{self, LateLookup, Reservation, ReservationOutcome};
+use crate::policy::{CacheMode, HitPolicy, Policy, SingleFlight};
+use crate::reserve::{LateLookup, Reservation, ReservationOutcome};
 use crate::run_start::RunStart;
 use crate::store_answer::{KIND_LABEL, NAME_LABEL};
 use crate::ticket::{OwnedCall, Ticket, TicketStage};
@@ -33,12 +35,12 @@ pub(crate) struct Request<'a> {
 }
 
 impl Engine {
-    pub(crate) async fn begin(
+    async fn begin_keyed(
         self: &Arc<Self>,
+        key: Key,
         call: &Call<'_>,
         policy: &Policy,
     ) -> Result<BeginResult, FrozenMiss> {
-        let key = Key::for_call(call);
         let request = Request {
             engine: self,
             key,
@@ -57,21 +59,48 @@ impl Engine {
         }
     }
 
-    /// Records a hit and returns its outcome.
+    /// Implements [`crate::Cache::begin_with`].
+    pub(crate) async fn begin_with<P: Borrow<Policy> + Send + Sync>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        hit: &HitPolicy<'_>,
+        policy: impl FnOnce() -> P,
+    ) -> Result<BeginResult, FrozenMiss> {
+        let key = Key::for_call(call);
+        if matches!(hit.mode, CacheMode::On | CacheMode::ReadOnly) {
+            let now = self.clock.now();
+            let local_epochs = self.epochs.local_epochs(hit.domains);
+            let front_entry = self.front_entry(&key, hit.domains, &local_epochs, now);
+            if let Some(front_entry) = front_entry.await {
+                let outcome = self.serve_hit(key, &front_entry, CacheStatus::Hit, hit, now);
+                return Ok(BeginResult::Served(outcome));
+            }
+        }
+        let policy = policy();
+        debug_assert_eq!(
+            (hit.mode, hit.domains),
+            (policy.borrow().mode, &*policy.borrow().domains)
+        );
+        // Large, and not needed for a hit.
+        Box::pin(self.begin_keyed(key, call, policy.borrow())).await
+    }
+
+    /// Records a hit, at `now` by this machine's clock, and returns its outcome.
     fn serve_hit(
         self: &Arc<Self>,
         key: Key,
         front_entry: &Arc<FrontEntry>,
         status: CacheStatus,
-        policy: &Policy,
+        hit: &HitPolicy<'_>,
+        now: Millis,
     ) -> Outcome {
         // Only `CacheMode::On` may write to the store here.
-        if policy.mode == CacheMode::On {
+        if hit.mode == CacheMode::On {
             self.write_back(front_entry);
         }
-        self.record_use(&front_entry.entry, self.now());
+        self.record_use(&front_entry.entry, self.store_time(now));
         self.ledger
-            .record_hit(front_entry, self.clock.now(), &status, policy);
+            .record_hit(front_entry, now, &status, hit.session);
         hit_outcome(key, &front_entry.entry, status)
     }
 }
@@ -92,6 +121,12 @@ fn hit_outcome(key: Key, entry: &Entry, status: CacheStatus) -> Outcome {
 }
 
 impl Request<'_> {
+    fn serve_hit(&self, front_entry: &Arc<FrontEntry>, status: CacheStatus) -> Outcome {
+        let (hit, now) = (self.policy.for_hit(), self.engine.clock.now());
+        self.engine
+            .serve_hit(self.key, front_entry, status, &hit, now)
+    }
+
     /// Creates a ticket that no caller can join and whose answer is not stored.
     fn uncached_ticket(&self, status: CacheStatus, why_not_stored: Reason) -> Ticket {
         let flight_start = self.flight_start(false, self.labels(), LocalEpochs::default(), None);
@@ -204,7 +239,6 @@ impl Request<'_> {
             unreserved: None,
             run_start: self.run_start(None),
             costs: Box::default(),
-            renewal: None,
             stage: TicketStage::Waiting,
         }
     }
@@ -235,17 +269,13 @@ impl Request<'_> {
         loop {
             let ended_flights = self.engine.flights.ended_flights(&self.key);
             let local_epochs = self.engine.epochs.local_epochs(&self.policy.domains);
+            let (domains, now) = (&self.policy.domains, self.engine.clock.now());
             let front_entry = self
                 .engine
-                .front_entry(&self.key, self.policy, &local_epochs)
+                .front_entry(&self.key, domains, &local_epochs, now)
                 .await;
             if let Some(front_entry) = front_entry {
-                return BeginResult::Served(self.engine.serve_hit(
-                    self.key,
-                    &front_entry,
-                    CacheStatus::Hit,
-                    self.policy,
-                ));
+                return BeginResult::Served(self.serve_hit(&front_entry, CacheStatus::Hit));
             }
             if labels.is_empty() {
                 labels = self.labels();
@@ -257,12 +287,7 @@ impl Request<'_> {
             };
             let missed = match self.find_in_store(ask).await {
                 Lookup::Hit(front_entry) => {
-                    return BeginResult::Served(self.engine.serve_hit(
-                        self.key,
-                        &front_entry,
-                        CacheStatus::Hit,
-                        self.policy,
-                    ));
+                    return BeginResult::Served(self.serve_hit(&front_entry, CacheStatus::Hit));
                 }
                 Lookup::Miss(missed) => missed,
             };
@@ -452,10 +477,10 @@ impl Request<'_> {
         if ticket.storable.is_err() || self.policy.mode == CacheMode::ReadOnly {
             return BeginResult::Run(self.start_ticket(ticket));
         }
-        let store = match self.engine.store() {
-            Ok(store) if store.about().reservations => Arc::clone(store),
-            _ => return BeginResult::Run(self.start_ticket(ticket)),
-        };
+        let reserves = |store: &Arc<dyn Store>| store.about().reservations;
+        if !self.engine.store().is_ok_and(reserves) {
+            return BeginResult::Run(self.start_ticket(ticket));
+        }
         let secured = match erased {
             // The store does not answer. The reservation is requested again when there is an answer to store.
             None => ReservationOutcome::Unreserved(reason),
@@ -463,7 +488,7 @@ impl Request<'_> {
         };
         match secured {
             ReservationOutcome::Held => {
-                ticket.renewal = Some(reserve::spawn_renewal(self.engine, &store, &ticket.flight));
+                self.engine.renew_lease(&ticket.flight);
                 BeginResult::Run(self.start_ticket(ticket))
             }
             ReservationOutcome::Unreserved(Reason::StoreFault(_)) => {
@@ -484,23 +509,14 @@ impl Request<'_> {
                 } else {
                     CacheStatus::Hit
                 };
-                BeginResult::Served(self.engine.serve_hit(
-                    self.key,
-                    &front_entry,
-                    status,
-                    self.policy,
-                ))
+                BeginResult::Served(self.serve_hit(&front_entry, status))
             }
         }
     }
 
     async fn frozen(&self) -> Result<Outcome, FrozenMiss> {
         match self.frozen_entry().await {
-            Ok(front_entry) => {
-                Ok(self
-                    .engine
-                    .serve_hit(self.key, &front_entry, CacheStatus::Hit, self.policy))
-            }
+            Ok(front_entry) => Ok(self.serve_hit(&front_entry, CacheStatus::Hit)),
             Err(reason) => {
                 self.engine.ledger.record_refused(
                     self.engine,
@@ -534,7 +550,7 @@ impl Request<'_> {
         Ok(Arc::new(FrontEntry {
             entry,
             tally: self.engine.ledger.tally(self.call.kind, self.call.name),
-            stamp: 0,
+            stamp: Stamp::default(),
             domains: Vec::new(),
         }))
     }

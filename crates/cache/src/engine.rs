@@ -13,9 +13,10 @@ use crate::entry::{Entry, EntryHead};
 use crate::epoch::{Epochs, LocalEpochs};
 use crate::evict::Eviction;
 use crate::flight::Flights;
-use crate::front::{Front, FrontEntry};
+use crate::front::{Front, FrontEntry, Stamp};
 use crate::ledger::Ledger;
 use crate::policy::{CacheMode, DEFAULT_LOOKUP_TIMEOUT, Policy};
+use crate::renew::Renewals;
 use crate::reserve::{RELEASE_TIMEOUT, Reservation, ReservationRequest};
 use crate::witness::SERVE_CHECK_TIMEOUT;
 use crate::write_back::WriteBacks;
@@ -69,6 +70,7 @@ pub(crate) struct Engine {
     pub(crate) flights: Flights,
     pub(crate) epochs: Epochs,
     pub(crate) pending_raises: PendingRaises,
+    pub(crate) renewals: Renewals,
     pub(crate) write_backs: WriteBacks,
     pub(crate) front: Front,
     pub(crate) eviction: Eviction,
@@ -194,6 +196,7 @@ impl Engine {
             flights: Flights::default(),
             epochs: Epochs::default(),
             pending_raises: PendingRaises::default(),
+            renewals: Renewals::default(),
             write_backs: WriteBacks::default(),
             eviction: Eviction::new(exact),
             clock_offset: AtomicI64::new(0),
@@ -241,9 +244,12 @@ impl Engine {
 
     /// The current time by the store's clock, which expiries refer to.
     pub(crate) fn now(&self) -> Millis {
-        self.clock
-            .now()
-            .saturating_add(self.clock_offset.load(Ordering::Relaxed))
+        self.store_time(self.clock.now())
+    }
+
+    /// Converts a time by this machine's clock to the store's clock.
+    pub(crate) fn store_time(&self, at: Millis) -> Millis {
+        at.saturating_add(self.clock_offset.load(Ordering::Relaxed))
     }
 
     /// Records the offset of the store's clock from an answer with the store's time `now`, requested at
@@ -302,7 +308,11 @@ impl Engine {
         budget: &TimeBudget,
     ) -> Lookup {
         let local_epochs = self.epochs.local_epochs(&policy.domains);
-        match self.front_entry(key, policy, &local_epochs).await {
+        let now = self.clock.now();
+        match self
+            .front_entry(key, &policy.domains, &local_epochs, now)
+            .await
+        {
             Some(front_entry) => Lookup::Hit(front_entry),
             None => {
                 self.find_in_store(LookupRequest::Read, key, call, policy, budget, local_epochs)
@@ -311,21 +321,23 @@ impl Engine {
         }
     }
 
-    /// Returns the entry in the front that answers a call, if it may be served now.
+    /// Returns the entry in the front that answers a call with these domains, if it may be served now, at
+    /// `now` by this machine's clock.
     pub(crate) async fn front_entry(
         &self,
         key: &Key,
-        policy: &Policy,
+        domains: &[Domain],
         local_epochs: &LocalEpochs,
+        now: Millis,
     ) -> Option<Arc<FrontEntry>> {
         let store = self.store.as_ref()?;
         if local_epochs.being_written.is_some() {
             return None;
         }
         let front_entry = self.front.get(key)?;
-        let serves = front_entry.has_domains(&policy.domains)
-            && front_entry.is_current(store.as_ref(), space::CACHE, &key.text())
-            && !expired(&front_entry.entry.head, self.now())
+        let serves = front_entry.has_domains(domains)
+            && front_entry.is_current(store.as_ref(), key)
+            && !expired(&front_entry.entry.head, self.store_time(now))
             && front_entry
                 .entry
                 .observations
@@ -357,10 +369,10 @@ impl Engine {
         let domains: Vec<String> = policy.domains.iter().map(Domain::counter).collect();
         let mut counters: Vec<&str> = domains.iter().map(String::as_str).collect();
         // Stamps are read before the record, so that the record is at least as new as its stamp.
-        let stamp = store.stamp(space::CACHE, &key_text);
-        let stamps: Option<Vec<(String, u64)>> = counters
+        let stamp = Stamp::read(store.as_ref(), &key_text);
+        let stamps: Option<Vec<(String, Stamp)>> = counters
             .iter()
-            .map(|counter| Some(((*counter).to_owned(), store.stamp(space::CACHE, counter)?)))
+            .map(|&counter| Some((counter.to_owned(), Stamp::read(store.as_ref(), counter)?)))
             .collect();
         counters.push(counter::ERASED);
         let read = match await_store {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cachalot_core::Spend;
 use cachalot_store::{Label, Lease};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::Key;
 use crate::body::StreamingBody;
@@ -14,7 +15,8 @@ use crate::epoch::LocalEpochs;
 use crate::ledger::PendingRow;
 use crate::outcome::RunEnd;
 use crate::policy::Domain;
-use crate::sync::{Mutex, lock};
+use crate::renew::MIN_LEASE_AGE;
+use crate::sync::{Mutex, RuntimeId, lock};
 use crate::witness::Witness;
 
 /// One run of one call.
@@ -44,6 +46,8 @@ struct State {
     /// Total number of readers since the start.
     total_readers: u64,
     lease: Option<Lease>,
+    /// The runtime whose ticker renews the lease, and the start of the renewal.
+    renewal: Option<(RuntimeId, Instant)>,
 }
 
 /// Guard of one reader of a flight; counted, so that the run detects when there are no readers left.
@@ -108,6 +112,7 @@ impl Flight {
                 readers: 0,
                 total_readers: 0,
                 lease: None,
+                renewal: None,
             }),
             readers_changed: Notify::new(),
         })
@@ -187,6 +192,28 @@ impl Flight {
 
     pub(crate) fn take_lease(&self) -> Option<Lease> {
         lock(&self.state).lease.take()
+    }
+
+    pub(crate) fn start_renewal(&self, runtime: RuntimeId) {
+        lock(&self.state).renewal = Some((runtime, Instant::now()));
+    }
+
+    /// Ends the renewal of the lease; returns false if it has ended already.
+    pub(crate) fn stop_renewal(&self) -> bool {
+        lock(&self.state).renewal.take().is_some()
+    }
+
+    fn is_renewed_in(&self, runtime: RuntimeId) -> bool {
+        let renewal = lock(&self.state).renewal;
+        renewal.is_some_and(|(own, _)| own == runtime)
+    }
+
+    /// The lease, if it is old enough to be renewed in this runtime.
+    fn lease_to_renew(&self, runtime: RuntimeId) -> Option<Lease> {
+        let state = lock(&self.state);
+        let (own, since) = state.renewal?;
+        let due = own == runtime && since.elapsed() >= MIN_LEASE_AGE;
+        due.then(|| state.lease.clone()).flatten()
     }
 
     /// Resolves once there have been readers and all have left while the answer was incomplete; returns the
@@ -421,6 +448,22 @@ impl Flights {
                 running.remove(&flight.key);
             }
         }
+    }
+
+    /// True if a flight's lease is renewed in this runtime.
+    pub(crate) fn any_renewed_in(&self, runtime: RuntimeId) -> bool {
+        let running = lock(&self.running);
+        let mut flights = running.values().flatten();
+        flights.any(|flight| flight.is_renewed_in(runtime))
+    }
+
+    /// Returns the flights whose leases are due to be renewed in this runtime.
+    pub(crate) fn leases_to_renew(&self, runtime: RuntimeId) -> Vec<(Arc<Flight>, Lease)> {
+        let running = lock(&self.running);
+        let flights = running.values().flatten();
+        flights
+            .filter_map(|flight| Some((Arc::clone(flight), flight.lease_to_renew(runtime)?)))
+            .collect()
     }
 
     /// Revokes the flights that match; returns their number.

@@ -1,9 +1,10 @@
 //! The front: an in-process cache of entries before the store, bounded by bytes. An entry is served only
 //! while the store's stamps show that it is current.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use cachalot_store::Store;
+use cachalot_store::{Store, space};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -18,9 +19,40 @@ pub(crate) struct FrontEntry {
     /// Counts hits on the entry.
     pub(crate) tally: Arc<Tally>,
     /// The stamp of the record.
-    pub(crate) stamp: u64,
-    /// The stamps of its domains' counters.
-    pub(crate) domains: Vec<(String, u64)>,
+    pub(crate) stamp: Stamp,
+    /// The names of its domains' counters, and their stamps.
+    pub(crate) domains: Vec<(String, Stamp)>,
+}
+
+/// The stamp of a record or counter of the cache when it was read.
+#[derive(Default)]
+pub(crate) struct Stamp {
+    value: u64,
+    /// Its place, if the store has places: reading it there does not hash the name again.
+    slot: Option<usize>,
+}
+
+impl Stamp {
+    /// Reads the stamp of a name; `None` if there is none now.
+    pub(crate) fn read(store: &dyn Store, name: &str) -> Option<Self> {
+        Some(Self {
+            value: store.stamp(space::CACHE, name)?,
+            slot: store.stamp_slot(space::CACHE, name),
+        })
+    }
+
+    /// True if the stamp is the same now.
+    fn is_current<N: Deref<Target = str>>(
+        &self,
+        store: &dyn Store,
+        name: impl FnOnce() -> N,
+    ) -> bool {
+        let now = match self.slot {
+            Some(slot) => store.stamp_at(slot),
+            None => store.stamp(space::CACHE, &name()),
+        };
+        now == Some(self.value)
+    }
 }
 
 impl FrontEntry {
@@ -50,18 +82,18 @@ impl FrontEntry {
 
     /// The approximate size in memory in bytes, without the decoded form of its answer.
     fn weight(&self) -> u64 {
-        let stamp = |(counter, _): &(String, u64)| counter.len() + size_of::<(String, u64)>();
+        let stamp = |(counter, _): &(String, Stamp)| counter.len() + size_of::<(String, Stamp)>();
         let stamps: usize = self.domains.iter().map(stamp).sum();
         self.entry.weight() + stamps as u64
     }
 
     /// True if neither the record nor an epoch that it depends on can have changed.
-    pub(crate) fn is_current(&self, store: &dyn Store, space: &str, key: &str) -> bool {
-        store.stamp(space, key) == Some(self.stamp)
+    pub(crate) fn is_current(&self, store: &dyn Store, key: &Key) -> bool {
+        self.stamp.is_current(store, || key.text())
             && self
                 .domains
                 .iter()
-                .all(|(counter, stamp)| store.stamp(space, counter) == Some(*stamp))
+                .all(|(counter, stamp)| stamp.is_current(store, || counter.as_str()))
     }
 }
 

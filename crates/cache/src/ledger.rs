@@ -175,13 +175,12 @@ impl Ledger {
         front_entry: &FrontEntry,
         at: Millis,
         status: &CacheStatus,
-        policy: &Policy,
+        session: Option<&Arc<str>>,
     ) {
         let Some(inner) = &self.0 else { return };
         inner.writer();
         let (entry, coalesced) = (&front_entry.entry, matches!(status, CacheStatus::Coalesced));
         front_entry.tally.add(coalesced, &entry.head.spent);
-        let session = policy.session.as_ref();
         inner.hits.recent.record(entry, at, coalesced, session);
     }
 

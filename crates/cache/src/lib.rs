@@ -22,6 +22,7 @@ mod outcome;
 mod policy;
 mod quota;
 mod reason;
+mod renew;
 mod reserve;
 mod run_start;
 mod store_answer;
@@ -31,6 +32,7 @@ mod witness;
 mod write_back;
 mod write_guard;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 pub use body::{Body, BodyReader};
@@ -46,7 +48,7 @@ pub use ledger::{
 };
 pub use outcome::{CacheStatus, CallSummary, EntryProvenance, Outcome, Revision};
 pub use policy::{
-    CacheMode, DEFAULT_LOOKUP_TIMEOUT, DEFAULT_MAX_BYTES, DEFAULT_STORE_TIMEOUT, Domain,
+    CacheMode, DEFAULT_LOOKUP_TIMEOUT, DEFAULT_MAX_BYTES, DEFAULT_STORE_TIMEOUT, Domain, HitPolicy,
     OrphanPolicy, Policy, Quota, SingleFlight,
 };
 pub use reason::{Failure, FrozenMiss, Reason};
@@ -100,7 +102,21 @@ impl Cache {
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
     pub async fn begin(&self, call: &Call<'_>, policy: &Policy) -> Result<BeginResult, FrozenMiss> {
-        self.0.begin(call, policy).await
+        self.begin_with(call, &policy.for_hit(), || policy).await
+    }
+
+    /// Calls [`Cache::begin`], with a policy that is created only if the in-process front does not answer the
+    /// call. `hit` is the part of that policy that a hit needs.
+    ///
+    /// # Errors
+    /// In [`CacheMode::Frozen`], if no entry answers the call.
+    pub async fn begin_with<P: Borrow<Policy> + Send + Sync>(
+        &self,
+        call: &Call<'_>,
+        hit: &HitPolicy<'_>,
+        policy: impl FnOnce() -> P,
+    ) -> Result<BeginResult, FrozenMiss> {
+        self.0.begin_with(call, hit, policy).await
     }
 
     /// Returns a ticket for a call that must not use the cache, because its dependencies cannot be

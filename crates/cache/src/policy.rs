@@ -130,6 +130,29 @@ pub struct Policy {
     pub quota: Option<Quota>,
 }
 
+/// The part of a policy that a hit needs.
+#[derive(Debug, Clone, Copy)]
+pub struct HitPolicy<'a> {
+    /// [`Policy::mode`].
+    pub mode: CacheMode,
+    /// [`Policy::domains`].
+    pub domains: &'a [Domain],
+    /// [`Policy::session`].
+    pub session: Option<&'a Arc<str>>,
+}
+
+impl Policy {
+    /// Returns the part that a hit needs.
+    #[must_use]
+    pub fn for_hit(&self) -> HitPolicy<'_> {
+        HitPolicy {
+            mode: self.mode,
+            domains: &self.domains,
+            session: self.session.as_ref(),
+        }
+    }
+}
+
 /// Default of [`Policy::lookup_timeout`].
 pub const DEFAULT_LOOKUP_TIMEOUT: Duration = Duration::from_millis(250);
 /// Default of [`Policy::store_timeout`].

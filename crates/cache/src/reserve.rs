@@ -16,13 +16,10 @@ use crate::engine::{Engine, Lookup, LookupRequest, TimeBudget};
 use crate::flight::Flight;
 use crate::front::FrontEntry;
 use crate::policy::{CacheMode, SingleFlight};
-use crate::sync::{AbortHandle, Mutex, lock, sleep, spawn};
+use crate::renew::LEASE_DURATION;
+use crate::sync::{Mutex, lock, sleep, spawn};
 use crate::ticket::Ticket;
 use crate::{Key, Reason};
-
-/// The duration of a lease, which is renewed three times in that span while the run continues: a holder that
-/// dies blocks other processes for no longer than this.
-const LEASE_DURATION: Duration = Duration::from_secs(4);
 
 /// Maximum time to wait for a late lease in order to release it, and maximum time for the release.
 pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -293,45 +290,4 @@ impl Request<'_> {
             "{name}: waiting for another process that is at work on the same call"
         ));
     }
-}
-
-/// Renews a reservation for as long as the flight holds it.
-pub(crate) fn spawn_renewal(
-    engine: &Arc<Engine>,
-    store: &Arc<dyn Store>,
-    flight: &Arc<Flight>,
-) -> AbortHandle {
-    let (engine, store, flight) = (
-        Arc::clone(engine),
-        Arc::clone(store),
-        Arc::downgrade(flight),
-    );
-    spawn(async move {
-        loop {
-            sleep(LEASE_DURATION / 4).await;
-            let Some((flight, lease)) = flight
-                .upgrade()
-                .and_then(|flight| flight.lease().map(|lease| (flight, lease)))
-            else {
-                return;
-            };
-            match store
-                .renew(&lease, LEASE_DURATION)
-                .within(LEASE_DURATION / 4)
-                .await
-            {
-                Ok(true) => {}
-                Ok(false) => {
-                    // Another process has revoked it, or it has expired. The answer will not be stored, and
-                    // callers from now on may know of the write or erasure that revoked it, so they must not
-                    // join.
-                    flight.close();
-                    return;
-                }
-                Err(error) => {
-                    engine.fault(&error);
-                }
-            }
-        }
-    })
 }

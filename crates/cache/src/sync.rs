@@ -5,25 +5,31 @@ pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 
-/// Aborts a task.
-#[cfg(feature = "shuttle")]
-pub(crate) use shuttle::future::AbortHandle;
-#[cfg(not(feature = "shuttle"))]
-pub(crate) use tokio::task::AbortHandle;
-
 /// Spawns a task.
 #[cfg(not(feature = "shuttle"))]
-pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-    tokio::spawn(task).abort_handle()
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(task);
 }
 #[cfg(feature = "shuttle")]
-pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-    let task = shuttle::future::spawn(task);
-    let handle = task.abort_handle();
-    // Dropping it would abort the task.
-    std::mem::forget(task);
-    handle
+pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    // Dropping the handle would abort the task.
+    std::mem::forget(shuttle::future::spawn(task));
 }
+
+/// The runtime of a task.
+#[cfg(not(feature = "shuttle"))]
+pub(crate) type RuntimeId = tokio::runtime::Id;
+/// The runtime of a task. With `shuttle`, all tasks have the same.
+#[cfg(feature = "shuttle")]
+pub(crate) type RuntimeId = ();
+
+/// Returns the runtime of the current task.
+#[cfg(not(feature = "shuttle"))]
+pub(crate) fn runtime_id() -> RuntimeId {
+    tokio::runtime::Handle::current().id()
+}
+#[cfg(feature = "shuttle")]
+pub(crate) fn runtime_id() -> RuntimeId {}
 
 /// Sleeps. With `shuttle` there is no time: it yields to other tasks.
 #[cfg(not(feature = "shuttle"))]

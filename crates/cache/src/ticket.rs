@@ -14,7 +14,7 @@ use crate::outcome::{CacheStatus, CallSummary, Outcome, OutcomeState, Revision, 
 use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
 use crate::reserve::LateLookup;
 use crate::run_start::RunStart;
-use crate::sync::{AbortHandle, Mutex, lock, spawn};
+use crate::sync::{Mutex, lock, spawn};
 use crate::witness::{Witness, to_witnesses};
 use crate::{CallKind, Failure, Reason, Scope};
 
@@ -73,7 +73,6 @@ pub struct Ticket {
     pub(crate) run_start: RunStart,
     /// Costs reported during the run. Boxed, because they are rarely used and tickets should be small.
     pub(crate) costs: Box<Mutex<RunCosts>>,
-    pub(crate) renewal: Option<AbortHandle>,
     pub(crate) stage: TicketStage,
 }
 
@@ -290,7 +289,7 @@ impl Ticket {
     }
 
     async fn end(&mut self, ended: RunEnd, failure: Option<Failure>) {
-        self.stop_renewal();
+        self.flight.stop_renewal();
         self.publish(ended, failure.as_ref());
         if let Some(lease) = self.flight.lease() {
             // The answer is not stored. The next leader need not wait until the store has released the lease.
@@ -304,12 +303,6 @@ impl Ticket {
     fn leave(&mut self) {
         self.engine.flights.leave(&self.flight);
         self.stage = TicketStage::Ended;
-    }
-
-    fn stop_renewal(&mut self) {
-        if let Some(renewal) = self.renewal.take() {
-            renewal.abort();
-        }
     }
 
     /// Publishes the end of the run. The ledger rows are sent first, so that a caller that sees the call as
@@ -377,7 +370,7 @@ impl Drop for Ticket {
         if self.stage == TicketStage::Ended {
             return;
         }
-        self.stop_renewal();
+        self.flight.stop_renewal();
         // Closed first, so that a waiter that wakes up and looks again does not join this flight.
         self.flight.close();
         self.abandon();

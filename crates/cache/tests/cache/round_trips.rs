@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{CacheStatus, CallKind, EntryFilter, Failure, Policy, Quota, Reason};
+use cachalot_cache::{
+    BeginResult, CacheStatus, CallKind, EntryFilter, Failure, Policy, Quota, Reason,
+};
 use cachalot_core::{Clock, ManualClock};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::{Label, LabelMatch, PageRequest, Store, counter, space};
@@ -560,4 +562,82 @@ async fn an_erasure_raises_its_counter_and_a_sweep_does_not() {
         .await;
     let found = memory.find(space::CACHE, &filter, PageRequest::keys(9));
     assert_eq!(found.settle().await.unwrap().records.len(), 1);
+}
+
+#[tokio::test]
+async fn a_hit_in_the_front_needs_no_policy() {
+    let clock = clock();
+    let (here, _) = over(in_process(&clock), &clock);
+    let (question, policy) = (Question::number(1), in_domains(&["one"]));
+    here.ask(&question, &policy, "x").await;
+    here.ask(&question, &policy, "").await;
+    let call = question.call();
+    let none = || -> Policy { panic!("a policy was asked for") };
+    let begun = here.cache.begin_with(&call, &policy.for_hit(), none).await;
+    let Ok(BeginResult::Served(outcome)) = begun else {
+        panic!("not served")
+    };
+    assert_eq!(outcome.status, CacheStatus::Hit);
+    // A domain that is being written: the entry in the front does not answer.
+    let write_guard = here.cache.announce(&policy.domains);
+    let begun = here
+        .cache
+        .begin_with(&call, &policy.for_hit(), || &policy)
+        .await;
+    assert!(matches!(begun, Ok(BeginResult::Run(_))));
+    write_guard.finish().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_ticker_renews_the_leases_of_all_runs_until_they_end() {
+    let clock = clock();
+    let (here, double) = over(in_process(&clock), &clock);
+    let mut tickets = Vec::new();
+    for number in 0..3 {
+        tickets.push(
+            here.lead(&Question::number(number), &Policy::default())
+                .await,
+        );
+    }
+    tokio::time::sleep(Duration::from_millis(5_500)).await;
+    assert_eq!(double.count(Op::Renew), 15);
+    let one = tickets.pop().unwrap();
+    assert!(one.finish(product("x")).await.stored.is_ok());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(double.count(Op::Renew), 19);
+    for ticket in tickets {
+        assert!(ticket.finish(product("x")).await.stored.is_ok());
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(double.count(Op::Renew), 19);
+    // The ticker has ended; a later lease starts another.
+    let ticket = here.lead(&Question::number(4), &Policy::default()).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(double.count(Op::Renew), 20);
+    assert!(ticket.finish(product("x")).await.stored.is_ok());
+}
+
+/// The ticker of a runtime that nothing drives any more renews nothing.
+#[test]
+fn every_runtime_renews_the_leases_of_its_own_runs() {
+    let clock = clock();
+    let (here, double) = over(in_process(&clock), &clock);
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    };
+    let (idle, busy) = (runtime(), runtime());
+    let first = idle.block_on(here.lead(&Question::number(1), &Policy::default()));
+    busy.block_on(async {
+        let ticket = here.lead(&Question::number(2), &Policy::default()).await;
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        assert_eq!(double.count(Op::Renew), 2);
+        assert!(ticket.finish(product("x")).await.stored.is_ok());
+    });
+    drop(idle);
+    // Its ticker was dropped with it; the next one lists itself anew.
+    assert!(busy.block_on(first.finish(product("x"))).stored.is_ok());
 }
