@@ -54,14 +54,14 @@ pub(super) fn append(
     let mut hits = batch.hits.iter().peekable();
     for row in batch.rows {
         while let Some(hit) = hits.next_if(|hit| hit.when < row.when) {
-            insert_hit(&transaction, run, hit)?;
+            CallRow::for_hit(hit).insert(&transaction, run)?;
         }
-        insert(&transaction, run, row)?;
+        CallRow::for_row(row).insert(&transaction, run)?;
         let name = row.secret_set.redact(&row.name);
         *totals.entry((row.kind.as_str(), name)).or_default() += row_totals(row);
     }
     for hit in hits {
-        insert_hit(&transaction, run, hit)?;
+        CallRow::for_hit(hit).insert(&transaction, run)?;
     }
     for ((kind, name), sum) in batch.sums {
         *totals.entry((kind.as_str(), name.into())).or_default() += *sum;
@@ -103,105 +103,168 @@ fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The values of [`CHARGES`].
-fn charges(paid: &Spend, saved: &Spend) -> [i64; 8] {
-    let of = |spend: &Spend| {
-        [
-            spend.input_tokens,
-            spend.output_tokens,
-            spend.cost.picodollars,
-            spend.cost.unpriced,
-        ]
-        .map(|number| i64::try_from(number).unwrap_or(i64::MAX))
-    };
-    let ([a, b, c, d], [e, f, g, h]) = (of(paid), of(saved));
-    [a, b, c, d, e, f, g, h]
+/// Tokens, money and unpriced calls of a spend, as the ledger's integers.
+struct Charges {
+    input: i64,
+    output: i64,
+    cost: i64,
+    unpriced: i64,
 }
 
-const INSERT: &str = "INSERT INTO calls
-    (at, run, kind, name, scope, key, handle, answered, reason, not_stored, failure, paid, saved, input, input_digest,
-     paid_input, paid_output, paid_cost, paid_unpriced, saved_input, saved_output, saved_cost, saved_unpriced,
-     session, failed)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-            ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)";
-
-fn insert(connection: &Connection, run: &str, row: &PendingRow) -> rusqlite::Result<()> {
-    let shown = |text: &Option<String>| {
-        text.as_ref()
-            .map(|text| mask_credentials(&row.secret_set.redact(text)).into_owned())
-    };
-    let mut input = row.input.readable();
-    redact_value(&mut input, &row.secret_set);
-    shorten(&mut input);
-    let input = Some(input.to_string()).filter(|input| input.len() <= MAX_INPUT_BYTES);
-    let charges = charges(&row.paid, &row.saved);
-    connection.prepare_cached(INSERT)?.execute(params![
-        row.at,
-        run,
-        row.kind.as_str(),
-        row.secret_set.redact(&row.name),
-        row.secret_set.redact(&row.scope),
-        row.key.to_string(),
-        shown(&row.handle),
-        row.answered.as_str(),
-        shown(&row.reason),
-        shown(&row.not_stored),
-        shown(&row.failure),
-        nanos(row.paid.time),
-        nanos(row.saved.time),
-        input,
-        row.input.digest().to_hex(),
-        charges[0],
-        charges[1],
-        charges[2],
-        charges[3],
-        charges[4],
-        charges[5],
-        charges[6],
-        charges[7],
-        row.session.as_deref(),
-        row.failed,
-    ])?;
-    Ok(())
+impl From<&Spend> for Charges {
+    fn from(spend: &Spend) -> Self {
+        let integer = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        Self {
+            input: integer(spend.input_tokens),
+            output: integer(spend.output_tokens),
+            cost: integer(spend.cost.picodollars),
+            unpriced: integer(spend.cost.unpriced),
+        }
+    }
 }
 
-fn insert_hit(connection: &Connection, run: &str, hit: &RecentHit) -> rusqlite::Result<()> {
-    let head = &hit.head;
-    let handle = hit.labels.iter().find(|label| label.name == HANDLE_LABEL);
-    let answered = if hit.coalesced {
-        CallStatus::Coalesced
-    } else {
-        CallStatus::Hit
+/// Inserts a row: each column is declared with its value. With `ON CONFLICT (…) ADD`, adds the other columns
+/// to those of an existing row with the same values in these.
+macro_rules! insert {
+    ($connection:expr, $table:ident, { $($column:ident: $value:expr,)* }) => {
+        $connection
+            .prepare_cached(insert!(@sql $table, $($column)*))?
+            .execute(params![$($value),*])
     };
-    let charges = charges(&Spend::default(), &head.spent);
-    connection.prepare_cached(INSERT)?.execute(params![
-        hit.at,
-        run,
-        head.kind.as_str(),
-        head.name,
-        head.scope,
-        head.key.to_hex(),
-        handle.map(|label| &label.value),
-        answered.as_str(),
-        None::<String>,
-        None::<String>,
-        None::<String>,
-        0,
-        nanos(head.spent.time),
-        None::<String>,
-        None::<String>,
-        charges[0],
-        charges[1],
-        charges[2],
-        charges[3],
-        charges[4],
-        charges[5],
-        charges[6],
-        charges[7],
-        hit.session.as_deref(),
-        false,
-    ])?;
-    Ok(())
+    ($connection:expr, $table:ident, ON CONFLICT ($($key:ident: $of:expr),*) ADD {
+        $first:ident: $added:expr, $($column:ident: $value:expr,)*
+    }) => {
+        $connection
+            .prepare_cached(concat!(
+                insert!(@sql $table, $($key)* $first $($column)*),
+                " ON CONFLICT (kind, name) DO UPDATE SET ",
+                insert!(@add $first),
+                $(", ", insert!(@add $column)),*
+            ))?
+            .execute(params![$($of,)* $added, $($value),*])
+    };
+    (@sql $table:ident, $first:ident $($column:ident)*) => {
+        concat!(
+            "INSERT INTO ", stringify!($table), " (", stringify!($first),
+            $(", ", stringify!($column),)*
+            ") VALUES (?", $(insert!(@place $column),)* ")"
+        )
+    };
+    (@place $column:ident) => { ", ?" };
+    (@add $column:ident) => {
+        concat!(stringify!($column), " = ", stringify!($column), " + excluded.", stringify!($column))
+    };
+}
+
+/// A row of `calls`, with secrets redacted.
+struct CallRow<'a> {
+    at: Millis,
+    kind: CallKind,
+    name: Cow<'a, str>,
+    scope: Cow<'a, str>,
+    key: String,
+    handle: Option<Cow<'a, str>>,
+    session: Option<&'a str>,
+    answered: CallStatus,
+    reason: Option<Cow<'a, str>>,
+    not_stored: Option<Cow<'a, str>>,
+    failure: Option<Cow<'a, str>>,
+    failed: bool,
+    input: Option<String>,
+    input_digest: Option<String>,
+    paid: Spend,
+    saved: Spend,
+}
+
+impl<'a> CallRow<'a> {
+    fn for_row(row: &'a PendingRow) -> Self {
+        let shown = |text: &'a Option<String>| {
+            let text = text.as_deref()?;
+            Some(match row.secret_set.redact(text) {
+                Cow::Borrowed(text) => mask_credentials(text),
+                Cow::Owned(text) => mask_credentials(&text).into_owned().into(),
+            })
+        };
+        let mut input = row.input.readable();
+        redact_value(&mut input, &row.secret_set);
+        shorten(&mut input);
+        Self {
+            at: row.at,
+            kind: row.kind,
+            name: row.secret_set.redact(&row.name),
+            scope: row.secret_set.redact(&row.scope),
+            key: row.key.to_string(),
+            handle: shown(&row.handle),
+            session: row.session.as_deref(),
+            answered: row.answered,
+            reason: shown(&row.reason),
+            not_stored: shown(&row.not_stored),
+            failure: shown(&row.failure),
+            failed: row.failed,
+            input: Some(input.to_string()).filter(|input| input.len() <= MAX_INPUT_BYTES),
+            input_digest: Some(row.input.digest().to_hex()),
+            paid: row.paid,
+            saved: row.saved,
+        }
+    }
+
+    fn for_hit(hit: &'a RecentHit) -> Self {
+        let head = &hit.head;
+        let handle = hit.labels.iter().find(|label| label.name == HANDLE_LABEL);
+        Self {
+            at: hit.at,
+            kind: head.kind,
+            name: head.name.as_str().into(),
+            scope: head.scope.as_str().into(),
+            key: head.key.to_hex(),
+            handle: handle.map(|label| label.value.as_str().into()),
+            session: hit.session.as_deref(),
+            answered: match hit.coalesced {
+                true => CallStatus::Coalesced,
+                false => CallStatus::Hit,
+            },
+            reason: None,
+            not_stored: None,
+            failure: None,
+            failed: false,
+            input: None,
+            input_digest: None,
+            paid: Spend::default(),
+            saved: head.spent,
+        }
+    }
+
+    fn insert(self, connection: &Connection, run: &str) -> rusqlite::Result<()> {
+        let (paid, saved) = (Charges::from(&self.paid), Charges::from(&self.saved));
+        insert!(connection, calls, {
+            at: self.at,
+            run: run,
+            kind: self.kind.as_str(),
+            name: self.name,
+            scope: self.scope,
+            key: self.key,
+            handle: self.handle,
+            session: self.session,
+            answered: self.answered.as_str(),
+            reason: self.reason,
+            not_stored: self.not_stored,
+            failure: self.failure,
+            failed: self.failed,
+            input: self.input,
+            input_digest: self.input_digest,
+            paid: nanos(self.paid.time),
+            paid_input: paid.input,
+            paid_output: paid.output,
+            paid_cost: paid.cost,
+            paid_unpriced: paid.unpriced,
+            saved: nanos(self.saved.time),
+            saved_input: saved.input,
+            saved_output: saved.output,
+            saved_cost: saved.cost,
+            saved_unpriced: saved.unpriced,
+        })?;
+        Ok(())
+    }
 }
 
 fn add(
@@ -210,48 +273,25 @@ fn add(
     name: &str,
     sum: &LedgerTotals,
 ) -> rusqlite::Result<()> {
-    let charges = charges(&sum.paid, &sum.saved);
-    connection
-        .prepare_cached(
-            "INSERT INTO totals (kind, name, hits, coalesced, misses, bypasses, failures, paid, saved,
-                paid_input, paid_output, paid_cost, paid_unpriced,
-                saved_input, saved_output, saved_cost, saved_unpriced, failed)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
-             ON CONFLICT (kind, name) DO UPDATE SET
-                hits = hits + excluded.hits, coalesced = coalesced + excluded.coalesced,
-                misses = misses + excluded.misses, bypasses = bypasses + excluded.bypasses,
-                failures = failures + excluded.failures,
-                paid = paid + excluded.paid, saved = saved + excluded.saved,
-                paid_input = paid_input + excluded.paid_input,
-                paid_output = paid_output + excluded.paid_output,
-                paid_cost = paid_cost + excluded.paid_cost,
-                paid_unpriced = paid_unpriced + excluded.paid_unpriced,
-                saved_input = saved_input + excluded.saved_input,
-                saved_output = saved_output + excluded.saved_output,
-                saved_cost = saved_cost + excluded.saved_cost,
-                saved_unpriced = saved_unpriced + excluded.saved_unpriced,
-                failed = failed + excluded.failed",
-        )?
-        .execute(params![
-            kind,
-            name,
-            sum.hits as i64,
-            sum.coalesced as i64,
-            sum.misses as i64,
-            sum.bypasses as i64,
-            sum.failures as i64,
-            nanos(sum.paid.time),
-            nanos(sum.saved.time),
-            charges[0],
-            charges[1],
-            charges[2],
-            charges[3],
-            charges[4],
-            charges[5],
-            charges[6],
-            charges[7],
-            sum.failed as i64,
-        ])?;
+    let (paid, saved) = (Charges::from(&sum.paid), Charges::from(&sum.saved));
+    insert!(connection, totals, ON CONFLICT (kind: kind, name: name) ADD {
+        hits: sum.hits as i64,
+        coalesced: sum.coalesced as i64,
+        misses: sum.misses as i64,
+        bypasses: sum.bypasses as i64,
+        failures: sum.failures as i64,
+        failed: sum.failed as i64,
+        paid: nanos(sum.paid.time),
+        paid_input: paid.input,
+        paid_output: paid.output,
+        paid_cost: paid.cost,
+        paid_unpriced: paid.unpriced,
+        saved: nanos(sum.saved.time),
+        saved_input: saved.input,
+        saved_output: saved.output,
+        saved_cost: saved.cost,
+        saved_unpriced: saved.unpriced,
+    })?;
     Ok(())
 }
 

@@ -54,7 +54,7 @@ impl Ledger {
         };
         let read = || {
             let mut statement = connection.prepare("SELECT value FROM counters WHERE name = ?1")?;
-            let mut found = statement.query_map([DROPPED], |row| count(row, 0))?;
+            let mut found = statement.query_map([DROPPED], |row| count(row, "value"))?;
             found.next().unwrap_or(Ok(0))
         };
         read().map_err(|error| LedgerError::new(&path, error))
@@ -184,26 +184,22 @@ impl Ledger {
             return Ok(Vec::new());
         };
         let read = || {
-            let mut statement = connection.prepare(
-                "SELECT kind, name, hits, coalesced, misses, bypasses, failures, paid, saved,
-                    paid_input, paid_output, paid_cost, paid_unpriced,
-                    saved_input, saved_output, saved_cost, saved_unpriced, failed
-                 FROM totals ORDER BY saved DESC, name",
-            )?;
+            let mut statement =
+                connection.prepare("SELECT * FROM totals ORDER BY saved DESC, name")?;
             let rows = statement.query_map([], |row| {
-                let count = |index| count(row, index);
+                let count = |column| count(row, column);
                 let totals = LedgerTotals {
-                    hits: count(2)?,
-                    coalesced: count(3)?,
-                    misses: count(4)?,
-                    bypasses: count(5)?,
-                    failures: count(6)?,
-                    failed: count(17)?,
+                    hits: count("hits")?,
+                    coalesced: count("coalesced")?,
+                    misses: count("misses")?,
+                    bypasses: count("bypasses")?,
+                    failures: count("failures")?,
+                    failed: count("failed")?,
                     // The number of runs is in the counters above.
-                    paid: spend(row, 0, 7, 9)?,
-                    saved: spend(row, 0, 8, 13)?,
+                    paid: spend(row, 0, "paid")?,
+                    saved: spend(row, 0, "saved")?,
                 };
-                Ok((row.get(0)?, row.get(1)?, totals))
+                Ok((row.get("kind")?, row.get("name")?, totals))
             })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -227,13 +223,8 @@ impl Ledger {
             return Ok(Vec::new());
         };
         let read = || {
-            let mut statement = connection.prepare(&format!(
-                "SELECT id, at, run, kind, name, scope, key, handle, answered, reason, not_stored,
-                        failure, paid, saved, input, input_digest,
-                        paid_input, paid_output, paid_cost, paid_unpriced,
-                        saved_input, saved_output, saved_cost, saved_unpriced, session, failed
-                 FROM calls WHERE {which}"
-            ))?;
+            let mut statement =
+                connection.prepare(&format!("SELECT * FROM calls WHERE {which}"))?;
             let rows = statement.query_map(with, read_row)?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -241,59 +232,56 @@ impl Ledger {
     }
 }
 
-fn count(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(index).map(|n| n.max(0) as u64)
+fn count(row: &rusqlite::Row<'_>, column: &str) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(|n| n.max(0) as u64)
 }
 
-/// Reads a spend whose time is in one column, and whose tokens and money are in the four from `charges` on.
-fn spend(
-    row: &rusqlite::Row<'_>,
-    calls: u64,
-    time: usize,
-    charges: usize,
-) -> rusqlite::Result<Spend> {
+/// Reads a spend whose time is in the column `name`, and whose tokens and money are in columns that begin
+/// with it.
+fn spend(row: &rusqlite::Row<'_>, calls: u64, name: &str) -> rusqlite::Result<Spend> {
+    let charge = |what: &str| count(row, &format!("{name}_{what}"));
     Ok(Spend {
         calls,
-        time: Duration::from_nanos(count(row, time)?),
-        input_tokens: count(row, charges)?,
-        output_tokens: count(row, charges + 1)?,
+        time: Duration::from_nanos(count(row, name)?),
+        input_tokens: charge("input")?,
+        output_tokens: charge("output")?,
         cost: Cost {
-            picodollars: count(row, charges + 2)?,
-            unpriced: count(row, charges + 3)?,
+            picodollars: charge("cost")?,
+            unpriced: charge("unpriced")?,
         },
     })
 }
 
 fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<LedgerRow> {
-    let answered = CallStatus::parse(&row.get::<_, String>(8)?);
-    let failed: bool = row.get(25)?;
-    let key: String = row.get(6)?;
+    let answered = CallStatus::parse(&row.get::<_, String>("answered")?);
+    let failed: bool = row.get("failed")?;
+    let key: String = row.get("key")?;
     let (paid_calls, saved_calls) = match answered {
         CallStatus::Miss | CallStatus::Bypass => (u64::from(!failed), 0),
         CallStatus::Hit | CallStatus::Coalesced => (0, 1),
         CallStatus::Refused => (0, 0),
     };
     Ok(LedgerRow {
-        id: row.get(0)?,
-        at: row.get(1)?,
-        run: row.get(2)?,
-        kind: row.get(3)?,
-        name: row.get(4)?,
-        scope: row.get(5)?,
+        id: row.get("id")?,
+        at: row.get("at")?,
+        run: row.get("run")?,
+        kind: row.get("kind")?,
+        name: row.get("name")?,
+        scope: row.get("scope")?,
         erased: key.is_empty(),
         key,
-        handle: row.get(7)?,
-        session: row.get(24)?,
+        handle: row.get("handle")?,
+        session: row.get("session")?,
         answered,
-        reason: row.get(9)?,
-        not_stored: row.get(10)?,
-        failure: row.get(11)?,
+        reason: row.get("reason")?,
+        not_stored: row.get("not_stored")?,
+        failure: row.get("failure")?,
         failed,
-        paid: spend(row, paid_calls, 12, 16)?,
-        saved: spend(row, saved_calls, 13, 20)?,
+        paid: spend(row, paid_calls, "paid")?,
+        saved: spend(row, saved_calls, "saved")?,
         input: row
-            .get::<_, Option<String>>(14)?
+            .get::<_, Option<String>>("input")?
             .and_then(|text| serde_json::from_str(&text).ok()),
-        input_digest: row.get(15)?,
+        input_digest: row.get("input_digest")?,
     })
 }
