@@ -11,7 +11,7 @@ use cachalot_cache::{
     BeginResult, Cache, CacheBounds, CacheOptions, Call, CallKind, EntryFilter, LabelCriterion,
     Ledger, Policy, RunResult, Scope, SingleFlight,
 };
-use cachalot_core::{Canonical, Digest, SecretSet, Spend, SystemClock};
+use cachalot_core::{Canonical, Clock as _, Digest, SecretSet, Spend, SystemClock};
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_store::{Label, PutResult, Record, ReserveResult, Store, space};
 use rusqlite::{Connection, params};
@@ -116,6 +116,25 @@ fn bare(path: &Path) -> Connection {
     connection
 }
 
+/// A table with the columns and indices that the store keeps for a record: key, order of writing, use, expiry,
+/// and the two labels of an entry.
+fn indexed(path: &Path) -> Connection {
+    let connection = bare(path);
+    connection
+        .execute_batch(
+            "CREATE TABLE records (id INTEGER PRIMARY KEY, space TEXT NOT NULL, key TEXT NOT NULL,
+                 used INTEGER NOT NULL, expires INTEGER, name TEXT NOT NULL, kind TEXT NOT NULL, value BLOB NOT NULL);
+             CREATE UNIQUE INDEX records_key ON records(space, key);
+             CREATE INDEX records_newest ON records(space);
+             CREATE INDEX records_used ON records(space, used);
+             CREATE INDEX records_expires ON records(space, expires) WHERE expires IS NOT NULL;
+             CREATE INDEX records_name ON records(space, name, key);
+             CREATE INDEX records_kind ON records(space, kind, key);",
+        )
+        .unwrap();
+    connection
+}
+
 /// B3, and what the front makes of it.
 fn hits(home: &Path) {
     let runtime = current_thread();
@@ -195,9 +214,62 @@ fn hits(home: &Path) {
     );
 }
 
+/// A hit with the front cold on an answer of 200 kB, which the engine checks for damage.
+fn large(home: &Path) {
+    const EACH: usize = 50;
+    let runtime = current_thread();
+    let memory = memory(&home.join("large.db"));
+    let cache = cache(&memory, None, 0);
+    let policy = Policy::default();
+    let (input, answer) = (input(0), Bytes::from(vec![b'x'; 200_000]));
+    let key = cachalot_cache::Key::for_call(&call(&input)).to_string();
+    let reference = bare(&home.join("bare-large.db"));
+    runtime.block_on(async {
+        match cache.begin(&call(&input), &policy).await.unwrap() {
+            BeginResult::Served(_) => panic!("a hit"),
+            BeginResult::Run(ticket) => {
+                let product = RunResult::storable(answer.clone(), Spend::default());
+                ticket.finish(product).await.stored.unwrap();
+            }
+        }
+    });
+    reference
+        .execute(
+            "INSERT INTO entries VALUES (?1, ?2, NULL)",
+            params![key, &answer[..]],
+        )
+        .unwrap();
+    let mut select = reference
+        .prepare("SELECT value, expires FROM entries WHERE key = ?1")
+        .unwrap();
+    let [bare, cold] = in_turns(
+        41,
+        EACH,
+        [
+            &mut |_| {
+                for _ in 0..EACH {
+                    let row = select.query_row([&key], |row| row.get::<_, Vec<u8>>(0));
+                    std::hint::black_box(row.unwrap());
+                }
+            },
+            &mut |_| {
+                runtime.block_on(async {
+                    for _ in 0..EACH {
+                        hit(&cache, &input, &policy).await;
+                    }
+                });
+            },
+        ],
+    );
+    report("   hit, front cold, 200 kB", cold, bare, "-");
+}
+
 /// What the engine asks of the memory to store, and nothing else.
 async fn reserve_and_put(memory: &Arc<dyn Store>, key: String) {
-    let labels = vec![Label::new("name", "file.read")];
+    let labels = vec![
+        Label::new("name", "file.read"),
+        Label::new("kind", "action"),
+    ];
     let hold = Duration::from_secs(4);
     let reserved = memory
         .reserve(space::CACHE, &key, &labels, hold)
@@ -211,7 +283,7 @@ async fn reserve_and_put(memory: &Arc<dyn Store>, key: String) {
         key,
         value: Bytes::from_static(ANSWER),
         labels,
-        expires: None,
+        expires: Some(SystemClock.now() + 86_400_000),
         revision: 0,
         updated: 0,
     };
@@ -223,17 +295,17 @@ async fn reserve_and_put(memory: &Arc<dyn Store>, key: String) {
     assert!(matches!(put, PutResult::Stored { .. }));
 }
 
-/// B4: a miss and its store, until it is durable.
+/// B4: a miss and its store, joined across processes, until it is durable.
 fn stores(home: &Path) {
     const EACH: usize = 640;
     let memory = memory(&home.join("stores.db"));
     let cache = cache(&memory, Some(&home.join("stores-ledger.db")), 64 << 20);
-    let reference = bare(&home.join("bare-stores.db"));
-    let policy = Policy::default();
-    let fleet = Policy {
+    let reference = indexed(&home.join("bare-stores.db"));
+    let policy = Policy {
         join: SingleFlight::AllProcesses {
             wait: Duration::from_secs(5),
         },
+        ttl: Some(Duration::from_secs(86_400)),
         ..Policy::default()
     };
     let one = current_thread();
@@ -243,7 +315,11 @@ fn stores(home: &Path) {
         .build()
         .unwrap();
     let mut upsert = reference
-        .prepare("INSERT INTO entries VALUES (?1, ?2, NULL) ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+        .prepare(
+            "INSERT INTO records (space, key, used, expires, name, kind, value)
+             VALUES ('cache', ?1, ?2, ?3, 'file.read', 'action', ?4)
+             ON CONFLICT (space, key) DO UPDATE SET value = excluded.value, used = excluded.used, expires = excluded.expires",
+        )
         .unwrap();
     let number = |kind: usize, round: usize, n: usize| (kind * 1_000 + round) * 10_000 + n;
     let key = |kind: usize, round: usize, n: usize| {
@@ -256,7 +332,11 @@ fn stores(home: &Path) {
         [
             &mut |round| {
                 for n in 0..EACH {
-                    upsert.execute(params![key(0, round, n), ANSWER]).unwrap();
+                    let used = SystemClock.now();
+                    let expires = used + 86_400_000;
+                    upsert
+                        .execute(params![key(0, round, n), used, expires, ANSWER])
+                        .unwrap();
                 }
             },
             &mut |round| {
@@ -277,7 +357,7 @@ fn stores(home: &Path) {
                 two.block_on(async {
                     let callers: Vec<_> = (0..16)
                         .map(|caller| {
-                            let (cache, policy) = (cache.clone(), fleet.clone());
+                            let (cache, policy) = (cache.clone(), policy.clone());
                             tokio::spawn(async move {
                                 for n in (caller..EACH).step_by(16) {
                                     store(&cache, &input(number(2, round, n)), &policy).await;
@@ -477,8 +557,9 @@ fn main() {
         .filter(|argument| !argument.starts_with('-'))
         .collect();
     type Bench = fn(&Path);
-    let benches: [(&str, Bench); 4] = [
+    let benches: [(&str, Bench); 5] = [
         ("hits", hits),
+        ("large", large),
         ("stores", stores),
         ("threads", threads),
         ("erasing", erasing),
