@@ -29,24 +29,22 @@ ACCEPTED = [
         "crate",
         {
             "begin", "body", "engine", "entry", "evict", "flight", "front", "ledger", "outcome", "quota",
-            "reserve", "store_answer", "ticket", "write_back", "write_guard"
+            "renew", "reserve", "store_answer", "ticket", "write_back", "write_guard"
         },
     ),
     ("cache", "ledger", {"file", "schema"}),
-    ("prompt", "crate", {"chain", "namespace", "normal", "plan", "record"}),
-    ("tools", "crate", {"gate", "tool"}),
-    ("tools", "mcp", {"call", "catalog", "listing", "server"}),
+    ("mcp", "crate", {"call", "catalog", "listing", "server"}),
     (
         "workflow",
         "crate",
         {
-            "action", "actions", "destination", "format", "origin", "runtime", "spending", "template"
+            "action", "action_tool", "actions", "destination", "format", "origin", "runtime", "spending", "template"
         },
     ),
     ("workflow", "actions", {"llm", "reason"}),
     ("workflow", "format", {"agent", "interrupts", "llm_settings", "settings"}),
     ("workflow", "format", {"nodes", "subgraph", "work"}),
-    ("workflow", "format", {"flow", "meeting"}),
+    ("workflow", "format", {"fan_in", "flow"}),
     (
         "workflow",
         "script",

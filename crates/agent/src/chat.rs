@@ -310,7 +310,7 @@ impl Chat {
         }
         let session = &self.active_session;
         if session.conversation.is_new() {
-            return refused("nothing was said yet that could be reviewed");
+            return refused("the conversation is empty; nothing can be reviewed");
         }
         let definition = self.agent.review.clone().unwrap_or_default();
         let fork = self.fork(review::fork_spec(&definition, session))?;

@@ -127,7 +127,7 @@ impl ChatState {
         if spent.calls == 0 && spent.cost.is_zero() {
             return;
         }
-        let usage = Usage::uncached(spent.input_tokens, spent.output_tokens);
+        let usage = Usage::from_counts(spent.input_tokens, spent.output_tokens);
         self.meter.record(Some(&usage), spent.cost);
         self.add(UsageTotals {
             paid: spent,

@@ -207,7 +207,7 @@ impl Conversation {
         if !snapshot::has_tools(&prompt) && changes::needs_tools(&prompt, model.wire().format()) {
             return Err(Error::new(
                 ErrorKind::Fork,
-                "what was said has tool calls, and the fork is shown no tools: this provider takes no such conversation. Let it inherit everything (`full`), let it use a tool, or let it inherit nothing (`none`)",
+                "the conversation has tool calls and the fork has no tools, which this provider refuses. Let the fork inherit everything (`full`) or nothing (`none`), or give it a tool",
             ));
         }
         let is_alone = inherit == Inherit::None;

@@ -483,7 +483,7 @@ impl Fork {
         let tokens = bytes.div_ceil(BYTES);
         let price = model.price();
         let cost = price.map_or(Cost::UNPRICED, |price| {
-            price.cost(&Usage::uncached(tokens, 0))
+            price.cost(&Usage::from_counts(tokens, 0))
         });
         format!(
             "the model `{}` has not read the session `{}`: the fork inherits nothing, and its first request sends about {tokens} tokens anew ({cost})",
@@ -507,7 +507,7 @@ impl Fork {
             return Ok(());
         }
         let message = format!(
-            "this fork does not continue the prefix of the session `{}`: {}. The provider does not read the conversation from its cache",
+            "this fork does not continue the prefix of the session `{}`: {}. The provider charges the conversation as new input",
             self.from.snapshot.head.id,
             unexpected.join(", ")
         );

@@ -52,7 +52,7 @@ impl Delegation for SubAgents {
 /// Prepares the agent in a new session, on a fork of the conversation or with an empty one.
 async fn prepare(task: &DelegatedTask<'_>) -> Result<PreparedTurn, Error> {
     if !is_visible(task.text) {
-        let nothing = "nothing was said: the task is empty";
+        let nothing = "the task is empty";
         return Err(Error::new(ErrorKind::Input, nothing));
     }
     let delegation: Arc<dyn Delegation> = Arc::new(SubAgents);

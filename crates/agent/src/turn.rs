@@ -357,7 +357,7 @@ impl<'a> Turn<'a> {
         let length = overflow::describe_length(&self.session.conversation);
         let mut error = self.keep_partial_answer(error).await;
         error.message.push_str(&format!(
-            "; the conversation has {length}, and {why}. Say less at once, begin a new session, or go on with a model that takes more"
+            "; the conversation has {length}, and {why}. Shorten the message, begin a new session, or use a model with a larger context window"
         ));
         Err(error)
     }

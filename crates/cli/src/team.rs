@@ -9,10 +9,10 @@ use cachalot_cache::LedgerLimits;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Problem, SecretSet};
-use cachalot_mcp::settings::{ToolsetSettings, names, read_servers, read_toolsets};
+use cachalot_mcp::settings::{ToolsetKind, ToolsetSettings, names, read_servers, read_toolsets};
 use cachalot_tools::cached::ToolCacheSettings;
-use cachalot_workflow::action_tool;
 use cachalot_workflow::format::read_team_settings;
+use cachalot_workflow::{action_tool, actions};
 
 use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::agent_names::DELEGATION;
@@ -22,7 +22,6 @@ use crate::models::models;
 use crate::render;
 use crate::render::style::Style;
 use crate::wiring::ProcessEnvironment;
-use crate::workbench::actions;
 
 /// Reads and checks a file that defines a team.
 ///
@@ -113,13 +112,46 @@ pub(crate) fn problems_of_tools(
             Some(toolsets) => read_toolsets(toolsets, &servers, environment, &mut problems),
             None => ToolsetSettings::default(),
         };
-        problems.extend(actions::problems(&toolsets));
+        problems.extend(problems_of_actions(&toolsets));
         // The tools of invalid toolsets are unknown.
         if problems.len() == before {
             problems.extend(problems_of_review(&agent.value, &toolsets));
         }
     }
     read_tools(root.get("tools"), &mut problems);
+    problems
+}
+
+/// Returns the problems of the actions that toolsets name.
+fn problems_of_actions(toolsets: &ToolsetSettings) -> Vec<Problem> {
+    let registry = actions::builtin();
+    let mut problems = Vec::new();
+    for toolset in &toolsets.toolsets {
+        let ToolsetKind::Actions(names) = &toolset.kind else {
+            continue;
+        };
+        for name in names {
+            let (message, help) = match registry.get(name) {
+                None => {
+                    let known: Vec<&str> =
+                        registry.actions().map(|it| &*it.metadata().name).collect();
+                    (
+                        format!("there is no action `{name}`"),
+                        did_you_mean(name, &known),
+                    )
+                }
+                Some(action) => match action_tool::refusal(&**action) {
+                    None => continue,
+                    Some(why) => (
+                        format!("the action `{name}` {why}"),
+                        "take it out of `allow`".to_owned(),
+                    ),
+                },
+            };
+            let problem = Problem::new("unknown-action", message);
+            problems.push(problem.at(&toolset.place).help(help));
+        }
+    }
     problems
 }
 

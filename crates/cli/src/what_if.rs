@@ -298,7 +298,7 @@ impl Column {
             written_1h,
         } = accounted;
         if self.scheme == Scheme::Without {
-            return Usage::uncached(uncached + read + written + written_1h, 0);
+            return Usage::from_counts(uncached + read + written + written_1h, 0);
         }
         let (write_5m, write_other) = match format {
             Format::Messages | Format::Converse => (written, 0),

@@ -1,6 +1,6 @@
 //! Runtime of agents: the store, sessions, tools and models of one chat or one run.
 
-pub(crate) mod actions;
+mod actions;
 mod figures;
 mod payments;
 mod recall;

@@ -25,7 +25,7 @@ pub struct Usage {
 impl Usage {
     /// Creates a usage of uncached input and output.
     #[must_use]
-    pub fn uncached(input: u64, output: u64) -> Self {
+    pub fn from_counts(input: u64, output: u64) -> Self {
         Self {
             uncached_input: input,
             output,

@@ -16,7 +16,7 @@ use cachalot_workflow::format;
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::{Random, Runtime};
-use cachalot_workflow::script::{ScriptResult, Script, ScriptFailure, ScriptRunner};
+use cachalot_workflow::script::{Script, ScriptFailure, ScriptResult, ScriptRunner};
 use serde_json::{Map, Value, json};
 use third_party::{JournalMemory, WordCount};
 

@@ -32,7 +32,7 @@ pub(crate) fn validate_rewrite(
             return Err("the calls and the results of tools must be the same as before");
         }
         if !message.content.iter().any(has_content) {
-            return Err("a message must say something");
+            return Err("a message must not be empty");
         }
         mark_changes(message, before);
     }
@@ -45,7 +45,7 @@ fn join_messages(messages: Vec<Message>) -> Result<Message, &'static str> {
     let mut joined = messages.next().ok_or("there must be a message")?;
     for message in messages {
         if message.role != Role::User || joined.role != Role::User {
-            return Err("only what the user says can be rewritten");
+            return Err("only messages of the user can be rewritten");
         }
         joined.content.extend(message.content);
     }

@@ -14,7 +14,7 @@ use crate::hook_emitter::HookContext;
 use crate::report::Stop;
 
 /// A note for the model on a message that it had begun to answer before the compaction.
-const RESUMED_MESSAGE_NOTE: &str = "This message was said before the summary above was written: what was done for it until then stands in the summary, and need not be done again.";
+const RESUMED_MESSAGE_NOTE: &str = "This message is older than the summary above: work done for it until then is in the summary and need not be repeated.";
 
 /// The name under which hook events report the added summary.
 const SUMMARY_SOURCE: &str = "a summary of a conversation that was too long";
@@ -170,7 +170,7 @@ impl<'a> TurnMessage<'a> {
     /// Records that another writer has changed the session since hooks received its prefix.
     pub(super) fn record_conflict(&mut self, conversation: &Conversation) {
         self.prompt.prefix = Some(conversation.prefix());
-        let somebody = "somebody who continued the session elsewhere";
+        let somebody = "another process that continued the session";
         self.appended_by.push(somebody.to_owned());
     }
 

@@ -35,7 +35,7 @@ pub(super) async fn recover(
         );
     }
     if is_repeated {
-        return failed("it was summarized already: what is said at once is too much");
+        return failed("the conversation is already summarized: this message alone is too long");
     }
     if compactor
         .summary_input(CompactionTrigger::Overflow)

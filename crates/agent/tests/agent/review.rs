@@ -223,7 +223,7 @@ async fn a_review_without_inheritance_gets_a_digest_and_reads_uncached() {
         );
         assert_eq!(review.result(), "none");
         let asked = last_message(&world.last_body());
-        let said = "\nThe user:\n  | How deep?\n\nThe assistant:\n  | 2 km.\n\nLook back";
+        let said = "\nThe user:\n  | How deep?\n\nThe assistant:\n  | 2 km.\n\nReview this";
         assert!(asked.contains(said), "{asked}");
         desk.world.check_from(1);
     }
@@ -247,7 +247,7 @@ async fn another_model_inherits_nothing_and_gets_a_digest() {
     assert_eq!(body["model"], "gpt-4o");
     let asked = last_message(&body);
     assert!(
-        asked.contains("  | How deep?\n") && asked.contains("Look back"),
+        asked.contains("  | How deep?\n") && asked.contains("Review this"),
         "{asked}"
     );
     desk.world.check_from(1);

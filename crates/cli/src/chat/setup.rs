@@ -92,7 +92,7 @@ impl ChatSetup<'_> {
         }
         .for_run()?;
         if store.is_none() {
-            warn("this chat is not kept: there is no going on with it later");
+            warn("chat not saved; it cannot be resumed");
         }
         Workbench::new(WorkbenchParts {
             process_environment: self.process_environment,
@@ -135,7 +135,7 @@ impl ChatSetup<'_> {
         let begun = tokio::select! {
             begun = beginning => begun,
             _ = interrupts.next() => {
-                return Err(CommandError::Interrupted("nothing was said yet".to_owned()));
+                return Err(CommandError::Interrupted("the conversation is empty".to_owned()));
             }
         };
         let chat = begun.map_err(|error| match error.kind {

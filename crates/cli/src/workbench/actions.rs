@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use cachalot_agent::Team;
-use cachalot_core::Problem;
-use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::expand;
 use cachalot_mcp::settings::{ToolsetKind, ToolsetSettings};
 use cachalot_model::Meter;
 use cachalot_tools::Tool;
 use cachalot_workflow::Runtime;
-use cachalot_workflow::action_tool::{ActionTool, refusal};
+use cachalot_workflow::action_tool::ActionTool;
 use cachalot_workflow::actions::builtin;
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::session::SessionMemory;
@@ -20,39 +18,6 @@ use crate::command_error::Result;
 use crate::models::models;
 use crate::random::RandomNumbers;
 use crate::wiring::{Warn, run_id};
-
-/// Returns the problems of the actions that toolsets name.
-pub(crate) fn problems(toolsets: &ToolsetSettings) -> Vec<Problem> {
-    let registry = builtin();
-    let mut problems = Vec::new();
-    for toolset in &toolsets.toolsets {
-        let ToolsetKind::Actions(names) = &toolset.kind else {
-            continue;
-        };
-        for name in names {
-            let (message, help) = match registry.get(name) {
-                None => {
-                    let known: Vec<&str> =
-                        registry.actions().map(|it| &*it.metadata().name).collect();
-                    (
-                        format!("there is no action `{name}`"),
-                        did_you_mean(name, &known),
-                    )
-                }
-                Some(action) => match refusal(&**action) {
-                    None => continue,
-                    Some(why) => (
-                        format!("the action `{name}` {why}"),
-                        "take it out of `allow`".to_owned(),
-                    ),
-                },
-            };
-            let problem = Problem::new("unknown-action", message);
-            problems.push(problem.at(&toolset.place).help(help));
-        }
-    }
-    problems
-}
 
 /// Forwards the warnings of actions.
 struct Warnings(Warn);

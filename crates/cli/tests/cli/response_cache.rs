@@ -391,8 +391,8 @@ fn problems_of_the_section_are_reported_with_their_place() {
     for (section, expected) in [
         (", path: ../answers.json", "leads out of the directory"),
         (", path: a.json, ttl: 1h", "beside `path`"),
-        (", scope: everybody", "`global`"),
-        (", math: question", "did you mean `match`?"),
+        (", scope: everybody", "agent, global"),
+        (", mach: question", "did you mean `match`?"),
     ] {
         world.home.write("agent.yaml", agent(section));
         let validated = world.home.run(&["validate", "agent.yaml"]);

@@ -186,7 +186,7 @@ fn parts_that_a_review_does_not_inherit_are_not_counted_as_the_chats() {
 fn usage_of_a_review_is_separate_from_the_chats() {
     const READING: &str = "
 rules:
-  - user: 'Look back over'
+  - user: 'Review this conversation'
     steps:
       - tool_calls: [{name: read_file, arguments: {path: notes.md}}]
       - tool_calls: [{name: read_file, arguments: {path: other.md}}]
@@ -235,7 +235,7 @@ fn why_shows_the_cost_of_a_review() {
 fn an_answer_of_a_review_that_is_cut_off_is_accounted_for_as_such() {
     const CUT: &str = "
 rules:
-  - user: 'Look back over'
+  - user: 'Review this conversation'
     steps: [{text: This is what I have found, fault: {cut: {after_events: 6}}}]
 otherwise: {text: 'I was told: {{user}}'}
 ";
@@ -341,7 +341,7 @@ mod on_a_terminal {
 
     const SLOW: &str = "
 rules:
-  - user: 'Look back over'
+  - user: 'Review this conversation'
     steps: [{text: late, fault: {slow: {first_byte: 600s, per_event: 1s}}}]
 otherwise: {text: 'I was told: {{user}}'}
 ";

@@ -110,8 +110,8 @@ async fn a_handler_that_crashes_is_a_fault() {
 
 #[tokio::test]
 async fn a_handler_that_babbles_is_ended() {
-    on_every_event("yes", AMPLE, ToFault("1 MiB on stdout")).await;
-    on_every_event("yes >&2", AMPLE, ToFault("1 MiB on stderr")).await;
+    on_every_event("yes", AMPLE, ToFault("1 MiB to stdout")).await;
+    on_every_event("yes >&2", AMPLE, ToFault("1 MiB to stderr")).await;
     let slowly = "while :; do echo again; sleep 0.02; done";
     on_every_event(slowly, Duration::from_millis(200), ToFault("within")).await;
 }
@@ -120,7 +120,7 @@ async fn a_handler_that_babbles_is_ended() {
 async fn a_handler_that_says_too_much_is_a_fault() {
     let huge =
         r#"printf '{"system_message": "'; head -c 2000000 /dev/zero | tr '\0' x; printf '"}'"#;
-    on_every_event(huge, AMPLE, ToFault("1 MiB on stdout")).await;
+    on_every_event(huge, AMPLE, ToFault("1 MiB to stdout")).await;
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn a_handler_that_does_not_listen_does_no_harm() {
 async fn a_handler_that_leaves_others_behind_does_not_leave_them() {
     on_every_event("sleep 1000 &\necho '{}'", AMPLE, ToNothing).await;
     on_every_event("(sleep 1000; echo late) <&0 &\necho '{}'", AMPLE, ToNothing).await;
-    on_every_event("yes >&2 &\nsleep 1000", AMPLE, ToFault("1 MiB on stderr")).await;
+    on_every_event("yes >&2 &\nsleep 1000", AMPLE, ToFault("1 MiB to stderr")).await;
 }
 
 #[tokio::test]

@@ -54,8 +54,8 @@ fn failure_matrix() {
             "not honoured",
         ),
         (Event::PreToolUse, r#"{"decision": "allow"}"#, "`decision`"),
-        (Event::UserPromptSubmit, "plain text", "no JSON object"),
-        (Event::SessionStart, "[1]", "no JSON object"),
+        (Event::UserPromptSubmit, "plain text", "not a JSON object"),
+        (Event::SessionStart, "[1]", "not a JSON object"),
     ] {
         let fault = strictly(Dialect::DockerAgent, event, stdout).unwrap_err();
         assert!(

@@ -226,7 +226,7 @@ impl ReadEstimator<'_> {
             Some(usage) => usage.total_input(),
             None => self.scaled(self.next.prompt.bytes()),
         };
-        let others = Usage::uncached(all.saturating_sub(lost), 0);
+        let others = Usage::from_counts(all.saturating_sub(lost), 0);
         let read = Usage {
             cache_read: lost,
             ..others

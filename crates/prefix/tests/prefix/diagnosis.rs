@@ -237,7 +237,7 @@ fn what_the_provider_has_read_all_the_same_is_not_lost() {
     assert!(!lost.is_break() || lost.actual_read.is_none());
     next.usage = Some(Usage {
         cache_read: 1_000,
-        ..Usage::uncached(10, 1)
+        ..Usage::from_counts(10, 1)
     });
     let read = compare(&previous, &next, &SecretSet::empty());
     assert_eq!(

@@ -58,7 +58,7 @@ fn an_envelope_contains_time_session_and_usage() {
         assert_eq!(logged.at, Some(1_795_228_920_000), "{envelope}");
         let expected = Usage {
             cache_read: 64,
-            ..Usage::uncached(36, 5)
+            ..Usage::from_counts(36, 5)
         };
         assert_eq!(logged.usage, Some(expected), "{envelope}");
         assert_eq!(logged.request.prompt.len(), 2);

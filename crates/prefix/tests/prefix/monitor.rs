@@ -173,7 +173,7 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
 #[test]
 fn a_provider_without_cache_usage_is_not_blamed() {
     let secret_set = SecretSet::empty();
-    let silent = answer(Some(Usage::uncached(2_300, 0)));
+    let silent = answer(Some(Usage::from_counts(2_300, 0)));
     let rules = diagnosis::Rules::new(MarkerRules::find("ollama", "llama3", Format::Chat), None);
     let mut watch = PrefixMonitor::default();
     let mut prompt = said(&begun(&"s".repeat(9_000)), Message::user("0"));

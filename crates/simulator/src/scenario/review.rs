@@ -7,15 +7,21 @@ use serde_json::json;
 use crate::dialogue::Dialogue;
 use crate::reply::ScriptedReply;
 
-/// Words in the user's message that identify a review.
-const TRIGGER_PHRASE: &str = "look back over this conversation";
+/// Words in the user's message that identify a review; the second ones are those of earlier versions.
+const TRIGGER_PHRASES: [&str; 2] = [
+    "review this conversation",
+    "look back over this conversation",
+];
 /// The tool that the review tries to run, if the request has it.
 const SHELL_TOOL: &str = "shell";
 const MEMORY_TOOL: &str = "memory";
 
 /// Returns the next step, if a review is requested.
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
-    let is_review = |text: &String| text.to_lowercase().contains(TRIGGER_PHRASE);
+    let is_review = |text: &String| {
+        let text = text.to_lowercase();
+        TRIGGER_PHRASES.iter().any(|phrase| text.contains(phrase))
+    };
     if !dialogue.user.iter().any(is_review) {
         return None;
     }
@@ -60,7 +66,7 @@ mod tests {
             schema: json!({"type": "object"}),
         };
         Dialogue {
-            user: vec!["Look back over this conversation. …".to_owned()],
+            user: vec!["Review this conversation. …".to_owned()],
             tools: tools.iter().map(tool).collect(),
             ..Dialogue::default()
         }

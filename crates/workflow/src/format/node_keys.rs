@@ -176,7 +176,7 @@ const OF_OTHERS: &[Parameter] = &[
     unsupported("parallel_config", codes::UNSUPPORTED),
     unsupported("subgraph", codes::UNSUPPORTED),
     unsupported("input", codes::UNSUPPORTED),
-    no_effect("condition", "the node runs whatever it says: give an edge `when: …`, or the node before `goto`"),
+    no_effect("condition", "the node runs unconditionally: give an edge `when: …`, or the node before `goto`"),
     no_effect("next", "write `goto: NODE`"),
     no_effect("edges", "`edges` stand in the file, beside `nodes`"),
     no_effect("params", WITH_ARGUMENTS),

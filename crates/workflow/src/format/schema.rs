@@ -55,11 +55,7 @@ pub fn reference() -> Vec<ReferenceTable> {
         table(yaml, "## The file", FILE.rows("", false)),
         table(yaml, "## Settings", SETTINGS.rows("settings.", true)),
         table(yaml, "### `on_error`", ON_ERROR.rows("", true)),
-        table(
-            providers,
-            "## What can be said of a model",
-            MODEL.rows("", false),
-        ),
+        table(providers, "## Settings of a model", MODEL.rows("", false)),
         table(providers, "## Budgets", BUDGET.rows("", false)),
         ReferenceTable {
             open: true,

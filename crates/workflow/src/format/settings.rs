@@ -152,7 +152,10 @@ pub(super) static SETTINGS: Table = Table::new(
 );
 
 /// The keys of `settings` in a file that contains only agents.
-static TEAM_SETTINGS: Table = Table::new("`settings`", "", &[LEDGER_KEY]);
+static TEAM_SETTINGS: Table = Table::new("`settings`", "", &[LEDGER_KEY, HTTP_KEY]);
+
+#[rustfmt::skip]
+const HTTP_KEY: &[Parameter] = &[section("http", &HTTP)];
 
 #[rustfmt::skip]
 const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
@@ -532,7 +535,8 @@ fn cache(values: Values<'_>) -> CacheSettings {
     }
 }
 
-/// Reads `settings` of a file that contains only agents. It has no key but `ledger`.
+/// Reads `settings` of a file that contains only agents. Its keys are `ledger`, and `http` for
+/// actions that are tools.
 pub fn read_team_settings(node: &Node, problems: &mut Vec<Problem>) -> LedgerSettings {
     let values = TEAM_SETTINGS.read(node, problems);
     values.map(ledger).unwrap_or_default()

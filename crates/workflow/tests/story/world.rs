@@ -283,7 +283,7 @@ impl Setup {
             settings: self.settings,
             clock,
             random: self.random,
-            store: store,
+            store,
             cache,
             mode: self.mode,
             secret_set: self.secret_set,

@@ -234,9 +234,9 @@ fn what_speaks_nonsense_is_a_fault() {
     let input = tool(Event::PreToolUse, "shell", json!({}));
     for dialect in Dialect::ALL {
         for (stdout, expected) in [
-            ("{", "no valid JSON"),
-            ("{} trailing", "no valid JSON"),
-            ("{}{}", "no valid JSON"),
+            ("{", "not valid JSON"),
+            ("{} trailing", "not valid JSON"),
+            ("{}{}", "not valid JSON"),
             (r#"{"decision": "perhaps"}"#, "`decision`"),
             (r#"{"decision": 3}"#, "`decision`"),
             (r#"{"decision": "block", "reason": 3}"#, "`reason`"),

@@ -150,5 +150,5 @@ async fn what_the_user_says_during_a_turn_keeps_its_answer_out() {
         .prompted(|prompt| prompt.text = "and two".to_owned());
     world.stop(&more, "both").await;
     let why = world.row().await.not_stored.unwrap();
-    assert!(why.contains("said more"), "{why}");
+    assert!(why.contains("sent another message"), "{why}");
 }

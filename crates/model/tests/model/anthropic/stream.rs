@@ -413,7 +413,7 @@ fn a_stream_that_makes_no_sense_says_why() {
                 start(),
                 json!({"type": "content_block_start", "content_block": {}}),
             ],
-            "which block",
+            "names no block",
         ),
         (
             vec![start(), json!({"type": "content_block_start", "index": 0})],

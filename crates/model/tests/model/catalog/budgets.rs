@@ -119,7 +119,7 @@ fn calls_without_a_price_are_not_free() {
     let error = meter.check().unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverBudget);
     for part in [
-        "the price of 1 call is not known",
+        "the price of 1 call is unknown",
         "`cost: {input: …, output: …}`",
         "$100",
     ] {

@@ -338,7 +338,7 @@ mod tests {
         };
         let error = commit(&workspace, &[change], &AbandonFlag::default()).unwrap_err();
         assert!(
-            error.contains("was changed by somebody else meanwhile"),
+            error.contains("was changed by another process in the meantime"),
             "{error}"
         );
         assert_eq!(fs::read_to_string(root.path().join("a")).unwrap(), "theirs");

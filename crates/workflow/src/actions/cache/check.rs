@@ -47,7 +47,7 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
     optional(
         "scope",
         ParameterKind::Text,
-        "The shares the entry: `run`, `workspace`, `agent` (default), `user`, `global`.",
+        "The sharing scope: `run`, `workspace`, `agent` (default), `user`, `global`.",
     ),
     optional(
         "version",
