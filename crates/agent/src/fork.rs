@@ -98,7 +98,7 @@ pub struct ForkReport {
     pub first: Option<Usage>,
     /// Usage of the parent's last request, if known.
     pub parent: Option<Usage>,
-    /// The parts that it did not inherit from its parent, in the order of [`InheritedPart`].
+    /// The parts that it did not inherit from its parent, in the order of `InheritedPart`.
     pub differences: Vec<ForkDifference>,
     /// Tools that were called but are not allowed, without duplicates.
     pub denied: Vec<String>,
