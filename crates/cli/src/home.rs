@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cachalot_core::Problem;
+use cachalot_core::links::without_links;
 use cachalot_store::sqlite::files_of;
 
 use crate::command_error::{CommandError, Result};
@@ -42,7 +43,7 @@ impl Home {
             (None, Some(path), _) => directory.join(path),
             (None, None, None) => default_database(environment)?,
         };
-        let database = resolved(&database);
+        let database = without_links(&database);
         Ok(Self {
             ledger: companion_path(&database, ".ledger"),
             digest_key: companion_path(&database, ".digest-key"),
@@ -76,27 +77,6 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let name = |path| std::fs::canonicalize(path).ok();
     name(one).is_some_and(|one| name(other) == Some(one))
-}
-
-/// The maximum number of symbolic links that are followed in a row, as on Linux.
-const MAX_LINKS: u32 = 40;
-
-/// Returns the path without symbolic links, as far as it exists. A dangling link is followed too, because a
-/// file that is created through it is created at its target.
-pub(crate) fn resolved(path: &Path) -> PathBuf {
-    fn follow(path: &Path, links: u32) -> PathBuf {
-        if let Ok(whole) = std::fs::canonicalize(path) {
-            return whole;
-        }
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return path.to_owned();
-        };
-        match std::fs::read_link(path) {
-            Ok(target) if links > 0 => follow(&parent.join(target), links - 1),
-            _ => follow(parent, links).join(name),
-        }
-    }
-    follow(path, MAX_LINKS)
 }
 
 fn companion_path(database: &Path, suffix: &str) -> PathBuf {
@@ -209,7 +189,7 @@ mod tests {
         for there in [false, true] {
             for name in names {
                 assert_eq!(
-                    resolved(&root.join(name)),
+                    without_links(&root.join(name)),
                     database,
                     "{name}, there: {there}"
                 );
@@ -217,10 +197,13 @@ mod tests {
             std::fs::write(&database, "").unwrap();
         }
         assert_eq!(
-            resolved(&root.join("folder/new/x.db")),
+            without_links(&root.join("folder/new/x.db")),
             root.join("real/new/x.db")
         );
-        assert_eq!(resolved(&root.join("circle.db")), root.join("circle.db"));
+        assert_eq!(
+            without_links(&root.join("circle.db")),
+            root.join("circle.db")
+        );
     }
 
     #[test]

@@ -3,7 +3,6 @@
 mod agent_file;
 mod agent_names;
 mod arguments;
-mod atomic_file;
 mod backend;
 mod chat;
 mod command_error;
@@ -13,6 +12,7 @@ mod hooks;
 mod input;
 mod interrupts;
 mod models;
+mod output_file;
 mod permissions;
 mod random;
 mod render;

@@ -3,10 +3,11 @@
 //! `permissions.yaml` in the user's configuration directory holds rules under `allow`. Rules of an agent file
 //! that deny or ask still apply.
 
-use std::io::{Error, ErrorKind, Result, Write as _};
+use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 use cachalot_agent::{Permissions, Team};
+use cachalot_core::atomic_file::{self, Access};
 use cachalot_core::tree::{self, Node};
 
 use crate::render;
@@ -76,13 +77,8 @@ pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
             .collect();
         added = format!("{FILE_HEADER}{lines}");
     }
-    let directory = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(directory)?;
-    let mut part = tempfile::NamedTempFile::new_in(directory)?;
-    part.write_all(added.as_bytes())?;
-    part.as_file().sync_all()?;
-    part.persist(file).map_err(|failed| failed.error)?;
-    Ok(())
+    std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
+    atomic_file::replace(file, added.as_bytes(), Access::Private)
 }
 
 /// Returns the permissions in the file, its rules as they are written, and its text.

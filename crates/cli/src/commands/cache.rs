@@ -14,9 +14,9 @@ use cachalot_workflow::actions::cache::TAG_LABEL;
 use serde_json::{Value, json};
 
 use crate::arguments::{self, CacheCommand, EntrySelection, StoreArguments};
-use crate::atomic_file::AtomicFile;
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
+use crate::output_file::OutputFile;
 use crate::render;
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, digest_key};
 
@@ -225,10 +225,10 @@ impl Inspection<'_> {
                 .await
                 .map_err(not_exported)?
         } else {
-            let mut atomic_file = AtomicFile::new(file, &home)?;
-            let exported = cache.export(&mut atomic_file, key.as_ref()).await;
+            let mut output_file = OutputFile::new(file, &home)?;
+            let exported = cache.export(&mut output_file, key.as_ref()).await;
             let exported = exported.map_err(not_exported)?;
-            atomic_file.persist()?;
+            output_file.persist()?;
             exported
         };
         let note = match exported.left_out {

@@ -1,9 +1,11 @@
 //! Reads and replaces a flat JSON file.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
+
+use cachalot_core::atomic_file::{self, Access};
 
 use crate::Error;
 
@@ -122,22 +124,5 @@ pub(super) fn replace(path: &Path, entries: &Entries, context: &Context) -> Resu
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(context.too_large(MAX_FILE_BYTES));
     }
-    let write = || -> io::Result<()> {
-        let target = match std::fs::canonicalize(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
-            real => real?,
-        };
-        let directory = target.parent().unwrap_or(Path::new("/"));
-        let mut file = tempfile::Builder::new()
-            .prefix(".answers-")
-            .suffix(".tmp")
-            .tempfile_in(directory)?;
-        file.write_all(&bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(&target).map_err(|failed| failed.error)?;
-        #[cfg(unix)]
-        File::open(directory)?.sync_all()?;
-        Ok(())
-    };
-    write().map_err(|error| context.io("write", error))
+    atomic_file::replace(path, &bytes, Access::Private).map_err(|error| context.io("write", error))
 }

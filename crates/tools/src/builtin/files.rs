@@ -17,6 +17,7 @@ mod open_path;
 pub mod patch;
 mod read_file;
 mod snapshot;
+mod temporary_file;
 mod text;
 mod walk;
 mod write_file;
@@ -34,6 +35,7 @@ use crate::workspace::{PathError, ResolvedPath};
 use cachalot_operation::{
     Arguments, CacheClass, OperationMetadata, Origin, Tool, ToolContext, ToolOutput,
 };
+pub(in crate::builtin) use temporary_file::TemporaryFile;
 
 /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file` and `apply_patch`.
 #[must_use]

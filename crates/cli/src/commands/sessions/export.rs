@@ -10,9 +10,9 @@ use cachalot_prompt::{Level, Session, SessionFilter, Sessions};
 use serde_json::json;
 
 use super::absent;
-use crate::atomic_file::AtomicFile;
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
+use crate::output_file::OutputFile;
 use crate::render;
 use crate::wiring::Warn;
 
@@ -59,9 +59,9 @@ impl Export<'_> {
                 exported
             }
             Some(file) => {
-                let mut atomic_file = AtomicFile::new(file, home)?;
-                let exported = write(sessions, &chosen, &mut atomic_file).await?;
-                atomic_file.persist()?;
+                let mut output_file = OutputFile::new(file, home)?;
+                let exported = write(sessions, &chosen, &mut output_file).await?;
+                output_file.persist()?;
                 exported
             }
         };

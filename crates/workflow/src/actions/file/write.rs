@@ -2,9 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use async_trait::async_trait;
+use cachalot_core::atomic_file::{self, Access};
 use cachalot_core::{EffectTarget, Effects, disk};
 use serde_json::{Value, json};
 
@@ -80,7 +81,7 @@ impl Operation for Write {
             if append {
                 append_to(&path, content.as_bytes())
             } else {
-                replace(&path, content.as_bytes())
+                atomic_file::replace(&path, content.as_bytes(), Access::Kept)
             }
         });
         match work.await {
@@ -110,33 +111,6 @@ fn write_failure(given: &CheckedArguments<'_>, display_name: &str, error: &io::E
     }
 }
 
-/// Replaces the file at `path`: writes `content` to a temporary file beside it, then renames that file
-/// over it. A link is followed, so that its target changes; the permissions are kept.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let target = match fs::canonicalize(path) {
-        Ok(target) => target,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_path_buf(),
-        Err(error) => return Err(error),
-    };
-    let permissions = match fs::metadata(&target) {
-        Ok(metadata) if metadata.is_dir() => return Err(io::Error::other("it is a directory")),
-        Ok(metadata) => Some(metadata.permissions()),
-        Err(_) => None,
-    };
-    let temporary = TemporaryFile::create_beside(&target)?;
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary.path)?;
-    file.write_all(content)?;
-    if let Some(permissions) = permissions {
-        file.set_permissions(permissions)?;
-    }
-    file.sync_all()?;
-    drop(file);
-    temporary.replace_target(&target)
-}
-
 /// Appends `content` to the file at `path`, which is created if needed. Writers are serialized by a file
 /// lock; a write that fails midway is rolled back.
 fn append_to(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -148,52 +122,4 @@ fn append_to(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = File::set_len(&file, before);
     }
     written
-}
-
-/// A temporary file beside the file to be replaced. It is removed on drop unless it was renamed.
-struct TemporaryFile {
-    path: PathBuf,
-    is_renamed: bool,
-}
-
-impl TemporaryFile {
-    fn create_beside(target: &Path) -> io::Result<Self> {
-        let name = target
-            .file_name()
-            .ok_or_else(|| io::Error::other("it is a directory"))?;
-        let mut suffix = [0_u8; 8];
-        getrandom::fill(&mut suffix).map_err(io::Error::other)?;
-        let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".{}", hex::encode(suffix)));
-        Ok(Self {
-            path: target.with_file_name(temporary),
-            is_renamed: false,
-        })
-    }
-
-    fn replace_target(mut self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)?;
-        self.is_renamed = true;
-        // Syncing the directory makes the rename durable. If a directory cannot be opened, the file is
-        // still complete.
-        if let Some(parent) = target.parent()
-            && let Ok(directory) = File::open(if parent.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                parent
-            })
-        {
-            let _ = directory.sync_all();
-        }
-        Ok(())
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        if !self.is_renamed {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }
