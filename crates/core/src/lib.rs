@@ -1,12 +1,13 @@
 //! Items that at least three crates of Cachalot share, and nothing else: canonical bytes, digests, the JSON
 //! scanner, clocks, secrets, effects, costs and witnesses of work, problems in configuration, the
-//! configuration tree with source positions, and atomic replacement of files.
+//! configuration tree with source positions, durations, and atomic replacement of files.
 
 pub mod atomic_file;
 pub mod canonical;
 pub mod clock;
 pub mod digest;
 pub mod disk;
+pub mod duration;
 pub mod effects;
 pub mod json;
 pub mod links;

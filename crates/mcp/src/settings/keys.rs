@@ -205,27 +205,5 @@ impl<'a, 'b> Keys<'a, 'b> {
 
 /// Parses a time that is greater than zero.
 fn time(node: &Node) -> Option<Duration> {
-    let (number, unit) = match (node.as_f64(), node.as_text()) {
-        (Some(seconds), _) => (seconds, 1.0),
-        (None, Some(text)) => {
-            let text = text.trim();
-            let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-            let unit = match &text[number.len()..] {
-                "ms" => 0.001,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3_600.0,
-                "d" => 86_400.0,
-                _ => return None,
-            };
-            let digits = number
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte == b'.');
-            (number.parse::<f64>().ok().filter(|_| digits)?, unit)
-        }
-        (None, None) => return None,
-    };
-    Duration::try_from_secs_f64(number * unit)
-        .ok()
-        .filter(|time| !time.is_zero())
+    cachalot_core::duration::from_node(node).filter(|time| !time.is_zero())
 }

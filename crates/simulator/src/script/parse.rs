@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
+use cachalot_core::duration::from_node;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::{self, Node, NodeKind, Section};
+use cachalot_core::tree::{self, Node, Section};
 use regex::Regex;
 
 use super::template::{BUILT_IN_PLACEHOLDERS, Template, TemplateValue};
@@ -300,18 +301,14 @@ fn word<'a>(
     known
 }
 
-/// Claims a duration: seconds, or a number with `ms`, `s`, `m` or `h`.
+/// Claims a duration.
 fn duration(
     section: &mut Section<'_>,
     key: &'static str,
     problems: &mut Vec<Problem>,
 ) -> Option<Duration> {
     let node = section.present(key)?;
-    let seconds = match &node.kind {
-        NodeKind::Text(text) => seconds(text),
-        _ => node.as_f64(),
-    };
-    let found = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let found = from_node(node);
     if found.is_none() {
         problems.push(node.wrong_type(
             &format!("`{key}`"),
@@ -319,18 +316,4 @@ fn duration(
         ));
     }
     found
-}
-
-fn seconds(text: &str) -> Option<f64> {
-    let unit =
-        text.trim_start_matches(|character: char| character.is_ascii_digit() || character == '.');
-    let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
-    let factor = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        _ => return None,
-    };
-    Some(number * factor)
 }
