@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cachalot_core::text::head;
 use cachalot_core::{Problem, Secret, json, tree};
 use serde_json::{Map, Value};
 
 use crate::command_error::{CommandError, Result};
 
 fn bad_input(given: &str, why: impl std::fmt::Display) -> CommandError {
-    let shown: String = given.chars().take(60).collect();
+    let shown = head(given, 60);
     CommandError::usage(
         Problem::new("bad-input", format!("--input {shown}: {why}"))
             .help("expected a JSON object, @FILE with one, KEY=TEXT, or KEY:=JSON"),

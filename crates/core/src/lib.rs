@@ -1,6 +1,6 @@
 //! Items that at least three crates of Cachalot share, and nothing else: canonical bytes, digests, the JSON
 //! scanner, clocks, secrets, effects, costs and witnesses of work, problems in configuration, the
-//! configuration tree with source positions, durations, and atomic replacement of files.
+//! configuration tree with source positions, durations, truncation of texts, and atomic replacement of files.
 
 pub mod atomic_file;
 pub mod canonical;
@@ -16,6 +16,7 @@ pub mod secret;
 pub mod spec;
 pub mod spend;
 pub mod suggest;
+pub mod text;
 pub mod tree;
 pub mod witnesses;
 

@@ -66,8 +66,7 @@ impl Gate {
     /// Cuts the name of a tool for display: a model may write a name of any length.
     #[must_use]
     pub fn shown(tool: &str) -> &str {
-        let end = tool.char_indices().nth(SHOWN).map(|(at, _)| at);
-        &tool[..end.unwrap_or(tool.len())]
+        head(tool, SHOWN)
     }
 
     /// Returns the message for the model about a call that the gate denies; `None` if it allows it.

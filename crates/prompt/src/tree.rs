@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use cachalot_core::SecretSet;
 use cachalot_core::secret::mask_credentials;
+use cachalot_core::text::head;
 use cachalot_model::{Message, Role};
 
 use crate::chain::{Node, NodeId, Prompt};
@@ -403,11 +404,12 @@ fn label(text: &str, secret_set: &SecretSet) -> Option<Box<str>> {
         }
         said.push_str(word);
     }
-    let mut label = mask_credentials(&secret_set.redact(&said)).into_owned();
-    if let Some((cut, _)) = label.char_indices().nth(MAX_LABEL_CHARS) {
-        label.truncate(cut);
-        label.truncate(label.trim_end().len());
-        label.push('…');
-    }
+    let redacted = secret_set.redact(&said);
+    let whole = mask_credentials(&redacted);
+    let kept = head(&whole, MAX_LABEL_CHARS);
+    let label = match kept.len() < whole.len() {
+        true => format!("{}…", kept.trim_end()),
+        false => whole.into_owned(),
+    };
     (!label.is_empty()).then(|| label.into())
 }

@@ -5,6 +5,9 @@ mod faults;
 mod review;
 mod translator;
 
+use std::borrow::Cow;
+
+use cachalot_core::text::truncate;
 use serde_json::Value;
 
 use crate::accounting::Pattern;
@@ -81,12 +84,8 @@ fn echo(dialogue: &Dialogue) -> ScriptedReply {
     ScriptedReply::text(text)
 }
 
-fn shortened(text: &str) -> String {
-    let text = text.trim();
-    match text.char_indices().nth(MAX_ECHO_CHARS) {
-        Some((end, _)) => format!("{} …", &text[..end]),
-        None => text.to_owned(),
-    }
+fn shortened(text: &str) -> Cow<'_, str> {
+    truncate(text.trim(), MAX_ECHO_CHARS)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use object_store::{ClientOptions, GetOptions, GetResult, ObjectStore, RetryConfi
 use parking_lot::Mutex;
 
 use cachalot_core::secret::MASK;
+use cachalot_core::text::{one_line, truncate};
 
 use crate::error::{Error, ErrorKind};
 use crate::http::{HttpClient, HttpOptions};
@@ -266,20 +267,12 @@ impl ErrorContext {
 
     /// The text of an error on one line, without credentials.
     fn reason(&self, error: &object_store::Error) -> String {
-        let line = error
-            .to_string()
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ");
-        let mut text = masked_text(&line);
+        let mut text = masked_text(&one_line(&error.to_string()));
         for secret in &self.secrets {
             text = text.replace(secret.as_str(), MASK);
         }
         const MAX_REASON_CHARS: usize = 400;
-        match text.char_indices().nth(MAX_REASON_CHARS) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text,
-        }
+        truncate(&text, MAX_REASON_CHARS).into_owned()
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::Bytes;
+use cachalot_core::text::{one_line, window};
 use cachalot_model::Parameters;
 use cachalot_prompt::{Level, Namespace, Prompt};
 use serde_json::{Map, Value};
@@ -85,14 +86,7 @@ fn difference(part: InheritedPart, parent: &str, fork: &str) -> Option<ForkDiffe
 
 /// An excerpt of a text, in one line.
 fn shortened(text: &str, from: usize) -> String {
-    let part: String = text.chars().skip(from).take(MAX_EXCERPT_CHARS).collect();
-    let begins = if from > 0 { "…" } else { "" };
-    let ends = match text.chars().count() > from + MAX_EXCERPT_CHARS {
-        true => "…",
-        false => "",
-    };
-    let line = part.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{begins}{line}{ends}")
+    one_line(&window(text, from, MAX_EXCERPT_CHARS))
 }
 
 /// The pieces of a level.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use cachalot_core::text::{one_line, truncate};
 use cachalot_model::{Block, Message, Role};
 
 /// Number of newest messages that are included verbatim.
@@ -56,11 +57,7 @@ pub(super) fn is_user_message(message: &Message) -> bool {
 }
 
 fn shorten(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MAX_MESSAGE_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    truncate(&one_line(text), MAX_MESSAGE_CHARS).into_owned()
 }
 
 fn write_message(message: &Message, text: &mut String) {

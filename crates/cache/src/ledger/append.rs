@@ -300,10 +300,7 @@ fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > MAX_TEXT_BYTES => {
             let digest = cachalot_core::Digest::sha256(text.as_bytes()).to_hex();
-            let cut = (0..=200)
-                .rev()
-                .find(|at| text.is_char_boundary(*at))
-                .unwrap_or(0);
+            let cut = text.floor_char_boundary(200);
             *text = format!(
                 "{}… ({} bytes, sha256 {})",
                 &text[..cut],

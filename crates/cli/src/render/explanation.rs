@@ -2,6 +2,7 @@
 
 use cachalot_cache::{CallKind, CallStatus, Difference, Explanation, LedgerRow};
 use cachalot_core::clock::iso8601;
+use cachalot_core::text::{truncate, window};
 use serde_json::Value;
 
 use super::spend;
@@ -152,8 +153,8 @@ fn difference(difference: &Difference) -> String {
             };
             format!(
                 "  {pointer}: {} became {}",
-                part(&old, from),
-                part(&new, from)
+                window(&old, from, MAX_VALUE_CHARS),
+                window(&new, from, MAX_VALUE_CHARS)
             )
         }
         (None, Some(new)) => format!("  {pointer}: {} is new", value(new)),
@@ -163,7 +164,7 @@ fn difference(difference: &Difference) -> String {
 }
 
 fn value(value: &Value) -> String {
-    part(&value.to_string(), 0)
+    truncate(&value.to_string(), MAX_VALUE_CHARS).into_owned()
 }
 
 fn is_long(text: &str) -> bool {
@@ -174,15 +175,6 @@ fn is_long(text: &str) -> bool {
 fn differ_at(old: &str, new: &str) -> usize {
     let both = old.chars().zip(new.chars());
     both.take_while(|(old, new)| old == new).count()
-}
-
-/// Returns at most [`MAX_VALUE_CHARS`] characters of a text from the given one on, with `…` where text is left out.
-fn part(text: &str, from: usize) -> String {
-    let shown: String = text.chars().skip(from).take(MAX_VALUE_CHARS).collect();
-    let left_out = |something: bool| if something { "…" } else { "" };
-    let before = left_out(from > 0);
-    let after = left_out(text.chars().nth(from + MAX_VALUE_CHARS).is_some());
-    format!("{before}{shown}{after}")
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::source::{Position, Source, length_before_node, quoted_length};
 use super::surrogates::SurrogatePairs;
 use super::tag::TagType;
 use super::{MAX_DEPTH, Node, NodeKind, scalar, syntax};
+use crate::text::truncate;
 use crate::{Problem, SourceSpan};
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
@@ -408,8 +409,5 @@ fn text_of_key(node: &Node) -> Option<String> {
 /// Cuts `text` to a length that is suitable for a message.
 fn shortened(text: &str) -> String {
     const MAX_CHARS: usize = 40;
-    match text.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    truncate(text, MAX_CHARS).into_owned()
 }

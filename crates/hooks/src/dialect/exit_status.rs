@@ -1,5 +1,6 @@
 //! Interprets exit codes and outputs.
 
+use cachalot_core::text::truncate;
 use serde_json::Value;
 
 use super::handler_call::HandlerCall;
@@ -43,11 +44,7 @@ fn read_block(dialect: Dialect, event: Event, ended: &HandlerResponse) -> Output
 fn error_text(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim();
-    match text.char_indices().nth(MAX_STDERR_CHARS) {
-        Some((end, _)) => Some(format!("{}…", &text[..end])),
-        None if text.is_empty() => None,
-        None => Some(text.to_owned()),
-    }
+    (!text.is_empty()).then(|| truncate(text, MAX_STDERR_CHARS).into_owned())
 }
 
 fn read_answer(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cachalot_core::text::head;
 use cachalot_model::Message;
 
 use super::rewrite;
@@ -276,8 +277,7 @@ fn denies(contract: &Contract, entry: &HookEntry, fails_open: bool) -> bool {
 /// Formats a message: the hook, its action and the reason.
 fn hook_message(entry: &HookEntry, did: &str, why: &str) -> String {
     let title = entry.definition.title();
-    let line = title.lines().next().unwrap_or_default();
-    let shown: String = line.chars().take(MAX_TITLE_CHARS).collect();
+    let shown = head(title.lines().next().unwrap_or_default(), MAX_TITLE_CHARS);
     let more = if shown.len() < title.len() { "…" } else { "" };
     let colon = if why.is_empty() { "" } else { ": " };
     format!("hook `{shown}{more}` ({}) {did}{colon}{why}", entry.source)

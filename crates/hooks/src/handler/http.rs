@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::secret::{MASK, mask_credentials};
+use cachalot_core::text::{head, one_line};
 use cachalot_storage::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use cachalot_storage::{HttpClient, Method, Response, StatusCode, Url, masked};
 use futures_util::TryStreamExt as _;
@@ -149,7 +150,5 @@ async fn excerpt(response: Response, secrets: &[&str]) -> String {
     for secret in secrets.iter().filter(|secret| !secret.trim().is_empty()) {
         text = text.replace(secret, MASK);
     }
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = line.chars().filter(|c| !c.is_control());
-    line.take(MAX_EXCERPT_CHARS).collect()
+    head(&one_line(&text), MAX_EXCERPT_CHARS).to_owned()
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cachalot_core::text::{head, one_line};
 use cachalot_model::OutputFormat;
 use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
@@ -114,20 +115,15 @@ impl Judgement {
     fn invalid_answer(self, what: &str, answer: &str) -> Fault {
         /// Maximum characters of the answer in the message.
         const SHOWN: usize = 120;
-        let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
-        let shown: String = line
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(SHOWN)
-            .collect();
+        let line = one_line(answer);
         let decisions: Vec<&str> = self.decisions().iter().map(|one| one.name()).collect();
         Fault::new(format!(
             "the model's answer is no `{}` ({what}); expected {{\"decision\": \"{}\", \"reason\": …}}; it answered: {}",
             self.name(),
             decisions.join("|"),
-            match shown.is_empty() {
+            match line.is_empty() {
                 true => "nothing",
-                false => &shown,
+                false => head(&line, SHOWN),
             }
         ))
     }

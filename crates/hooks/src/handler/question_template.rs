@@ -2,6 +2,7 @@
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
+use cachalot_core::text;
 use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use serde_json::Map;
@@ -154,10 +155,7 @@ fn truncate(value: &Value, characters: usize) -> Result<String, Error> {
         ValueKind::String => value.as_str().unwrap_or_default().to_owned(),
         _ => value.to_string(),
     };
-    Ok(match text.char_indices().nth(characters) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    })
+    Ok(text::truncate(&text, characters).into_owned())
 }
 
 fn malformed(error: &Error) -> Problem {

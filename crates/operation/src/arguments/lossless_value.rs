@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use cachalot_core::json::{ARRAY, JsonError, OBJECT, Scanner};
+use cachalot_core::text::{head, tail};
 use serde_json::Value;
 
 use super::number;
@@ -180,20 +181,14 @@ fn describe_error(text: &str, wrong: &ParseError) -> String {
     let ParseError { reason, at } = wrong;
     let at = text.floor_char_boundary(*at);
     if at == text.len() {
-        return format!("{reason}: it ends after `{}`", last_chars(text, 40));
+        return format!("{reason}: it ends after `{}`", tail(text, 40));
     }
     let (done, rest) = text.split_at(at);
     let line = done.matches('\n').count() + 1;
     let in_line = done.rsplit('\n').next().unwrap_or(done);
     let column = in_line.chars().count() + 1;
-    let before = last_chars(done, 40);
-    let after: String = rest.chars().take(20).collect();
+    let (before, after) = (tail(done, 40), head(rest, 20));
     format!("{reason}, at line {line} column {column}: `{before}` ⟵ here, before `{after}`")
-}
-
-fn last_chars(text: &str, count: usize) -> String {
-    let skip = text.chars().count().saturating_sub(count);
-    text.chars().skip(skip).collect()
 }
 
 #[cfg(test)]

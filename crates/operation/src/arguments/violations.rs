@@ -1,6 +1,7 @@
 //! Messages to a model about arguments that violate the schema: problem, place, expectation, given value.
 
 use cachalot_core::suggest;
+use cachalot_core::text::truncate;
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::paths::LocationSegment;
 use jsonschema::{ValidationError, Validator};
@@ -62,7 +63,7 @@ fn violation_messages(error: &ValidationError<'_>, root: &Value) -> Vec<String> 
                 subject(&path),
                 show_value(error.instance())
             ),
-            None => format!("{}: {}", subject(&path), shorten(&error.to_string(), 300)),
+            None => format!("{}: {}", subject(&path), truncate(&error.to_string(), 300)),
         }],
     }
 }
@@ -82,7 +83,7 @@ fn missing(path: &str, name: &str, object: &Value, schema: Option<&Value>, root:
         said.push_str(": it must be ");
         said.push_str(&expected(property, root));
         if let Some(description) = property.get("description").and_then(Value::as_str) {
-            said.push_str(&format!(" ({})", shorten(description, 120)));
+            said.push_str(&format!(" ({})", truncate(description, 120)));
         }
     }
     let strangers = object
@@ -103,7 +104,7 @@ fn unknown(path: &str, name: &str, schema: Option<&Value>) -> String {
         .unwrap_or_default();
     format!(
         "there is no argument `{}`; {}",
-        join(path, &shorten(name, MAX_VALUE_CHARS)),
+        join(path, &truncate(name, MAX_VALUE_CHARS)),
         suggest::did_you_mean(name, &known)
     )
 }
@@ -218,7 +219,7 @@ fn show_value(value: &Value) -> String {
         Value::Array(_) => "the array ",
         Value::Object(_) => "the object ",
     };
-    let mut said = format!("{kind}{}", shorten(&value.to_string(), MAX_VALUE_CHARS));
+    let mut said = format!("{kind}{}", truncate(&value.to_string(), MAX_VALUE_CHARS));
     if let Value::String(text) = value
         && text.trim_start().starts_with(['[', '{'])
         && let Err(wrong) = LosslessValue::parse(text)
@@ -226,13 +227,6 @@ fn show_value(value: &Value) -> String {
         said.push_str(&format!(" (which is not valid JSON: {wrong})"));
     }
     said
-}
-
-fn shorten(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// Formats a path like `a.b[3]`.

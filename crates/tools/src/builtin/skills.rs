@@ -15,6 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_core::suggest::nearest;
+use cachalot_core::text::head;
 use cachalot_operation::ResourceAccess;
 use serde_json::{Value, json};
 
@@ -280,8 +281,8 @@ fn existing(name: &str, context: &ToolContext, data: Option<&Path>) -> Result<Sk
         .filter_map(|root| root.names(&context.witness).ok())
         .flatten()
         .collect();
-    let shown: String = name.chars().take(80).collect();
-    Err(match nearest(&shown, names.iter().map(String::as_str)) {
+    let shown = head(name, 80);
+    Err(match nearest(shown, names.iter().map(String::as_str)) {
         Some(near) => format!("there is no skill `{shown}`; did you mean `{near}`?"),
         None => format!("there is no skill `{shown}`; skills_list names those that there are"),
     })

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_core::text::head;
 use cachalot_core::{EffectTarget, Effects, SecretSet};
 use cachalot_operation::permissions::host;
 use cachalot_operation::{
@@ -267,15 +268,13 @@ impl FetchedPage {
         if !shown.is_empty() {
             shown.push('\n');
         }
-        match text.char_indices().nth(max_chars) {
-            None => shown.push_str(&text),
-            Some((end, _)) => {
-                let all = text.chars().count();
-                shown.push_str(&text[..end]);
-                shown.push_str(&format!(
-                    "\n[… cut after {max_chars} of {all} characters: ask for more with `max_chars`, at most {MAX_CHARS}]"
-                ));
-            }
+        let kept = head(&text, max_chars);
+        shown.push_str(kept);
+        if kept.len() < text.len() {
+            let all = text.chars().count();
+            shown.push_str(&format!(
+                "\n[… cut after {max_chars} of {all} characters: ask for more with `max_chars`, at most {MAX_CHARS}]"
+            ));
         }
         shown
     }

@@ -1,6 +1,7 @@
 //! Looks a call up, and casts and checks its arguments.
 
 use cachalot_core::suggest;
+use cachalot_core::text::head;
 
 use super::Registry;
 use crate::toolbox::{Preparation, PreparedCall, ToolCall};
@@ -29,11 +30,11 @@ impl Registry {
     /// The message about an unknown tool name.
     pub(super) fn unknown(&self, name: &str) -> String {
         let names: Vec<&str> = self.entries.iter().map(|entry| entry.name()).collect();
-        let shown: String = name.chars().take(80).collect();
+        let shown = head(name, 80);
         if names.is_empty() {
             return format!("there is no tool `{shown}`, nor any other");
         }
-        let meant = match suggest::nearest(&shown, names.iter().copied()) {
+        let meant = match suggest::nearest(shown, names.iter().copied()) {
             Some(nearest) => format!("; did you mean `{nearest}`?"),
             None => ".".to_owned(),
         };

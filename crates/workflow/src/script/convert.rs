@@ -1,5 +1,6 @@
 //! Conversion between JSON and the values of the embedded interpreter.
 
+use cachalot_core::text::truncate;
 use monty_types::MontyObject;
 use serde_json::{Map, Value};
 
@@ -202,10 +203,7 @@ fn python_float(float: f64) -> &'static str {
 }
 
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    truncate(text, 60).into_owned()
 }
 
 /// Converts the state after a block to JSON.

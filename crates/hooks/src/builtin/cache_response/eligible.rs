@@ -1,6 +1,7 @@
 //! Decides if the answer of a turn may be stored.
 
 use cachalot_core::Millis;
+use cachalot_core::text::head;
 use cachalot_model::StopReason;
 
 use super::question::TurnQuestion;
@@ -72,8 +73,7 @@ pub(super) fn check_answer(
 pub(super) fn rejection_message(why: &str) -> String {
     /// Maximum characters of the hook's message.
     const SHOWN: usize = 200;
-    let line = why.lines().next().unwrap_or_default();
-    let shown: String = line.chars().take(SHOWN).collect();
+    let shown = head(why.lines().next().unwrap_or_default(), SHOWN);
     format!("a stop hook did not accept the answer: {shown}")
 }
 

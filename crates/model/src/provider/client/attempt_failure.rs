@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use cachalot_core::secret::{MASK, mask_credentials};
+use cachalot_core::text::{head, truncate};
 use cachalot_storage::header::HeaderMap;
 use cachalot_storage::{ErrorKind as StorageErrorKind, Response};
 
@@ -111,7 +112,7 @@ impl<'a> ErrorFactory<'a> {
         self.request_id = NAMES
             .iter()
             .find_map(|name| response.headers().get(*name)?.to_str().ok())
-            .map(truncate_id);
+            .map(short_id);
     }
 
     /// Maximum time to wait for the next byte.
@@ -237,16 +238,11 @@ impl<'a> ErrorFactory<'a> {
         let text = String::from_utf8_lossy(body.get(..4096).unwrap_or(body));
         // Secrets are masked before the text is truncated, so that no part of one remains.
         let text = self.without_secrets(text.trim());
-        let excerpt: String = text.chars().take(160).collect();
-        let dots = if excerpt.len() < text.len() {
-            "…"
-        } else {
-            ""
-        };
+        let excerpt = truncate(&text, 160);
         AttemptFailure::last(self.error(
             ErrorKind::Malformed,
             format!(
-                "`{}` gave {what}: `{}{dots}`; check `base_url` and `format`",
+                "`{}` gave {what}: `{}`; check `base_url` and `format`",
                 self.model.shown,
                 excerpt.replace(char::is_control, " ")
             ),
@@ -337,7 +333,7 @@ impl<'a> ErrorFactory<'a> {
         error.request_id = self
             .request_id
             .clone()
-            .or_else(|| provider_error.request_id.as_deref().map(truncate_id));
+            .or_else(|| provider_error.request_id.as_deref().map(short_id));
         error
     }
 
@@ -397,8 +393,8 @@ fn prefixes(secret: &str, shortest: usize) -> impl Iterator<Item = &str> {
 }
 
 /// Truncates the id of a request to 200 characters.
-fn truncate_id(id: &str) -> String {
-    id.chars().take(200).collect()
+fn short_id(id: &str) -> String {
+    head(id, 200).to_owned()
 }
 
 /// Returns the HTTP status that corresponds to a provider's type or code of an error. Anthropic's types:

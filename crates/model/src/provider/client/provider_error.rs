@@ -1,5 +1,6 @@
 //! Parses error bodies in the shapes that providers use.
 
+use cachalot_core::text;
 use serde_json::Value;
 
 /// Maximum length of the provider's message that is shown, in characters.
@@ -115,23 +116,8 @@ pub(super) fn is_error(value: &Value) -> bool {
 
 /// Returns a text on one line, truncated to [`MAX_MESSAGE_CHARS`] characters; `None` if it is empty.
 pub(super) fn one_line(text: &str) -> Option<String> {
-    let mut line = String::new();
-    for (index, word) in text.split_whitespace().enumerate() {
-        if index > 0 {
-            line.push(' ');
-        }
-        line.push_str(word);
-        if line.len() > 4 * MAX_MESSAGE_CHARS {
-            break;
-        }
-    }
-    let line: String = line.chars().filter(|c| !c.is_control()).collect();
-    let cut = line.char_indices().nth(MAX_MESSAGE_CHARS).map(|(at, _)| at);
-    match cut {
-        Some(at) => Some(format!("{}…", &line[..at])),
-        None if line.is_empty() => None,
-        None => Some(line),
-    }
+    let line = text::one_line(text);
+    (!line.is_empty()).then(|| text::truncate(&line, MAX_MESSAGE_CHARS).into_owned())
 }
 
 /// Returns the title of a web page, or else its text.

@@ -1,5 +1,6 @@
 //! Errors that servers report inside an answer, and invalid answers.
 
+use cachalot_core::text::truncate;
 use serde_json::Value;
 
 use super::{Object, text_of};
@@ -131,9 +132,5 @@ const fn kind_from_status(status: u16) -> ErrorKind {
 }
 
 fn excerpt(text: &str) -> String {
-    let text = text.trim();
-    match text.char_indices().nth(MAX_EXCERPT_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    truncate(text.trim(), MAX_EXCERPT_CHARS).into_owned()
 }

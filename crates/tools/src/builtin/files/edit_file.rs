@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_core::text::head;
 use cachalot_operation::ResourceAccess;
 use memchr::memmem;
 use serde::Deserialize;
@@ -288,7 +289,7 @@ fn report(path: &str, after: &[u8], places: &[usize], length: usize) -> String {
         }
         for number in from..=to.min(from + MAX_SHOWN_LINES) {
             let text = String::from_utf8_lossy(all[number - 1].body);
-            said.push_str(&line(number, &text.chars().take(400).collect::<String>()));
+            said.push_str(&line(number, head(&text, 400)));
         }
         if to > from + MAX_SHOWN_LINES {
             said.push_str("…\n");

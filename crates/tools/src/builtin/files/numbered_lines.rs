@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead};
 
+use cachalot_core::text::truncate;
 use memchr::memchr;
 
 use super::{MAX_RESULT_BYTES, format_count, format_number};
@@ -88,13 +89,12 @@ impl NumberedLines {
                 String::from_utf8_lossy(bytes)
             }
         };
-        match text.char_indices().nth(MAX_LINE_CHARS) {
-            Some((end, _)) => format!(
-                "{}… [cut: the line has {} bytes]",
-                &text[..end],
+        match truncate(&text, MAX_LINE_CHARS) {
+            Cow::Owned(cut) => format!(
+                "{cut} [cut: the line has {} bytes]",
                 format_number(length.bytes as u64)
             ),
-            None => text.into_owned(),
+            Cow::Borrowed(_) => text.into_owned(),
         }
     }
 

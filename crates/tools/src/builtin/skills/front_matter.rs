@@ -1,5 +1,6 @@
 //! The front matter of a SKILL.md: YAML between two lines of `---`.
 
+use cachalot_core::text::{one_line, truncate};
 use cachalot_core::tree;
 
 /// The fields of the front matter.
@@ -29,7 +30,7 @@ pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
     })?;
     let field = |name: &str| node.get(name).and_then(|value| value.as_text());
     let description = field("description")
-        .map(one_line)
+        .map(short_line)
         .filter(|description| !description.is_empty())
         .ok_or(
             "the head of SKILL.md needs `description: …`: what the skill does and when to use it",
@@ -43,7 +44,7 @@ pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
 /// Creates the text of a new SKILL.md.
 pub(super) fn write(name: &str, description: &str, body: &str) -> String {
     // A JSON string is valid YAML.
-    let description = serde_json::Value::from(one_line(description));
+    let description = serde_json::Value::from(short_line(description));
     format!(
         "---\nname: {name}\ndescription: {description}\n---\n\n{}\n",
         body.trim()
@@ -73,12 +74,8 @@ fn split(text: &str) -> Option<&str> {
     None
 }
 
-fn one_line(text: &str) -> String {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(MAX_DESCRIPTION_CHARS) {
-        None => text,
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
+fn short_line(description: &str) -> String {
+    truncate(&one_line(description), MAX_DESCRIPTION_CHARS).into_owned()
 }
 
 #[cfg(test)]

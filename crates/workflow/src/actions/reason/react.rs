@@ -1,7 +1,10 @@
 //! `reason.react`: a model that thinks, uses tools, and sees their results, until it has an answer.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 use cachalot_core::Problem;
+use cachalot_core::text::truncate;
 use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
@@ -227,11 +230,10 @@ impl Step {
 
 /// Returns the part of an observation that the model sees.
 fn truncate(observation: &str) -> String {
-    match observation.char_indices().nth(MAX_OBSERVATION_CHARS) {
-        None => observation.to_owned(),
-        Some((end, _)) => format!(
-            "{}… (cut off after {MAX_OBSERVATION_CHARS} of {} characters)",
-            &observation[..end],
+    match truncate(MAX_OBSERVATION_CHARS) {
+        Cow::Borrowed(whole) => whole.to_owned(),
+        Cow::Owned(cut) => format!(
+            "{cut} (cut off after {MAX_OBSERVATION_CHARS} of {} characters)",
             observation.chars().count()
         ),
     }

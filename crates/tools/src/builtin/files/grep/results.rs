@@ -2,6 +2,7 @@
 
 use std::io;
 
+use cachalot_core::text::window;
 use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
@@ -155,14 +156,7 @@ impl<'a> FileMatches<'a> {
             .take_while(|(byte, _)| *byte < at)
             .count()
             .saturating_sub(MAX_CHARS_BEFORE_MATCH);
-        let window: String = text.chars().skip(begin).take(MAX_LINE_CHARS).collect();
-        let before = if begin > 0 { "…" } else { "" };
-        let after = if text.chars().nth(begin + MAX_LINE_CHARS).is_some() {
-            "…"
-        } else {
-            ""
-        };
-        format!("{before}{window}{after}")
+        window(text, begin, MAX_LINE_CHARS)
     }
 }
 

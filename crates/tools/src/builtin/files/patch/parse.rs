@@ -1,5 +1,7 @@
 //! Parser of patches.
 
+use cachalot_core::text::head;
+
 use super::{Action, Hunk, Mark, Patch, PatchError, Section};
 
 const BEGIN: &str = "*** Begin Patch";
@@ -278,6 +280,6 @@ fn diff_header_line(header: &str) -> Option<usize> {
     first(old)
 }
 
-fn shorten(line: &str) -> String {
-    line.chars().take(60).collect()
+fn shorten(line: &str) -> &str {
+    head(line, 60)
 }
