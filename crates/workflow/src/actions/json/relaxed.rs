@@ -1,12 +1,14 @@
 //! Relaxed JSON: with comments and trailing commas.
 
+use cachalot_core::json::string_end;
+
 /// Removes comments (`// …`, `/* … */`) and commas before a closing bracket. Strings stay unchanged.
 pub(super) fn strip(text: &str) -> String {
     let mut stripped = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let length = match first {
-            '"' => string(rest),
+            '"' => string_end(rest.as_bytes(), 0).unwrap_or(rest.len()),
             '/' => match comment(rest) {
                 Some(length) => {
                     rest = &rest[length..];
@@ -27,18 +29,6 @@ pub(super) fn strip(text: &str) -> String {
         rest = &rest[length..];
     }
     stripped
-}
-
-/// Returns the length of the string literal at the beginning of the text; the whole length if it is
-/// unterminated.
-fn string(text: &str) -> usize {
-    let mut is_escaped = false;
-    let end = text.bytes().enumerate().skip(1).find(|(_, byte)| {
-        let ends = *byte == b'"' && !is_escaped;
-        is_escaped = *byte == b'\\' && !is_escaped;
-        ends
-    });
-    end.map_or(text.len(), |(at, _)| at + 1)
 }
 
 /// Returns the length of the comment at the beginning of the text.
