@@ -102,7 +102,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 }
 
 /// Scans a JSON object piece by piece for its `id`, and keeps nothing else. Servers write it at the beginning
-/// or at the end.
+/// or at the end. `cachalot_core::json` needs the whole text, which is too large to be kept.
 #[derive(Debug, Default)]
 struct IdScanner {
     depth: u32,

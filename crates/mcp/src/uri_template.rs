@@ -1,4 +1,7 @@
 //! URI templates (RFC 6570) with string values.
+//!
+//! The crate `iri-string` implements the RFC too, and refuses templates that MCP's SDKs accept and servers
+//! offer: names of variables such as `{user-id}`, literals with spaces.
 
 use cachalot_tools::Arguments;
 

@@ -4,6 +4,10 @@
 //! at the start is skipped; bytes that are not UTF-8 become U+FFFD; an event without a blank line at its
 //! end is dropped. `id` and `retry` are ignored: they are for clients that reconnect, which a client of a
 //! model never does.
+//!
+//! The crate `sse-stream`, in whose types the MCP library exchanges events, is no replacement: it fails on
+//! unknown fields, on fields without a colon and on bytes that are not UTF-8, all of which providers send, and
+//! it does not limit the size of an event.
 
 use crate::error::{Error, ErrorKind};
 
