@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::Secret;
+use cachalot_process::{ProcessGroup, StartError, describe_status};
 use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -20,7 +21,6 @@ use tokio::task::JoinHandle;
 use super::McpDependencies;
 use super::line_reader::{LineRead, LineReader};
 use super::message_parser::MessageParser;
-use cachalot_tools::process::{ProcessGroup, describe_status};
 
 /// Time for a server to end by itself after its input is closed.
 const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -99,21 +99,20 @@ impl ServerProgram<'_> {
         self,
         dependencies: &McpDependencies,
     ) -> Result<(StdioTransport, ServerExit), String> {
-        if !self.directory.is_dir() {
-            return Err(format!(
-                "cannot be started: there is no directory `{}` to run it in",
-                self.directory.display()
-            ));
-        }
-        let mut group = ProcessGroup::start(self.prepared(dependencies)).map_err(|error| {
-            match error.kind() {
-                io::ErrorKind::NotFound => format!(
+        let mut group =
+            ProcessGroup::start(self.prepared(dependencies)).map_err(|error| match error {
+                StartError::NoDirectory(directory) => format!(
+                    "cannot be started: there is no directory `{}` to run it in",
+                    directory.display()
+                ),
+                StartError::NoProgram(_) => format!(
                     "cannot be started: there is no program `{}`; check `command` and PATH",
                     self.command
                 ),
-                _ => format!("cannot be started: `{}`: {error}", self.command),
-            }
-        })?;
+                StartError::Refused(error) => {
+                    format!("cannot be started: `{}`: {error}", self.command)
+                }
+            })?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -201,7 +200,7 @@ async fn listen(
 impl StdioTransport {
     /// Waits for the end of the program and of its process group, and for its last lines on stderr.
     async fn wait(&mut self, grace: Duration) {
-        if let Some(status) = self.group.end(grace).await {
+        if let (Some(status), _) = self.group.end_within(grace).await {
             self.end
                 .with(|known| known.status = Some(describe_status(status)));
         }

@@ -5,7 +5,6 @@
 pub mod builtin;
 pub mod cached;
 pub mod filter;
-pub mod process;
 pub mod registry;
 mod run_blocking;
 pub mod toolbox;

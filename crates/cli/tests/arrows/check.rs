@@ -17,6 +17,7 @@ const fn crate_rule(folder: &'static str, may_use: &'static [&'static str]) -> C
 /// All crates, including planned ones.
 pub(super) const TABLE: &[CrateRule] = &[
     crate_rule("core", &[]),
+    crate_rule("process", &["core"]),
     crate_rule("storage", &["core"]),
     crate_rule("accounting", &["core"]),
     crate_rule("store", &["core"]),
@@ -29,10 +30,24 @@ pub(super) const TABLE: &[CrateRule] = &[
     crate_rule("operation", &["core", "storage", "store", "cache", "model"]),
     crate_rule(
         "tools",
-        &["core", "storage", "store", "cache", "model", "operation"],
+        &[
+            "core",
+            "process",
+            "storage",
+            "store",
+            "cache",
+            "model",
+            "operation",
+        ],
     ),
-    crate_rule("mcp", &["core", "storage", "model", "operation", "tools"]),
-    crate_rule("hooks", &["core", "storage", "cache", "model", "operation"]),
+    crate_rule(
+        "mcp",
+        &["core", "process", "storage", "model", "operation", "tools"],
+    ),
+    crate_rule(
+        "hooks",
+        &["core", "process", "storage", "cache", "model", "operation"],
+    ),
     crate_rule(
         "agent",
         &[
@@ -49,6 +64,7 @@ pub(super) const TABLE: &[CrateRule] = &[
         "workflow",
         &[
             "core",
+            "process",
             "storage",
             "store",
             "cache",
@@ -67,6 +83,7 @@ pub(super) const TABLE: &[CrateRule] = &[
         "cli",
         &[
             "core",
+            "process",
             "storage",
             "accounting",
             "store",

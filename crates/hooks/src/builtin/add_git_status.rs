@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::io::AsyncReadExt as _;
+use cachalot_process::{Error, Lingering, Run, Streams};
 use tokio::process::Command;
 
 use super::BuiltinDependencies;
@@ -125,29 +124,29 @@ impl AddGitStatus {
             // Does not fetch missing objects: the remote that has them may be a program.
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_ALLOW_PROTOCOL", "none")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true);
+            .env("GIT_TERMINAL_PROMPT", "0");
         command
     }
 }
 
-/// Returns the output and the exit code of a program. If the output exceeds `most` bytes, returns its
-/// first `most + 1` bytes without an exit code, and kills the program.
-async fn output(mut command: Command, most: usize) -> Option<(Vec<u8>, Option<i32>)> {
-    let mut child = command.spawn().ok()?;
+/// Returns the output and the exit code of a program. If the output exceeds `most` bytes, returns the
+/// bytes so far without an exit code, and kills the program.
+async fn output(command: Command, most: usize) -> Option<(Vec<u8>, Option<i32>)> {
+    let run = Run {
+        command,
+        input: None,
+        streams: Streams::StdoutOnly,
+        output_limit: Some(most),
+        // The caller drops the future on timeout.
+        timeout: None,
+        lingering: Lingering::Kill,
+    };
     let mut output = Vec::new();
-    let stdout = child.stdout.take()?;
-    let mut limited = stdout.take(most as u64 + 1);
-    limited.read_to_end(&mut output).await.ok()?;
-    if output.len() > most {
-        // Dropping the child kills it.
-        return Some((output, None));
+    match run.run(|_, bytes| output.extend_from_slice(bytes)).await {
+        Ok(ended) => Some((output, ended.status.code())),
+        Err(Error::TooMuchOutput { .. }) => Some((output, None)),
+        Err(_) => None,
     }
-    let status = child.wait().await.ok()?;
-    Some((output, status.code()))
 }
 
 #[async_trait]

@@ -400,6 +400,7 @@ fn this_room_needs_no_agent_no_tool_and_no_prompt() {
         "cachalot-core",
         "cachalot-model",
         "cachalot-operation",
+        "cachalot-process",
         "cachalot-storage",
     ];
     assert_eq!(ours, allowed);

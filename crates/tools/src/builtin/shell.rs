@@ -2,8 +2,6 @@
 
 mod capture;
 mod environment;
-mod pipe;
-mod run;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,17 +11,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_core::{Effects, Secret};
 use cachalot_operation::{CommandText, ResourceAccess};
+use cachalot_process::{
+    Ended, Error, Lingering, Run, StartError, Streams, describe_status, shell_command,
+};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::process::describe_status;
 use crate::workspace::{PathKind, Workspace};
 use cachalot_operation::{
     Arguments, CacheClass, Operation, OperationMetadata, Origin, ToolContext, ToolOutput,
 };
 use capture::Capture;
-use run::{CommandResult, run};
 
 pub use environment::looks_like_a_credential;
 
@@ -149,23 +148,30 @@ impl Shell {
         Ok(command)
     }
 
-    fn report(&self, ran: CommandResult, timeout: Duration, context: &ToolContext) -> ToolOutput {
-        let mut text = ran.written.shown(&context.secret_set);
+    /// Returns the result of a command that ended, or that was killed on timeout (`None`).
+    fn report(
+        &self,
+        ended: Option<Ended>,
+        written: Capture,
+        timeout: Duration,
+        context: &ToolContext,
+    ) -> ToolOutput {
+        let mut text = written.shown(&context.secret_set);
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        match ran.status {
-            Some(status) => text.push_str(&format!("[{}]", describe_status(status))),
+        match ended {
+            Some(ended) => text.push_str(&format!("[{}]", describe_status(ended.status))),
             None => text.push_str(&format!(
                 "[killed after {} seconds, with all that it had started: give a larger `timeout` (at most {}), or start it in the background with its output in a file]",
                 timeout.as_secs_f64(),
                 self.settings.max_timeout.as_secs_f64(),
             )),
         }
-        if ran.left_running {
+        if ended.is_some_and(|ended| ended.left_running) {
             text.push_str("\n[something that it started is still running; what it writes from now on is lost, and writing may end it: let it write to a file]");
         }
-        match ran.status.is_some_and(|status| status.success()) {
+        match ended.is_some_and(|ended| ended.status.success()) {
             true => ToolOutput::text(text),
             false => ToolOutput::error(text),
         }
@@ -219,9 +225,18 @@ impl Operation for Shell {
             .get_program()
             .to_string_lossy()
             .into_owned();
-        let written = Capture::new(self.settings.output_limit);
-        match run(command, timeout, written).await {
-            Ok(ran) => self.report(ran, timeout, context),
+        let mut written = Capture::new(self.settings.output_limit);
+        let run = Run {
+            command,
+            input: None,
+            streams: Streams::Merged,
+            output_limit: None,
+            timeout: Some(timeout),
+            lingering: Lingering::Leave,
+        };
+        match run.run(|_, bytes| written.push(bytes)).await {
+            Ok(ended) => self.report(Some(ended), written, timeout, context),
+            Err(Error::TimedOut(_)) => self.report(None, written, timeout, context),
             Err(error) => {
                 ToolOutput::error(context.secret_set.redact(&start_error(&program, &error)))
             }
@@ -263,21 +278,6 @@ fn command_argument(command: Option<&Value>) -> Result<Command, String> {
     }
 }
 
-#[cfg(not(windows))]
-fn shell_command(line: &str) -> Command {
-    let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(line);
-    command
-}
-
-#[cfg(windows)]
-fn shell_command(line: &str) -> Command {
-    let mut command = Command::new("cmd");
-    // `cmd` parses its command line in its own way.
-    command.arg("/C").raw_arg(line);
-    command
-}
-
 /// Returns the working directory of a command: in the workspace after resolving symbolic links.
 fn working_directory(workspace: &Workspace, named: Option<&str>) -> Result<PathBuf, String> {
     let Some(named) = named.filter(|named| !named.is_empty()) else {
@@ -295,14 +295,17 @@ fn working_directory(workspace: &Workspace, named: Option<&str>) -> Result<PathB
     }
 }
 
-fn start_error(program: &str, error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => format!(
+fn start_error(program: &str, error: &Error) -> String {
+    match error {
+        Error::Start(StartError::NoProgram(_)) => format!(
             "there is no program `{program}`: check its name and PATH; shell syntax (pipes, `&&`, variables) needs `command` to be one text"
         ),
-        io::ErrorKind::PermissionDenied => {
+        Error::Start(StartError::Refused(error))
+            if error.kind() == io::ErrorKind::PermissionDenied =>
+        {
             format!("`{program}` may not be run: {error}; check that it is executable")
         }
-        _ => format!("`{program}` did not run: {error}"),
+        Error::Start(error) => format!("`{program}` did not run: {error}"),
+        error => format!("`{program}` did not run: {error}"),
     }
 }

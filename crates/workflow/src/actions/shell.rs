@@ -1,6 +1,6 @@
 //! `shell.run`.
 
-mod process;
+mod job;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
+use cachalot_core::text::tail;
 use cachalot_core::tree::Node;
+use cachalot_process::{Error, StartError};
 use serde_json::{Value, json};
 
 use super::Registry;
@@ -18,7 +20,7 @@ use super::arguments::{CheckedArguments, excerpt, optional, required};
 use super::location;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
 
-pub(super) use process::{Job, ProcessError, ProcessOutput};
+pub(super) use job::{Ended, Job};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Run);
@@ -114,14 +116,14 @@ impl Operation for Run {
         let ended = job
             .run()
             .await
-            .map_err(|fault| failure(&given, &program, fault))?;
+            .map_err(|error| failure(&given, &program, error))?;
         if check && ended.code != 0 {
             return Err(exit_failure(&given, runtime, &program, &ended));
         }
-        let stdout = stdout(&given, &program, ended.stdout)?;
+        let stdout = stdout(&given, &program, ended.output.stdout)?;
         Ok(json!({
             "stdout": stdout,
-            "stderr": String::from_utf8_lossy(&ended.stderr),
+            "stderr": String::from_utf8_lossy(&ended.output.stderr),
             "exit_code": ended.code,
             "success": ended.code == 0,
         }))
@@ -280,17 +282,17 @@ fn environment(
 }
 
 /// Returns the failure of a program that did not run to completion.
-pub(super) fn failure(given: &CheckedArguments<'_>, program: &str, fault: ProcessError) -> Failure {
-    match fault {
-        ProcessError::NoDirectory(path) => given.failure("not_found", format_args!("there is no directory `{}` to run `{program}` in", path.display())),
-        ProcessError::NoProgram => given.failure(
+pub(super) fn failure(given: &CheckedArguments<'_>, program: &str, error: Error) -> Failure {
+    match error {
+        Error::Start(StartError::NoDirectory(path)) => given.failure("not_found", format_args!("there is no directory `{}` to run `{program}` in", path.display())),
+        Error::Start(StartError::NoProgram(_)) => given.failure(
             "not_found",
             format_args!("there is no program `{program}`: check its name and PATH (pipes and other shell syntax need a shell: `[sh, -c, …]`)"),
         ),
-        ProcessError::Start(error) => given.failure("shell_error", format_args!("`{program}` did not start: {error}")),
-        ProcessError::Communication(error) => given.failure("shell_error", format_args!("`{program}`: {error}")),
-        ProcessError::Timeout(after) => Failure::transient("timeout", format!("{}: `{program}` did not end within {after:?} and was killed; raise `timeout`", given.action())),
-        ProcessError::OutputLimit { stream, limit } => {
+        Error::Start(StartError::Refused(error)) => given.failure("shell_error", format_args!("`{program}` did not start: {error}")),
+        Error::Pipe(error) => given.failure("shell_error", format_args!("`{program}`: {error}")),
+        Error::TimedOut(after) => Failure::transient("timeout", format!("{}: `{program}` did not end within {after:?} and was killed; raise `timeout`", given.action())),
+        Error::TooMuchOutput { stream, limit } => {
             let remedy = match given.action() {
                 "shell.run" => "raise `output_limit`, or let it write to a file",
                 _ => "let it write less",
@@ -325,17 +327,17 @@ pub(super) fn exit_failure(
     given: &CheckedArguments<'_>,
     runtime: &Runtime,
     program: &str,
-    ended: &ProcessOutput,
+    ended: &Ended,
 ) -> Failure {
     let how = if ended.code < 0 {
         format!("was ended by signal {}", -ended.code)
     } else {
         format!("ended with exit code {}", ended.code)
     };
-    let output_excerpt = if ended.stderr.trim_ascii().is_empty() {
-        &ended.stdout
+    let output_excerpt = if ended.output.stderr.trim_ascii().is_empty() {
+        &ended.output.stdout
     } else {
-        &ended.stderr
+        &ended.output.stderr
     };
     let output_excerpt = self::output_excerpt(runtime, output_excerpt);
     let separator = if output_excerpt.is_empty() { "" } else { ": " };
@@ -357,8 +359,9 @@ pub(super) fn output_excerpt(runtime: &Runtime, written: &[u8]) -> String {
 fn tail(text: &str) -> String {
     const MAX_CHARS: usize = 1_000;
     let text = text.trim();
-    match text.char_indices().rev().nth(MAX_CHARS - 1) {
-        None | Some((0, _)) => text.to_owned(),
-        Some((start, _)) => format!("…{}", &text[start..]),
+    let kept = tail(text, MAX_CHARS);
+    match kept.len() < text.len() {
+        true => format!("…{kept}"),
+        false => text.to_owned(),
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use cachalot_core::Millis;
+use cachalot_process::describe_status;
 
 use super::process::{Launch, Worker, WorkerError};
 use super::wire::{
@@ -150,7 +151,7 @@ impl Pool {
 
     /// Returns an idle worker that is still running, or starts one.
     async fn worker(&self) -> Result<Worker, ScriptFailure> {
-        while let Some(mut worker) = self.take() {
+        while let Some(worker) = self.take() {
             if worker.is_alive() {
                 return Ok(worker);
             }
@@ -226,8 +227,7 @@ impl Pool {
 /// Describes how a process ended.
 fn describe_exit(status: Option<std::process::ExitStatus>, stderr_tail: &str) -> String {
     let ended = match status {
-        // `exit status: 1`, `signal: 9 (SIGKILL)`.
-        Some(status) => status.to_string(),
+        Some(status) => describe_status(status),
         None => "it closed its output".to_owned(),
     };
     if stderr_tail.is_empty() {

@@ -1,15 +1,15 @@
 //! One worker process, and the protocol with it.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cachalot_process::{ProcessGroup, StartError};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -37,10 +37,11 @@ pub(super) struct Launch {
     pub(super) ready: &'static str,
 }
 
-/// A worker that runs one block at a time. Dropping it kills its whole process group.
+/// A worker that runs one block at a time. Its process group is killed when it is dropped, and when it
+/// ends by itself: processes that a block started end with the worker.
 #[derive(Debug)]
 pub(super) struct Worker {
-    child: Child,
+    group: ProcessGroup,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     stderr_tail: StderrTail,
@@ -52,7 +53,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 pub(super) enum WorkerError {
     /// The process could not be started.
-    NotStarted(io::Error),
+    NotStarted(StartError),
     /// The process was not ready in time.
     NotReady,
     /// The process ended by itself or was killed.
@@ -77,7 +78,7 @@ impl Worker {
         }
     }
 
-    fn spawn(launch: &Launch) -> io::Result<Self> {
+    fn spawn(launch: &Launch) -> Result<Self, StartError> {
         let mut command = Command::new(&launch.program);
         command
             .args(&launch.arguments)
@@ -86,19 +87,15 @@ impl Worker {
             .current_dir(&launch.directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        // A separate process group: an interrupt at the terminal is handled by the parent, and processes
-        // that a block started end with the worker.
-        #[cfg(unix)]
-        command.process_group(0);
-        let mut child = command.spawn()?;
-        let missing = || io::Error::other("the worker has no pipes");
+            .stderr(Stdio::piped());
+        let mut group = ProcessGroup::start(command)?;
+        let child = group.child();
+        let missing = || std::io::Error::other("the worker has no pipes");
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
         let stderr_tail = StderrTail::spawn_reader(child.stderr.take().ok_or_else(missing)?);
         Ok(Self {
-            child,
+            group,
             input,
             output,
             stderr_tail,
@@ -107,8 +104,8 @@ impl Worker {
     }
 
     /// True if the process has not exited as far as the system reports.
-    pub(super) fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+    pub(super) fn is_alive(&self) -> bool {
+        self.group.is_running()
     }
 
     /// Sends a line, which includes its line feed, and returns the answer without one.
@@ -141,28 +138,11 @@ impl Worker {
 
     /// Returns how a worker that closed its pipes ended.
     async fn silence(&mut self) -> WorkerError {
-        let status = timeout(EXIT_TIMEOUT, self.child.wait()).await;
+        let (status, is_in_time) = self.group.end_within(EXIT_TIMEOUT).await;
         let stderr_tail = self.stderr_tail.finish().await;
         WorkerError::Ended {
-            status: status.ok().and_then(Result::ok),
+            status: status.filter(|_| is_in_time),
             stderr_tail,
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // `kill_on_drop` kills and reaps the child itself. Its process id is certain to be its own only
-        // until it is reaped.
-        #[cfg(unix)]
-        if let Some(group) = self
-            .child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(rustix::process::Pid::from_raw)
-        {
-            // Fails if the group has already ended.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
 }
@@ -192,7 +172,8 @@ impl StderrTail {
 
     /// Returns the kept bytes, once the process has closed its stderr.
     async fn finish(&mut self) -> String {
-        // A grandchild may hold the pipe open: after the timeout, the bytes received so far are used.
+        // A process that left the group may hold the pipe open: after the timeout, the bytes received so far
+        // are used.
         let _ = timeout(EXIT_TIMEOUT, &mut self.reading).await;
         let tail = self.tail.lock();
         String::from_utf8_lossy(&tail).trim().to_owned()

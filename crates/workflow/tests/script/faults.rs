@@ -338,7 +338,7 @@ fn a_program_that_is_no_worker() {
         );
         if cfg!(unix) {
             for (script, part) in [
-                ("echo broken >&2; exit 3", "exit status: 3: broken"),
+                ("echo broken >&2; exit 3", "exit status 3: broken"),
                 ("echo hello; sleep 5", "did not report that it was ready"),
             ] {
                 let other = python_with(|options| {

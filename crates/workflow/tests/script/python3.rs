@@ -304,12 +304,12 @@ fn a_block_that_ends_its_process() {
     let Some(runner) = python3() else { return };
     wait(async {
         for (source, part) in [
-            ("import os\nos._exit(7)", "exit status: 7"),
+            ("import os\nos._exit(7)", "exit status 7"),
             (
                 "import os\nos.write(2, b'last words\\n')\nos.abort()",
                 "last words",
             ),
-            ("import os\nos.kill(os.getpid(), 9)", "signal: 9"),
+            ("import os\nos.kill(os.getpid(), 9)", "ended by signal 9"),
         ] {
             let failure = failing(&runner, source).await;
             assert_eq!(failure.kind, "script_worker");

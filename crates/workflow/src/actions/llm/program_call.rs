@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
 use cachalot_core::{Cost, Problem, Spend};
+use cachalot_process::Error;
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
 use super::super::arguments::CheckedArguments;
 use super::super::location;
 use super::super::run_settings::setting;
-use super::super::shell::{self, Job, ProcessError};
+use super::super::shell::{self, Job};
 use super::line_reporter::LineReporter;
 use super::{messages, requested_effort};
 use crate::format::codes;
@@ -287,11 +288,7 @@ impl<'a> ProgramCall<'a> {
         let (job, file) = self.job(runtime)?;
         let ended = spending::with_time_limit(runtime, job.run()).await?;
         drop((call_guard, file));
-        let has_run = !matches!(
-            ended,
-            Err(ProcessError::NoProgram | ProcessError::NoDirectory(_) | ProcessError::Start(_))
-        );
-        if has_run {
+        if !matches!(ended, Err(Error::Start(_))) {
             self.account(started, runtime).await;
         }
         let program = &self.program.command;
@@ -308,10 +305,10 @@ impl<'a> ProgramCall<'a> {
                 ..failure
             }));
         }
-        let answer = shell::stdout(&self.given, program, ended.stdout)?;
+        let answer = shell::stdout(&self.given, program, ended.output.stdout)?;
         let content = answer.trim();
         if content.is_empty() {
-            let output_excerpt = shell::output_excerpt(runtime, &ended.stderr);
+            let output_excerpt = shell::output_excerpt(runtime, &ended.output.stderr);
             let separator = if output_excerpt.is_empty() { "" } else { ": " };
             return Err(allows_alternatives(Failure::transient(
                 "malformed_answer",

@@ -1,0 +1,18 @@
+//! Child processes: each in a process group of its own, with limits on time and output, and with one of three
+//! policies for the processes that it leaves behind.
+//!
+//! - [`Run`] runs a program to its end and passes its output on.
+//! - [`ProcessGroup`] is a running program, for owners that exchange messages with it.
+//! - [`shell_command`] is the one way to start the system's shell.
+
+mod error;
+mod group;
+mod run;
+mod shell;
+mod status;
+
+pub use error::{Error, StartError};
+pub use group::ProcessGroup;
+pub use run::{Ended, Lingering, Output, Run, Stream, Streams};
+pub use shell::shell_command;
+pub use status::{describe_status, exit_code};

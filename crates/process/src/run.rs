@@ -1,0 +1,176 @@
+//! Runs a program to its end.
+
+mod outputs;
+
+use std::fmt;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{ChildStdin, Command};
+
+use crate::{Error, ProcessGroup, StartError};
+use outputs::Outputs;
+
+/// The policy for processes that the program has started and that hold an output open when it has ended. A
+/// process that has closed both outputs is never waited for, and continues.
+///
+/// The output that is available at the end of the program is read under all policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lingering {
+    /// The run lasts until they have closed the outputs: what they write belongs to the result. The timeout
+    /// kills them.
+    Wait,
+    /// They are killed once they stop writing, at the latest one second after the program.
+    Kill,
+    /// They continue, and what they write once they stopped writing, at the latest one second after the
+    /// program, is lost.
+    Leave,
+}
+
+/// The outputs of a program that are captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// Stdout and stderr, each in a pipe of its own.
+    Separate,
+    /// Stdout and stderr in one pipe, in the order of writing; reported as [`Stream::Stdout`].
+    Merged,
+    /// Stdout only; stderr is discarded.
+    StdoutOnly,
+}
+
+/// An output of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// The standard output.
+    Stdout,
+    /// The standard error output.
+    Stderr,
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        })
+    }
+}
+
+/// Collected output of a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    /// The bytes of stdout.
+    pub stdout: Vec<u8>,
+    /// The bytes of stderr.
+    pub stderr: Vec<u8>,
+}
+
+impl Output {
+    /// Appends bytes to a stream.
+    pub fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        match stream {
+            Stream::Stdout => self.stdout.extend_from_slice(bytes),
+            Stream::Stderr => self.stderr.extend_from_slice(bytes),
+        }
+    }
+}
+
+/// The end of a program that was not killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The exit status.
+    pub status: ExitStatus,
+    /// True if, under [`Lingering::Leave`], a process that it started still holds an output open.
+    pub left_running: bool,
+}
+
+/// A program to run, and its limits.
+pub struct Run {
+    /// The program, its arguments, working directory and environment. Its standard streams are replaced.
+    pub command: Command,
+    /// The content of stdin; `None` connects it to the null device.
+    pub input: Option<Vec<u8>>,
+    /// The outputs to capture.
+    pub streams: Streams,
+    /// The maximum number of bytes of each captured output; `None` if unlimited.
+    pub output_limit: Option<usize>,
+    /// The maximum run time; `None` if unlimited. Reading the remaining output under [`Lingering::Kill`] and
+    /// [`Lingering::Leave`] does not count.
+    pub timeout: Option<Duration>,
+    /// The policy for processes that outlive the program.
+    pub lingering: Lingering,
+}
+
+impl Run {
+    /// Runs the program and passes its output to `sink`, in chunks. The whole process group is killed if the
+    /// future is dropped, the timeout expires, or an output exceeds its limit; `sink` then has received the
+    /// output so far. A program need not read its input.
+    ///
+    /// # Errors
+    /// If the program is not started, a pipe fails, or a limit is exceeded.
+    pub async fn run(mut self, mut sink: impl FnMut(Stream, &[u8])) -> Result<Ended, Error> {
+        self.command.stdin(match self.input {
+            Some(_) => Stdio::piped(),
+            None => Stdio::null(),
+        });
+        let merged =
+            outputs::connect(&mut self.command, self.streams).map_err(StartError::Refused)?;
+        let mut group = ProcessGroup::start(self.command)?;
+        let stdin = group.child().stdin.take();
+        let mut outputs =
+            Outputs::new(group.child(), merged, self.output_limit).map_err(Error::Pipe)?;
+
+        let running = async {
+            let exchange = async {
+                tokio::try_join!(
+                    feed(stdin, self.input.as_deref().unwrap_or_default()),
+                    outputs.read_to_end(&mut sink)
+                )
+            };
+            tokio::select! {
+                biased;
+                exchanged = exchange => {
+                    exchanged?;
+                    group.ended().await;
+                    Ok::<(), Error>(())
+                }
+                () = group.ended(), if self.lingering != Lingering::Wait => Ok(()),
+            }
+        };
+        match self.timeout {
+            None => running.await?,
+            Some(timeout) => {
+                if let Ok(ran) = tokio::time::timeout(timeout, running).await {
+                    ran?;
+                } else {
+                    group.kill();
+                    // A failure to read the remaining output is ignored: the timeout is the cause.
+                    let _ = outputs.drain(&mut sink).await;
+                    return Err(Error::TimedOut(timeout));
+                }
+            }
+        }
+        let is_open = outputs.drain(&mut sink).await?;
+        if is_open && self.lingering == Lingering::Kill {
+            group.kill();
+        }
+        Ok(Ended {
+            status: group.wait().await.map_err(Error::Pipe)?,
+            left_running: is_open && self.lingering == Lingering::Leave,
+        })
+    }
+}
+
+/// Writes the input and closes the pipe.
+async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Error> {
+    let Some(mut stdin) = stdin else {
+        return Ok(());
+    };
+    match stdin.write_all(input).await {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::Pipe(error)),
+        // The program need not read its input.
+        _ => Ok(()),
+    }
+}
