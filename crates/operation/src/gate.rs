@@ -8,6 +8,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use cachalot_core::text::head;
+
 /// Maximum number of characters of a tool name invented by a model that are shown.
 const SHOWN: usize = 80;
 

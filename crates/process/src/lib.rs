@@ -10,9 +10,11 @@ mod group;
 mod run;
 mod shell;
 mod status;
+mod stream;
 
 pub use error::{Error, StartError};
 pub use group::ProcessGroup;
-pub use run::{Ended, Lingering, Output, Run, Stream, Streams};
+pub use run::{Ended, Lingering, Output, Run};
 pub use shell::shell_command;
 pub use status::{describe_status, exit_code};
+pub use stream::{Stream, Streams};

@@ -2,7 +2,6 @@
 
 mod outputs;
 
-use std::fmt;
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStdin, Command};
 
-use crate::{Error, ProcessGroup, StartError};
+use crate::{Error, ProcessGroup, StartError, Stream, Streams};
 use outputs::Outputs;
 
 /// The policy for processes that the program has started and that hold an output open when it has ended. A
@@ -27,35 +26,6 @@ pub enum Lingering {
     /// They continue, and what they write once they stopped writing, at the latest one second after the
     /// program, is lost.
     Leave,
-}
-
-/// The outputs of a program that are captured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Streams {
-    /// Stdout and stderr, each in a pipe of its own.
-    Separate,
-    /// Stdout and stderr in one pipe, in the order of writing; reported as [`Stream::Stdout`].
-    Merged,
-    /// Stdout only; stderr is discarded.
-    StdoutOnly,
-}
-
-/// An output of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// The standard output.
-    Stdout,
-    /// The standard error output.
-    Stderr,
-}
-
-impl fmt::Display for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        })
-    }
 }
 
 /// Collected output of a program.

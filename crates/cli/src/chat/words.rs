@@ -3,7 +3,6 @@
 use cachalot_agent::Provenance;
 use cachalot_cache::Reason;
 use cachalot_core::Spend;
-use cachalot_core::text::head;
 use cachalot_model::Block;
 use cachalot_tools::{Arguments, CallOutcome, ToolCall, ToolCallResult};
 use serde_json::Value;

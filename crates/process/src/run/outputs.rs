@@ -8,8 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::{Stream, Streams};
-use crate::Error;
+use crate::{Error, Stream, Streams};
 
 /// After the end of the program: the pause in the output of other processes that ends the reading, and the
 /// maximum time to wait for that pause.

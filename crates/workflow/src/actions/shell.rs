@@ -352,11 +352,11 @@ pub(super) fn output_excerpt(runtime: &Runtime, written: &[u8]) -> String {
     let output_excerpt = String::from_utf8_lossy(written);
     // Redacted before it is cut: a truncated secret would not be recognized.
     let output_excerpt = runtime.secret_set.redact(&output_excerpt);
-    tail(&cachalot_core::secret::mask_credentials(&output_excerpt))
+    end_of(&cachalot_core::secret::mask_credentials(&output_excerpt))
 }
 
 /// Returns the end of a program's output, which usually contains the reason of a failure.
-fn tail(text: &str) -> String {
+fn end_of(text: &str) -> String {
     const MAX_CHARS: usize = 1_000;
     let text = text.trim();
     let kept = tail(text, MAX_CHARS);

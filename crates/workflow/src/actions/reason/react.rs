@@ -144,7 +144,7 @@ impl Operation for React {
             }
             messages.push(message(
                 "user",
-                &format!("Result of `{}`: {}", step.action, truncate(&observation)),
+                &format!("Result of `{}`: {}", step.action, shown(&observation)),
             ));
         }
         let warning = format!("`max_steps` ({most}) is reached without an answer");
@@ -229,8 +229,8 @@ impl Step {
 }
 
 /// Returns the part of an observation that the model sees.
-fn truncate(observation: &str) -> String {
-    match truncate(MAX_OBSERVATION_CHARS) {
+fn shown(observation: &str) -> String {
+    match truncate(observation, MAX_OBSERVATION_CHARS) {
         Cow::Borrowed(whole) => whole.to_owned(),
         Cow::Owned(cut) => format!(
             "{cut} (cut off after {MAX_OBSERVATION_CHARS} of {} characters)",
