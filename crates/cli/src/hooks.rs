@@ -31,7 +31,7 @@ pub(crate) fn builtins(
     let mut builtins = Builtins::standard(&BuiltinDependencies {
         lookup: Arc::clone(&lookup),
         clock: Arc::clone(&process_environment.clock),
-        http: process_environment.storage()?.http().clone(),
+        http: process_environment.http()?,
         secret_set: Arc::clone(secret_set),
         environment: Arc::new(process_environment.environment.clone()),
     });

@@ -68,16 +68,21 @@ impl ProcessEnvironment {
         Some(configuration.join("cachalot"))
     }
 
-    pub(crate) fn storage(&self) -> Result<Storage> {
+    /// Returns the HTTP client of the process.
+    pub(crate) fn http(&self) -> Result<HttpClient> {
         let options = HttpOptions {
             environment: self.environment.clone(),
             ..HttpOptions::default()
         };
-        let http = HttpClient::new(options).map_err(CommandError::failed)?;
+        HttpClient::new(options).map_err(CommandError::failed)
+    }
+
+    /// Returns the storage whose relative paths start in `directory`.
+    pub(crate) fn storage(&self, directory: &Path) -> Result<Storage> {
         Ok(Storage::new(cachalot_storage::StorageOptions {
-            directory: self.directory.clone(),
+            directory: directory.to_owned(),
             environment: self.environment.clone(),
-            http,
+            http: self.http()?,
         }))
     }
 }

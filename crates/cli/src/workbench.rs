@@ -149,7 +149,7 @@ impl Workbench {
             session: String::new(),
             environment: Arc::new(process_environment.environment.clone()),
             clock: Arc::clone(&clock),
-            http: process_environment.storage()?.http().clone(),
+            http: process_environment.http()?,
             store: store.clone(),
             secret_set: Arc::clone(&secret_set),
             gate: None,
@@ -315,6 +315,7 @@ impl Workbench {
             reporter: Arc::clone(&inner.reporter),
             write_notifier: inner.write_notifier.clone(),
             registration: None,
+            workspace: Arc::default(),
         }
     }
 

@@ -175,6 +175,16 @@ impl Permissions {
         self.deny.extend(others.deny.iter().cloned());
     }
 
+    /// The texts of the deny rules, sorted: an input of every result that is stored and given to callers
+    /// without another check.
+    #[must_use]
+    pub fn denied(&self) -> Vec<&str> {
+        let mut texts: Vec<&str> = self.deny.iter().map(Rule::text).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        texts
+    }
+
     /// Decides about a call.
     #[must_use]
     pub fn judge(&self, request: &AccessRequest<'_>, workspace: &Workspace) -> PermissionDecision {

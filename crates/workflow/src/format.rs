@@ -395,7 +395,13 @@ fn rules_of(
             .as_ref()
             .map(|team| team.permissions.clone())
             .unwrap_or_default(),
-        (None, Some(node)) if !node.is_null() => Permissions::read(node, problems),
+        (None, Some(node)) if !node.is_null() => {
+            let rules = Permissions::read(node, problems);
+            let tools = cachalot_tools::builtin::signatures();
+            let has_servers = section.present("mcps").is_some();
+            problems.extend(rules.check(&tools, has_servers));
+            rules
+        }
         (None, _) => Permissions::default(),
     };
     if let Some(outer) = outer {

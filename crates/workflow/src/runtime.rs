@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use cachalot_agent::definition::Builtins;
@@ -12,6 +12,7 @@ use cachalot_core::{Clock, SecretSet};
 use cachalot_mcp::settings::McpServerPool;
 use cachalot_model::budget::Meter;
 use cachalot_model::{Model, ModelConfiguration, Models};
+use cachalot_operation::Workspace;
 use cachalot_operation::domains::EngineLifetime;
 use cachalot_operation::write_notifier::{EngineRegistration, WriteNotifier};
 use cachalot_storage::Storage;
@@ -61,6 +62,15 @@ pub struct ToolServices {
     pub write_notifier: WriteNotifier,
     /// Notifies the cache of the run of writes, too.
     pub registration: Option<Arc<EngineRegistration>>,
+    /// The workspace of the run, once a tool needed it.
+    pub workspace: Arc<OnceLock<ToolWorkspace>>,
+}
+
+/// The directory and the environment of a run, as tools take them.
+#[derive(Clone)]
+pub struct ToolWorkspace {
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) environment: Arc<BTreeMap<String, String>>,
 }
 
 impl ToolServices {
@@ -80,6 +90,7 @@ impl Default for ToolServices {
             reporter: Arc::new(()),
             write_notifier: WriteNotifier::new(),
             registration: None,
+            workspace: Arc::default(),
         }
     }
 }
@@ -171,6 +182,22 @@ impl Runtime {
         self.meter
             .check_for(model)
             .map_err(|over| Failure::new("over_budget", over.to_string()))
+    }
+
+    /// Returns the workspace of tools that are steps: the directory of the run, opened once.
+    pub(crate) fn tool_workspace(&self) -> Result<&ToolWorkspace, Failure> {
+        let kept = &self.tools.workspace;
+        if let Some(known) = kept.get() {
+            return Ok(known);
+        }
+        let workspace = Workspace::open(&self.directory).map_err(|error| {
+            let directory = self.directory.display();
+            Failure::new("tool_error", format!("the directory {directory}: {error}"))
+        })?;
+        Ok(kept.get_or_init(|| ToolWorkspace {
+            workspace: Arc::new(workspace.with_variables(self.environment.clone())),
+            environment: Arc::new(self.environment.clone()),
+        }))
     }
 
     /// Masks known secrets in the text, and text that looks like a credential.

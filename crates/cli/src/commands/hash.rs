@@ -16,7 +16,7 @@ pub(crate) async fn hash(arguments: &Hash, process_environment: &ProcessEnvironm
             error.to_string(),
         ))
     })?;
-    let storage = process_environment.storage()?;
+    let storage = process_environment.storage(&process_environment.directory)?;
     let mut failures = Vec::new();
     let mut documents = Vec::new();
     for uri in &arguments.uri {

@@ -171,7 +171,7 @@ fn assemble(
     let around = cachalot_hooks::HookDependencies {
         builtins: Arc::clone(&builtins) as Arc<Builtins>,
         models: models(process_environment, configured, &secret_set)?,
-        http: process_environment.storage()?.http().clone(),
+        http: process_environment.http()?,
         environment: Arc::new(process_environment.environment.clone()),
         clock: Arc::clone(&process_environment.clock),
         directory: process_environment.directory.clone(),

@@ -266,7 +266,7 @@ fn wire(
         settings: settings.value.clone(),
         clock: Arc::clone(&process_environment.clock),
         random: Arc::new(RandomNumbers::default()),
-        storage: process_environment.storage()?,
+        storage: process_environment.storage(&process_environment.directory)?,
         store,
         cache,
         mode: mode(arguments),

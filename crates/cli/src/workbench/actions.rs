@@ -94,7 +94,9 @@ impl Workbench {
             settings: settings.unwrap_or_default(),
             clock: Arc::clone(&inner.context.clock),
             random: Arc::new(RandomNumbers::default()),
-            storage: inner.process_environment.storage()?,
+            storage: inner
+                .process_environment
+                .storage(inner.context.workspace.root())?,
             store: inner.store.clone(),
             cache: inner.cache.clone(),
             mode: inner.mode,

@@ -197,6 +197,12 @@ fn what_cannot_be_a_step_is_refused_when_the_file_is_loaded() {
             "a step that is a tool",
         ),
         (
+            "permissions: {deny: [read_fil]}\n",
+            "{name: a, uses: tool.read_file, with: {path: a}}".to_owned(),
+            "void-rule",
+            "`read_file`",
+        ),
+        (
             "permissions: {dney: []}\n",
             "{name: a, uses: tool.read_file, with: {path: a}}".to_owned(),
             "unknown-key",
@@ -247,6 +253,129 @@ nodes:
         .replace("NAME", "tool.read_file")
         .replace("WITH", "{path: /etc/hostname}");
     flow(&home, &outside).fails(1);
+}
+
+#[test]
+fn a_rule_that_denies_holds_for_a_stored_result() {
+    let home = Home::new();
+    home.write("a.txt", "deep\n");
+    let text = "
+nodes:
+  - name: read
+    uses: cache.wrap
+    with: {action: tool.read_file, args: {path: a.txt}}
+    output: read
+";
+    for hit in [false, true] {
+        let state = flow(&home, text).ok().json();
+        assert_eq!(state["read"]["_cache_hit"], hit, "{state}");
+    }
+    let denied = format!("permissions: {{deny: ['read_file:path=a.txt']}}{text}");
+    let ran = flow(&home, &denied).fails(1);
+    assert!(ran.stderr.contains("is not called: the rule"), "{ran}");
+    // A rule for something else does not refuse it.
+    let other = format!("permissions: {{deny: ['read_file:path=b.txt']}}{text}");
+    flow(&home, &other).ok();
+}
+
+#[test]
+fn a_step_sends_and_runs_nothing_that_the_state_chose() {
+    let home = Home::new();
+    let step = |with: &str, name: &str| {
+        format!(
+            "nodes:
+  - {{name: first, uses: json.parse, with: {{text: '\"http://127.0.0.1:9/x; touch out.txt\"'}}, output: said}}
+  - {{name: second, uses: {name}, with: {with}, output: second}}
+"
+        )
+    };
+    for (name, with, refusal) in [
+        (
+            "tool.web_fetch",
+            "{url: '{{ state.said }}'}",
+            "comes from the state",
+        ),
+        (
+            "tool.shell",
+            "{command: 'echo {{ state.said }}'}",
+            "depends on the state",
+        ),
+        (
+            "tool.shell",
+            "{command: 'echo deep', working_directory: '{{ state.said }}'}",
+            "depends on the state",
+        ),
+    ] {
+        let ran = flow(&home, &step(with, name)).fails(1);
+        assert!(ran.stderr.contains(refusal), "{with}: {ran}");
+    }
+    assert!(!home.join("out.txt").exists());
+    let list = step("{command: [echo, '{{ state.said }}']}", "tool.shell");
+    let ran = flow(&home, &list).ok();
+    assert!(ran.stdout.contains("touch out.txt"), "{ran}");
+    // What the user gave is the user's decision.
+    let given = "nodes:
+  - {name: a, uses: tool.shell, with: {command: 'echo {{ state.word }}'}, output: a}
+";
+    home.write("flow.yaml", given);
+    let ran = home.run(&["run", "flow.yaml", "--input", r#"{"word": "deep"}"#]);
+    assert!(ran.ok().stdout.contains("deep"));
+}
+
+#[test]
+fn a_step_uses_the_selected_tools_of_a_server_only() {
+    let home = Home::new();
+    home.write("glossary.py", server());
+    let text = |tools: &str| {
+        format!(
+            "mcps: {{glossary: {{command: python3, args: [glossary.py], tools: {tools}}}}}
+nodes:
+  - {{name: a, uses: mcp.glossary.define, with: {{term: epoch}}, output: a}}
+  - {{name: b, uses: mcp.glossary.define, with: {{term: epoch}}, output: b}}
+"
+        )
+    };
+    flow(&home, &text("[define]")).ok();
+    let ran = flow(&home, &text("['*', '!define']")).fails(1);
+    assert!(ran.stderr.contains("does not select it"), "{ran}");
+}
+
+#[test]
+fn a_model_starts_no_program_and_sends_no_variable_by_an_action() {
+    let home = Home::new();
+    let file = team("llm.call", "permissions: {allow: ['*']}\n");
+    for (arguments, refusal) in [
+        (
+            "{prompt: x, provider: shell, shell_provider: claude}",
+            "cannot be a program",
+        ),
+        ("{prompt: x, model: shell/claude}", "cannot be a program"),
+        (
+            "{prompt: x, model: openai/gpt-4o, token_key: HOME}",
+            "cannot be chosen by a model",
+        ),
+        (
+            "{prompt: x, model: openai/gpt-4o, base_url: 'http://127.0.0.1:9', fallbacks: [shell/claude]}",
+            "comes from the state",
+        ),
+    ] {
+        let call = format!("{{name: llm_call, arguments: {arguments}}}");
+        let ran = chat(&home, &file, &[&call], &["--yes"]);
+        assert!(ran.stdout.contains(refusal), "{arguments}: {ran}");
+    }
+}
+
+#[test]
+fn an_action_of_an_agent_takes_paths_from_the_workspace() {
+    let home = Home::new();
+    home.write("there/note.csv", "a\n1\n");
+    let file = team(
+        "storage.hash, csv.parse, document.text",
+        "permissions: {allow: ['*']}\n",
+    );
+    let call = "{name: storage_hash, arguments: {path: note.csv}}";
+    let ran = chat(&home, &file, &[call], &["--workspace", "there"]);
+    assert!(ran.stdout.contains("sha256"), "{ran}");
 }
 
 fn team(allow: &str, more: &str) -> String {

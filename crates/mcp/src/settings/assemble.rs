@@ -35,6 +35,28 @@ pub struct McpServerPool(Arc<PoolState>);
 struct PoolState {
     servers: Mutex<Vec<McpServer>>,
     names: Mutex<ToolNames>,
+    listings: Mutex<Vec<Listed>>,
+}
+
+/// What a server listed.
+struct Listed {
+    server: McpServer,
+    /// The value of [`McpServer::changes`] before it was asked.
+    version: u64,
+    tools: Arc<[ListedTool]>,
+}
+
+/// A tool, resource or prompt of a server.
+struct ListedTool {
+    /// The server's name for it, the same with the prefix of its kind, and the assigned name.
+    known_as: Vec<String>,
+    tool: Arc<dyn Tool>,
+}
+
+impl ListedTool {
+    fn names(&self) -> Vec<&str> {
+        self.known_as.iter().map(String::as_str).collect()
+    }
 }
 
 impl McpServerPool {
@@ -60,31 +82,67 @@ impl McpServerPool {
     pub async fn close(&self) {
         let servers: Vec<McpServer> = {
             let mut servers = self.0.servers.lock();
+            self.0.listings.lock().clear();
             std::mem::take(&mut *servers)
         };
         join_all(servers.iter().map(McpServer::close)).await;
     }
 
     /// Returns the tool, resource or prompt of a server by the server's own name for it (resources and
-    /// prompts with the prefix `resource_` or `prompt_`). Connects if needed.
+    /// prompts with the prefix `resource_` or `prompt_`), if the filter selects it. Connects if needed, and
+    /// requests the server's lists once per change of them.
     ///
     /// # Errors
-    /// If the server cannot be started or reached, or has nothing of that name.
-    pub async fn tool(&self, server: &McpServer, name: &str) -> Result<Arc<dyn Tool>, McpError> {
+    /// If the server cannot be started or reached, or nothing of that name is selected.
+    pub async fn tool(
+        &self,
+        server: &McpServer,
+        name: &str,
+        filter: &NameFilter,
+    ) -> Result<Arc<dyn Tool>, McpError> {
+        let tools = self.listed(server).await?;
+        let selected = || tools.iter().filter(|tool| filter.selects(&tool.names()));
+        if let Some(found) = selected().find(|tool| tool.names().contains(&name)) {
+            return Ok(Arc::clone(&found.tool));
+        }
+        let is_excluded = tools.iter().any(|tool| tool.names().contains(&name));
+        let known: Vec<&str> = selected().map(|tool| &*tool.known_as[1]).collect();
+        let help = match (is_excluded, known.is_empty()) {
+            (true, _) => "`tools` of the server does not select it".to_owned(),
+            (false, true) => "it has none".to_owned(),
+            (false, false) => did_you_mean(name, &known),
+        };
+        let message = format!("has no tool `{name}`: {help}");
+        Err(McpError::new(server.name(), message))
+    }
+
+    /// Returns everything that a server lists; asks it only if its lists changed since they were requested.
+    async fn listed(&self, server: &McpServer) -> Result<Arc<[ListedTool]>, McpError> {
+        let version = *server.changes().borrow();
+        let is_same = |listed: &Listed| listed.server.settings() == server.settings();
+        let known = |listed: &&Listed| is_same(listed) && listed.version == version;
+        if let Some(listed) = self.0.listings.lock().iter().find(known) {
+            return Ok(Arc::clone(&listed.tools));
+        }
         let listing = server.list().await?;
-        let mut known = Vec::new();
+        let mut names = Vec::new();
         let tools = self.name(listing, |known_as, _| {
-            known.extend(known_as.get(1).map(|name| (*name).to_owned()));
-            known_as.contains(&name)
+            names.push(known_as.iter().map(|&name| name.to_owned()).collect());
+            true
         });
-        tools.into_iter().next().ok_or_else(|| {
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let help = match known.is_empty() {
-                true => "it has none".to_owned(),
-                false => did_you_mean(name, &known),
-            };
-            McpError::new(server.name(), format!("has no tool `{name}`: {help}"))
-        })
+        let tools: Arc<[ListedTool]> = names
+            .into_iter()
+            .zip(tools)
+            .map(|(known_as, tool)| ListedTool { known_as, tool })
+            .collect();
+        let mut listings = self.0.listings.lock();
+        listings.retain(|listed| !is_same(listed));
+        listings.push(Listed {
+            server: server.clone(),
+            version,
+            tools: Arc::clone(&tools),
+        });
+        Ok(tools)
     }
 
     fn name(

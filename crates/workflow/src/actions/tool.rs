@@ -12,20 +12,22 @@ use cachalot_cache::{Domain, Witness};
 use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{EffectTargets, Effects};
 use cachalot_mcp::settings::ServerDefinition;
-use cachalot_mcp::{McpDependencies, McpError, McpSettings};
+use cachalot_mcp::{McpDependencies, McpError};
 use cachalot_model::Block;
 use cachalot_operation::domains::{EngineLifetime, joined_domains};
 use cachalot_operation::{
-    AccessRequest, Origin, PermissionDecision, Permissions, Tool, ToolContext, ToolOutput,
-    Workspace,
+    AccessRequest, Command, CommandText, Origin, PermissionDecision, Permissions, ResourceAccess,
+    Tool, ToolContext, ToolOutput,
 };
+use cachalot_storage::{AllowedHosts, Url};
 use cachalot_tools::builtin::{MemoryTool, Shell, WebFetch, files, skills};
 use cachalot_tools::registry::run_guarded;
 use serde_json::{Value, json};
 
 use super::Registry;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Runtime, spending,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Runtime, destination,
+    origin, spending,
 };
 
 /// The prefix of the names of built-in tools.
@@ -143,6 +145,7 @@ impl Operation for ToolStep {
         Ok(json!({
             "workspace": context.workspace.root().to_string_lossy(),
             "tool": self.call.tool.implicit_inputs(arguments, &context)?,
+            "denied": self.call.rules.denied(),
         }))
     }
 
@@ -177,7 +180,7 @@ fn joined(reads: &EffectTargets, runtime: &Runtime) -> Vec<Domain> {
 /// when the cache answers it.
 struct McpStep {
     metadata: OperationMetadata,
-    server: McpSettings,
+    server: ServerDefinition,
     /// The name of the tool at the server.
     tool: String,
     rules: Arc<Permissions>,
@@ -194,23 +197,24 @@ impl McpStep {
             .iter()
             .filter_map(|(known, definition)| {
                 let rest = name.strip_prefix(MCP)?.strip_prefix(known.as_str())?;
-                Some((&definition.settings, rest.strip_prefix('.')?))
+                Some((definition, rest.strip_prefix('.')?))
             })
             // Names of servers may contain dots.
             .min_by_key(|(_, tool)| tool.len())
             .filter(|(_, tool)| !tool.is_empty())?;
-        let trust = server.trust_in(tool);
+        let settings = &server.settings;
+        let trust = settings.trust_in(tool);
         let lifetime = trust.lifetime.filter(|_| trust.read_only);
         Some(Self {
             metadata: OperationMetadata {
                 name: name.to_owned().into(),
                 aliases: &[],
-                description: format!("The tool `{tool}` of the MCP server `{}`.", server.name)
+                description: format!("The tool `{tool}` of the MCP server `{}`.", settings.name)
                     .into(),
                 // The server declares the parameters when it is connected.
                 parameters: json!({ "type": "object" }).into(),
                 version: 1,
-                origin: Origin::Mcp(server.name.clone()),
+                origin: Origin::Mcp(settings.name.clone()),
                 read_only: trust.read_only,
                 exclusive: false,
                 cache_class: lifetime.map_or(CacheClass::Never, CacheClass::Ttl),
@@ -222,19 +226,27 @@ impl McpStep {
     }
 
     /// Connects the server and returns the tool.
-    async fn connect(&self, runtime: &Runtime) -> Result<ToolCall, McpError> {
+    async fn connect(&self, runtime: &Runtime) -> Result<ToolCall, Failure> {
+        let unavailable = |error: McpError| Failure {
+            retryable: true,
+            ..Failure::new("tool_error", error.to_string())
+        };
+        let environment = Arc::clone(&runtime.tool_workspace()?.environment);
         let servers = &runtime.tools.servers;
         let server = servers.server(
-            &self.server,
+            &self.server.settings,
             &McpDependencies {
                 directory: runtime.directory.clone(),
-                environment: Arc::new(runtime.environment.clone()),
+                environment,
                 secret_set: Arc::clone(&runtime.secret_set),
                 reporter: Arc::clone(&runtime.tools.reporter),
             },
         );
         Ok(ToolCall {
-            tool: servers.tool(&server, &self.tool).await?,
+            tool: servers
+                .tool(&server, &self.tool, &self.server.filter)
+                .await
+                .map_err(unavailable)?,
             rules: Arc::clone(&self.rules),
         })
     }
@@ -263,7 +275,8 @@ impl Operation for McpStep {
     fn implicit_inputs(&self, _arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         Ok(json!({
             "workspace": runtime.directory.to_string_lossy(),
-            "server": self.server.identity(&runtime.secret_set),
+            "server": self.server.settings.identity(&runtime.secret_set),
+            "denied": self.rules.denied(),
         }))
     }
 
@@ -285,10 +298,7 @@ impl Action for McpStep {
         runtime: &Runtime,
         witness: &Witness,
     ) -> Result<Value, Failure> {
-        let call = self.connect(runtime).await.map_err(|error| Failure {
-            retryable: true,
-            ..Failure::new("tool_error", error.to_string())
-        })?;
+        let call = self.connect(runtime).await?;
         let metadata = call.tool.metadata();
         if self.metadata.read_only && !metadata.read_only {
             spending::decline_storing("the MCP server calls the tool destructive");
@@ -301,14 +311,11 @@ impl Action for McpStep {
 impl ToolCall {
     /// Returns the dependencies of a call in this run.
     fn context(&self, runtime: &Runtime, witness: &Witness) -> Result<ToolContext, Failure> {
-        let workspace = Workspace::open(&runtime.directory).map_err(|error| {
-            let directory = runtime.directory.display();
-            Failure::new("tool_error", format!("the directory {directory}: {error}"))
-        })?;
+        let opened = runtime.tool_workspace()?;
         Ok(ToolContext {
-            workspace: Arc::new(workspace.with_variables(runtime.environment.clone())),
+            workspace: Arc::clone(&opened.workspace),
             session: runtime.run.clone(),
-            environment: Arc::new(runtime.environment.clone()),
+            environment: Arc::clone(&opened.environment),
             clock: Arc::clone(&runtime.clock),
             http: runtime.storage.http().clone(),
             store: runtime.store.clone(),
@@ -326,8 +333,13 @@ impl ToolCall {
         runtime: &Runtime,
         witness: &Witness,
     ) -> Result<Value, Failure> {
-        let context = self.context(runtime, witness)?;
-        self.check_denied(&arguments, &context)?;
+        let mut context = self.context(runtime, witness)?;
+        let access = self.tool.resource_access(&arguments);
+        self.check_denied(&arguments, &access, &context)?;
+        self.check_command(&access)?;
+        if let Some(hosts) = self.allowed_hosts(&access, runtime)? {
+            context.http = context.http.redirecting_to(&hosts);
+        }
         let effects = self.tool.effects(&arguments, &context);
         let output = run_guarded(&*self.tool, arguments, &context).await;
         if output.private {
@@ -346,13 +358,18 @@ impl ToolCall {
     }
 
     /// Fails if a rule denies the call, or may deny it.
-    fn check_denied(&self, arguments: &Arguments, context: &ToolContext) -> Result<(), Failure> {
+    fn check_denied(
+        &self,
+        arguments: &Arguments,
+        resource_access: &ResourceAccess,
+        context: &ToolContext,
+    ) -> Result<(), Failure> {
         let metadata = self.tool.metadata();
         let request = AccessRequest {
             tool: &metadata.name,
             read_only: metadata.read_only,
             arguments,
-            resource_access: &self.tool.resource_access(arguments),
+            resource_access,
         };
         let why = match self.rules.judge(&request, &context.workspace) {
             PermissionDecision::Deny(rule) => format!("the rule `{rule}` denies it"),
@@ -363,6 +380,45 @@ impl ToolCall {
         };
         let message = format!("`{}` is not called: {why}", metadata.name);
         Err(Failure::new("permission_denied", message))
+    }
+
+    /// Fails if a command line depends on the state: a model or a page could have chosen a part of it, and
+    /// the shell would run that part, too. Arguments that a model chose for a tool that the author named are
+    /// the author's decision.
+    fn check_command(&self, access: &ResourceAccess) -> Result<(), Failure> {
+        let is_line = |command: &Command| matches!(command.text, CommandText::Line(_));
+        let depends_on_state = || origin::current().is_some_and(|origin| !origin.is_trusted());
+        let is_refused = access.commands.iter().any(is_line)
+            && !origin::is_chosen_by_model()
+            && depends_on_state();
+        match is_refused {
+            true => Err(Failure::new(
+                "command_not_allowed",
+                format!(
+                    "`{}` is not called: the command line depends on the state, and a shell would run what \
+                     a model or a page wrote there; write `command` as a list of the program and its arguments",
+                    self.tool.metadata().name
+                ),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the hosts that redirects of the call may lead to; `None`: any.
+    ///
+    /// # Errors
+    /// If a host comes from the state and is not allowed.
+    fn allowed_hosts(
+        &self,
+        access: &ResourceAccess,
+        runtime: &Runtime,
+    ) -> Result<Option<AllowedHosts>, Failure> {
+        let mut allowed = None;
+        for url in access.urls.iter().filter_map(|url| Url::parse(url).ok()) {
+            let name = &self.tool.metadata().name;
+            allowed = destination::check(name, runtime, &url, None)?.or(allowed);
+        }
+        Ok(allowed)
     }
 
     /// Converts an output: one text to text, several blocks to a list of texts and images.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::super::arguments::CheckedArguments;
 use super::super::model_error::failure;
-use crate::{Failure, Runtime, destination};
+use crate::{Failure, Runtime, destination, origin};
 
 /// Returns the model that a call uses.
 pub(super) fn model(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Model, Failure> {
@@ -62,6 +62,12 @@ fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSett
         && let Ok(url) = Url::parse(base_url.trim())
     {
         destination::check(given.action(), runtime, &url, None)?;
+    }
+    if origin::is_chosen_by_model() && given.value_of("token_key").is_some_and(|it| !it.is_null()) {
+        return Err(given.wrong(
+            "token_key",
+            "cannot be chosen by a model: it would send any variable to a provider",
+        ));
     }
     let number = |name: &str| given.value_of(name).and_then(Value::as_f64);
     let max_tokens = match given.value_of("max_tokens") {

@@ -19,7 +19,7 @@ use super::line_reporter::LineReporter;
 use super::{messages, requested_effort};
 use crate::format::codes;
 use crate::template::is_literal;
-use crate::{Arguments, Failure, OperationMetadata, Runtime, spending};
+use crate::{Arguments, Failure, OperationMetadata, Runtime, origin, spending};
 
 /// The name of the provider, and the prefix of model names that stand for a program.
 const PROVIDER: &str = "shell";
@@ -114,8 +114,8 @@ const BUILTIN_TIMEOUT: Duration = Duration::from_secs(108_000);
 /// Returns the name of the program that a call asks, if it asks one.
 ///
 /// # Errors
-/// If the provider is `shell` and no program is named, or if `shell_provider` is given for another
-/// provider.
+/// If the provider is `shell` and no program is named, or a model chose it, or if `shell_provider` is given
+/// for another provider.
 pub(super) fn program_name<'g>(
     given: &'g CheckedArguments<'_>,
     runtime: &'g Runtime,
@@ -136,6 +136,13 @@ pub(super) fn program_name<'g>(
             Some(_) => Err(given.wrong("shell_provider", "needs `provider: shell`")),
             None => Ok(None),
         };
+    }
+    let is_configured = provider.is_none() && by_model.is_none() && shell_provider.is_none();
+    if origin::is_chosen_by_model() && !is_configured {
+        return Err(given.wrong(
+            "provider",
+            "cannot be a program in arguments that a model chose: set `settings.llm.provider`, if it is to answer",
+        ));
     }
     let name = shell_provider
         .or(by_model)
