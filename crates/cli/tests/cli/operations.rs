@@ -292,17 +292,17 @@ fn a_step_sends_and_runs_nothing_that_the_state_chose() {
     for (name, with, refusal) in [
         (
             "tool.web_fetch",
-            "{url: '{{ state.said }}'}",
+            "{url: '{{ state.said.data }}'}",
             "comes from the state",
         ),
         (
             "tool.shell",
-            "{command: 'echo {{ state.said }}'}",
+            "{command: 'echo {{ state.said.data }}'}",
             "depends on the state",
         ),
         (
             "tool.shell",
-            "{command: 'echo deep', working_directory: '{{ state.said }}'}",
+            "{command: 'echo deep', working_directory: '{{ state.said.data }}'}",
             "depends on the state",
         ),
     ] {
@@ -310,7 +310,7 @@ fn a_step_sends_and_runs_nothing_that_the_state_chose() {
         assert!(ran.stderr.contains(refusal), "{with}: {ran}");
     }
     assert!(!home.join("out.txt").exists());
-    let list = step("{command: [echo, '{{ state.said }}']}", "tool.shell");
+    let list = step("{command: [echo, '{{ state.said.data }}']}", "tool.shell");
     let ran = flow(&home, &list).ok();
     assert!(ran.stdout.contains("touch out.txt"), "{ran}");
     // What the user gave is the user's decision.
