@@ -158,9 +158,10 @@ fn hits(runtime: &tokio::runtime::Runtime, run: &Runtime) -> Duration {
     })
 }
 
-async fn wrap(run: &Runtime, arguments: Arguments) -> Value {
+/// Calls the action as a step does.
+async fn wrap(run: &Runtime, arguments: Arguments) -> Arc<Value> {
     let action = run.actions.get("cache.wrap").unwrap();
-    action.run(arguments, run).await.unwrap()
+    action.run_shared(arguments, run).await.unwrap()
 }
 
 /// What a node of the story passes on: a model call, keyed by its arguments.

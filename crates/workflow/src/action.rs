@@ -1,6 +1,8 @@
 //! The `Action` trait: an operation that a workflow step can run. Each namespace has one file under
 //! `actions/`.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use cachalot_cache::{Domain, Witness};
 use cachalot_core::Problem;
@@ -79,6 +81,19 @@ pub trait Action: Operation<Context = Runtime, Output = Result<Value, Failure>> 
     fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
         let _ = (arguments, runtime);
         Vec::new()
+    }
+
+    /// Runs the action like [`Operation::run`]; the result may be shared with other calls. A step calls this.
+    /// `cache.wrap` implements it, so that a hit copies no result.
+    ///
+    /// # Errors
+    /// The same as those of [`Operation::run`].
+    async fn run_shared(
+        &self,
+        arguments: Arguments,
+        runtime: &Runtime,
+    ) -> Result<Arc<Value>, Failure> {
+        self.run(arguments, runtime).await.map(Arc::new)
     }
 
     /// Runs the action like [`Operation::run`], but without [`Action::alternatives`], and records in

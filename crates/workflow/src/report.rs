@@ -12,7 +12,7 @@ pub const FAILED: &str = "failed";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memoized {
     /// The outcome: `hit`, `miss`, `coalesced`, `bypass`, or [`FAILED`].
-    pub outcome: String,
+    pub outcome: &'static str,
     /// The handle as shown to users.
     pub handle: Option<String>,
     /// The reason why the cache did not answer, or why the result was not stored.

@@ -120,7 +120,7 @@ pub(crate) async fn account(
     report_memoized(
         runtime,
         Memoized {
-            outcome: "bypass".to_owned(),
+            outcome: "bypass",
             handle: None,
             reason: Some(UNWRAPPED.to_owned()),
             paid: summary.paid,
@@ -135,7 +135,7 @@ pub(crate) fn report_saved(runtime: &Runtime, saved: Spend) {
     report_memoized(
         runtime,
         Memoized {
-            outcome: "hit".to_owned(),
+            outcome: "hit",
             handle: None,
             reason: None,
             paid: Spend::default(),

@@ -150,7 +150,7 @@ impl Progress {
 
     fn answered(&self, node: String, memoized: Memoized) {
         let mut state = self.state();
-        match memoized.outcome.as_str() {
+        match memoized.outcome {
             FAILED => state.failed += memoized.paid,
             _ => state.paid += memoized.paid,
         }
@@ -190,7 +190,7 @@ impl Progress {
 
     fn memoized_line(&self, node: &str, took: Duration, memoized: &Memoized) -> String {
         let outcome = format!("{:<9}", memoized.outcome);
-        let outcome = match memoized.outcome.as_str() {
+        let outcome = match memoized.outcome {
             "hit" | "coalesced" => self.style.success(&outcome),
             FAILED => self.style.error(&outcome),
             _ => self.style.notable(&outcome),

@@ -1,5 +1,6 @@
 //! Parallel branches: one per edge or one per item.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::StreamExt as _;
@@ -107,7 +108,10 @@ impl Runner<'_> {
                             Work::Subgraph(subgraph) => {
                                 subgraph_result(&name, index, state, began, subgraph)
                             }
-                            _ => succeeded(&name, index, state, Some(result)),
+                            _ => {
+                                let result = Arc::unwrap_or_clone(result);
+                                succeeded(&name, index, state, Some(result))
+                            }
                         };
                         (index, outcome)
                     }

@@ -1,5 +1,6 @@
 //! `reflection.loop` and `retry.loop`: work that is repeated until its result is valid.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -246,7 +247,7 @@ impl Runner<'_> {
     ) -> Result<Value, RunFailure> {
         let (after, _) = self.node(part, path, state.clone()).await?;
         Ok(match after {
-            NodeOutcome::Flow(result) => result,
+            NodeOutcome::Flow(result) => Arc::unwrap_or_clone(result),
             NodeOutcome::Fallback(_) => Value::Null,
         })
     }

@@ -1,5 +1,6 @@
 //! Execution of one node: events, retries, and handling of its failure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -17,7 +18,7 @@ const MAX_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The outcome of a node that determines its successor.
 pub(super) enum NodeOutcome {
     /// The node ended with this result; its flow determines the successor.
-    Flow(Value),
+    Flow(Arc<Value>),
     /// The node failed, and this fallback node runs next.
     Fallback(usize),
 }
@@ -83,7 +84,7 @@ impl Runner<'_> {
     ) -> Result<(NodeOutcome, State), RunFailure> {
         let after = match (on_error.fallback, on_error.mode) {
             (Some(fallback), _) => NodeOutcome::Fallback(fallback),
-            (None, ErrorMode::Graceful) => NodeOutcome::Flow(Value::Null),
+            (None, ErrorMode::Graceful) => NodeOutcome::Flow(Arc::default()),
             (None, ErrorMode::Raise | ErrorMode::Retry) => return Err(failure),
         };
         let mut state = state;

@@ -1,6 +1,7 @@
 //! The walk from node to node.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -101,7 +102,7 @@ impl Runner<'_> {
         flow: &Flow,
         node: &str,
         state: &mut State,
-        result: Option<Value>,
+        result: Option<Arc<Value>>,
         stops: &[usize],
     ) -> Result<Position, RunFailure> {
         match flow {
@@ -120,11 +121,11 @@ impl Runner<'_> {
         rules: &[Rule],
         node: &str,
         state: &State,
-        result: Option<Value>,
+        result: Option<Arc<Value>>,
     ) -> Result<Position, RunFailure> {
         let scope = Scope::new(&self.context, state);
         let scope = match result {
-            Some(result) => scope.with_result(result),
+            Some(result) => scope.with_result(Arc::unwrap_or_clone(result)),
             None => scope,
         };
         for rule in rules {

@@ -1,5 +1,7 @@
 //! The work of a node and the effect of its result on the state.
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
@@ -15,7 +17,14 @@ use crate::template::{Condition, Prepared, Scope, State};
 /// The outcome of a node that succeeded.
 pub(super) struct NodeResult {
     pub(super) state: State,
-    pub(super) result: Value,
+    pub(super) result: Arc<Value>,
+}
+
+impl NodeResult {
+    fn new(state: State, result: Value) -> Self {
+        let result = Arc::new(result);
+        Self { state, result }
+    }
 }
 
 impl Runner<'_> {
@@ -28,10 +37,7 @@ impl Runner<'_> {
     ) -> BoxFuture<'s, Result<NodeResult, RunFailure>> {
         Box::pin(async move {
             let done = match &node.work {
-                Work::Nothing => NodeResult {
-                    state,
-                    result: Value::Null,
-                },
+                Work::Nothing => NodeResult::new(state, Value::Null),
                 Work::Run { script, language } => {
                     let ScriptResult {
                         returned: result,
@@ -46,7 +52,7 @@ impl Runner<'_> {
                     } else {
                         merged(&node.output, state, &result)
                     };
-                    NodeResult { state, result }
+                    NodeResult::new(state, result)
                 }
                 Work::Action { action, with } => {
                     let result = self.action(&**action, with, node, path, &state).await?;
@@ -66,30 +72,20 @@ impl Runner<'_> {
                 }
                 Work::Reflection(reflection) => {
                     let result = self.reflect(reflection, node, path, &state).await?;
-                    NodeResult {
-                        state: merged(&node.output, state, &result),
-                        result,
-                    }
+                    NodeResult::new(merged(&node.output, state, &result), result)
                 }
                 Work::Retries(retries) => {
                     let result = self.retry(retries, node, path, &state).await?;
-                    NodeResult {
-                        state: merged(&node.output, state, &result),
-                        result,
-                    }
+                    NodeResult::new(merged(&node.output, state, &result), result)
                 }
-                Work::Subgraph(subgraph) => NodeResult {
-                    state: self.subgraph(subgraph, path, &state).await?,
-                    result: Value::Null,
-                },
+                Work::Subgraph(subgraph) => {
+                    NodeResult::new(self.subgraph(subgraph, path, &state).await?, Value::Null)
+                }
                 Work::FanOut(fan_out) => {
                     let results = self.fan_out(fan_out, node, path, &state).await?;
                     let mut state = state;
                     state.set("parallel_results", results.clone());
-                    NodeResult {
-                        state,
-                        result: results,
-                    }
+                    NodeResult::new(state, results)
                 }
             };
             self.output(&node.output, path, done).await
@@ -103,7 +99,7 @@ impl Runner<'_> {
         node: &Node,
         path: &str,
         state: &State,
-    ) -> Result<Value, RunFailure> {
+    ) -> Result<Arc<Value>, RunFailure> {
         let scope = Scope::new(&self.context, state);
         let rendered = self.agent.templates.render(with, &scope).await;
         let given = match rendered.map_err(|failure| RunFailure::from_template(path, failure))? {
@@ -124,7 +120,7 @@ impl Runner<'_> {
             inputs: self.inputs.clone(),
         };
         let running = announced(action, arguments, self.runtime, |arguments| {
-            origin.run_call(action.run(arguments, self.runtime))
+            origin.run_call(action.run_shared(arguments, self.runtime))
         });
         NODE.scope(path.to_owned(), running).await.map_err(failed)
     }
@@ -174,17 +170,14 @@ impl Runner<'_> {
         path: &str,
         state: State,
     ) -> Result<NodeResult, RunFailure> {
-        let mut done = NodeResult {
-            state,
-            result: Value::Null,
-        };
+        let mut done = NodeResult::new(state, Value::Null);
         for step in steps {
             let (after, state) = self
                 .node(step, format!("{path}/{}", step.name), done.state)
                 .await?;
             let result = match after {
                 NodeOutcome::Flow(result) => result,
-                NodeOutcome::Fallback(_) => Value::Null,
+                NodeOutcome::Fallback(_) => Arc::default(),
             };
             done = NodeResult { state, result };
         }
@@ -200,10 +193,7 @@ impl Runner<'_> {
         path: &str,
         state: State,
     ) -> Result<NodeResult, RunFailure> {
-        let mut done = NodeResult {
-            state,
-            result: Value::Null,
-        };
+        let mut done = NodeResult::new(state, Value::Null);
         for iteration in 0..=most {
             // The scope shares the state and must be dropped before the body changes it; otherwise the
             // change would copy the state.
@@ -235,7 +225,7 @@ impl Runner<'_> {
         let NodeResult { mut state, result } = done;
         match output {
             Output::Merge => {}
-            Output::Key(key) => state.set(key.as_str(), result.clone()),
+            Output::Key(key) => state.set(key.as_str(), Value::clone(&result)),
             Output::Map(fields) => {
                 let rendered = self.render_output(fields, path, &state, &result).await?;
                 state.merge(rendered);

@@ -15,7 +15,14 @@ const fn any(name: &'static str) -> Parameter {
 }
 
 /// What acts take unless told otherwise.
-const PARAMETERS: &[Parameter] = &[any("x"), any("y"), any("value"), any("file"), any("model")];
+const PARAMETERS: &[Parameter] = &[
+    any("x"),
+    any("y"),
+    any("value"),
+    any("file"),
+    any("model"),
+    any("note").unkeyed(),
+];
 
 type Answer = dyn Fn(usize, &Arguments) -> Result<Value, Failure> + Send + Sync;
 type Implied = dyn Fn(&Arguments, &Runtime) -> Result<Value, Failure> + Send + Sync;

@@ -390,3 +390,71 @@ async fn flags_from_templates_are_cast_to_booleans() {
     assert_eq!(disabled["_cache_key"], Value::Null);
     assert_eq!(act.runs(), 3);
 }
+
+/// The handle and the record key of a call of version 3 of `test.act` by `tester`.
+struct FixedKey {
+    with: Value,
+    handle: &'static str,
+    key: &'static str,
+}
+
+#[tokio::test]
+async fn calls_have_the_keys_that_they_always_had() {
+    // A change of any of these would lose the entries that users have.
+    let calls = [
+        FixedKey {
+            with: json!({"args": {"y": [1, 1.0, "1", null, true], "x": {"b": {}, "a": []}, "note": "unkeyed"}}),
+            handle: "cache:tester:test.act:73fbdd57f9ee4c874afd80442111ae3de73d0d30f80a713bcad0a46bec5741a6",
+            key: "3694e98433ab212f1dc50aa907b1030cf573f8fb5c0e6de19835b178f904ec04",
+        },
+        FixedKey {
+            with: json!({"args": {}, "scope": "global", "version": {"prompt": 2}}),
+            handle: "cache:test.act:ee8e55c6f5d2a705aae6b7a7638a842e7f352becaa9f906f702c4d723c868a06",
+            key: "fed1b6aff87fabe0933649ee22a4311634aa8a6e36922ca7df4280de4d5fd3ba",
+        },
+        FixedKey {
+            with: json!({"args": {"x": "a", "value": "v"}, "key_strategy": "sha256", "key_source": "value"}),
+            handle: "cache:tester:test.act:30de32538bf148ab300c3e75424c1512072d2161794d36e3cfc562d7a3ba4181",
+            key: "5640512c7c94d741f32039401b3c0829b8095118aa0a1f084e8b0a28fab8363c",
+        },
+        FixedKey {
+            with: json!({"args": {"file": "content.txt", "x": 1, "note": 2}, "key_strategy": "file_content"}),
+            handle: "cache:tester:test.act:10a4fdc72d6803757316fa8e81b1e0c9f6b271be85aa138bc9c613f4272a29b6",
+            key: "197922d677fce8465d796a5ef1decf4b19d31446b0e1e66a7af1f3d06e842676",
+        },
+        FixedKey {
+            with: json!({"args": {"x": "not in the key"}, "key": "my:key", "depends_on": ["/absent/file"]}),
+            handle: "cache:tester:my:key",
+            key: "34a95edc3122809e974ad0783ede8b0b401faa2db317bfbcbce836ddcb9f77e0",
+        },
+        FixedKey {
+            with: json!({"args": {"x": "with hunter2 in it"}, "scope": "run"}),
+            handle: "cache:tester:test.act:1b125d0dd9ea6e4c4ef6c94b5d7664573bed5bb3e580a4456d3c7731574296e2",
+            key: "4cdc0bc9bee144d70a900c65109a1675a750af358db332841bf717ee249898b5",
+        },
+    ];
+    for FixedKey {
+        mut with,
+        handle,
+        key,
+    } in calls
+    {
+        let world = World::with(Act::new());
+        world.file("content.txt", "content");
+        std::fs::write(world.home().join("memory.db.digest-key"), [7; 32]).unwrap();
+        let act = Act::new()
+            .version(3)
+            .gives(json!(1))
+            .implies(|_, _| Ok(json!({"base": "url"})));
+        let world = world.end().await.secrets(&["hunter2"]).with(act).start();
+        with["action"] = json!("test.act");
+        let response = world.wrap(with.clone()).await;
+        let entries = world.entries().await;
+        let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        assert_eq!(
+            (text(&response, "_cache_key"), keys.as_slice()),
+            (handle, [key].as_slice()),
+            "{with}"
+        );
+    }
+}

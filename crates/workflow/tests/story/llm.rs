@@ -309,10 +309,7 @@ async fn an_unwrapped_call_is_in_the_ledger_with_tokens_and_money() {
     }
     let told = world.events.answered();
     assert_eq!(told.len(), 2);
-    assert_eq!(
-        (told[0].outcome.as_str(), told[0].paid.cost),
-        ("bypass", COST)
-    );
+    assert_eq!((told[0].outcome, told[0].paid.cost), ("bypass", COST));
     assert!(world.entries().await.is_empty());
 }
 

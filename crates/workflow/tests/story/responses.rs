@@ -243,10 +243,7 @@ async fn the_reporter_receives_every_answer_with_its_cost() {
     let [miss, hit] = answered.as_slice() else {
         panic!("{answered:?}")
     };
-    assert_eq!(
-        (miss.outcome.as_str(), hit.outcome.as_str()),
-        ("miss", "hit")
-    );
+    assert_eq!((miss.outcome, hit.outcome), ("miss", "hit"));
     assert_eq!(miss.handle.as_deref(), Some("cache:tester:k"));
     assert_eq!(miss.handle, hit.handle);
     assert_eq!(miss.reason.as_deref(), Some("not in the cache"));
@@ -268,7 +265,7 @@ async fn the_reporter_receives_the_cost_of_a_failure() {
     let [failed] = answered.as_slice() else {
         panic!("{answered:?}")
     };
-    assert_eq!((failed.outcome.as_str(), failed.paid.calls), ("failed", 1));
+    assert_eq!((failed.outcome, failed.paid.calls), ("failed", 1));
     assert_eq!(failed.reason.as_deref(), Some("the work failed"));
 }
 
@@ -283,7 +280,7 @@ async fn an_error_result_is_failed_in_the_report_and_in_the_ledger() {
             .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
             .await;
         let answered = world.events.answered();
-        let outcomes: Vec<_> = answered.iter().map(|one| one.outcome.as_str()).collect();
+        let outcomes: Vec<_> = answered.iter().map(|one| one.outcome).collect();
         assert_eq!(outcomes, ["failed"]);
         let ledger = world.runtime.cache.ledger();
         ledger.flush().await;

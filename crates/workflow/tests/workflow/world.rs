@@ -114,7 +114,7 @@ impl Operation for Echo {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         if let Some(plan) = arguments.get("plan").and_then(Value::as_str) {
             let memoized = Memoized {
-                outcome: plan.to_owned(),
+                outcome: if plan == "hit" { "hit" } else { "pays" },
                 handle: None,
                 reason: None,
                 paid: Spend::default(),

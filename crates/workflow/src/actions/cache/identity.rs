@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use cachalot_cache::{Observation, Reason, Witness, WitnessSnapshot};
-use cachalot_core::{Canonical, Digest};
+use cachalot_core::{Canonical, Digest, ObjectEncoder};
 use cachalot_storage::{Algorithm, Stat};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::handle;
 use super::request::{Request, Strategy, invalid};
-use crate::Runtime;
-use crate::{Arguments, Failure};
+use crate::{Failure, Runtime};
 
 /// Handle and keyed input of a call.
 pub(super) struct Identity {
@@ -61,69 +60,71 @@ impl Guard {
     }
 }
 
-/// Computes the identity of a request. The request's arguments are only borrowed: they are moved into the
-/// value that is encoded and moved back afterwards, because a copy would be the larger part of the cost
-/// of a hit.
-pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result<Identity, Reason> {
+/// Computes the identity of a request. The arguments are encoded once: the digest in the handle covers a
+/// part of the keyed input.
+pub(super) async fn identify(request: &Request, runtime: &Runtime) -> Result<Identity, Reason> {
     let implicit = request.action.implicit_inputs(&request.args, runtime);
     let mut implicit = implicit.map_err(|failure| Reason::NoKey(failure.message))?;
     let depends_on = dependency_keys(request, runtime)?;
-    let mut keyed_input = Map::with_capacity(8);
-    let mut without = Vec::new();
-    let mut guard = Guard::Nothing;
+    let (mut file, mut content, mut guard) = (None, None, Guard::Nothing);
     if let Strategy::FileContent(source) = &request.strategy {
         let digest;
         (digest, guard) =
             Box::pin(source_digest(request.args.get(source), source, runtime)).await?;
-        keyed_input.insert("content".into(), digest.to_hex().into());
+        content = Some(digest.to_hex());
         remove_source(source, &mut implicit);
-        without.extend(request.args.shift_remove_entry(source));
+        file = Some(source);
     }
-    for parameter in request.action.metadata().parameters.table() {
-        if !parameter.keyed {
-            without.extend(request.args.shift_remove_entry(parameter.name));
-        }
+    let metadata = request.action.metadata();
+    let agent = request.agent(runtime);
+    // The fields are added in the order of their names.
+    let mut input = ObjectEncoder::sealed(&runtime.secret_set);
+    input.field("action_version", &metadata.version.into());
+    match agent {
+        Some(agent) => input.text("agent", agent),
+        None => input.field("agent", &Value::Null),
     }
-    let handle = match &request.strategy {
-        Strategy::Key(key) => {
-            keyed_input.insert(
-                "key".into(),
-                handle::strip_prefixes(key, request.agent.as_deref()).into(),
-            );
-            handle::for_key(key, request.agent.as_deref(), &runtime.secret_set)
-        }
+    let start = input.position();
+    let own_key = match &request.strategy {
+        Strategy::Key(key) => Some(key),
         _ => {
-            keyed_input.insert(
-                "args".into(),
-                Value::Object(std::mem::take(&mut request.args)),
+            let parameters = metadata.parameters.table();
+            let is_keyed = |name: &str| {
+                parameters
+                    .iter()
+                    .all(|parameter| parameter.keyed || parameter.name != name)
+            };
+            let args = request.args.iter();
+            input.object(
+                "args",
+                args.filter(|(name, _)| file != Some(*name) && is_keyed(name)),
             );
-            let digest;
-            (digest, keyed_input) = digest_of(keyed_input, runtime);
-            handle::for_arguments(request.name(), digest, request.agent.as_deref())
+            None
         }
     };
-    keyed_input.insert("strategy".into(), request.strategy.name().into());
-    keyed_input.insert(
-        "agent".into(),
-        request.agent.as_deref().map_or(Value::Null, Value::from),
-    );
-    keyed_input.insert(
-        "action_version".into(),
-        request.action.metadata().version.into(),
-    );
-    let further = [
-        ("implicit", implicit),
-        ("version", request.version.clone()),
-        ("depends_on", depends_on),
-    ];
-    let further = further.into_iter().filter(|(_, value)| !value.is_null());
-    keyed_input.extend(further.map(|(name, value)| (name.to_owned(), value)));
-    let keyed_input = Value::Object(keyed_input);
-    let input = Canonical::sealed(&keyed_input, &runtime.secret_set);
-    restore_arguments(keyed_input, without, &mut request.args);
+    if let Some(content) = content {
+        input.text("content", &content);
+    }
+    let handle = match own_key {
+        Some(key) => handle::for_key(key, agent, &runtime.secret_set),
+        None => handle::for_arguments(request.name(), input.digest_since(start), agent),
+    };
+    if !depends_on.is_null() {
+        input.field("depends_on", &depends_on);
+    }
+    if !implicit.is_null() {
+        input.field("implicit", &implicit);
+    }
+    if let Some(key) = own_key {
+        input.text("key", handle::strip_prefixes(key, agent));
+    }
+    input.text("strategy", request.strategy.name());
+    if !request.version.is_null() {
+        input.field("version", &request.version);
+    }
     Ok(Identity {
         handle,
-        input,
+        input: input.finish(),
         guard,
     })
 }
@@ -140,19 +141,10 @@ pub(super) fn nested_inputs(request: &Request, runtime: &Runtime) -> Result<Valu
     }
     Ok(json!({
         "action_version": request.action.metadata().version,
-        "agent": request.agent,
+        "agent": request.agent(runtime),
         "scope": request.scope.to_string(),
         "implicit": request.action.implicit_inputs(&request.args, runtime)?,
     }))
-}
-
-fn digest_of(keyed_input: Map<String, Value>, runtime: &Runtime) -> (Digest, Map<String, Value>) {
-    let keyed_input = Value::Object(keyed_input);
-    let digest = Canonical::sealed(&keyed_input, &runtime.secret_set).digest();
-    match keyed_input {
-        Value::Object(keyed_input) => (digest, keyed_input),
-        _ => unreachable!("it was made an object"),
-    }
 }
 
 /// Removes the `source` argument from the implicit inputs: once the content of a file is keyed, the
@@ -164,16 +156,6 @@ fn remove_source(source: &str, implicit: &mut Value) {
             *implicit = Value::Null;
         }
     }
-}
-
-/// Moves the borrowed arguments back.
-fn restore_arguments(keyed_input: Value, without: Vec<(String, Value)>, args: &mut Arguments) {
-    if let Value::Object(mut keyed_input) = keyed_input
-        && let Some(Value::Object(borrowed)) = keyed_input.shift_remove("args")
-    {
-        *args = borrowed;
-    }
-    args.extend(without);
 }
 
 /// Returns the digest of the content behind the path or URI in the argument `source`, and the guard that

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{CacheMode, Scope};
+use cachalot_cache::{CacheMode, Domain, Scope};
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use serde_json::Value;
 
@@ -49,8 +49,8 @@ pub(super) struct Request {
     pub(super) args: Arguments,
     pub(super) strategy: Strategy,
     pub(super) scope: Scope,
-    /// The agent's segment of the handle, if the handle has one.
-    pub(super) agent: Option<String>,
+    /// Set if the handle and the key contain the agent.
+    pub(super) has_agent: bool,
     pub(super) ttl: Duration,
     pub(super) mode: CacheMode,
     pub(super) cleanup_probability: f64,
@@ -122,6 +122,16 @@ impl Request {
         name_of(self.action.as_ref())
     }
 
+    /// Returns the domains that the result depends on.
+    pub(super) fn domains(&self, runtime: &Runtime) -> Vec<Domain> {
+        self.action.domains(&self.args, runtime)
+    }
+
+    /// Returns the agent's segment of the handle, if the handle has one.
+    pub(super) fn agent<'r>(&self, runtime: &'r Runtime) -> Option<&'r str> {
+        self.has_agent.then_some(runtime.agent.as_str())
+    }
+
     pub(super) fn read(given: Arguments, runtime: &Runtime) -> Result<Self, RequestError> {
         let mut given = ArgumentList(given.into_iter().collect());
         let name = given.text("action").unwrap_or_default();
@@ -144,7 +154,7 @@ impl Request {
             })?;
         let strategy = strategy(&mut given, &args)?;
         let key_prefix = given.flag("key_prefix", true);
-        let (scope, agent) = scope(given.text("scope").as_deref(), key_prefix, runtime)?;
+        let (scope, has_agent) = scope(given.text("scope").as_deref(), key_prefix, runtime)?;
         Ok(Self {
             ttl: ttl(&given)?,
             mode: mode(&given).overridden_by(runtime.mode),
@@ -157,7 +167,7 @@ impl Request {
             args,
             strategy,
             scope,
-            agent,
+            has_agent,
             return_errors,
             is_alternative: false,
         })
@@ -175,7 +185,6 @@ impl Request {
                 action: Arc::clone(&self.action),
                 strategy: self.strategy.clone(),
                 scope: self.scope.clone(),
-                agent: self.agent.clone(),
                 depends_on: self.depends_on.clone(),
                 version: self.version.clone(),
                 tags: self.tags.clone(),
@@ -271,30 +280,29 @@ fn strategy(given: &mut ArgumentList, args: &Arguments) -> Result<Strategy, Fail
     }
 }
 
-/// Returns the scope, and the agent's segment of the handle. Scopes wider than the agent have no agent in
-/// the handle.
+/// Returns the scope, and true if the handle has the agent's segment. Scopes wider than the agent have no
+/// agent in the handle.
 fn scope(
     given: Option<&str>,
     key_prefix: bool,
     runtime: &Runtime,
-) -> Result<(Scope, Option<String>), Failure> {
-    let agent = || Some(runtime.agent.clone());
+) -> Result<(Scope, bool), Failure> {
     match given {
         Some(scope) if !key_prefix && scope != "global" => Err(invalid(format!(
             "`key_prefix: false` shares with every agent, `scope: {scope}` does not: leave one of them out"
         ))),
-        None if !key_prefix => Ok((Scope::Global, None)),
-        None | Some("agent") => Ok((Scope::Agent(runtime.agent.clone()), agent())),
+        None if !key_prefix => Ok((Scope::Global, false)),
+        None | Some("agent") => Ok((Scope::Agent(runtime.agent.clone()), true)),
         Some("run") => Ok((
             Scope::Run(format!("{}:{}", runtime.agent, runtime.run)),
-            agent(),
+            true,
         )),
         Some("workspace") => Ok((
             Scope::Workspace(runtime.directory.to_string_lossy().into_owned()),
-            None,
+            false,
         )),
-        Some("user") => Ok((Scope::User(user(runtime)?), None)),
-        Some("global") => Ok((Scope::Global, None)),
+        Some("user") => Ok((Scope::User(user(runtime)?), false)),
+        Some("global") => Ok((Scope::Global, false)),
         Some(other) => Err(one_of("scope", other, &SCOPES)),
     }
 }

@@ -1,11 +1,12 @@
 //! The response of `cache.wrap`: the documented fields and the outcome.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cachalot_cache::{CacheStatus, CallSummary, DecodeError, Decoded, Reason};
 use cachalot_core::SecretSet;
 use cachalot_core::clock::iso8601;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::Failure;
@@ -13,9 +14,8 @@ use crate::Runtime;
 use crate::actions::truthiness::is_true;
 use crate::report::{self, Event, FAILED, Memoized};
 
-/// Everything in a response except the result.
+/// Everything in a response except the result and the handle.
 pub(super) struct Response<'a> {
-    pub(super) handle: Option<&'a str>,
     pub(super) status: &'a CacheStatus,
     pub(super) summary: &'a CallSummary,
     /// Creation time of the entry, for a hit.
@@ -24,11 +24,12 @@ pub(super) struct Response<'a> {
     pub(super) is_error: bool,
 }
 
-/// Decoded answer, kept in memory: all hits on an entry share it, and each returns a copy.
+/// Decoded answer, kept in memory and shared by all hits on an entry.
 pub(super) struct DecodedResult {
-    result: Value,
-    /// The response of every hit on the entry, without the result.
-    fields: OnceLock<Value>,
+    /// Null once it is a part of `hit`.
+    result: Mutex<Value>,
+    /// The whole response of every hit on the entry.
+    hit: OnceLock<Arc<Value>>,
 }
 
 impl DecodedResult {
@@ -36,29 +37,51 @@ impl DecodedResult {
         let result = serde_json::from_slice(bytes);
         let result = result.map_err(|error| DecodeError(error.to_string()))?;
         Ok(Self {
-            result,
-            fields: OnceLock::new(),
+            result: Mutex::new(result),
+            hit: OnceLock::new(),
         })
     }
 
     /// Returns the whole response to a call with this answer.
-    pub(super) fn respond(&self, response: &Response<'_>, runtime: &Runtime) -> Value {
-        let report = || response.without_result(&self.result, runtime);
-        let mut fields = match response.status {
-            // All fields, including handle and times, belong to the entry, so every hit shares them.
-            CacheStatus::Hit => self.fields.get_or_init(report).clone(),
-            _ => report(),
-        };
-        fields["result"] = self.result.clone();
-        fields
+    pub(super) fn respond(
+        &self,
+        response: &Response<'_>,
+        handle: &str,
+        runtime: &Runtime,
+    ) -> Arc<Value> {
+        let handle = Some(handle);
+        if !matches!(response.status, CacheStatus::Hit) {
+            return Arc::new(response.with_result(self.result(), handle, runtime));
+        }
+        // All fields, including handle and times, belong to the entry, so every hit shares them.
+        if let Some(hit) = self.hit.get() {
+            return Arc::clone(hit);
+        }
+        // Locked until `hit` is set: see `result`.
+        let mut result = self.result.lock();
+        let hit = self.hit.get_or_init(|| {
+            let result = std::mem::take(&mut *result);
+            Arc::new(response.with_result(result, handle, runtime))
+        });
+        Arc::clone(hit)
+    }
+
+    /// Returns a copy of the result.
+    fn result(&self) -> Value {
+        // Locked before `hit` is read: while the lock is free, the result is in exactly one of the two.
+        let result = self.result.lock();
+        match self.hit.get() {
+            Some(hit) => hit["result"].clone(),
+            None => result.clone(),
+        }
     }
 }
 
 impl Decoded for DecodedResult {
     fn weight(&self) -> u64 {
-        /// Estimated size of `fields` in bytes, once a hit has filled it.
+        /// Estimated size in bytes of the fields that `hit` has besides the result.
         const HIT_RESPONSE_SIZE: u64 = 2_048;
-        size_of::<Self>() as u64 + self.result.weight() + HIT_RESPONSE_SIZE
+        size_of::<Self>() as u64 + self.result.lock().weight() + HIT_RESPONSE_SIZE
     }
 }
 
@@ -72,23 +95,19 @@ pub(super) fn is_success(result: &Value) -> bool {
 }
 
 impl Response<'_> {
-    pub(super) fn with_result(&self, result: Value, runtime: &Runtime) -> Value {
-        let mut fields = self.without_result(&result, runtime);
-        fields["result"] = result;
-        fields
-    }
-
-    /// Returns all fields; `result` is null and is filled in later.
-    fn without_result(&self, result: &Value, runtime: &Runtime) -> Value {
+    /// Returns all fields.
+    pub(super) fn with_result(
+        &self,
+        result: Value,
+        handle: Option<&str>,
+        runtime: &Runtime,
+    ) -> Value {
         let hit = matches!(self.status, CacheStatus::Hit);
         let mut fields = Map::with_capacity(8);
-        fields.insert("success".into(), Value::Bool(is_success(result)));
-        fields.insert("result".into(), Value::Null);
+        fields.insert("success".into(), Value::Bool(is_success(&result)));
+        fields.insert("result".into(), result);
         fields.insert("_cache_hit".into(), Value::Bool(hit));
-        fields.insert(
-            "_cache_key".into(),
-            self.handle.map_or(Value::Null, Value::from),
-        );
+        fields.insert("_cache_key".into(), handle.map_or(Value::Null, Value::from));
         if let Some(created) = self.created {
             fields.insert("_cache_created_at".into(), iso8601(created).into());
         }
@@ -125,8 +144,8 @@ impl Response<'_> {
         }
     }
 
-    /// Reports how the call was answered.
-    pub(super) fn report(&self, runtime: &Runtime) {
+    /// Reports how the call was answered, to the user as `handle`.
+    pub(super) fn report(&self, handle: Option<String>, runtime: &Runtime) {
         let outcome = if self.is_error && self.summary.paid.is_free() {
             FAILED
         } else {
@@ -135,8 +154,8 @@ impl Response<'_> {
         runtime.reporter.report(Event::Answered {
             node: report::current_node(),
             memoized: Memoized {
-                outcome: outcome.to_owned(),
-                handle: self.handle.map(ToOwned::to_owned),
+                outcome,
+                handle,
                 reason: self.reason(runtime),
                 paid: self.summary.paid,
                 saved: self.summary.saved,

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_cache::Scope;
 use cachalot_cache::{
     BeginResult, CacheMode, CacheStatus, Call, CallKind, CallSummary, DEFAULT_LOOKUP_TIMEOUT,
-    DEFAULT_STORE_TIMEOUT, Domain, Failure as RunFailure, HANDLE_LABEL, Observation, Outcome,
-    Policy, Reason, RunResult, SingleFlight, Ticket,
+    DEFAULT_STORE_TIMEOUT, Domain, Failure as RunFailure, HANDLE_LABEL, HitPolicy, Observation,
+    Outcome, Policy, Reason, RunResult, Scope, SingleFlight, Ticket,
 };
 use cachalot_core::tree::Node;
 use cachalot_core::{Canonical, Effects, Problem, Spend};
@@ -64,8 +63,8 @@ impl Operation for Wrap {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let answer = answer(arguments, runtime).await;
-        answer.map_err(|failure| redacted(failure, runtime))
+        let answer = self.run_shared(arguments, runtime).await;
+        answer.map(Arc::unwrap_or_clone)
     }
 }
 
@@ -73,7 +72,7 @@ impl Operation for Wrap {
 impl Action for Wrap {
     fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
         match Request::read(arguments.clone(), runtime) {
-            Ok(request) => request.action.domains(&request.args, runtime),
+            Ok(request) => request.domains(runtime),
             Err(_) => Vec::new(),
         }
     }
@@ -88,7 +87,7 @@ impl Action for Wrap {
 
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
         let read = Request::read(arguments, runtime);
-        let mut request = read.map_err(|refused| redacted(refused.failure, runtime))?;
+        let request = read.map_err(|refused| redacted(refused.failure, runtime))?;
         let pays = |handle: Option<String>, reason: &Reason| Planned::Miss {
             handle,
             reason: runtime.secret_set.redact(&reason.to_string()).into_owned(),
@@ -96,11 +95,12 @@ impl Action for Wrap {
         if request.mode == CacheMode::Off {
             return Ok(pays(None, &Reason::Off));
         }
-        let identity = match identify(&mut request, runtime).await {
+        let identity = match identify(&request, runtime).await {
             Ok(identity) => identity,
             Err(reason) => return Ok(pays(None, &reason)),
         };
-        let policy = policy(&request, Some(&identity.handle), runtime);
+        let domains = request.domains(runtime);
+        let policy = policy(&request, Some(&identity.handle), domains, runtime);
         match runtime
             .cache
             .probe(&call(&request, &identity.input), &policy)
@@ -114,15 +114,24 @@ impl Action for Wrap {
                 )),
                 Ok(answer) => {
                     let summary = outcome.settled().await;
-                    let response = served_response(&outcome, &summary, &identity.handle);
-                    let result = answer.respond(&response, runtime);
+                    let response = served_response(&outcome, &summary);
+                    let result = answer.respond(&response, &identity.handle, runtime);
                     Ok(Planned::Hit {
-                        result,
+                        result: Arc::unwrap_or_clone(result),
                         handle: identity.handle,
                     })
                 }
             },
         }
+    }
+
+    async fn run_shared(
+        &self,
+        arguments: Arguments,
+        runtime: &Runtime,
+    ) -> Result<Arc<Value>, Failure> {
+        let answer = answer(arguments, runtime).await;
+        answer.map_err(|failure| redacted(failure, runtime))
     }
 }
 
@@ -150,7 +159,12 @@ fn duration(runtime: &Runtime, setting: &str, default: Duration) -> Duration {
     set.map_or(default, Duration::from_millis)
 }
 
-fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy {
+fn policy(
+    request: &Request,
+    handle: Option<&str>,
+    domains: Vec<Domain>,
+    runtime: &Runtime,
+) -> Policy {
     let handle = handle.map(|handle| Label::new(HANDLE_LABEL, handle));
     let tags = request
         .tags
@@ -168,18 +182,19 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
         lookup_timeout: duration(runtime, "patience_ms", DEFAULT_LOOKUP_TIMEOUT),
         store_timeout: duration(runtime, "store_timeout_ms", DEFAULT_STORE_TIMEOUT),
         labels: handle.into_iter().chain(tags).collect(),
-        domains: request.action.domains(&request.args, runtime),
+        domains,
         ..Policy::default()
     }
 }
 
 /// Answers a call. The code path of a run is separate from that of a hit: its future is large, and hits
 /// are frequent.
-async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Arc<Value>, Failure> {
     let request = match Request::read(arguments, runtime) {
         Ok(request) => request,
         Err(refused) if refused.returned => {
-            return Ok(response::error(&redacted(refused.failure, runtime), None));
+            let error = response::error(&redacted(refused.failure, runtime), None);
+            return Ok(Arc::new(error));
         }
         Err(refused) => return Err(refused.failure),
     };
@@ -204,11 +219,11 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
 /// The failure kind of a call that a frozen run does not find in the cache.
 const FROZEN_MISS: &str = "frozen_miss";
 
-async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value, Failure> {
+async fn answer_request(request: Request, runtime: &Runtime) -> Result<Arc<Value>, Failure> {
     if request.mode == CacheMode::Off {
         return Box::pin(run_uncached(request, Reason::Off, runtime)).await;
     }
-    let identity = match identify(&mut request, runtime).await {
+    let identity = match identify(&request, runtime).await {
         Ok(identity) => identity,
         Err(reason) if request.mode == CacheMode::Frozen => {
             let name = request.name();
@@ -217,17 +232,25 @@ async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value
         }
         Err(reason) => return Box::pin(run_uncached(request, reason, runtime)).await,
     };
-    match ask_cache(&request, &identity, runtime).await? {
+    let Identity {
+        handle,
+        input,
+        guard,
+    } = identity;
+    match ask_cache(&request, handle, &input, runtime).await? {
         CacheReply::Served(answer) => Ok(answer),
-        CacheReply::Runs { ticket, damage } => {
-            let Identity { handle, guard, .. } = identity;
+        CacheReply::Runs {
+            ticket,
+            handle,
+            damage,
+        } => {
             let run = WrappedRun {
                 ticket,
                 handle: Some(handle),
                 guard,
                 damage,
             };
-            Box::pin(run.lead(request, runtime)).await
+            Box::pin(run.lead(request, runtime)).await.map(Arc::new)
         }
     }
 }
@@ -238,9 +261,10 @@ async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value
     reason = "it is taken apart where it arrives; a box would cost every miss an allocation"
 )]
 enum CacheReply {
-    Served(Value),
+    Served(Arc<Value>),
     Runs {
         ticket: Ticket,
+        handle: String,
         /// The damage of the entry that this run replaces.
         damage: Option<Reason>,
     },
@@ -248,30 +272,49 @@ enum CacheReply {
 
 async fn ask_cache(
     request: &Request,
-    identity: &Identity,
+    handle: String,
+    input: &Canonical,
     runtime: &Runtime,
 ) -> Result<CacheReply, Failure> {
-    let Identity { handle, input, .. } = identity;
-    let mut policy = policy(request, Some(handle), runtime);
+    let domains = request.domains(runtime);
+    let mut mode = request.mode;
     let mut damage = None;
     loop {
-        let started = runtime.cache.begin(&call(request, input), &policy).await;
+        let hit = HitPolicy {
+            mode,
+            domains: &domains,
+            session: None,
+        };
+        let policy = || Policy {
+            mode,
+            ..policy(request, Some(&handle), domains.clone(), runtime)
+        };
+        let call = call(request, input);
+        let started = runtime.cache.begin_with(&call, &hit, policy).await;
         let outcome = match started.map_err(|miss| Failure::new(FROZEN_MISS, miss.to_string()))? {
-            BeginResult::Run(ticket) => return Ok(CacheReply::Runs { ticket, damage }),
+            BeginResult::Run(ticket) => {
+                return Ok(CacheReply::Runs {
+                    ticket,
+                    handle,
+                    damage,
+                });
+            }
             BeginResult::Served(outcome) => outcome,
         };
         let failure = match decode_outcome(&outcome).await {
             Ok(answer) => {
                 let summary = outcome.settled().await;
-                let response = served_response(&outcome, &summary, handle);
-                response.report(runtime);
-                return Ok(CacheReply::Served(answer.respond(&response, runtime)));
+                let response = served_response(&outcome, &summary);
+                let shared = answer.respond(&response, &handle, runtime);
+                response.report(Some(handle), runtime);
+                return Ok(CacheReply::Served(shared));
             }
             Err(failure) => failure,
         };
         match failure.cause::<Failure>() {
             Some(failure) if request.return_errors => {
-                return Ok(CacheReply::Served(response::error(failure, Some(handle))));
+                let error = response::error(failure, Some(&handle));
+                return Ok(CacheReply::Served(Arc::new(error)));
             }
             Some(failure) => return Err(failure.clone()),
             None if request.mode == CacheMode::Frozen => {
@@ -280,7 +323,7 @@ async fn ask_cache(
             // An entry that cannot be decoded is computed again and replaced.
             None => {
                 damage = Some(Reason::Damaged(failure.to_string()));
-                policy.mode = CacheMode::Refresh;
+                mode = CacheMode::Refresh;
             }
         }
     }
@@ -291,8 +334,8 @@ async fn run_uncached(
     request: Request,
     reason: Reason,
     runtime: &Runtime,
-) -> Result<Value, Failure> {
-    let policy = policy(&request, None, runtime);
+) -> Result<Arc<Value>, Failure> {
+    let policy = policy(&request, None, request.domains(runtime), runtime);
     let input = Canonical::sealed(&json!({ "args": request.args }), &runtime.secret_set);
     let ticket = runtime
         .cache
@@ -303,7 +346,8 @@ async fn run_uncached(
         guard: Guard::Nothing,
         damage: None,
     };
-    run.once(request, runtime).await.map(|(answer, _)| answer)
+    let (answer, _) = run.once(request, runtime).await?;
+    Ok(Arc::new(answer))
 }
 
 /// A run of the wrapped action. Other callers may wait for it.
@@ -338,7 +382,6 @@ impl WrappedRun {
             guard,
             damage,
         } = self;
-        let handle = handle.as_deref();
         if handle.is_some() {
             witness(&request, &ticket, runtime).await?;
         }
@@ -363,19 +406,18 @@ impl WrappedRun {
                 let failure = redacted(failure, runtime);
                 let summary = ticket.fail(RunFailure::new(failure.clone())).await;
                 Response {
-                    handle,
                     status: &status,
                     summary: &summary,
                     created: None,
                     is_error: true,
                 }
-                .report(runtime);
+                .report(handle.clone(), runtime);
                 let failure = match try_alternatives(failure, alternatives, runtime).await {
                     Ok(answer) => return Ok((answer, false)),
                     Err(failure) => failure,
                 };
                 return if request.return_errors {
-                    Ok((response::error(&failure, handle), false))
+                    Ok((response::error(&failure, handle.as_deref()), false))
                 } else {
                     Err(failure)
                 };
@@ -421,19 +463,19 @@ impl WrappedRun {
         };
         let summary = ticket.finish(product).await;
         let response = Response {
-            handle,
             status: &status,
             summary: &summary,
             created: None,
             is_error,
         };
-        response.report(runtime);
+        response.report(handle.clone(), runtime);
         let store_is_available = !matches!(
             (status.reason(), &summary.stored),
             (Some(Reason::StoreFault(_) | Reason::NoStore), _)
                 | (_, Err(Reason::StoreFault(_) | Reason::NoStore))
         );
-        Ok((response.with_result(result, runtime), store_is_available))
+        let answer = response.with_result(result, handle.as_deref(), runtime);
+        Ok((answer, store_is_available))
     }
 }
 
@@ -453,7 +495,7 @@ async fn try_alternatives(
             ..alternative
         };
         match Box::pin(answer_request(alternative, runtime)).await {
-            Ok(answer) => return Ok(answer),
+            Ok(answer) => return Ok(Arc::unwrap_or_clone(answer)),
             Err(failure) => {
                 failure_so_far = failure_so_far.with_alternative(redacted(failure, runtime))
             }
@@ -494,17 +536,12 @@ async fn decode_outcome(outcome: &Outcome) -> Result<Arc<DecodedResult>, RunFail
 }
 
 /// Returns the response fields of an outcome that the cache served.
-fn served_response<'a>(
-    outcome: &'a Outcome,
-    summary: &'a CallSummary,
-    handle: &'a str,
-) -> Response<'a> {
+fn served_response<'a>(outcome: &'a Outcome, summary: &'a CallSummary) -> Response<'a> {
     let entry = outcome
         .entry
         .as_ref()
         .filter(|_| outcome.status == CacheStatus::Hit);
     Response {
-        handle: Some(handle),
         status: &outcome.status,
         summary,
         created: entry.map(|entry| entry.created),
