@@ -6,7 +6,6 @@
 mod agent;
 mod arguments;
 mod calls;
-pub mod codes;
 mod config;
 mod cycles;
 mod extraction;
@@ -39,6 +38,7 @@ use cachalot_operation::Permissions;
 use serde_json::{Map, Value};
 
 use crate::actions::{Registry, requested_efforts, tool, unknown_programs};
+use crate::codes;
 use crate::template::Templates;
 use nodes::{END, NodeLevel, NodeReader, START};
 use subgraph::OuterFile;

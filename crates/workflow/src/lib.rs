@@ -3,6 +3,7 @@
 pub mod action;
 pub mod action_tool;
 pub mod actions;
+pub mod codes;
 mod destination;
 pub mod format;
 pub mod graph;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cachalot_core::spec::{Literal, Row};
-use cachalot_workflow::{Parameter, actions, format, template};
+use cachalot_workflow::{Parameter, actions, codes, format, template};
 use serde_json::{Value, json};
 
 use crate::blocks::{self, Language};
@@ -241,7 +241,7 @@ fn every_test_does_what_the_reference_says() {
 fn every_code_of_a_problem_is_described() {
     let reference = files::text(REFERENCE);
     let described = named(section(&reference, "## Problems"));
-    for (code, _) in format::codes::ALL {
+    for (code, _) in codes::ALL {
         assert!(described.contains(*code), "{code} is not described");
     }
     let of_hooks = files::text(HOOKS);

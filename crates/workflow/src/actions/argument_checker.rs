@@ -8,7 +8,7 @@ use cachalot_core::{Problem, suggest};
 use cachalot_storage::AllowedHosts;
 
 use super::arguments::excerpt;
-use crate::format::codes;
+use crate::codes;
 use crate::template::is_literal;
 
 /// Arguments of one action as written.

@@ -6,7 +6,7 @@ use cachalot_core::{Problem, SourceSpan};
 use cachalot_operation::arguments::duplicate_argument;
 use serde_json::Value;
 
-use super::codes;
+use crate::codes;
 use crate::template::is_literal;
 use crate::{OperationMetadata, Parameter, ParameterKind, Parameters};
 

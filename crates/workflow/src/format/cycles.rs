@@ -3,7 +3,7 @@
 use cachalot_core::Problem;
 
 use super::agent::{Flow, Node, Target};
-use super::codes;
+use crate::codes;
 
 /// Returns a problem for each endless cycle that a run can reach.
 ///

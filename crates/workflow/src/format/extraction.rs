@@ -5,10 +5,10 @@ use cachalot_core::Problem;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::calls::names_action;
-use super::codes;
-use super::codes::no_effect_warning;
 use super::nodes::NodeReader;
 use crate::actions::validate::{EXTRACTION, Schema};
+use crate::codes;
+use crate::codes::no_effect_warning;
 
 /// Sections and arguments that would need another service, with the reason.
 const REFUSED: [(&str, &str, &str); 2] = [

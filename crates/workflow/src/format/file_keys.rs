@@ -8,11 +8,11 @@ use cachalot_operation::permissions::PERMISSIONS;
 use cachalot_tools::cached::TOOL_CACHE;
 use serde_json::{Value, json};
 
-use super::codes;
 use super::config::{CONFIG, HIDDEN, INTERRUPT_BEFORE};
 use super::flow::EDGE;
 use super::settings::SETTINGS;
 use crate::actions::validate::EXTRACTION_SCHEMA;
+use crate::codes;
 
 #[rustfmt::skip]
 pub(super) static FILE: Table = Table::new(

@@ -11,10 +11,10 @@ use cachalot_core::{Problem, SourceSpan};
 use serde_json::json;
 
 use super::agent::{Branch, Flow, Rule, Target};
-use super::codes;
 use super::fan_in::FanInGraph;
 use super::node_keys::{CONDITION, NODE_NAME};
 use super::nodes::{NodeReader, START};
+use crate::codes;
 use crate::template::{Condition, TemplateUse};
 
 #[rustfmt::skip]

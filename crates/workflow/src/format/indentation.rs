@@ -3,7 +3,7 @@
 use cachalot_core::Problem;
 use cachalot_core::tree::{MapEntry, Node};
 
-use super::codes;
+use crate::codes;
 
 /// Keys of a node that rarely occur as keys of a mapping inside it.
 const KEYS: [&str; 8] = [

@@ -6,8 +6,8 @@ use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
 use cachalot_core::{Problem, SourceSpan};
 
 use super::agent::Agent;
-use super::codes;
-use super::codes::no_effect_warning;
+use crate::codes;
+use crate::codes::no_effect_warning;
 
 /// The name that approves all nodes of a file in which no node has this name.
 const ALL: &str = "all";

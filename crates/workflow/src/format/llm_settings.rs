@@ -6,8 +6,8 @@ use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_model::{MODEL_KEYS, PROVIDER_KEYS};
 
 use super::calls::names_action;
-use super::codes;
 use super::settings::SHELL_PROVIDERS;
+use crate::codes;
 
 const MODEL: &str = "the default model is `model`, its provider `provider`";
 const LOCAL: &str = "for a model on this machine, run a server and name it with `base_url`";

@@ -8,8 +8,8 @@ use cachalot_core::spec::{
 use serde_json::{Value, json};
 
 use super::agent::ErrorMode;
-use super::codes;
 use super::config::HIDDEN;
+use crate::codes;
 
 /// The node types that `type` accepts.
 pub(super) const TYPES: &[&str] = &["while_loop", "dynamic_parallel"];

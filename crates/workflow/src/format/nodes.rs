@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::LoadContext;
 use super::agent::{ErrorMode, Flow, Language, Node, OnError, Output, Target, Work};
-use super::codes;
 use super::interrupts::{self, Approval};
 use super::node_keys::{self, MODES, ON_ERROR};
 use super::subgraph::OuterFile;
 use super::work::WORK_KEYS;
 use crate::actions::Registry;
+use crate::codes;
 use crate::template::{TemplateUse, Templates};
 
 /// Reads nodes and collects their problems.

@@ -6,8 +6,9 @@ use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{Evaluator, Flow, Node, OnError, Output, Reflection, Retries, Target, Work};
 use super::nodes::NodeReader;
-use super::{Language, check_arguments, codes};
+use super::{Language, check_arguments};
 use crate::actions::reflection::{EVALUATOR_PROMPT, LOOP, RETRY};
+use crate::codes;
 use crate::script::Script;
 use crate::template::{Prepared, TemplateUse};
 

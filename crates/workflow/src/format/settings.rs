@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::agent::Language;
 use super::calls::names_action;
-use super::codes;
 use super::llm_settings::LLM;
+use crate::codes;
 
 /// The settings of an agent file.
 #[derive(Debug, Clone, Default, PartialEq)]

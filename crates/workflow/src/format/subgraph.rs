@@ -16,8 +16,9 @@ use serde_json::Value;
 use super::agent::{Subgraph, Work};
 use super::interrupts::Approval;
 use super::nodes::NodeReader;
-use super::{LoadContext, codes, directory_of, load_with_context};
+use super::{LoadContext, directory_of, load_with_context};
 use crate::actions::cache::agent_segment;
+use crate::codes;
 use crate::template::{Prepared, TemplateUse};
 
 /// The maximum depth of subgraphs within subgraphs.

@@ -7,11 +7,12 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
+use super::check_arguments;
 use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES};
 use super::nodes::{NOTHING, NodeLevel, NodeReader};
-use super::{check_arguments, codes};
 use crate::action::Action;
 use crate::actions::Registry;
+use crate::codes;
 use crate::script::{self, Script, lua, template_in, with_constants};
 use crate::template::{Condition, LateArgument, Prepared, TemplateUse, is_literal};
 

@@ -8,7 +8,7 @@ use minijinja::value::ValueKind;
 use super::prepared::Template;
 use super::scope::NAMES;
 use super::{Scope, TemplateFailure, TemplateUse, Templates};
-use crate::format::codes;
+use crate::codes;
 
 /// A condition, known to be well-formed. Cheap to clone.
 ///

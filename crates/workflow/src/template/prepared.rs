@@ -14,7 +14,7 @@ use super::path::Path;
 use super::scan::{self, Scan};
 use super::scope::NAMES;
 use super::{FILTERS, TESTS, Templates, source_place};
-use crate::format::codes;
+use crate::codes;
 
 /// The names that are available in a template at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

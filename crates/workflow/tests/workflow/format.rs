@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_workflow::actions;
-use cachalot_workflow::format::{self, Agent, Language, codes};
+use cachalot_workflow::codes;
+use cachalot_workflow::format::{self, Agent, Language};
 use serde_json::json;
 
 use crate::world::{EventLog, registry, shown};

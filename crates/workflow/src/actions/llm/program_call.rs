@@ -17,7 +17,7 @@ use super::super::run_settings::setting;
 use super::super::shell::{self, Job};
 use super::line_reporter::LineReporter;
 use super::{messages, requested_effort};
-use crate::format::codes;
+use crate::codes;
 use crate::template::is_literal;
 use crate::{Arguments, Failure, OperationMetadata, Runtime, origin, spending};
 

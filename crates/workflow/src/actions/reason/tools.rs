@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::Registry;
 use super::super::arguments::CheckedArguments;
 use crate::action::announced;
-use crate::format::codes;
+use crate::codes;
 use crate::report::{Event, NODE, current_node};
 use crate::template::is_literal;
 use crate::{Action, Arguments, Failure, ParameterKind, Runtime, origin};

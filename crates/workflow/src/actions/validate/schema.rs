@@ -7,7 +7,7 @@ use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, Values, key, no_
 use cachalot_core::tree::{self, MapEntry, Node, NodeKind};
 use serde_json::{Map, Value, json};
 
-use crate::format::codes;
+use crate::codes;
 use crate::template::is_literal;
 
 /// The requirements of an extraction schema.
