@@ -34,13 +34,6 @@ ACCEPTED = [
     ),
     ("cache", "ledger", {"file", "schema"}),
     ("mcp", "crate", {"call", "catalog", "listing", "server"}),
-    (
-        "workflow",
-        "crate",
-        {
-            "action", "action_tool", "actions", "destination", "format", "origin", "runtime", "spending", "template"
-        },
-    ),
     ("workflow", "actions", {"llm", "reason"}),
     ("workflow", "format", {"agent", "interrupts", "llm_settings", "settings"}),
     ("workflow", "format", {"nodes", "subgraph", "work"}),

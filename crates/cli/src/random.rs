@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cachalot_workflow::runtime::Random;
+use cachalot_workflow::action::runtime::Random;
 
 /// Random numbers that decide when a miss cleans up; nothing depends on their quality.
 #[derive(Default)]

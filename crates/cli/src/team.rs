@@ -11,8 +11,8 @@ use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Problem, SecretSet};
 use cachalot_mcp::settings::{ToolsetKind, ToolsetSettings, names, read_servers, read_toolsets};
 use cachalot_tools::cached::ToolCacheSettings;
+use cachalot_workflow::actions::{self, action_tool};
 use cachalot_workflow::format::read_team_settings;
-use cachalot_workflow::{action_tool, actions};
 
 use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::agent_names::DELEGATION;

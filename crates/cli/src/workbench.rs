@@ -25,7 +25,7 @@ use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::cached::{CachedTools, WriteNotifier};
 use cachalot_tools::{ToolContext, Workspace};
-use cachalot_workflow::runtime::{AgentHost, ToolServices};
+use cachalot_workflow::action::runtime::{AgentHost, ToolServices};
 use parking_lot::Mutex;
 
 use crate::arguments::HookFlags;

@@ -16,9 +16,10 @@ use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_store::{PageRequest, RecordFilter, Store, space};
-use cachalot_workflow::actions::{Registry, builtin};
+use cachalot_workflow::Registry;
+use cachalot_workflow::action::runtime::Random;
+use cachalot_workflow::actions::builtin;
 use cachalot_workflow::report::{Event, Reporter};
-use cachalot_workflow::runtime::Random;
 use cachalot_workflow::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Runtime,
 };
@@ -297,7 +298,7 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
         secret_set,
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
-        tools: cachalot_workflow::runtime::ToolServices::default(),
+        tools: cachalot_workflow::action::runtime::ToolServices::default(),
         reporter: Arc::new(NullReporter),
     }
 }

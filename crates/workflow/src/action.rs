@@ -1,6 +1,9 @@
 //! The `Action` trait: an operation that a workflow step can run. Each namespace has one file under
 //! `actions/`.
 
+pub(crate) mod registry;
+pub mod runtime;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,8 +13,8 @@ use cachalot_core::tree::Node;
 use cachalot_operation::{Arguments, Failure, Operation};
 use serde_json::Value;
 
-use crate::Runtime;
-use crate::actions::Registry;
+pub use registry::Registry;
+pub use runtime::Runtime;
 
 /// The planned outcome of an action.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,6 @@
 //! lookups.
 
 mod agent;
-mod arguments;
 mod calls;
 mod config;
 mod cycles;
@@ -37,9 +36,9 @@ use cachalot_model::budget::Budget;
 use cachalot_operation::Permissions;
 use serde_json::{Map, Value};
 
-use crate::actions::{Registry, requested_efforts, tool, unknown_programs};
-use crate::codes;
+use crate::actions::{requested_efforts, tool, unknown_programs};
 use crate::template::Templates;
+use crate::{Registry, codes};
 use nodes::{END, NodeLevel, NodeReader, START};
 use subgraph::OuterFile;
 
@@ -48,7 +47,6 @@ pub(crate) use agent::{
     Branch, ErrorMode, Evaluator, FanOut, Flow, Node, OnError, Output, Reflection, Retries, Rule,
     Subgraph, Target, Work,
 };
-pub use arguments::check_arguments;
 pub use schema::{ReferenceTable, reference, schema};
 pub use settings::{
     CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings, UNSUPPORTED_BACKENDS,

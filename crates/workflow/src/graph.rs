@@ -66,7 +66,7 @@ pub async fn run(
     if let Some(failure) = unapproved(agent) {
         return Err(failure);
     }
-    let context = TemplateContext::for_run(runtime, &agent.variables);
+    let context = runtime.template_context(&agent.variables);
     let state = initial_state(agent, input);
     let runner = Runner {
         agent,

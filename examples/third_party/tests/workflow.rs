@@ -11,11 +11,13 @@ use cachalot_core::{Clock, SecretSet, SystemClock};
 use cachalot_model::{Budget, Catalog, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::Store;
-use cachalot_workflow::actions::{Registry, builtin};
+use cachalot_workflow::Registry;
+use cachalot_workflow::actions::builtin;
 use cachalot_workflow::format;
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
-use cachalot_workflow::runtime::{Random, Runtime};
+use cachalot_workflow::Runtime;
+use cachalot_workflow::action::runtime::Random;
 use cachalot_workflow::script::{Script, ScriptFailure, ScriptResult, ScriptRunner};
 use serde_json::{Map, Value, json};
 use third_party::{JournalMemory, WordCount};
@@ -126,7 +128,7 @@ fn runtime(directory: &Path, memory: Arc<dyn Store>, actions: Registry) -> Arc<R
         secret_set,
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
-        tools: cachalot_workflow::runtime::ToolServices::default(),
+        tools: cachalot_workflow::action::runtime::ToolServices::default(),
         reporter: Arc::new(Silence),
     })
 }

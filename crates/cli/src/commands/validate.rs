@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cachalot_core::Problem;
-use cachalot_workflow::action_tool;
+use cachalot_workflow::actions::action_tool;
 use cachalot_workflow::format::Language;
 use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(crate) struct LoadedWorkflow {
 /// All problems of the file; or the file is a team, which is for `cachalot chat`.
 pub(crate) fn load(
     file: &Path,
-    registry: &actions::Registry,
+    registry: &cachalot_workflow::Registry,
     runner: Option<Language>,
     process_environment: &ProcessEnvironment,
 ) -> Result<LoadedWorkflow> {
@@ -54,7 +54,7 @@ pub(crate) fn load(
 /// The user's own prices cannot be read.
 fn workflow(
     source: &AgentFile,
-    registry: &actions::Registry,
+    registry: &cachalot_workflow::Registry,
     runner: Option<Language>,
     process_environment: &ProcessEnvironment,
 ) -> Result<std::result::Result<(format::Agent, Backend), Vec<Problem>>> {

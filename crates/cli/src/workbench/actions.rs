@@ -8,7 +8,7 @@ use cachalot_mcp::settings::{ToolsetKind, ToolsetSettings};
 use cachalot_model::Meter;
 use cachalot_tools::Tool;
 use cachalot_workflow::Runtime;
-use cachalot_workflow::action_tool::ActionTool;
+use cachalot_workflow::actions::action_tool::ActionTool;
 use cachalot_workflow::actions::builtin;
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::session::SessionMemory;
@@ -68,7 +68,7 @@ impl Workbench {
     fn action_runtime(
         &self,
         team: &Team,
-        actions: Arc<cachalot_workflow::actions::Registry>,
+        actions: Arc<cachalot_workflow::Registry>,
     ) -> Result<Runtime> {
         let inner = &self.0;
         let environment = &inner.process_environment.environment;

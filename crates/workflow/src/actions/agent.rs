@@ -12,14 +12,13 @@ use cachalot_core::{Effects, SecretSet, tree};
 use cachalot_model::{Budget, Meter};
 use serde_json::{Value, json};
 
-use super::Registry;
+use super::action_tool;
 use super::arguments::{CheckedArguments, optional, required};
 use super::model_error;
-use crate::action_tool;
 use crate::report::{self, Reporter, current_node};
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Planned, Runtime,
-    spending,
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Planned, Registry,
+    Runtime, spending,
 };
 
 pub(super) fn register(registry: &mut Registry) {

@@ -11,7 +11,7 @@ mod wrap;
 
 pub use handle::{agent_segment, escape};
 
-use super::Registry;
+use crate::Registry;
 
 /// The `_cache_type` of every entry that `cache.wrap` creates.
 const CACHE_TYPE: &str = "action_result";

@@ -7,11 +7,12 @@ use cachalot_core::tree::Node;
 use cachalot_core::{Effects, Problem};
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, excerpt, optional};
 use super::location;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 256 << 20;

@@ -8,10 +8,11 @@ use cachalot_core::Effects;
 use reader_thread::run_in_thread;
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::arguments::{CheckedArguments, required};
 use super::location;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 /// The maximum size of a document, in bytes.
 const MAX_BYTES: u64 = 256 << 20;

@@ -4,7 +4,7 @@ mod glob;
 mod read;
 mod write;
 
-use super::Registry;
+use crate::Registry;
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(read::Read);

@@ -7,13 +7,13 @@ use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, optional, required};
 use super::http_response::{self, RequestLimits, TIMEOUT};
 use super::order;
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Runtime,
+    Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Registry,
+    Runtime,
 };
 
 pub(super) fn register(registry: &mut Registry) {

@@ -10,12 +10,13 @@ use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, optional, required};
 use super::exact_json;
 use super::order;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Parse);

@@ -14,12 +14,13 @@ use client::Client;
 use serde_json::{Value, json};
 use wire::Status;
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, optional, required};
 use super::run_settings::{setting, trim_base_url, variable};
 use super::{location, order};
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 /// The maximum size of an upload, in bytes.
 const MAX_BYTES: u64 = 256 << 20;

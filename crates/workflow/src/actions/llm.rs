@@ -16,12 +16,11 @@ use cachalot_core::tree::Node;
 use program_call::ProgramCall;
 use serde_json::Value;
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, concatenated, optional};
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
-    Runtime, spending,
+    Registry, Runtime, spending,
 };
 
 pub(crate) use program_call::unknown_programs;

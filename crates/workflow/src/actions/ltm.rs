@@ -13,13 +13,12 @@ use cachalot_store::{ErrorKind, PageRequest, PutResult, RecordFilter, Store, Sto
 use cachalot_tools::builtin::MEMORY_RESOURCE;
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::arguments::{CheckedArguments, optional, required};
 use super::order;
 use crate::report::Event;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
-    Runtime,
+    Registry, Runtime,
 };
 
 pub(super) fn register(registry: &mut Registry) {

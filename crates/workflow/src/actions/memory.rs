@@ -6,13 +6,12 @@ use cachalot_core::tree::Node;
 use cachalot_core::{Millis, Problem};
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, kind_name, optional, required};
 use super::llm::EmbeddedCall;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
-    Runtime, origin,
+    Registry, Runtime, origin,
 };
 
 pub(super) fn register(registry: &mut Registry) {

@@ -9,8 +9,7 @@ mod tools;
 
 use serde_json::{Map, Value};
 
-use super::Registry;
-use crate::OperationMetadata;
+use crate::{OperationMetadata, Registry};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(cot::Cot);

@@ -5,12 +5,12 @@ use async_trait::async_trait;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::arguments::{CheckedArguments, optional, required};
 use super::json_object;
 use super::truthiness::is_true;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Runtime,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, ParameterKind, Registry,
+    Runtime,
 };
 
 pub(super) fn register(registry: &mut Registry) {

@@ -4,10 +4,11 @@ use async_trait::async_trait;
 use cachalot_core::{Effects, tree};
 use serde_json::{Map, Value, json};
 
-use super::Registry;
 use super::arguments::{CheckedArguments, optional, required};
 use super::location;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 /// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;

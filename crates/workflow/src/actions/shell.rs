@@ -14,11 +14,12 @@ use cachalot_core::tree::Node;
 use cachalot_process::{Error, StartError};
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, excerpt, optional, required};
 use super::location;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 pub(super) use job::{Ended, Job};
 

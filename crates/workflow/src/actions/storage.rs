@@ -6,12 +6,12 @@ use cachalot_core::{Effects, Problem};
 use cachalot_storage::{Algorithm, ErrorKind};
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, optional, required};
 use super::location;
 use crate::{
-    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime, destination,
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+    destination,
 };
 
 pub(super) fn register(registry: &mut Registry) {

@@ -24,17 +24,11 @@ use cachalot_tools::builtin::{MemoryTool, Shell, WebFetch, files, skills};
 use cachalot_tools::registry::run_guarded;
 use serde_json::{Value, json};
 
-use super::Registry;
+use crate::action::registry::{MCP_PREFIX, TOOL_PREFIX, is_tool_name};
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Runtime, destination,
-    origin, spending,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Registry, Runtime,
+    destination, origin, spending,
 };
-
-/// The prefix of the names of built-in tools.
-const TOOL: &str = "tool.";
-
-/// The prefix of the names of the tools of MCP servers.
-const MCP: &str = "mcp.";
 
 /// Registers the tools that the nodes of a file name. Names of tools and servers that do not exist stay
 /// unknown.
@@ -46,7 +40,7 @@ pub(crate) fn register_named(
 ) {
     let mut names = Vec::new();
     collect_names(nodes, &mut names);
-    if names.iter().any(|name| name.starts_with(TOOL)) {
+    if names.iter().any(|name| name.starts_with(TOOL_PREFIX)) {
         for tool in built_in() {
             registry.register(ToolStep::new(tool, rules));
         }
@@ -56,11 +50,6 @@ pub(crate) fn register_named(
             registry.register(step);
         }
     }
-}
-
-/// True if the text names a tool as an action.
-pub(crate) fn is_tool_name(name: &str) -> bool {
-    name.starts_with(TOOL) || name.starts_with(MCP)
 }
 
 /// True if nodes name a tool as an action.
@@ -113,7 +102,7 @@ impl ToolStep {
         let metadata = tool.metadata();
         Self {
             metadata: OperationMetadata {
-                name: format!("{TOOL}{}", metadata.name).into(),
+                name: format!("{TOOL_PREFIX}{}", metadata.name).into(),
                 ..metadata.clone()
             },
             call: ToolCall {
@@ -196,7 +185,9 @@ impl McpStep {
         let (server, tool) = servers
             .iter()
             .filter_map(|(known, definition)| {
-                let rest = name.strip_prefix(MCP)?.strip_prefix(known.as_str())?;
+                let rest = name
+                    .strip_prefix(MCP_PREFIX)?
+                    .strip_prefix(known.as_str())?;
                 Some((definition, rest.strip_prefix('.')?))
             })
             // Names of servers may contain dots.

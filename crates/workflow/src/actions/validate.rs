@@ -9,11 +9,12 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
-use super::Registry;
 use super::arguments::{CheckedArguments, kind_name, optional};
 use super::truthiness::is_true;
 use crate::template::printed;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 pub(crate) use schema::{SCHEMA as EXTRACTION_SCHEMA, Schema};
 

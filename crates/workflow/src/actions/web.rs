@@ -6,12 +6,13 @@ use cachalot_core::tree::Node;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Registry;
 use super::argument_checker::ArgumentChecker;
 use super::arguments::{CheckedArguments, optional, required};
 use super::http_response::{self, RequestLimits, TIMEOUT};
 use super::run_settings::{setting, trim_base_url, variable};
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Search);

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::interrupts::Approval;
 use super::settings::Settings;
+use crate::Registry;
 use crate::action::Action;
-use crate::actions::Registry;
 use crate::actions::RequestedEffort;
 use crate::script::Script;
 use crate::template::{Condition, Prepared, Templates};

@@ -11,9 +11,8 @@ use super::interrupts::{self, Approval};
 use super::node_keys::{self, MODES, ON_ERROR};
 use super::subgraph::OuterFile;
 use super::work::WORK_KEYS;
-use crate::actions::Registry;
-use crate::codes;
 use crate::template::{TemplateUse, Templates};
+use crate::{Registry, codes};
 
 /// Reads nodes and collects their problems.
 pub(super) struct NodeReader<'a> {

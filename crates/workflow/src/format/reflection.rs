@@ -4,9 +4,10 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
+use super::Language;
 use super::agent::{Evaluator, Flow, Node, OnError, Output, Reflection, Retries, Target, Work};
 use super::nodes::NodeReader;
-use super::{Language, check_arguments};
+use crate::actions::check_arguments;
 use crate::actions::reflection::{EVALUATOR_PROMPT, LOOP, RETRY};
 use crate::codes;
 use crate::script::Script;

@@ -14,8 +14,7 @@ use super::flow::RULE;
 use super::llm_settings::LLM;
 use super::node_keys::{NODE, ON_ERROR, STEP};
 use super::settings::SETTINGS;
-use crate::OperationMetadata;
-use crate::actions::Registry;
+use crate::{OperationMetadata, Registry};
 
 /// Returns the JSON Schema (2020-12) of agent files that may use the actions of `registry`.
 #[must_use]

@@ -7,14 +7,13 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
-use super::check_arguments;
 use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES};
 use super::nodes::{NOTHING, NodeLevel, NodeReader};
 use crate::action::Action;
-use crate::actions::Registry;
-use crate::codes;
+use crate::actions::check_arguments;
 use crate::script::{self, Script, lua, template_in, with_constants};
 use crate::template::{Condition, LateArgument, Prepared, TemplateUse, is_literal};
+use crate::{Registry, codes};
 
 /// The keys that define the work of a node. A node may use one of them.
 pub(super) const WORK_KEYS: &[&str] = &["run", "script", "uses", "steps"];

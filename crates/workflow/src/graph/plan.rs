@@ -64,7 +64,7 @@ pub enum PlannedOutcome {
 
 /// Plans a run. Looks up entries in the cache, but does not run, store or pay for anything.
 pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtime>) -> Plan {
-    let context = TemplateContext::for_run(runtime, &agent.variables);
+    let context = runtime.template_context(&agent.variables);
     let mut planner = Planner {
         agent,
         runtime,

@@ -19,7 +19,7 @@ impl Subgraph {
             &agent.models,
             &agent.actions,
         );
-        let context = TemplateContext::for_run(&runtime, &agent.variables);
+        let context = runtime.template_context(&agent.variables);
         (Arc::new(runtime), context)
     }
 }

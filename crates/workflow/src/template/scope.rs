@@ -12,7 +12,6 @@ use serde_json::{Map, Value as Json};
 
 use super::convert;
 use super::state::State;
-use crate::Runtime;
 
 /// The name of [`StorageHasher`] in the scope. No template can write it.
 pub(super) const STORAGE_HASHER: &str = "\0hashes";
@@ -37,19 +36,6 @@ impl fmt::Debug for TemplateContext {
 }
 
 impl TemplateContext {
-    /// Creates the surroundings of a run, and registers its secrets for masking.
-    #[must_use]
-    pub fn for_run(runtime: &Runtime, variables: &Map<String, Json>) -> Self {
-        let environment = runtime
-            .environment
-            .iter()
-            .map(|(name, value)| (name.clone(), Json::from(value.as_str())))
-            .collect();
-        Self::new(variables, runtime.settings.clone(), environment)
-            .with_secrets(runtime.secrets.clone(), Arc::clone(&runtime.secret_set))
-            .with_storage(runtime.storage.clone())
-    }
-
     /// Creates surroundings without secrets and without storage.
     #[must_use]
     pub fn new(

@@ -10,9 +10,9 @@ use cachalot_core::{EffectTarget, EffectTargets};
 use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
+use cachalot_workflow::action::runtime::Random;
 use cachalot_workflow::actions::builtin;
 use cachalot_workflow::report::{Event, Reporter};
-use cachalot_workflow::runtime::Random;
 use cachalot_workflow::{Failure, Planned, Runtime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -112,7 +112,7 @@ impl World {
             secret_set,
             secrets: BTreeMap::new(),
             actions: Arc::new(builtin()),
-            tools: cachalot_workflow::runtime::ToolServices::default(),
+            tools: cachalot_workflow::action::runtime::ToolServices::default(),
             reporter: Arc::clone(&events) as Arc<dyn Reporter>,
         };
         Self {

@@ -18,7 +18,7 @@ use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::{Registry, Tool, ToolContext, Toolbox, Workspace};
 use cachalot_workflow::Runtime;
-use cachalot_workflow::runtime::AgentHost;
+use cachalot_workflow::action::runtime::AgentHost;
 
 /// Where agents live. Tools work in the directory of the run.
 #[derive(Clone)]

@@ -125,7 +125,7 @@ async fn hits_disabled_calls_and_failures_do_not_clean_up() {
 }
 
 /// A run whose memory is quick, with `random`.
-fn quick(random: impl cachalot_workflow::runtime::Random + 'static) -> World {
+fn quick(random: impl cachalot_workflow::action::runtime::Random + 'static) -> World {
     let clock = Arc::new(ManualClock::at(START));
     let store = Arc::new(InProcessStore::new(clock.clone()));
     Setup::default()

@@ -1,7 +1,7 @@
 //! `storage.hash`, and the filters `sha256` and `storage_hash`.
 
 use cachalot_core::{Canonical, Digest, tree};
-use cachalot_workflow::template::{Scope, State, TemplateContext, TemplateUse, Templates};
+use cachalot_workflow::template::{Scope, State, TemplateUse, Templates};
 use serde_json::{Map, Value, json};
 
 use crate::acts::Act;
@@ -79,7 +79,7 @@ async fn render(template: &str, state: Value, world: &World) -> Result<Value, St
     let Value::Object(state) = state else {
         panic!("a mapping")
     };
-    let context = TemplateContext::for_run(&world.runtime, &Map::new());
+    let context = world.runtime.template_context(&Map::new());
     let scope = Scope::new(&context, &State::new(state));
     templates
         .render(&prepared, &scope)

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::{Problem, tree};
-use cachalot_workflow::actions::{Registry, builtin};
+use cachalot_workflow::Registry;
+use cachalot_workflow::actions::builtin;
 use serde_json::Value;
 
 use crate::acts::Act;

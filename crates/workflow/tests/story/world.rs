@@ -11,9 +11,10 @@ use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_store::{PageRequest, Record, RecordFilter, Store, space};
-use cachalot_workflow::actions::{Registry, builtin};
+use cachalot_workflow::Registry;
+use cachalot_workflow::action::runtime::Random;
+use cachalot_workflow::actions::builtin;
 use cachalot_workflow::report::{Event, Memoized, Reporter};
-use cachalot_workflow::runtime::Random;
 use cachalot_workflow::{Action, Failure, Runtime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -289,7 +290,7 @@ impl Setup {
             secret_set: self.secret_set,
             secrets: BTreeMap::new(),
             actions: Arc::new(self.actions),
-            tools: cachalot_workflow::runtime::ToolServices::default(),
+            tools: cachalot_workflow::action::runtime::ToolServices::default(),
             reporter: Arc::clone(&events) as Arc<dyn Reporter>,
         };
         World {

@@ -31,7 +31,7 @@ fn load(text: &str) -> Result<Agent, String> {
     load_with(&registry(&Arc::new(EventLog::default())), text)
 }
 
-fn load_with(registry: &actions::Registry, text: &str) -> Result<Agent, String> {
+fn load_with(registry: &cachalot_workflow::Registry, text: &str) -> Result<Agent, String> {
     format::load(
         "a.yaml",
         text,

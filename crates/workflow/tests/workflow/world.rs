@@ -12,11 +12,11 @@ use cachalot_core::{ManualClock, Secret, SecretSet, Spend};
 use cachalot_model::{Budget, Meter, ModelConfiguration, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
-use cachalot_workflow::actions::Registry;
+use cachalot_workflow::Registry;
+use cachalot_workflow::action::runtime::Random;
 use cachalot_workflow::format::{self, Agent};
 use cachalot_workflow::graph::{self, Plan, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Memoized, Reporter, current_node};
-use cachalot_workflow::runtime::Random;
 use cachalot_workflow::script::{Script, ScriptFailure, ScriptResult, ScriptRunner};
 use cachalot_workflow::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
@@ -323,7 +323,7 @@ impl World {
                 Secret::new("hunter2-hunter2".to_owned()),
             )]),
             actions: Arc::new(registry(&told)),
-            tools: cachalot_workflow::runtime::ToolServices::default(),
+            tools: cachalot_workflow::action::runtime::ToolServices::default(),
             reporter: Arc::clone(&told) as Arc<dyn Reporter>,
         };
         Self {

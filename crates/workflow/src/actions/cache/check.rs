@@ -5,9 +5,9 @@ mod lists;
 use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 
-use crate::actions::Registry;
 use crate::actions::arguments::{optional, required};
-use crate::{CacheClass, OperationMetadata, Parameter, ParameterKind};
+use crate::actions::check_arguments;
+use crate::{CacheClass, OperationMetadata, Parameter, ParameterKind, Registry};
 
 /// Names of the strategies.
 pub(super) const STRATEGIES: [&str; 4] = ["args", "sha256", "file_content", "custom"];
@@ -186,11 +186,7 @@ fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>)
         return;
     }
     let args = entry(with, "args");
-    problems.extend(crate::format::check_arguments(
-        action.metadata(),
-        args,
-        &node.place,
-    ));
+    problems.extend(check_arguments(action.metadata(), args, &node.place));
     problems.extend(action.check(args, registry));
 }
 

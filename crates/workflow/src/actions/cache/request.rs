@@ -9,8 +9,7 @@ use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use serde_json::Value;
 
 use super::check::{self, ON_ERROR, SCOPES, STRATEGIES};
-use crate::actions::Registry;
-use crate::{Action, Arguments, Failure, Runtime};
+use crate::{Action, Arguments, Failure, Registry, Runtime};
 
 /// The default time to live of an entry: 60 days.
 pub(super) const DEFAULT_TTL: Duration = Duration::from_secs(60 * 86_400);

@@ -20,10 +20,9 @@ use super::request::{Request, invalid};
 use super::response::{self, DecodedResult, Response};
 use super::{TAG_LABEL, check};
 use crate::action::announced;
-use crate::actions::Registry;
 use crate::{
-    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Planned, Runtime,
-    spending,
+    Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Planned, Registry,
+    Runtime, spending,
 };
 
 /// The maximum time that a call waits for another process that runs the same call.

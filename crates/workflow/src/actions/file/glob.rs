@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 
 use crate::actions::argument_checker::ArgumentChecker;
 use crate::actions::arguments::{CheckedArguments, excerpt, optional, required};
-use crate::actions::{Registry, location};
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::actions::location;
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 static GLOB: OperationMetadata = OperationMetadata::declared(
 "file.glob",

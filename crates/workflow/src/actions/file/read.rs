@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 
 use crate::actions::argument_checker::ArgumentChecker;
 use crate::actions::arguments::{CheckedArguments, excerpt, optional, required};
-use crate::actions::{Registry, location};
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::actions::location;
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 /// The default maximum of bytes to read.
 const DEFAULT_MAX_BYTES: u64 = 64 << 20;

@@ -9,11 +9,12 @@ use cachalot_store::{Label, LabelMatch, Order, PageRequest, Record, RecordFilter
 use serde_json::{Value, json};
 
 use super::{await_reply, domain, store};
-use crate::actions::Registry;
 use crate::actions::argument_checker::ArgumentChecker;
 use crate::actions::arguments::{CheckedArguments, kind_name, optional};
 use crate::report::Event;
-use crate::{Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Runtime};
+use crate::{
+    Action, Arguments, Failure, Operation, OperationMetadata, ParameterKind, Registry, Runtime,
+};
 
 static SEARCH: OperationMetadata = OperationMetadata::declared(
 "ltm.search",

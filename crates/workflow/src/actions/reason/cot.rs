@@ -5,7 +5,6 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
-use super::super::Registry;
 use super::super::argument_checker::ArgumentChecker;
 use super::super::arguments::{CheckedArguments, concatenated, optional, required};
 use super::super::llm;
@@ -14,7 +13,7 @@ use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
-    Runtime,
+    Registry, Runtime,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(

@@ -5,7 +5,6 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
-use super::super::Registry;
 use super::super::argument_checker::ArgumentChecker;
 use super::super::arguments::{CheckedArguments, concatenated, optional, required};
 use super::super::llm;
@@ -13,7 +12,7 @@ use super::calls::{self, ModelCalls, Reply};
 use super::{ONE_OBJECT, as_text, take};
 use crate::{
     Action, Arguments, Failure, Operation, OperationMetadata, Parameter, ParameterKind, Planned,
-    Runtime, spending,
+    Registry, Runtime, spending,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(

@@ -8,7 +8,6 @@ use cachalot_core::text::truncate;
 use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
-use super::super::Registry;
 use super::super::argument_checker::ArgumentChecker;
 use super::super::arguments::{CheckedArguments, concatenated, optional, required};
 use super::super::llm;
@@ -18,7 +17,7 @@ use super::{ONE_OBJECT, as_text, take};
 use crate::report::Event;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Parameter, ParameterKind,
-    Planned, Runtime,
+    Planned, Registry, Runtime,
 };
 
 pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(

@@ -7,13 +7,12 @@ use cachalot_core::tree::{Node, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
 use serde_json::Value;
 
-use super::super::Registry;
 use super::super::arguments::CheckedArguments;
 use crate::action::announced;
 use crate::codes;
 use crate::report::{Event, NODE, current_node};
 use crate::template::is_literal;
-use crate::{Action, Arguments, Failure, ParameterKind, Runtime, origin};
+use crate::{Action, Arguments, Failure, ParameterKind, Registry, Runtime, origin};
 
 /// Actions of the reference implementation that need services of others and are not here. A file that
 /// names them as tools is accepted with a warning, because a model may reach its goal without them.

@@ -11,7 +11,7 @@ use cachalot_operation::workspace::PathError;
 use cachalot_operation::{ResourceAccess, ToolContext, ToolOutput, Workspace};
 use serde_json::Value;
 
-use crate::actions::builtin;
+use super::builtin;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime, origin};
 
 /// Actions that send nothing to another machine unless an argument is a URL. All others are treated like a

@@ -13,8 +13,7 @@ use crate::{OperationMetadata, Parameter, ParameterKind, Parameters};
 /// Returns the problems of `arguments` as arguments of the action: unknown arguments, missing required
 /// arguments, and literals of the wrong kind. Values of templates are unknown at load time; they are
 /// checked after rendering. `place` is the place for missing arguments if there are no arguments at all.
-#[must_use]
-pub fn check_arguments(
+pub(crate) fn check_arguments(
     about: &OperationMetadata,
     arguments: Option<&Node>,
     place: &SourceSpan,

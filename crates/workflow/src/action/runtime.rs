@@ -17,12 +17,13 @@ use cachalot_operation::domains::EngineLifetime;
 use cachalot_operation::write_notifier::{EngineRegistration, WriteNotifier};
 use cachalot_storage::Storage;
 use cachalot_store::Store;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::Registry;
 use crate::Failure;
-use crate::actions::Registry;
 use crate::report::Reporter;
 use crate::session::SessionMemory;
+use crate::template::TemplateContext;
 
 /// Source of random numbers, passed in so that tests are deterministic.
 pub trait Random: Send + Sync {
@@ -198,6 +199,20 @@ impl Runtime {
             workspace: Arc::new(workspace.with_variables(self.environment.clone())),
             environment: Arc::new(self.environment.clone()),
         }))
+    }
+
+    /// Returns the values that are the same for all templates of the run, and registers its secrets for
+    /// masking.
+    #[must_use]
+    pub fn template_context(&self, variables: &Map<String, Value>) -> TemplateContext {
+        let environment = self
+            .environment
+            .iter()
+            .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
+            .collect();
+        TemplateContext::new(variables, self.settings.clone(), environment)
+            .with_secrets(self.secrets.clone(), Arc::clone(&self.secret_set))
+            .with_storage(self.storage.clone())
     }
 
     /// Masks known secrets in the text, and text that looks like a credential.
