@@ -19,6 +19,7 @@ mod llm;
 mod location;
 mod ltm;
 mod memory;
+mod model_calls;
 mod model_error;
 mod order;
 mod reason;
@@ -33,8 +34,8 @@ pub(crate) mod validate;
 mod web;
 
 pub(crate) use check_arguments::check_arguments;
-pub(crate) use llm::unknown_programs;
-pub use llm::{RequestedEffort, requested_efforts};
+pub(crate) use model_calls::unknown_programs;
+pub use model_calls::{RequestedEffort, requested_efforts};
 
 use crate::Registry;
 

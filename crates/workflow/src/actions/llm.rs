@@ -6,7 +6,6 @@ mod line_reporter;
 mod messages;
 mod program_call;
 mod provider_call;
-mod requested_effort;
 mod result;
 
 use async_trait::async_trait;
@@ -23,9 +22,9 @@ use crate::{
     Registry, Runtime, spending,
 };
 
-pub(crate) use program_call::unknown_programs;
+pub(super) use choice::default;
+pub(super) use program_call::unknown_program;
 use provider_call::ProviderCall;
-pub use requested_effort::{RequestedEffort, requested_efforts};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(LlmAction {
@@ -143,7 +142,7 @@ pub(super) const MODEL_PARAMETERS: [Parameter; 14] = [
 
 const PARAMETERS: &[Parameter] = &concatenated::<20>(&QUESTION_PARAMETERS, &MODEL_PARAMETERS);
 
-static CALL: OperationMetadata = OperationMetadata::declared(
+pub(super) static CALL: OperationMetadata = OperationMetadata::declared(
 "llm.call",
 &["actions.llm_call"],
 "Asks a model. The result has `content`, `model`, `stop_reason`, `usage` and `cost` (dollars; null if the price is not known). \
@@ -152,7 +151,7 @@ PARAMETERS,
 )
 .read_only();
 
-static STREAM: OperationMetadata = OperationMetadata::declared(
+pub(super) static STREAM: OperationMetadata = OperationMetadata::declared(
     "llm.stream",
     &["actions.llm_stream"],
     "The same as `llm.call`, but the answer is shown while it grows.",

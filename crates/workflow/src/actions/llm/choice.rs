@@ -22,7 +22,7 @@ pub(super) fn model(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<M
 }
 
 /// Returns the model that `settings.llm` names, if it is one of `models`.
-pub(super) fn default(models: &Models) -> Option<&str> {
+pub(in crate::actions) fn default(models: &Models) -> Option<&str> {
     let configured = models.configured();
     let defaults = &configured.defaults;
     let name = defaults.model.as_deref()?;

@@ -16,7 +16,7 @@ use super::super::location;
 use super::super::run_settings::setting;
 use super::super::shell::{self, Job};
 use super::line_reporter::LineReporter;
-use super::{messages, requested_effort};
+use super::messages;
 use crate::codes;
 use crate::template::is_literal;
 use crate::{Arguments, Failure, OperationMetadata, Runtime, origin, spending};
@@ -176,24 +176,16 @@ pub(super) fn alternatives(arguments: &Arguments, runtime: &Runtime) -> Vec<Argu
         .collect()
 }
 
-/// Returns a problem for each program that a call in a file names and that is neither configured nor
-/// built in. `settings` are those of the file. Names that a template produces are not checked.
-pub(crate) fn unknown_programs(file: &Node, settings: &Value) -> Vec<Problem> {
-    let mut calls = Vec::new();
-    requested_effort::collect_arguments(file, &mut calls);
-    let configured = configured(settings);
-    calls
-        .into_iter()
-        .filter_map(|arguments| {
-            let is_program = arguments.get("provider").and_then(Node::as_text) == Some(PROVIDER);
-            let node = arguments.get("shell_provider").filter(|_| is_program)?;
-            let name = node.as_text().filter(|name| is_literal(name))?;
-            let help = help(name, &configured)?;
-            let message = format!("there is no program `{name}` for `provider: shell`");
-            let problem = Problem::new(codes::BAD_VALUE, message);
-            Some(problem.at(&node.place).help(help))
-        })
-        .collect()
+/// Returns the problem of a call in a file that names a program that is neither configured nor built in.
+/// `settings` are those of the file. A name that a template produces is not checked.
+pub(in crate::actions) fn unknown_program(arguments: &Node, settings: &Value) -> Option<Problem> {
+    let is_program = arguments.get("provider").and_then(Node::as_text) == Some(PROVIDER);
+    let node = arguments.get("shell_provider").filter(|_| is_program)?;
+    let name = node.as_text().filter(|name| is_literal(name))?;
+    let help = help(name, &configured(settings))?;
+    let message = format!("there is no program `{name}` for `provider: shell`");
+    let problem = Problem::new(codes::BAD_VALUE, message);
+    Some(problem.at(&node.place).help(help))
 }
 
 /// Returns the configured programs of a file; the first mapping takes precedence over the second.

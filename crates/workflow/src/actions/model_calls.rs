@@ -1,12 +1,12 @@
 //! Model calls in a file, for load-time checks.
 
-use cachalot_core::SourceSpan;
 use cachalot_core::tree::Node;
+use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::{Error, ModelSettings, Models, RequestedReasoning};
+use serde_json::Value;
 
-use super::choice::default;
-use super::{CALL, STREAM};
-use crate::actions::reason::ALL_ABOUT;
+use super::llm::{CALL, STREAM, default, unknown_program};
+use super::reason::ALL_ABOUT;
 use crate::template::is_literal;
 
 /// A reasoning effort that a call in a file requests.
@@ -51,8 +51,19 @@ pub fn requested_efforts(file: &Node) -> Vec<RequestedEffort> {
     found.into_iter().filter_map(effort).collect()
 }
 
+/// Returns a problem for each program that a call in a file names and that is neither configured nor
+/// built in. `settings` are those of the file. Names that a template produces are not checked.
+pub(crate) fn unknown_programs(file: &Node, settings: &Value) -> Vec<Problem> {
+    let mut calls = Vec::new();
+    collect_arguments(file, &mut calls);
+    let problems = calls.into_iter();
+    problems
+        .filter_map(|arguments| unknown_program(arguments, settings))
+        .collect()
+}
+
 /// Collects the arguments of all `llm.*` and `reason.*` calls in a file.
-pub(super) fn collect_arguments<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
+fn collect_arguments<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
     for (action, arguments) in [("uses", "with"), ("action", "args")] {
         if let Some(name) = node.get(action).and_then(Node::as_text)
             && takes_model_arguments(name)
