@@ -34,9 +34,6 @@ ACCEPTED = [
     ),
     ("cache", "ledger", {"file", "schema"}),
     ("mcp", "crate", {"call", "catalog", "listing", "server"}),
-    ("workflow", "format", {"agent", "interrupts", "llm_settings", "settings"}),
-    ("workflow", "format", {"nodes", "subgraph", "work"}),
-    ("workflow", "format", {"fan_in", "flow"}),
     (
         "workflow",
         "script",

@@ -8,14 +8,15 @@ mod calls;
 mod config;
 mod cycles;
 mod extraction;
-mod fan_in;
 mod file_keys;
 mod flow;
 mod indentation;
 mod interrupts;
+mod language;
 mod llm_settings;
 mod node_keys;
 mod nodes;
+mod outer_file;
 mod reflection;
 mod schema;
 mod settings;
@@ -40,13 +41,14 @@ use crate::actions::{requested_efforts, tool, unknown_programs};
 use crate::template::Templates;
 use crate::{Registry, codes};
 use nodes::{END, NodeLevel, NodeReader, START};
-use subgraph::OuterFile;
+use outer_file::OuterFile;
 
-pub use agent::{Agent, Block, Language};
+pub use agent::{Agent, Block};
 pub(crate) use agent::{
     Branch, ErrorMode, Evaluator, FanOut, Flow, Node, OnError, Output, Reflection, Retries, Rule,
     Subgraph, Target, Work,
 };
+pub use language::Language;
 pub use schema::{ReferenceTable, reference, schema};
 pub use settings::{
     CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings, UNSUPPORTED_BACKENDS,

@@ -9,7 +9,7 @@ use cachalot_model::ModelConfiguration;
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
-use super::interrupts::Approval;
+use super::language::Language;
 use super::settings::Settings;
 use crate::Registry;
 use crate::action::Action;
@@ -106,31 +106,13 @@ pub struct Block<'a> {
     pub place: &'a SourceSpan,
 }
 
-/// The language of inline code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Language {
-    /// Python in the embedded interpreter.
-    Python,
-    /// Python in the user's own interpreter.
-    Python3,
-    /// Lua in the embedded interpreter.
-    Lua,
-}
-
-impl Language {
-    /// The names of the runners of Python code.
-    pub const RUNNERS: [&str; 2] = ["embedded", "python3"];
-
-    /// Returns the language that the runner of this name runs, or `None` if the name is not in
-    /// [`RUNNERS`](Self::RUNNERS).
-    #[must_use]
-    pub fn from_runner(name: &str) -> Option<Self> {
-        match name {
-            "embedded" => Some(Self::Python),
-            "python3" => Some(Self::Python3),
-            _ => None,
-        }
-    }
+/// A node that needs approval before it runs.
+#[derive(Debug, Clone)]
+pub(super) struct Approval {
+    /// The path of the node.
+    pub(super) node: String,
+    /// The place that requires the approval.
+    pub(super) place: SourceSpan,
 }
 
 /// A node, or a step of one.

@@ -6,7 +6,8 @@ use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, key, 
 use cachalot_core::tree::Section;
 use serde_json::json;
 
-use super::interrupts::{self, Approval};
+use super::agent::Approval;
+use super::interrupts;
 use crate::codes;
 
 /// The keys of `config`.

@@ -3,6 +3,8 @@
 //! The order of the file never leads into a branch of a fan-out. If the next node of the file begins a
 //! branch, the node leads to the node where the branches meet.
 
+mod fan_in;
+
 use std::collections::BTreeSet;
 
 use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, Values, key, no_effect, required};
@@ -11,11 +13,11 @@ use cachalot_core::{Problem, SourceSpan};
 use serde_json::json;
 
 use super::agent::{Branch, Flow, Rule, Target};
-use super::fan_in::FanInGraph;
 use super::node_keys::{CONDITION, NODE_NAME};
 use super::nodes::{NodeReader, START};
 use crate::codes;
 use crate::template::{Condition, TemplateUse};
+use fan_in::FanInGraph;
 
 #[rustfmt::skip]
 pub(super) static EDGE: Table = Table::new(

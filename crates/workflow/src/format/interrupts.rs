@@ -5,21 +5,12 @@ use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{MapEntry, Node, NodeKind, Section};
 use cachalot_core::{Problem, SourceSpan};
 
-use super::agent::Agent;
+use super::agent::{Agent, Approval};
 use crate::codes;
 use crate::codes::no_effect_warning;
 
 /// The name that approves all nodes of a file in which no node has this name.
 const ALL: &str = "all";
-
-/// A node that needs approval before it runs.
-#[derive(Debug, Clone)]
-pub(super) struct Approval {
-    /// The path of the node.
-    pub(super) node: String,
-    /// The place that requires the approval.
-    pub(super) place: SourceSpan,
-}
 
 /// Reads the keys of a node. Returns the approval that it needs before it runs.
 pub(super) fn read_node(

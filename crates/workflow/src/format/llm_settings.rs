@@ -1,12 +1,11 @@
 //! `settings.llm`, the defaults of models, with the keys of the reference implementation.
 
 use cachalot_core::Problem;
-use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, key, no_effect};
+use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, key, no_effect};
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_model::{MODEL_KEYS, PROVIDER_KEYS};
 
 use super::calls::names_action;
-use super::settings::SHELL_PROVIDERS;
 use crate::codes;
 
 const MODEL: &str = "the default model is `model`, its provider `provider`";
@@ -41,6 +40,26 @@ pub(super) static LLM: Table = Table::new(
             no_effect("n_gpu_layers", LOCAL),
         ],
     ],
+);
+
+/// `shell_providers`, in `settings` and in `settings.llm`.
+#[rustfmt::skip]
+pub(super) const SHELL_PROVIDERS: Parameter = key("shell_providers", Kind::Tables(&SHELL_PROVIDER), "Programs that answer in place of models (`provider: shell`), by name.");
+
+/// A program that answers prompts.
+#[rustfmt::skip]
+static SHELL_PROVIDER: Table = Table::new(
+    "a shell provider",
+    "A program that answers a prompt on stdout.",
+    &[&[
+        key("command", Kind::Text, "The program; the name of the provider by default."),
+        key("args", Kind::Texts, "Its arguments; `{prompt}` in one stands for the prompt, `{input_file}` for the path of a file with it."),
+        key("stdin_mode", Kind::Word(&["pipe", "file"]), "How it gets a prompt that no argument holds."),
+        key("timeout", Kind::Seconds { zero: false }, "Seconds after which it is killed."),
+        key("env", Kind::Scalars { null: false }, "Environment variables, beside PATH, HOME, LANG, LC_* and TMPDIR."),
+        // Other runtimes print the answer while it streams; here `llm.stream` does.
+        key("verbose", Kind::Boolean, "Read for other runtimes, without effect."),
+    ]],
 );
 
 fn refuse_key(entry: &MapEntry, problems: &mut Vec<Problem>) {

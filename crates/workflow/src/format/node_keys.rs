@@ -11,6 +11,9 @@ use super::agent::ErrorMode;
 use super::config::HIDDEN;
 use crate::codes;
 
+/// The keys that define the work of a node. A node may use one of them.
+pub(super) const WORK_KEYS: &[&str] = &["run", "script", "uses", "steps"];
+
 /// The node types that `type` accepts.
 pub(super) const TYPES: &[&str] = &["while_loop", "dynamic_parallel"];
 

@@ -6,11 +6,11 @@ use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
 use super::LoadContext;
-use super::agent::{ErrorMode, Flow, Language, Node, OnError, Output, Target, Work};
-use super::interrupts::{self, Approval};
-use super::node_keys::{self, MODES, ON_ERROR};
-use super::subgraph::OuterFile;
-use super::work::WORK_KEYS;
+use super::agent::{Approval, ErrorMode, Flow, Node, OnError, Output, Target, Work};
+use super::interrupts;
+use super::language::Language;
+use super::node_keys::{self, MODES, ON_ERROR, WORK_KEYS};
+use super::outer_file::OuterFile;
 use crate::template::{TemplateUse, Templates};
 use crate::{Registry, codes};
 

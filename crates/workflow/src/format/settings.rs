@@ -12,9 +12,9 @@ use cachalot_model::{AGE, ModelSettings, age};
 use cachalot_storage::AllowedHosts;
 use serde_json::{Value, json};
 
-use super::agent::Language;
 use super::calls::names_action;
-use super::llm_settings::LLM;
+use super::language::Language;
+use super::llm_settings::{LLM, SHELL_PROVIDERS};
 use crate::codes;
 
 /// The settings of an agent file.
@@ -160,10 +160,6 @@ const HTTP_KEY: &[Parameter] = &[section("http", &HTTP)];
 #[rustfmt::skip]
 const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
 
-/// `shell_providers`, in `settings` and in `settings.llm`.
-#[rustfmt::skip]
-pub(super) const SHELL_PROVIDERS: Parameter = key("shell_providers", Kind::Tables(&SHELL_PROVIDER), "Programs that answer in place of models (`provider: shell`), by name.");
-
 #[rustfmt::skip]
 const LTM_KEYS: &[Parameter] = &[
     key("backend", Kind::Text, "The kind of memory: `sqlite` (default), or `in-process`, which is gone at the end of the run."),
@@ -253,22 +249,6 @@ static PARALLEL: Table = Table::new(
         ),
         no_effect("streams", "no data goes from node to node but the state"),
         no_effect("remote", ONE_WAY),
-    ]],
-);
-
-/// A program that answers prompts.
-#[rustfmt::skip]
-static SHELL_PROVIDER: Table = Table::new(
-    "a shell provider",
-    "A program that answers a prompt on stdout.",
-    &[&[
-        key("command", Kind::Text, "The program; the name of the provider by default."),
-        key("args", Kind::Texts, "Its arguments; `{prompt}` in one stands for the prompt, `{input_file}` for the path of a file with it."),
-        key("stdin_mode", Kind::Word(&["pipe", "file"]), "How it gets a prompt that no argument holds."),
-        key("timeout", Kind::Seconds { zero: false }, "Seconds after which it is killed."),
-        key("env", Kind::Scalars { null: false }, "Environment variables, beside PATH, HOME, LANG, LC_* and TMPDIR."),
-        // Other runtimes print the answer while it streams; here `llm.stream` does.
-        key("verbose", Kind::Boolean, "Read for other runtimes, without effect."),
     ]],
 );
 

@@ -6,17 +6,15 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
-use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
-use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES};
+use super::agent::{FanOut, Flow, Node, OnError, Output, Target, Work};
+use super::language::Language;
+use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES, WORK_KEYS};
 use super::nodes::{NOTHING, NodeLevel, NodeReader};
 use crate::action::Action;
 use crate::actions::check_arguments;
 use crate::script::{self, Script, lua, template_in, with_constants};
 use crate::template::{Condition, LateArgument, Prepared, TemplateUse, is_literal};
 use crate::{Registry, codes};
-
-/// The keys that define the work of a node. A node may use one of them.
-pub(super) const WORK_KEYS: &[&str] = &["run", "script", "uses", "steps"];
 
 /// Inline code as written.
 struct CodeBlock<'n> {

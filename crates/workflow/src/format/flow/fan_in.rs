@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::agent::Target;
-use super::flow::{Edge, Outgoing};
+use super::super::agent::Target;
+use super::{Edge, Outgoing};
 
 /// The connections between nodes that are needed to find where branches meet.
 pub(super) struct FanInGraph<'a> {
