@@ -34,15 +34,6 @@ ACCEPTED = [
     ),
     ("cache", "ledger", {"file", "schema"}),
     ("mcp", "crate", {"call", "catalog", "listing", "server"}),
-    (
-        "workflow",
-        "script",
-        {
-            "block", "diagnose", "rewrite", "shims", "surrogates", "unsupported", "whitespace"
-        },
-    ),
-    ("workflow", "script", {"interpreter", "programs"}),
-    ("workflow", "script", {"lua", "options", "worker"}),
 ]
 
 LEXEME = re.compile(

@@ -19,6 +19,7 @@ mod process;
 mod programs;
 pub mod python;
 pub mod python3;
+mod python_builtins;
 mod rewrite;
 mod shims;
 mod surrogates;

@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 use cachalot_core::{Digest, Millis};
 use monty::{MontyRun, RunProgress};
 use monty_types::{
-    AssertMessageAnnotations, CompileOptions, ExcType, ExtFunctionResult, MontyDate, MontyDateTime,
-    MontyException, MontyObject, MontyTimeZone, NameLookupResult, OsFunctionCall, PrintWriter,
-    PrintWriterCallback, ResourceLimits, ResourceTracker,
+    ExcType, ExtFunctionResult, MontyDate, MontyDateTime, MontyException, MontyObject,
+    MontyTimeZone, NameLookupResult, OsFunctionCall, PrintWriter, PrintWriterCallback,
+    ResourceLimits, ResourceTracker,
 };
 use serde_json::{Map, Value};
 
 use super::block::{BlockError, Program};
-use super::diagnose::{self, BlockContext, NO_ACCESS};
+use super::diagnose::{self, BlockContext};
 use super::host::Host;
 use super::output_buffer::OutputBuffer;
 use super::programs::{Compiled, ProgramCache};
+use super::unsupported::NO_ACCESS;
 use super::wire::ReceivedRequest;
 use super::{Changes, ScriptFailure, ScriptResult, convert, whitespace};
 
@@ -76,15 +77,6 @@ pub(super) fn run(
             Err(diagnose::exception(&raised, false, context))
         }
     }
-}
-
-pub(super) fn compile(program: &Program) -> Result<MontyRun, MontyException> {
-    // A failed `assert` has the same message as in Python.
-    let options = CompileOptions {
-        assert_message_annotations: AssertMessageAnnotations::Off,
-    };
-    let inputs = vec!["state".to_owned(), "variables".to_owned()];
-    MontyRun::new(program.text.clone(), "block", inputs, options)
 }
 
 fn tracker(time_limit_ms: u64, memory_limit: u64) -> ResourceTracker {

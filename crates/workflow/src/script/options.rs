@@ -9,15 +9,14 @@ use cachalot_core::{Clock, SystemClock};
 
 use super::pool::Pool;
 use super::process::Launch;
-use super::wire::{Greeting, Interpreter};
-use super::worker;
+use super::wire::{Greeting, Interpreter, READY};
 
 /// Worker processes of our own binary, and the limits of the blocks that they run.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
     /// The path of our own binary, which becomes a worker when it is called with `arguments`.
     pub program: PathBuf,
-    /// The arguments for which the binary calls [`worker::serve`].
+    /// The arguments for which the binary calls [`serve`](super::worker::serve).
     pub arguments: Vec<OsString>,
     /// The maximum run time of a block; starting a worker and waiting for one do not count.
     pub time_limit: Duration,
@@ -58,7 +57,7 @@ impl WorkerOptions {
             environment: vec![("TZ".into(), "UTC0".into())],
             directory: PathBuf::from("/"),
             greeting: serde_json::to_string(&greeting).unwrap_or_default(),
-            ready: worker::READY,
+            ready: READY,
         };
         Pool::new(
             launch,

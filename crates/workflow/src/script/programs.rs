@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use monty::MontyRun;
+use monty_types::{AssertMessageAnnotations, CompileOptions, MontyException};
 
+use super::ScriptFailure;
 use super::block::{self, Program};
 use super::diagnose::{self, BlockContext};
-use super::{ScriptFailure, interpreter};
 
 /// The maximum number of programs that a worker keeps.
 const MAX_PROGRAMS: usize = 32;
@@ -28,7 +29,7 @@ impl Compiled {
     pub(super) fn new(source: &str, first_line: u32) -> Result<Self, ScriptFailure> {
         let program = block::prepare(source)
             .map_err(|refused| diagnose::block_error(&refused, first_line))?;
-        match interpreter::compile(&program) {
+        match compile(&program) {
             Ok(run) => Ok(Self {
                 program: Rc::new(program),
                 run,
@@ -44,6 +45,15 @@ impl Compiled {
             }
         }
     }
+}
+
+fn compile(program: &Program) -> Result<MontyRun, MontyException> {
+    // A failed `assert` has the same message as in Python.
+    let options = CompileOptions {
+        assert_message_annotations: AssertMessageAnnotations::Off,
+    };
+    let inputs = vec!["state".to_owned(), "variables".to_owned()];
+    MontyRun::new(program.text.clone(), "block", inputs, options)
 }
 
 /// Compiled programs by their source. A full set is emptied.

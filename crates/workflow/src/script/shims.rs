@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use super::diagnose;
+use super::python_builtins;
 
 /// A module implemented in Python.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ pub(super) fn is_method(name: &str) -> bool {
     if ["real", "imag", "numerator", "denominator"].contains(&name) {
         return false;
     }
-    diagnose::METHODS
+    python_builtins::METHODS
         .iter()
         .any(|(_, names)| names.split_ascii_whitespace().any(|known| known == name))
 }
@@ -134,7 +134,7 @@ pub(super) fn text(helpers: &BTreeSet<&'static str>) -> String {
         if let Some(piece) = HELPER_SOURCES.iter().find(|piece| piece.name == name) {
             text.push_str(piece.text);
             if name == "names" {
-                for (kind, methods) in diagnose::METHODS {
+                for (kind, methods) in python_builtins::METHODS {
                     let methods: Vec<&str> = methods.split_ascii_whitespace().collect();
                     let _ = writeln!(text, "__method_names__['{kind}'] = {methods:?}");
                 }

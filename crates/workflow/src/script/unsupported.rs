@@ -6,6 +6,9 @@ use ruff_text_size::Ranged;
 
 use super::shims;
 
+/// Prefix of an exception's message if a block tried to access the system.
+pub(super) const NO_ACCESS: &str = "inline code has no access to";
+
 /// The workaround that is always available.
 pub(super) const WORKAROUND: &str = "`language: python3` on the step or `settings.python.runner: python3` runs it in your own Python";
 

@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 
 use super::{Changes, ScriptFailure, ScriptResult};
 
+/// The line that a worker sends when it is ready for blocks.
+pub(super) const READY: &str = "ready";
+
 /// The maximum nesting depth in both directions: JSON readers stop at 128 levels, some of which the
 /// message itself needs.
 pub(super) const MAX_DEPTH: usize = 100;

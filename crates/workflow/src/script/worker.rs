@@ -9,12 +9,9 @@ use std::thread;
 
 use super::programs::ProgramCache;
 use super::wire::{
-    BlockOutcome, Greeting, Interpreter, ReceivedRequest, RequestNumber, WorkerReply,
+    BlockOutcome, Greeting, Interpreter, READY, ReceivedRequest, RequestNumber, WorkerReply,
 };
 use super::{ScriptFailure, ScriptResult, block, interpreter, limits, lua};
-
-/// The line that a worker sends when it is ready for blocks.
-pub(super) const READY: &str = "ready";
 
 /// Runs blocks that arrive on standard input, one line of JSON each, and answers each with a line on
 /// standard output, until standard input ends. It then exits at once, even in the middle of a block: its

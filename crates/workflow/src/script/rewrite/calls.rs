@@ -5,9 +5,10 @@ use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, ExprAttribute, ExprCall, ExprName, Keyword};
 use ruff_text_size::Ranged;
 
-use super::super::diagnose::{self, NO_ACCESS};
 use super::super::nans;
+use super::super::python_builtins::lacks_builtin;
 use super::super::shims;
+use super::super::unsupported::NO_ACCESS;
 use super::lazy::LAZY;
 use super::{Writer, span};
 
@@ -228,7 +229,7 @@ impl<'a> Writer<'a> {
         let (start, end) = span(name);
         if name.id.as_str() == "open" {
             self.refuse(start, format!("{NO_ACCESS} files (`open`)"), None);
-        } else if diagnose::lacks_builtin(&name.id) && !BUILTINS.contains(&name.id.as_str()) {
+        } else if lacks_builtin(&name.id) && !BUILTINS.contains(&name.id.as_str()) {
             self.refuse(start, format!("the built-in `{}`", name.id), None);
         }
         let known = BUILTINS

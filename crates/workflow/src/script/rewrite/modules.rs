@@ -3,8 +3,8 @@
 use ruff_python_ast::{Expr, ExprAttribute, Stmt};
 use ruff_text_size::Ranged;
 
-use super::super::diagnose::NO_ACCESS;
 use super::super::shims;
+use super::super::unsupported::NO_ACCESS;
 use super::edits::Edit;
 use super::{Writer, span};
 
