@@ -33,7 +33,6 @@ ACCEPTED = [
         },
     ),
     ("cache", "ledger", {"file", "schema"}),
-    ("mcp", "crate", {"call", "catalog", "listing", "server"}),
 ]
 
 LEXEME = re.compile(

@@ -1,5 +1,7 @@
 //! Calls of tools, resources and prompts of a server.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use cachalot_core::secret::mask_credentials;
 use cachalot_core::{EffectTargets, Effects, SecretSet};
@@ -14,8 +16,9 @@ use serde_json::{Value, json};
 
 use super::content::{self, ContentCollector};
 use super::error::request_error;
+use super::server_client::ServerClient;
 use super::server_settings::{McpSettings, McpTransport};
-use super::{McpError, McpServer, uri_template};
+use super::{McpError, uri_template};
 use cachalot_tools::builtin::shell::looks_like_a_credential;
 use cachalot_tools::{Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput};
 
@@ -30,7 +33,7 @@ pub(super) enum ToolRequest {
 /// A tool, resource or prompt of a server, as a tool.
 pub(super) struct McpTool {
     metadata: OperationMetadata,
-    server: McpServer,
+    server: Arc<ServerClient>,
     tool_request: ToolRequest,
     /// The digest of the server's definition.
     definition: String,
@@ -41,13 +44,13 @@ pub(super) struct McpTool {
 impl McpTool {
     pub(super) fn new(
         metadata: OperationMetadata,
-        server: McpServer,
+        server: Arc<ServerClient>,
         tool_request: ToolRequest,
         definition: String,
     ) -> Self {
         Self {
             metadata,
-            personal: is_personal(server.settings()),
+            personal: is_personal(&server.settings),
             server,
             tool_request,
             definition,
@@ -59,7 +62,7 @@ impl McpTool {
         arguments: Arguments,
         context: &ToolContext,
     ) -> Result<ToolOutput, McpError> {
-        let server = &self.server.shared;
+        let server = &self.server;
         let collector = ContentCollector::new(&context.secret_set, server.settings.output_limit);
         match &self.tool_request {
             ToolRequest::Call { name } => {
@@ -107,12 +110,7 @@ impl McpTool {
     ) -> Result<ToolOutput, McpError> {
         let params = ReadResourceRequestParams::new(uri);
         let request = ClientRequest::ReadResourceRequest(Request::new(params));
-        match self
-            .server
-            .shared
-            .call(&self.metadata.name, request)
-            .await?
-        {
+        match self.server.call(&self.metadata.name, request).await? {
             ServerResult::ReadResourceResult(result) => {
                 let (output, scope) = content::of_resource(result, collector);
                 // Without a stated scope, an answer from a server with credentials is private.
@@ -175,7 +173,7 @@ impl Operation for McpTool {
         resource_access
             .reads
             .extend(uri.as_deref().and_then(file_url_path));
-        match &self.server.settings().transport {
+        match &self.server.settings.transport {
             McpTransport::Http { url, .. } => {
                 resource_access.remote = !is_this_machine(url.expose())
             }
@@ -199,7 +197,7 @@ impl Operation for McpTool {
 
     fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
         Ok(json!({
-            "server": self.server.settings().identity(&context.secret_set),
+            "server": self.server.settings.identity(&context.secret_set),
             "definition": self.definition,
         }))
     }

@@ -7,7 +7,7 @@ use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
 
 use super::McpError;
-use super::server::ServerInner;
+use super::server_client::ServerClient;
 
 /// Maximum number of pages of a list, against servers whose lists do not end.
 const MAX_PAGES: usize = 200;
@@ -83,7 +83,7 @@ pub(super) struct Argument {
 type Paged<T> = Result<(Vec<T>, Option<String>), ServiceError>;
 
 /// Requests all lists of a server.
-pub(super) async fn list_all(server: &ServerInner) -> Result<ServerCatalog, McpError> {
+pub(super) async fn list_all(server: &ServerClient) -> Result<ServerCatalog, McpError> {
     let connection = server.connection().await?;
     let capabilities = connection
         .peer()
@@ -110,7 +110,7 @@ pub(super) async fn list_all(server: &ServerInner) -> Result<ServerCatalog, McpE
 }
 
 /// Returns the list; if it failed, reports a warning and returns an empty one.
-fn or_warn<T>(server: &ServerInner, listed: Result<Vec<T>, McpError>) -> Vec<T> {
+fn or_warn<T>(server: &ServerClient, listed: Result<Vec<T>, McpError>) -> Vec<T> {
     listed.unwrap_or_else(|error| {
         server
             .handler
@@ -123,7 +123,7 @@ fn or_warn<T>(server: &ServerInner, listed: Result<Vec<T>, McpError>) -> Vec<T> 
 
 /// Requests all pages of a list. The list is empty if the server does not support it.
 async fn list_pages<T, W>(
-    server: &ServerInner,
+    server: &ServerClient,
     what: &str,
     page: impl Fn(Peer<RoleClient>, Option<PaginatedRequestParams>) -> W,
 ) -> Result<Vec<T>, McpError>

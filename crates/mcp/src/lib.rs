@@ -15,6 +15,7 @@ mod listing;
 mod message_parser;
 mod progress;
 mod server;
+mod server_client;
 mod server_settings;
 pub mod settings;
 mod stdio;

@@ -10,13 +10,14 @@ use serde_json::{Map, Value, json};
 
 use super::call::{McpTool, ToolRequest};
 use super::catalog::{Prompt, RemoteTool, Resource, ServerCatalog, Template};
+use super::server_client::ServerClient;
 use super::server_settings::{McpSettings, OfferSettings, ToolTrust};
 use super::tool_names::{ToolNames, ToolSource, ToolSourceKind};
-use super::{McpServer, uri_template};
+use super::uri_template;
 
 /// The tools, resources and prompts of a server at one moment.
 pub struct ServerListing {
-    server: McpServer,
+    server: Arc<ServerClient>,
     catalog: ServerCatalog,
 }
 
@@ -35,7 +36,7 @@ struct OfferedTool {
 }
 
 impl ServerListing {
-    pub(super) fn new(server: McpServer, catalog: ServerCatalog) -> Self {
+    pub(super) fn new(server: Arc<ServerClient>, catalog: ServerCatalog) -> Self {
         Self { server, catalog }
     }
 
@@ -70,7 +71,7 @@ impl ServerListing {
 }
 
 impl OfferedTool {
-    fn tool(self, name: String, server: &McpServer) -> McpTool {
+    fn tool(self, name: String, server: &Arc<ServerClient>) -> McpTool {
         let definition = json!([self.id, self.description, self.parameters]);
         McpTool::new(
             OperationMetadata {
@@ -84,7 +85,7 @@ impl OfferedTool {
                 exclusive: false,
                 cache_class: self.cache_class,
             },
-            server.clone(),
+            Arc::clone(server),
             self.tool_request,
             Canonical::value(&definition).digest().to_string(),
         )
@@ -92,14 +93,14 @@ impl OfferedTool {
 }
 
 /// Returns everything, sorted by kind and by the server's identifier, without duplicates.
-fn offered_tools(server: &McpServer, catalog: ServerCatalog) -> Vec<OfferedTool> {
+fn offered_tools(server: &ServerClient, catalog: ServerCatalog) -> Vec<OfferedTool> {
     let ServerCatalog {
         tools,
         resources,
         templates,
         prompts,
     } = catalog;
-    let settings = server.settings();
+    let settings = &server.settings;
     let trusted = TrustRules::new(settings);
     let mut offered_tools: Vec<OfferedTool> = Vec::new();
     offered_tools.extend(tools.into_iter().filter_map(|tool| {
@@ -296,7 +297,7 @@ impl TrustRules {
             .map_or_else(ToolTrust::default, |(_, trust)| *trust)
     }
 
-    fn trust_in(&self, tool: &RemoteTool, server: &McpServer) -> ToolTrust {
+    fn trust_in(&self, tool: &RemoteTool, server: &ServerClient) -> ToolTrust {
         let trust = self.by_name(&tool.name);
         if trust.read_only && tool.destructive {
             server.warn(&format!(

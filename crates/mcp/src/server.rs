@@ -1,27 +1,14 @@
-//! A server: connected when needed, and reconnected after a loss.
+//! A server and its lists.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex as SyncMutex;
-use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientRequest, RequestId, ServerResult,
-};
-use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
-use tokio::sync::{Mutex, watch};
-use tokio::time::Instant;
+use tokio::sync::watch;
 
 use super::catalog::{self, ServerCatalog};
-use super::connection::{McpConnection, NotificationHandler};
-use super::error::{is_connection_lost, max_timeout_error, request_error, timeout_error};
 use super::listing::ServerListing;
-use super::progress::ActiveCalls;
+use super::server_client::ServerClient;
 use super::{McpDependencies, McpError, McpSettings};
-
-/// Backoff after a failed attempt to connect: the first pause, doubled after each failure, up to the maximum.
-const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Maximum number of times that the lists are requested in a row because they change meanwhile.
 const MAX_LISTINGS: u32 = 3;
@@ -32,38 +19,7 @@ const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(50);
 /// An MCP server. Its tools keep it alive. When the last of them and every clone of this is dropped, the
 /// program is killed with all processes that it started.
 #[derive(Clone)]
-pub struct McpServer {
-    pub(super) shared: Arc<ServerInner>,
-}
-
-pub(super) struct ServerInner {
-    pub(super) settings: McpSettings,
-    pub(super) handler: NotificationHandler,
-    state: Mutex<ConnectionState>,
-    /// Counts the changes of the server's lists.
-    changed: watch::Sender<u64>,
-    /// The lists at the last listing; `None` before the first one.
-    listed: SyncMutex<Option<BTreeSet<String>>>,
-}
-
-#[derive(Default)]
-struct ConnectionState {
-    connection: Option<Arc<McpConnection>>,
-    /// Number of consecutive failures to connect. `failed` is the last one, and the time of the next
-    /// permitted attempt.
-    failures: u32,
-    failed: Option<(McpError, Instant)>,
-}
-
-impl ConnectionState {
-    fn fail(&mut self, error: &McpError) {
-        let pause = INITIAL_BACKOFF
-            .saturating_mul(2_u32.saturating_pow(self.failures))
-            .min(MAX_BACKOFF);
-        self.failures = self.failures.saturating_add(1);
-        self.failed = Some((error.clone(), Instant::now() + pause));
-    }
-}
+pub struct McpServer(Arc<ServerClient>);
 
 impl McpServer {
     /// Creates a server without connecting. Adds its secrets to those to be masked.
@@ -72,47 +28,26 @@ impl McpServer {
         for secret in settings.credentials_to_mask(&dependencies.secret_set) {
             dependencies.secret_set.learn(secret);
         }
-        let (announced, _) = watch::channel(0);
-        let (changed, _) = watch::channel(0);
-        Self {
-            shared: Arc::new(ServerInner {
-                handler: NotificationHandler {
-                    server: settings.name.as_str().into(),
-                    dependencies,
-                    announced,
-                    calls: ActiveCalls::default(),
-                },
-                settings,
-                state: Mutex::default(),
-                changed,
-                listed: SyncMutex::default(),
-            }),
-        }
+        Self(Arc::new(ServerClient::new(settings, dependencies)))
     }
 
     /// The name of the server.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.shared.settings.name
-    }
-
-    /// Reports a warning about the server to the user.
-    pub(super) fn warn(&self, what: &str) {
-        let message = format!("the MCP server `{}` {what}", self.name());
-        self.shared.handler.dependencies.reporter.warning(&message);
+        self.0.name()
     }
 
     /// The configuration of the server.
     #[must_use]
     pub fn settings(&self) -> &McpSettings {
-        &self.shared.settings
+        &self.0.settings
     }
 
     /// Returns a counter that changes when the server has other tools, resources or prompts than at the last
     /// [`McpServer::list`]. After an announcement, the lists are requested and compared first.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.shared.changed.subscribe()
+        self.0.changed.subscribe()
     }
 
     /// Requests the current lists. Connects if needed.
@@ -121,36 +56,33 @@ impl McpServer {
     /// If the server cannot be started or reached, or does not list its tools. A failure to list its
     /// resources or prompts is only a warning.
     pub async fn list(&self) -> Result<ServerListing, McpError> {
-        let mut announced = self.shared.handler.announced.subscribe();
+        let mut announced = self.0.handler.announced.subscribe();
         let mut catalog: ServerCatalog;
         let mut listings = 0;
         // Some servers change their tools while they are being listed.
         loop {
             announced.mark_unchanged();
-            catalog = catalog::list_all(&self.shared).await?;
+            catalog = catalog::list_all(&self.0).await?;
             listings += 1;
             if listings == MAX_LISTINGS || !announced.has_changed().unwrap_or(false) {
                 break;
             }
         }
-        if self.shared.record_listing(catalog.fingerprint()).is_none() {
-            tokio::spawn(watch_announcements(Arc::downgrade(&self.shared), announced));
+        if self.0.record_listing(catalog.fingerprint()).is_none() {
+            tokio::spawn(watch_announcements(Arc::downgrade(&self.0), announced));
         }
-        Ok(ServerListing::new(self.clone(), catalog))
+        Ok(ServerListing::new(Arc::clone(&self.0), catalog))
     }
 
     /// Ends the connection, and waits until the program is gone. The next call reconnects.
     pub async fn close(&self) {
-        let connection = self.shared.state.lock().await.connection.take();
-        if let Some(connection) = connection.and_then(Arc::into_inner) {
-            connection.close().await;
-        }
+        self.0.close().await;
     }
 }
 
 /// Requests the lists after each announcement, and reports only lists that differ from the last ones,
 /// regardless of their order. Ends with the server.
-async fn watch_announcements(server: Weak<ServerInner>, mut announced: watch::Receiver<u64>) {
+async fn watch_announcements(server: Weak<ServerClient>, mut announced: watch::Receiver<u64>) {
     while announced.changed().await.is_ok() {
         // Servers that register several tools announce each of them.
         tokio::time::sleep(ANNOUNCEMENT_DEBOUNCE).await;
@@ -173,181 +105,5 @@ async fn watch_announcements(server: Weak<ServerInner>, mut announced: watch::Re
                 .list_changed(server.name());
             server.changed.send_modify(|count| *count += 1);
         }
-    }
-}
-
-impl ServerInner {
-    /// Records the lists of the server, and returns the previous ones.
-    fn record_listing(&self, now: BTreeSet<String>) -> Option<BTreeSet<String>> {
-        let mut listed = self.listed.lock();
-        listed.replace(now)
-    }
-
-    /// Sends a request with the call timeout. If the future is dropped, the server receives a cancellation.
-    pub(super) async fn ask<T, W>(
-        &self,
-        question: impl FnOnce(Peer<RoleClient>) -> W,
-    ) -> Result<T, McpError>
-    where
-        W: Future<Output = Result<T, ServiceError>>,
-    {
-        let connection = self.connection().await?;
-        let limit = self.settings.timeout;
-        match tokio::time::timeout(limit, question(connection.peer())).await {
-            Ok(answered) => self.answered(&connection, answered).await,
-            Err(_) => Err(timeout_error(self.name(), limit)),
-        }
-    }
-
-    /// Sends a request on behalf of a tool, with the call timeout, which restarts at each progress
-    /// notification, up to the maximum time. If the future is dropped, the server receives a cancellation.
-    pub(super) async fn call(
-        &self,
-        tool: &str,
-        request: ClientRequest,
-    ) -> Result<ServerResult, McpError> {
-        let connection = self.connection().await?;
-        let limit = self.settings.timeout;
-        let most = self.settings.max_timeout.max(limit);
-        let options = PeerRequestOptions::with_timeout(limit)
-            .reset_timeout_on_progress()
-            .with_max_total_timeout(most);
-        let peer = connection.peer();
-        let answered = async {
-            let asked = peer.send_cancellable_request(request, options).await?;
-            let _going = (self.handler.calls).begin(asked.progress_token.clone(), tool);
-            let mut abandoned = CancelOnDrop {
-                peer: &peer,
-                request: Some(asked.id.clone()),
-            };
-            let answered = asked.await_response().await;
-            abandoned.request = None;
-            answered
-        };
-        match answered.await {
-            Err(ServiceError::Timeout { timeout }) => Err(match timeout == limit {
-                true => timeout_error(self.name(), limit),
-                false => max_timeout_error(self.name(), timeout),
-            }),
-            answered => self.answered(&connection, answered).await,
-        }
-    }
-
-    /// Records that a server answered, or converts the error.
-    async fn answered<T>(
-        &self,
-        connection: &Arc<McpConnection>,
-        answered: Result<T, ServiceError>,
-    ) -> Result<T, McpError> {
-        let error = match answered {
-            Err(error) => error,
-            Ok(answer) => {
-                connection.note_answer();
-                return Ok(answer);
-            }
-        };
-        let secret_set = &self.handler.dependencies.secret_set;
-        let mut fault = request_error(self.name(), &error);
-        if !is_connection_lost(&error) {
-            connection.note_answer();
-            return Err(fault.redacted(secret_set));
-        }
-        fault.message.push_str(&connection.describe_exit());
-        let fault = fault.redacted(secret_set);
-        self.drop_connection(connection, &fault).await;
-        Err(fault)
-    }
-
-    /// Returns the connection; opens one if there is none and the backoff after the last failure is over.
-    pub(super) async fn connection(&self) -> Result<Arc<McpConnection>, McpError> {
-        let mut state = self.state.lock().await;
-        if let Some(connection) = &state.connection {
-            if !connection.is_closed() {
-                return Ok(Arc::clone(connection));
-            }
-            state.connection = None;
-        }
-        if let Some((error, until)) = &state.failed
-            && let Some(left) = until
-                .checked_duration_since(Instant::now())
-                .filter(|left| !left.is_zero())
-        {
-            let mut error = error.clone();
-            error.message.push_str(&format!(
-                "; it is not tried again for {} seconds",
-                left.as_secs() + 1
-            ));
-            return Err(error);
-        }
-        match self.connect().await {
-            Ok(connection) => {
-                let connection = Arc::new(connection);
-                state.failed = None;
-                state.connection = Some(Arc::clone(&connection));
-                Ok(connection)
-            }
-            Err(error) => {
-                state.fail(&error);
-                Err(error)
-            }
-        }
-    }
-
-    async fn connect(&self) -> Result<McpConnection, McpError> {
-        let limit = self.settings.startup_timeout;
-        let opening = McpConnection::open(&self.settings, &self.handler);
-        tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
-            Err(McpError::transient(
-                self.name(),
-                format!(
-                    "was not ready within {} seconds; raise its `startup_timeout` if it needs longer",
-                    limit.as_secs_f64()
-                ),
-            ))
-        })
-    }
-
-    /// Drops a lost connection, unless it has been replaced. If it never answered anything, it counts as a
-    /// failed attempt to connect.
-    async fn drop_connection(&self, lost: &Arc<McpConnection>, why: &McpError) {
-        let mut state = self.state.lock().await;
-        let is_current = |current: &Arc<McpConnection>| Arc::ptr_eq(current, lost);
-        if !state.connection.as_ref().is_some_and(is_current) {
-            return;
-        }
-        state.connection = None;
-        if lost.has_answered() {
-            state.failures = 0;
-        } else {
-            state.fail(why);
-        }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.settings.name
-    }
-}
-
-/// Cancels a request if it is dropped before the answer.
-struct CancelOnDrop<'a> {
-    peer: &'a Peer<RoleClient>,
-    request: Option<RequestId>,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        let Some(request) = self.request.take() else {
-            return;
-        };
-        let (Ok(runtime), peer) = (tokio::runtime::Handle::try_current(), self.peer.clone()) else {
-            return;
-        };
-        runtime.spawn(async move {
-            let why = Some("the caller was canceled".to_owned());
-            let cancelled = CancelledNotificationParam::new(Some(request), why);
-            let cancelled = CancelledNotification::new(cancelled);
-            // The server may have ended meanwhile.
-            let _ = peer.send_notification(cancelled.into()).await;
-        });
     }
 }
