@@ -90,12 +90,21 @@ impl WriteNotifier {
         }
     }
 
-    /// Begins a write with these effects, if it writes at all. `root` is the directory of relative paths.
-    pub async fn begin_for(&self, writes: &EffectTargets, root: &Path) -> Option<WriteInProgress> {
-        match writes.is_nothing() {
-            true => None,
-            false => Some(self.begin(raised_domains(writes, root)).await),
+    /// Runs a call with these writes. If it writes at all, the engines are notified before and after it.
+    /// `root` is the directory of relative paths.
+    pub async fn announce<T>(
+        &self,
+        writes: &EffectTargets,
+        root: &Path,
+        call: impl Future<Output = T>,
+    ) -> T {
+        if writes.is_nothing() {
+            return call.await;
         }
+        let write = self.begin(raised_domains(writes, root)).await;
+        let ended = call.await;
+        write.end().await;
+        ended
     }
 
     /// Begins a write: until it ends, no engine serves, joins or stores anything of these domains. If the

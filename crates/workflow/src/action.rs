@@ -122,17 +122,12 @@ pub(crate) async fn announced<T, F: Future<Output = T>>(
     runtime: &Runtime,
     call: impl FnOnce(Arguments) -> F,
 ) -> T {
-    let write = match action.metadata().read_only {
-        true => None,
-        false => {
-            let writes = action.effects(&arguments, runtime).writes;
-            let notifier = &runtime.tools.write_notifier;
-            notifier.begin_for(&writes, &runtime.directory).await
-        }
-    };
-    let ended = call(arguments).await;
-    if let Some(write) = write {
-        write.end().await;
+    if action.metadata().read_only {
+        return call(arguments).await;
     }
-    ended
+    let writes = action.effects(&arguments, runtime).writes;
+    let notifier = &runtime.tools.write_notifier;
+    notifier
+        .announce(&writes, &runtime.directory, call(arguments))
+        .await
 }

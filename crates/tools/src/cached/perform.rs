@@ -195,12 +195,10 @@ impl ToolRun<'_> {
         };
         let root = context.workspace.root();
         let write_notifier = &self.tools.shared.dependencies.write_notifier;
-        let write = write_notifier.begin_for(&self.effects.writes, root).await;
-        let output = run_guarded(&*self.profile.tool, arguments, &context).await;
-        if let Some(write) = write {
-            write.end().await;
-        }
-        output
+        let call = run_guarded(&*self.profile.tool, arguments, &context);
+        write_notifier
+            .announce(&self.effects.writes, root, call)
+            .await
     }
 
     /// Runs the tool with a witness of its own.
