@@ -1,10 +1,12 @@
 //! What `cache.wrap` answers, field by field.
 
+use std::sync::Arc;
+
 use cachalot_workflow::Failure;
 use serde_json::{Value, json};
 
 use crate::acts::Act;
-use crate::world::{START_TEXT, World, text};
+use crate::world::{START_TEXT, World, is_hit, text};
 
 /// Sixty days after the start.
 const EXPIRY: &str = "2027-01-20T02:42:00.123Z";
@@ -308,4 +310,23 @@ async fn both_names_of_each_action_do_the_same() {
         world.ok("actions.cache_invalidate", key).await["deleted_count"],
         1
     );
+}
+
+#[tokio::test]
+async fn hits_share_one_response() {
+    let world = World::with(Act::new());
+    let action = Arc::clone(world.runtime.actions.get("cache.wrap").unwrap());
+    let with = json!({"action": "test.act", "args": {"x": [1, 2]}});
+    let arguments = action
+        .metadata()
+        .check(with.as_object().unwrap().clone())
+        .unwrap();
+    let mut responses = Vec::new();
+    for _ in 0..3 {
+        let response = action.run_shared(arguments.clone(), &world.runtime).await;
+        responses.push(response.unwrap());
+    }
+    assert_eq!(responses[0]["result"], responses[1]["result"]);
+    assert!(!is_hit(&responses[0]) && is_hit(&responses[1]));
+    assert!(Arc::ptr_eq(&responses[1], &responses[2]));
 }

@@ -1,6 +1,7 @@
-//! The identity of a `cache.wrap` call: its handle and its keyed input.
+//! The identity of a `cache.wrap` call: its keyed input and its handle.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use cachalot_cache::{Observation, Reason, Witness, WitnessSnapshot};
 use cachalot_core::{Canonical, Digest, ObjectEncoder};
@@ -11,10 +12,12 @@ use super::handle;
 use super::request::{Request, Strategy, invalid};
 use crate::{Failure, Runtime};
 
-/// Handle and keyed input of a call.
+/// Keyed input and handle of a call.
 pub(super) struct Identity {
-    pub(super) handle: String,
     pub(super) input: Canonical,
+    /// The digest of the keyed file, in hex.
+    content: Option<String>,
+    handle: OnceLock<String>,
     /// Checks, after the action has run, that it read the content that is in the key.
     pub(super) guard: Guard,
 }
@@ -60,55 +63,49 @@ impl Guard {
     }
 }
 
-/// Computes the identity of a request. The arguments are encoded once: the digest in the handle covers a
-/// part of the keyed input.
+impl Identity {
+    /// Returns the handle of the request that has this identity. A hit needs none: its entry has it.
+    pub(super) fn handle(&self, request: &Request, runtime: &Runtime) -> &str {
+        self.handle.get_or_init(|| {
+            let agent = request.agent(runtime);
+            if let Strategy::Key(key) = &request.strategy {
+                return handle::for_key(key, agent, &runtime.secret_set);
+            }
+            let mut keyed = ObjectEncoder::sealed(&runtime.secret_set);
+            encode_arguments(request, self.content.as_deref(), &mut keyed);
+            handle::for_arguments(request.name(), keyed.finish().digest(), agent)
+        })
+    }
+}
+
+/// Computes the identity of a request.
 pub(super) async fn identify(request: &Request, runtime: &Runtime) -> Result<Identity, Reason> {
     let implicit = request.action.implicit_inputs(&request.args, runtime);
     let mut implicit = implicit.map_err(|failure| Reason::NoKey(failure.message))?;
     let depends_on = dependency_keys(request, runtime)?;
-    let (mut file, mut content, mut guard) = (None, None, Guard::Nothing);
+    let (mut content, mut guard) = (None, Guard::Nothing);
     if let Strategy::FileContent(source) = &request.strategy {
         let digest;
         (digest, guard) =
             Box::pin(source_digest(request.args.get(source), source, runtime)).await?;
         content = Some(digest.to_hex());
         remove_source(source, &mut implicit);
-        file = Some(source);
     }
-    let metadata = request.action.metadata();
     let agent = request.agent(runtime);
     // The fields are added in the order of their names.
     let mut input = ObjectEncoder::sealed(&runtime.secret_set);
-    input.field("action_version", &metadata.version.into());
+    input.field("action_version", &request.action.metadata().version.into());
     match agent {
         Some(agent) => input.text("agent", agent),
         None => input.field("agent", &Value::Null),
     }
-    let start = input.position();
     let own_key = match &request.strategy {
-        Strategy::Key(key) => Some(key),
-        _ => {
-            let parameters = metadata.parameters.table();
-            let is_keyed = |name: &str| {
-                parameters
-                    .iter()
-                    .all(|parameter| parameter.keyed || parameter.name != name)
-            };
-            let args = request.args.iter();
-            input.object(
-                "args",
-                args.filter(|(name, _)| file != Some(*name) && is_keyed(name)),
-            );
-            None
-        }
+        Strategy::Key(key) => Some(handle::strip_prefixes(key, agent)),
+        _ => None,
     };
-    if let Some(content) = content {
-        input.text("content", &content);
+    if own_key.is_none() {
+        encode_arguments(request, content.as_deref(), &mut input);
     }
-    let handle = match own_key {
-        Some(key) => handle::for_key(key, agent, &runtime.secret_set),
-        None => handle::for_arguments(request.name(), input.digest_since(start), agent),
-    };
     if !depends_on.is_null() {
         input.field("depends_on", &depends_on);
     }
@@ -116,17 +113,37 @@ pub(super) async fn identify(request: &Request, runtime: &Runtime) -> Result<Ide
         input.field("implicit", &implicit);
     }
     if let Some(key) = own_key {
-        input.text("key", handle::strip_prefixes(key, agent));
+        input.text("key", key);
     }
     input.text("strategy", request.strategy.name());
     if !request.version.is_null() {
         input.field("version", &request.version);
     }
     Ok(Identity {
-        handle,
         input: input.finish(),
+        content,
+        handle: OnceLock::new(),
         guard,
     })
+}
+
+/// Adds the keyed arguments, and the digest of the keyed file in place of its path.
+fn encode_arguments(request: &Request, content: Option<&str>, keyed: &mut ObjectEncoder<'_>) {
+    let parameters = request.action.metadata().parameters.table();
+    let is_keyed = |name: &str| {
+        let mut parameters = parameters.iter();
+        parameters.all(|parameter| parameter.keyed || parameter.name != name)
+    };
+    let is_file =
+        |name: &str| matches!(&request.strategy, Strategy::FileContent(source) if source == name);
+    let args = request.args.iter();
+    keyed.object(
+        "args",
+        args.filter(|(name, _)| is_keyed(name) && !is_file(name)),
+    );
+    if let Some(content) = content {
+        keyed.text("content", content);
+    }
 }
 
 /// Returns the inputs that a wrap depends on besides its arguments, for the wrap around it.

@@ -42,16 +42,16 @@ impl DecodedResult {
         })
     }
 
-    /// Returns the whole response to a call with this answer.
-    pub(super) fn respond(
+    /// Returns the whole response to a call with this answer; `handle` is that of the call.
+    pub(super) fn respond<'h>(
         &self,
         response: &Response<'_>,
-        handle: &str,
+        handle: impl FnOnce() -> &'h str,
         runtime: &Runtime,
     ) -> Arc<Value> {
-        let handle = Some(handle);
+        let whole = |result| Arc::new(response.with_result(result, Some(handle()), runtime));
         if !matches!(response.status, CacheStatus::Hit) {
-            return Arc::new(response.with_result(self.result(), handle, runtime));
+            return whole(self.result());
         }
         // All fields, including handle and times, belong to the entry, so every hit shares them.
         if let Some(hit) = self.hit.get() {
@@ -59,10 +59,7 @@ impl DecodedResult {
         }
         // Locked until `hit` is set: see `result`.
         let mut result = self.result.lock();
-        let hit = self.hit.get_or_init(|| {
-            let result = std::mem::take(&mut *result);
-            Arc::new(response.with_result(result, handle, runtime))
-        });
+        let hit = self.hit.get_or_init(|| whole(std::mem::take(&mut *result)));
         Arc::clone(hit)
     }
 

@@ -99,25 +99,26 @@ impl Action for Wrap {
             Err(reason) => return Ok(pays(None, &reason)),
         };
         let domains = request.domains(runtime);
-        let policy = policy(&request, Some(&identity.handle), domains, runtime);
+        let handle = identity.handle(&request, runtime);
+        let policy = policy(&request, Some(handle), domains, runtime);
         match runtime
             .cache
             .probe(&call(&request, &identity.input), &policy)
             .await
         {
-            Err(reason) => Ok(pays(Some(identity.handle), &reason)),
+            Err(reason) => Ok(pays(Some(handle.to_owned()), &reason)),
             Ok(outcome) => match decode_outcome(&outcome).await {
                 Err(failure) => Ok(pays(
-                    Some(identity.handle),
+                    Some(handle.to_owned()),
                     &Reason::Damaged(failure.to_string()),
                 )),
                 Ok(answer) => {
                     let summary = outcome.settled().await;
                     let response = served_response(&outcome, &summary);
-                    let result = answer.respond(&response, &identity.handle, runtime);
+                    let result = answer.respond(&response, || handle, runtime);
                     Ok(Planned::Hit {
                         result: Arc::unwrap_or_clone(result),
-                        handle: identity.handle,
+                        handle: handle.to_owned(),
                     })
                 }
             },
@@ -231,22 +232,13 @@ async fn answer_request(request: Request, runtime: &Runtime) -> Result<Arc<Value
         }
         Err(reason) => return Box::pin(run_uncached(request, reason, runtime)).await,
     };
-    let Identity {
-        handle,
-        input,
-        guard,
-    } = identity;
-    match ask_cache(&request, handle, &input, runtime).await? {
+    match ask_cache(&request, &identity, runtime).await? {
         CacheReply::Served(answer) => Ok(answer),
-        CacheReply::Runs {
-            ticket,
-            handle,
-            damage,
-        } => {
+        CacheReply::Runs { ticket, damage } => {
             let run = WrappedRun {
                 ticket,
-                handle: Some(handle),
-                guard,
+                handle: Some(identity.handle(&request, runtime).to_owned()),
+                guard: identity.guard,
                 damage,
             };
             Box::pin(run.lead(request, runtime)).await.map(Arc::new)
@@ -263,7 +255,6 @@ enum CacheReply {
     Served(Arc<Value>),
     Runs {
         ticket: Ticket,
-        handle: String,
         /// The damage of the entry that this run replaces.
         damage: Option<Reason>,
     },
@@ -271,10 +262,10 @@ enum CacheReply {
 
 async fn ask_cache(
     request: &Request,
-    handle: String,
-    input: &Canonical,
+    identity: &Identity,
     runtime: &Runtime,
 ) -> Result<CacheReply, Failure> {
+    let handle = || identity.handle(request, runtime);
     let domains = request.domains(runtime);
     let mut mode = request.mode;
     let mut damage = None;
@@ -286,33 +277,28 @@ async fn ask_cache(
         };
         let policy = || Policy {
             mode,
-            ..policy(request, Some(&handle), domains.clone(), runtime)
+            ..policy(request, Some(handle()), domains.clone(), runtime)
         };
-        let call = call(request, input);
+        let call = call(request, &identity.input);
         let started = runtime.cache.begin_with(&call, &hit, policy).await;
         let outcome = match started.map_err(|miss| Failure::new(FROZEN_MISS, miss.to_string()))? {
-            BeginResult::Run(ticket) => {
-                return Ok(CacheReply::Runs {
-                    ticket,
-                    handle,
-                    damage,
-                });
-            }
+            BeginResult::Run(ticket) => return Ok(CacheReply::Runs { ticket, damage }),
             BeginResult::Served(outcome) => outcome,
         };
         let failure = match decode_outcome(&outcome).await {
             Ok(answer) => {
                 let summary = outcome.settled().await;
                 let response = served_response(&outcome, &summary);
-                let shared = answer.respond(&response, &handle, runtime);
-                response.report(Some(handle), runtime);
+                let shared = answer.respond(&response, handle, runtime);
+                let handle = shared["_cache_key"].as_str().map(ToOwned::to_owned);
+                response.report(handle, runtime);
                 return Ok(CacheReply::Served(shared));
             }
             Err(failure) => failure,
         };
         match failure.cause::<Failure>() {
             Some(failure) if request.return_errors => {
-                let error = response::error(failure, Some(&handle));
+                let error = response::error(failure, Some(handle()));
                 return Ok(CacheReply::Served(Arc::new(error)));
             }
             Some(failure) => return Err(failure.clone()),
