@@ -25,7 +25,7 @@ impl OperationMetadata {
             return check_by_schema(&self.name, schema, arguments);
         }
         let mut wrong = Vec::new();
-        let mut checked = Arguments::new();
+        let mut checked = Arguments::with_capacity(arguments.len());
         for (name, value) in arguments {
             match self.parameter(&name) {
                 None => wrong.push(unknown(self, &name)),
