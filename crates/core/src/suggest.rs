@@ -1,6 +1,9 @@
 //! Suggestions for misspelled words ("did you mean").
 
-/// Returns the candidate nearest to `word`, if it is near enough to be a typing error.
+use std::cmp::Reverse;
+
+/// Returns the candidate nearest to `word`, if it is near enough to be a typing error: among equally near ones
+/// that with the longest common beginning.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
@@ -15,7 +18,13 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .filter(|(distance, candidate)| {
             *distance <= 1 + candidate.chars().count().min(word.chars().count()) / 4
         })
-        .min_by_key(|(distance, _)| *distance)
+        .min_by_key(|(distance, candidate)| {
+            let pairs = lower
+                .chars()
+                .zip(candidate.chars().flat_map(char::to_lowercase));
+            let common = pairs.take_while(|(ours, theirs)| ours == theirs).count();
+            (*distance, Reverse(common))
+        })
         .map(|(_, candidate)| candidate)
 }
 
@@ -34,9 +43,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_recognised_and_a_different_word_is_not() {
+    fn misspelled_words_find_the_nearest_candidate() {
         assert_eq!(nearest("ttl_day", ["ttl_days", "action"]), Some("ttl_days"));
         assert_eq!(nearest("Key", ["key", "pattern"]), Some("key"));
+        assert_eq!(nearest("math", ["path", "match"]), Some("match"));
         assert_eq!(nearest("banana", ["key", "pattern"]), None);
     }
 }
